@@ -240,6 +240,9 @@ def _put_right() -> None:
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if now < _FILES:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(_FILES, most), most))
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
+        """A stream that was closed gets something behind it: else a folder that we open would have its number."""
+    os.close(opened)
     mask = os.umask(0o022)
     os.umask(mask & ~0o700)  # without them we could not read what we write
 

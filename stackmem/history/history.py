@@ -132,6 +132,8 @@ class History:
             self._began_ns = state.began_ns or file_clock_ns()
         self._seen = {path: Seen(node) for path, node in self._listed(self._tree).items()} if self._tree else {}
         self._gone: set[bytes] = set()
+        if self._lower is not None:
+            self._lower.absent = frozenset(self._seen.keys() - self._lower.base.keys())
 
     @property
     def of_layer(self) -> bool:

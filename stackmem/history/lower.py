@@ -29,11 +29,13 @@ _COARSE = 5  # CLOCK_REALTIME_COARSE of Linux, by which files get their times; P
 class LowerFolder:
     """Attributes:
     base: What it held, by path; it grows as the upper folder does.
+    absent: Paths that it did not hold when the run began, whatever was put there since, as by applying the patch.
     left_out: What could not be kept of it, and why.
     """
 
     def __init__(self, folder: Path, hidden: Collection[bytes], upper: Path, leave_out: Collection[bytes]) -> None:
         self.base: dict[bytes, Node] = {}
+        self.absent: frozenset[bytes] = frozenset()
         self.left_out: list[LeftOut] = []
         self._folder, self._upper = os.fsencode(folder), os.fsencode(upper)
         self._hidden = hidden
@@ -105,7 +107,11 @@ class LowerFolder:
                 with suppress(OSError):
                     names = os.listdir(self._folder + b"/" + at)
                     todo += [at + b"/" + name for name in names if not self._is_passed_over(at, name)]
-            elif at not in self.base and (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+            elif (
+                at not in self.base
+                and at not in self.absent
+                and (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode))
+            ):
                 self._take(at, status)
 
     def _is_passed_over(self, folder: bytes, name: bytes) -> bool:

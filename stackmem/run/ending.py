@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ from stackmem.workspace.secrets import Scrubber
 from .in_memory import MEMORY, NoHistory
 from .request import read_request
 from .result import RunResult, failure_of, read_result, result_fields, write_result
-from .run_folder import CHANGES, HISTORY, PATCH, RESULT
+from .run_folder import APPLIED, CHANGES, HISTORY, PATCH, RESULT
 from .stopped import Stopped
 
 
@@ -156,10 +157,21 @@ def _save(result: RunResult, signer: Signer) -> RunResult:
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What ``stackmem apply`` reads back: where the copy came from, and what became of it."""
+    """What ``stackmem apply`` reads back: where the copy came from, and what became of it.
+
+    Attributes:
+        tree: What the run left; empty where an older version wrote this.
+    """
 
     folder: str
     changes: tuple[PathChange, ...]
+    tree: str = ""
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What was brought into the folder last: a conversation goes on behind it."""
+
+    tree: str
 
 
 def _keep_patch(result: RunResult, folder: str, history: History, trees: tuple[str, str]) -> RunResult:
@@ -172,7 +184,7 @@ def _keep_patch(result: RunResult, folder: str, history: History, trees: tuple[s
     (run_dir / CHANGES).unlink(missing_ok=True)
     changes = tuple(history.changed(before, after))
     history.write_patch(before, after, run_dir / PATCH)
-    write_json(run_dir / CHANGES, Kept(folder, changes))
+    write_json(run_dir / CHANGES, Kept(folder, changes, after))
     return replace(
         result,
         changed=tuple(change.path for change in changes),
@@ -215,5 +227,33 @@ def apply_run(run_dir: Path) -> tuple[Path, tuple[str, ...]]:
         raise UsageError(f"the run {run_dir.name} has no patch to apply; {why}") from error
     if not kept.folder:
         raise UsageError(f"the run {run_dir.name} solved a task, not a folder of yours; its patch is {run_dir / PATCH}")
-    apply_patch(patch, list(kept.changes), Path(kept.folder))
-    return Path(kept.folder), tuple(change.path for change in kept.changes)
+    folder, changes = Path(kept.folder), kept.changes
+    before = _applied_last(run_dir)
+    if before and kept.tree:
+        patch, changes = _since(run_dir, before, kept.tree)
+    apply_patch(patch, list(changes), folder)
+    if kept.tree:
+        write_json(run_dir / APPLIED, Applied(kept.tree))
+    return folder, tuple(change.path for change in changes)
+
+
+def _applied_last(run_dir: Path) -> str:
+    """The tree that was applied last from this run, or from one that it goes on from; empty where none was."""
+    place: Path | None = run_dir
+    while place is not None:
+        try:
+            return decode_json(read_regular(place / APPLIED), Applied).tree
+        except (OSError, msgspec.DecodeError):
+            parent = came_from(place)
+            place = run_dir.parent / parent if parent else None
+    return ""
+
+
+def _since(run_dir: Path, before: str, after: str) -> tuple[bytes, tuple[PathChange, ...]]:
+    """The patch from one tree of a run to another, with its changes."""
+    request = read_request(run_dir)
+    history = History(run_dir / HISTORY, Path(request.workspace), request.leave_out)
+    with TemporaryDirectory(prefix="stackmem-") as scratch:
+        place = Path(scratch) / PATCH
+        history.write_patch(before, after, place)
+        return place.read_bytes(), tuple(history.changed(before, after))

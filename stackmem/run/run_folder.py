@@ -17,6 +17,7 @@ RUN = "run.json"
 RESULT = "result.json"
 PATCH = "changes.patch"
 CHANGES = "changes.json"
+APPLIED = "applied.json"
 HISTORY = "history.git"
 
 

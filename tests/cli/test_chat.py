@@ -81,6 +81,28 @@ def test_a_day_in_short_with_a_question_a_diff_an_undo_and_apply(stage: Stage):
     replay(str(newest(stage)))
 
 
+def test_what_is_applied_twice_goes_on_from_what_was_applied(stage: Stage):
+    replies = [
+        call("write_file", path="a.txt", content="two\n"), says("One."),
+        call("write_file", path="a.txt", content="three\n"), says("Two."),
+    ]  # fmt: skip
+    with chat(stage, replies=replies) as terminal:
+        at = terminal.wait_for("Type a request")
+        for request, result in (("first", "One."), ("second", "Two.")):
+            terminal.type(f"{request}\r")
+            at = terminal.wait_for(result, at)
+            terminal.type("/apply\r")
+            at = terminal.wait_for("applied to", at)
+        terminal.type("/undo\r")
+        at = terminal.wait_for("taken back: second", at)
+        terminal.wait_for("second", at)
+        terminal.type("\x03/apply\r")
+        terminal.wait_for("applied to", at)
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    assert (folder_of(stage) / "a.txt").read_text() == "two\n"
+
+
 def test_the_conversation_goes_on_where_it_was_left_or_killed(stage: Stage):
     replies = [says("One."), says("Two.")]
     with chat(stage, replies=replies) as terminal:

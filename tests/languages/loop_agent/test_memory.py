@@ -74,7 +74,7 @@ def held(count: int, chars: int, root: Path) -> int:
     command = [sys.executable, str(root / "child.py"), str(root), str(count), str(chars)]
     found = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
     assert (found["outcome"], found["steps"]) == ("finished", 2)
-    (place,) = (root / "work").glob("*/workspace/.stackmem/loop")
+    (place,) = (root / "work").glob("*/*/.stackmem/loop")
     files = [place / "1.jsonl", *(place / f"1.{number}.jsonl" for number in range(2, len(list(place.iterdir())) + 1))]
     rows = [json.loads(row) for file in files for row in file.open(encoding="utf-8")]
     assert [(row["index"], row["ok"]) for row in rows] == [(n, n % 100 != 7) for n in range(count)]
