@@ -9,7 +9,9 @@ from msgspec import Struct
 
 from stackmem.core import facts, program_facts
 from stackmem.core.messages import ToolCall, Usage
+from stackmem.core.person_facts import TurnEnded
 from stackmem.core.pricing import reply_usd
+from stackmem.core.program_facts import UserAnswered
 from stackmem.core.state import Notice, Result
 
 from .moments import Moment
@@ -177,6 +179,10 @@ def _outcome(part: list[Moment]) -> tuple[Outcome, str]:
                 found = ("popped", verified)
             case facts.FramePopped(forced=forced):
                 found = ("forced", forced)
+            case TurnEnded(forced=forced):
+                found = ("forced", forced) if forced else ("popped", "")
+            case UserAnswered() if found == ("open", ""):
+                found = ("ok", "")
             case facts.RunEnded() if found == ("open", ""):
                 found = ("open", moment.event.ending)
             case _:

@@ -32,7 +32,7 @@ from stackmem.trace.program import sources_of
 from stackmem.trace.record import Record
 from stackmem.trace.walk import RecordWalk, program_at
 
-from .recorded_world import Recorded, RecordedModel, in_recorded_order, rehearse
+from .recorded_world import Recorded, RecordedModel, RecordedPerson, in_recorded_order, rehearse
 
 _FROM_OUTSIDE = ("interrupted", "workspace_error", "limit:seconds")
 
@@ -103,6 +103,8 @@ def replay_model(
         world.model = RecordedModel(list(_answers(tail)))
         clock = iter([one.event.elapsed_seconds for one in tail if isinstance(one.event, facts.ClockRead)])
         world.clock = lambda: next(clock, moment.asked.seconds)
+        if moment.asked.session is not None:
+            world.person = RecordedPerson(tail, made)
         end = _play(run, moment, world, (tail, made), note, interrupts)
         if interrupts.signal == signal.SIGTERM:
             raise SystemExit(128 + signal.SIGTERM)

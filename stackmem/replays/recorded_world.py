@@ -14,13 +14,24 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from stackmem.core.facts import Event, ModelFailed, ModelReplied, ToolReturned
+from stackmem.core.facts import Event, ModelFailed, ModelReplied, RunEnded, ToolReturned
+from stackmem.core.person_facts import PersonDecided, PersonSaid, PersonSteppedIn, PersonStopped
 from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered
-from stackmem.core.requests import AskModel, InvokeTool, LoadSource, Parallel, UseOwnTool, answers
+from stackmem.core.requests import (
+    AskModel,
+    AskPermission,
+    AskUser,
+    InvokeTool,
+    LoadSource,
+    Parallel,
+    UseOwnTool,
+    answers,
+)
 from stackmem.core.state import State
 from stackmem.run.begin import Rehearsed, must_be_original, plan_kept
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.open import Opened, Person, open_run
+from stackmem.run.ports import Left, Unattended
 from stackmem.run.prepare import prepare_kept
 from stackmem.run.programs.tools import BUILT_IN
 from stackmem.run.request import read_request
@@ -57,6 +68,39 @@ class RecordedTool:
         if self._said:
             return self._said.popleft()
         return ToolAnswered(None, "error", f"the run recorded no further answer of {self._name}")
+
+
+class RecordedPerson(Unattended):
+    """The person of a conversation, as she spoke then: each word where it stood between the facts."""
+
+    def __init__(self, tail: list[Record], made: list[Any]) -> None:
+        """Speak from ``tail``; ``made`` has the facts so far, one for each of its records."""
+        self._tail, self._made = tail, made
+
+    def _next(self) -> Event | None:
+        return self._tail[len(self._made)].event if len(self._made) < len(self._tail) else None
+
+    def request(self) -> str:
+        said = self._next()
+        if isinstance(said, PersonSaid):
+            return said.text
+        raise Left
+
+    def answer(self, asked: AskUser) -> str | None:
+        said = self._next()
+        if isinstance(said, RunEnded) and said.ending == "left":
+            raise Left
+        return said.text if isinstance(said, UserAnswered) else None
+
+    def decide(self, asked: AskPermission) -> PersonDecided:
+        said = self._next()
+        if isinstance(said, PersonDecided):
+            return said
+        raise Left
+
+    def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
+        said = self._next()
+        return said if isinstance(said, PersonSteppedIn | PersonStopped) else None
 
 
 class Recorded(Struct):

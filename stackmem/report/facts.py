@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stackmem.core import facts, program_facts
+from stackmem.core import facts, person_facts, program_facts
 from stackmem.core.requests import AskUser, Effect, InvokeTool
 from stackmem.core.state import Result
 from stackmem.core.text import clip_chars
@@ -56,7 +56,27 @@ def fact_of(event: facts.Event, texts: Texts, frames: Mapping[str, int], told: R
         case facts.RunEnded():
             return ["ended", event.ending]
         case _:
-            return _of_memory(event, ref, told)
+            return _of_memory(event, ref, told) or _of_person(event, ref)
+
+
+def _of_person(event: facts.Event, ref: Callable[[str], Ref]) -> PageFact | None:
+    """What a person said, allowed or ended, told as a notice."""
+    match event:
+        case person_facts.PersonSaid():
+            return ["notice", ref(event.text), "the person asked"]
+        case person_facts.PersonSteppedIn():
+            return ["notice", ref(event.text), "the person said meanwhile"]
+        case person_facts.PersonStopped():
+            return ["notice", ref(""), "the person ended the request"]
+        case person_facts.PersonDecided():
+            says = f"allowed ({event.scope})" if event.allow else "denied"
+            return ["notice", ref("\n".join(filter(None, (event.pattern, event.words)))), f"the person {says}"]
+        case person_facts.TurnEnded():
+            return ["notice", ref(event.result), f"the request ended {event.forced}".strip()]
+        case program_facts.UserAnswered():
+            return ["notice", ref(event.text), "the person answered"]
+        case _:
+            return None
 
 
 def _of_memory(event: facts.Event, ref: Callable[[str], Ref], told: Result | None) -> PageFact | None:

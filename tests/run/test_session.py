@@ -17,6 +17,7 @@ from stackmem.core.person_facts import (
     WordsGiven,
 )
 from stackmem.core.requests import AskPermission, AskUser
+from stackmem.replays.model import replay_model
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.resume import resume
 from stackmem.trace.moments import prompt_of
@@ -222,3 +223,17 @@ def test_where_nobody_is_there_a_question_ends_the_run_and_resume_answers_it(sta
     more = resume(Path(result.run_dir), {"said": "And the other?"}, os.environ)
     assert more.result.ending == "model_error"  # the script ran dry: a new turn had begun
     assert replayed(result) == 5
+
+
+def test_the_controller_makes_the_same_conversation_of_the_same_words(stage: Stage):
+    script = stage.script(
+        call("ask_user", question="Which?"), command("echo 1"), command("rm a.txt"), says("One."), says("Two.")
+    )
+    person = Scripted(
+        "Do.", "And?", answers=["a"], decisions=[allows(), PersonDecided(allow=False, words="no")],
+        meanwhile=lambda look: PersonSteppedIn("use tabs") if look == 5 else None,
+    )  # fmt: skip
+    result = talk(stage, person, script, SessionRules(approve="commands"))
+    assert (result.steps, result.ending) == (5, "left")
+    again = replay_model(open_run(result.run_dir), os.environ, 1)
+    assert (again.difference, again.outcome, again.steps) == ("", "finished", 5)
