@@ -332,7 +332,7 @@ def _take_answer(state: State, event: ToolAnswered | SourceLoaded | UserAnswered
         return replace(state, tree=tree or state.tree, clock_fresh=False)
     if state.pending.calls:
         return _answer(state, event.text, {})
-    return replace(frames.tell(state, Notice(event.text, state.heap)), idle=0, pending=None)
+    return replace(frames.tell(state, Notice(session.spoken(event.text), state.heap)), idle=0, pending=None)
 
 
 def _change_heap(state: State, event: ChunkAllocated | ChunkWritten | ChunkRead | ChunkFreed) -> State:

@@ -239,7 +239,13 @@ def apply_person_event(
             assert_never(event)
 
 
+def spoken(text: str) -> str:
+    """Words as the model is told them; providers refuse blank ones."""
+    return text if text.strip() else "(the person said nothing)"
+
+
 def _begin_request(state: State, session: Session, text: str) -> State:
+    text = spoken(text)
     begun = replace(session, requests=session.requests + 1, working=True)
     if session.rules.policy == "frame":
         return replace(state, session=replace(begun, request=text))

@@ -59,7 +59,9 @@ class Scripted:
         return self._meanwhile(self._looked)
 
 
-def talk(stage: Any, person: Any, script: str, rules: SessionRules | None = None, **flags: Any) -> RunResult:
+def talk(
+    stage: Any, person: Any, script: str, rules: SessionRules | None = None, observe: Any = None, **flags: Any
+) -> RunResult:
     """A conversation over a small folder of her own, in this process."""
     folder = Path(stage.root) / "mine"
     if not folder.exists():
@@ -70,7 +72,7 @@ def talk(stage: Any, person: Any, script: str, rules: SessionRules | None = None
         "network": "none", **flags,
     }  # fmt: skip
     prepared = prepare(str(folder), None, given, os.environ, Path.cwd(), rules or SessionRules())
-    return solve(prepared, os.environ, person=person)
+    return solve(prepared, os.environ, observe, person=person)
 
 
 def replayed(result: RunResult) -> int:

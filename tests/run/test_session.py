@@ -1,12 +1,22 @@
 """A conversation: requests as frames, questions, permissions, words that come meanwhile; all of it replays."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from stackmem import open_run, replay
-from stackmem.core.facts import CallRejected, FramePopped, FramePushed, ModelReplied, ReplyNudged, ToolReturned
+from stackmem.core.facts import (
+    CallRejected,
+    Event,
+    FramePopped,
+    FramePushed,
+    ModelReplied,
+    ReplyNudged,
+    RunResumed,
+    ToolReturned,
+)
 from stackmem.core.person_facts import (
     PersonDecided,
     PersonSaid,
@@ -17,8 +27,11 @@ from stackmem.core.person_facts import (
     WordsGiven,
 )
 from stackmem.core.requests import AskPermission, AskUser
+from stackmem.core.state import State
 from stackmem.replays.model import replay_model
+from stackmem.replays.recorded_world import RecordedPerson
 from stackmem.run.fork import ForkChanges, fork
+from stackmem.run.open import Person
 from stackmem.run.resume import resume
 from stackmem.trace.moments import prompt_of
 from tests.run.people import Scripted, replayed, talk
@@ -186,8 +199,6 @@ def test_the_person_stops_a_request_and_goes_on_with_another(stage: Stage, rules
 def test_who_left_comes_back_to_the_same_place(stage: Stage):
     script = stage.script(says("One."), says("Two."))
     result = talk(stage, Scripted("Do."), script)
-    from stackmem.run.open import Person
-
     again = resume(Path(result.run_dir), {}, os.environ, person=Person(port=Scripted("More.")))
     assert again.outcome == "finished"
     assert [event.text for event in facts(again.result, PersonSaid)] == ["Do.", "More."]
@@ -237,3 +248,56 @@ def test_the_controller_makes_the_same_conversation_of_the_same_words(stage: Sta
     assert (result.steps, result.ending) == (5, "left")
     again = replay_model(open_run(result.run_dir), os.environ, 1)
     assert (again.difference, again.outcome, again.steps) == ("", "finished", 5)
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def killed_after(count: int) -> Callable[[Event, State], None]:
+    left = [count]
+
+    def observe(event: Event, state: State) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise Killed
+
+    return observe
+
+
+def test_a_conversation_that_was_killed_between_any_two_facts_goes_on_as_if_it_was_not(stage: Stage):
+    script = stage.script(
+        call("ask_user", question="Which?"), call("write_file", path="b.txt", content="b"), command("rm a.txt"),
+        says("One."), says("Two?"), push(), pop("In."), says("Three."),
+    )  # fmt: skip
+    rules = SessionRules(approve="commands")
+
+    def person() -> Scripted:
+        return Scripted(
+            "Do.", "And?", answers=["a", "yes"], decisions=[allows(), PersonDecided(allow=False, words="no")],
+            meanwhile=lambda look: PersonSteppedIn("use tabs") if look == 5 else None,
+        )  # fmt: skip
+
+    whole = list(open_run(talk(stage, person(), script, rules).run_dir).records())
+    assert len(whole) > 20
+    for count in range(1, len(whole)):
+        with pytest.raises(Killed):
+            talk(stage, person(), script, rules, observe=killed_after(count))
+        folder = max(stage.runs.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        made: list = [record.event for record in open_run(folder).records()]
+        assert len(made) == count
+        port = RecordedPerson(whole, made)
+
+        def observe(event: Event, state: State, made: list = made) -> None:
+            if not isinstance(event, RunResumed):
+                made.append(event)
+
+        again = resume(folder, {"yes": "true"}, os.environ, observe, person=Person(port=port))
+        assert again.outcome == "finished"
+        assert list(map(type, made)) == [type(record.event) for record in whole], f"killed after {count}"
+        assert prompts(made) == prompts([record.event for record in whole]), f"killed after {count}"
+        assert replay(str(folder)).prompts == 8
+
+
+def prompts(events: list) -> list[str]:
+    return [event.prompt_digest for event in events if isinstance(event, ModelReplied)]
