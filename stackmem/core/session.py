@@ -31,8 +31,8 @@ SESSION_TASK = "Work with a person: each of her requests comes as she makes it."
 """The task of a run that is a conversation."""
 
 _NOT_MADE = "not made: the person ended this request"
-_LOG_CHARS = 6_000
-_VERBATIM_CHARS = 2_000
+_LOG_CHARS = 4_000
+_VERBATIM_CHARS = 1_500
 _SHORT_CHARS = 120
 _WRITES = (WriteFile, EditFile)
 _SHELL = frozenset(";&|<>$`(){}\n\r\\\"'")
@@ -84,7 +84,7 @@ def _words(state: State, frame: Frame) -> str:
 def earlier(state: State) -> str:
     """The requests so far with their results, the newest whole; it grows at its end, until its older half is shortened.
 
-    At most about 6,000 characters, so the thousandth request begins as small as the tenth.
+    At most about 4,000 characters, so the thousandth request begins as small as the tenth.
     """
     folded = state.popped.fold(_with_exchange, _Exchanges(), "exchanges")
     if not folded.shown:

@@ -1,0 +1,104 @@
+"""A long conversation: what its n-th request costs, and how long it takes to take it up again.
+
+    python benchmarks/session.py [--requests 500] [--flat-requests 50]
+
+A scripted model answers; each request reads a file, writes one, runs a command, and ends in words. The prompts of the
+first request of the conversation and of later ones are compared by their estimated tokens, for a frame for each request
+and for one flat conversation. Taking up is measured in this process, from the call to the question for the next one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from stackmem.core.facts import Event, ModelReplied
+from stackmem.core.person_facts import SessionRules
+from stackmem.core.state import State
+from stackmem.run.open import Person
+from stackmem.run.ports import Left, Unattended
+from stackmem.run.prepare import prepare
+from stackmem.run.resume import resume
+from stackmem.run.solve import solve
+
+
+class Requests(Unattended):
+    """Makes so many requests and leaves; notes when it is asked first."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+        self.asked_at = 0.0
+
+    def request(self) -> str:
+        self.asked_at = self.asked_at or time.perf_counter()
+        if not self._left:
+            raise Left
+        self._left -= 1
+        return f"Request {self._left}: look at part {self._left} of the program and mend what is wrong there."
+
+
+def replies(requests: int) -> list[dict[str, object]]:
+    one: list[dict[str, object]] = []
+    for number in range(requests):
+        one += [
+            {"call": "read_file", "args": {"path": "a.txt"}},
+            {"call": "write_file", "args": {"path": f"part{number % 20}.txt", "content": f"part {number}\n" * 40}},
+            {"call": "run_command", "args": {"command": "cat a.txt"}},
+            {"text": f"Part {number} is mended; a.txt names it, and the command shows it." + " More words." * 20},
+        ]
+    return one
+
+
+def talk(root: Path, requests: int, policy: str, strategy: str) -> tuple[list[int], float]:
+    """Prompt tokens that each request cost in sum, and seconds to take the conversation up again."""
+    mine = root / "mine"
+    mine.mkdir(parents=True)
+    (mine / "a.txt").write_text("a line of the program\n" * 200, encoding="utf-8")
+    (root / "script.yaml").write_text(json.dumps({"replies": replies(requests)}), encoding="utf-8")
+    flags = {
+        "model": f"script:{root / 'script.yaml'}", "strategy": strategy, "runs_dir": str(root / "runs"),
+        "sandbox_dir": str(root / "work"), "fsync": "none", "network": "none", "max_steps": "none",
+        "window_tokens": "100000000",
+    }  # fmt: skip
+    rules = SessionRules("flat" if policy == "flat" else "frame")
+    cost: list[int] = []
+
+    def observe(event: Event, state: State) -> None:
+        asked = state.session.requests if state.session else 0
+        if isinstance(event, ModelReplied):
+            cost.extend([0] * (asked - len(cost)))
+            cost[asked - 1] += event.usage.prompt
+
+    prepared = prepare(str(mine), None, flags, os.environ, Path.cwd(), rules)
+    result = solve(prepared, os.environ, observe, person=Requests(requests))
+    again = Requests(0)
+    begun = time.perf_counter()
+    resume(Path(result.run_dir), {}, os.environ, person=Person(port=again))
+    return cost, again.asked_at - begun
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--requests", type=int, default=500)
+    parser.add_argument("--flat-requests", type=int, default=50)
+    given = parser.parse_args()
+    rows = (("frame", "stackheap", given.requests), ("flat", "full", given.flat_requests))
+    for policy, strategy, requests in rows:
+        with tempfile.TemporaryDirectory(prefix="stackmem-session-") as place:
+            cost, seconds = talk(Path(place), requests, policy, strategy)
+        shown = [number for number in (1, 5, 50, 100, 500) if number <= len(cost)]
+        told = ", ".join(f"{number}: {cost[number - 1]:,}" for number in shown)
+        print(
+            f"{policy} ({strategy}), {requests} requests: prompt tokens of request {told}; taken up in {seconds:.2f} s"
+        )
+
+
+if __name__ == "__main__":
+    main()
