@@ -7,6 +7,7 @@ answers in a moment.
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 import sys
@@ -222,7 +223,12 @@ def _fail_usage(error: typer.TyperException) -> NoReturn:
         print(error.format_message(), file=sys.stderr)  # noqa: T201
         sys.exit(2)
     sentence = f"{message[:1].lower()}{message[1:]}".replace(". Did you mean", "; did you mean")
+    sentence = re.sub(r" \(Possible options: (.*)\)$", _meant, sentence)
     fail(f"{sentence.rstrip('.?')}; {command} --help shows what there is", 2)
+
+
+def _meant(found: re.Match[str]) -> str:
+    return f"; did you mean {' or '.join(found[1].split(', '))}"
 
 
 def _put_right() -> None:

@@ -69,7 +69,7 @@ def _is_run(change: PathChange) -> bool:
     )
 
 
-def apply_patch(patch: bytes, changes: list[PathChange], origin: Path) -> None:
+def apply_patch(patch: bytes, changes: list[PathChange], origin: Path) -> tuple[str, ...]:
     """Bring the changes into ``origin``, a folder of any kind; a change that is there already is left as it is.
 
     Args:
@@ -77,12 +77,15 @@ def apply_patch(patch: bytes, changes: list[PathChange], origin: Path) -> None:
         changes: As ``History.changed`` listed them between the same two trees.
         origin: The folder that was copied.
 
+    Returns:
+        The paths that were brought in: those of ``changes`` that were not there already.
+
     Raises:
         UsageError: A file differs from what the run started from, or the patch does not fit; nothing is changed.
         WorkspaceError: A file cannot be written; what was changed until then is put back.
     """
     if not changes and not patch:
-        return
+        return ()
     parts = sections(patch)
     if len(parts) != len(changes):
         raise UsageError("changes.patch is not the patch that this run made; apply it by hand with git apply")
@@ -96,7 +99,7 @@ def apply_patch(patch: bytes, changes: list[PathChange], origin: Path) -> None:
         ) from error
     try:
         with _staged(place) as stage:
-            _exchange(todo, place, root, stage)
+            return _exchange(todo, place, root, stage)
     except OSError as error:
         named = f", {shown_name(error.filename)}" if error.filename else ""
         raise WorkspaceError(
@@ -175,7 +178,7 @@ def _lock(stage: Path) -> int | None:
     return None
 
 
-def _exchange(todo: list[_Task], origin: Path, root: int, stage: int) -> None:
+def _exchange(todo: list[_Task], origin: Path, root: int, stage: int) -> tuple[str, ...]:
     here = {task.path: look(root, task.path) for task in todo}
     pending = [task for task in todo if here[task.path].node != task.after]
     gone = {task.path for task in todo if task.after is None}
@@ -192,6 +195,7 @@ def _exchange(todo: list[_Task], origin: Path, root: int, stage: int) -> None:
         patch = b"".join(task.patch for task in pending)
         contents = contents_after(patch, before, {path: node for path, node in after.items() if node})
         FileExchange(root, stage).run(here, after, contents)
+    return tuple(task.change.path for task in pending)
 
 
 def _has_changed(here: PathState, task: _Task, gone: set[bytes]) -> bool:

@@ -168,6 +168,22 @@ class Kept(msgspec.Struct, frozen=True):
     tree: str = ""
 
 
+class Brought(msgspec.Struct, frozen=True):
+    """What an apply came to.
+
+    Attributes:
+        folder: Of the person, which the run worked on a copy of.
+        changed: The files that were brought in; empty where nothing was left to do.
+        has_changes: Whether the run has any change to bring.
+        outcome: As ``RunResult.outcome``; empty where the run has no result.
+    """
+
+    folder: Path
+    changed: tuple[str, ...]
+    has_changes: bool
+    outcome: str
+
+
 class Applied(msgspec.Struct, frozen=True):
     """What was brought into the folder last: a conversation goes on behind it."""
 
@@ -207,17 +223,17 @@ def _kept(run_dir: Path) -> Kept:
     return decode_json(read_regular(run_dir / CHANGES), Kept)
 
 
-def apply_run(run_dir: Path) -> tuple[Path, tuple[str, ...]]:
-    """Apply a finished run's patch to the folder it was copied from; the folder, and the files that changed.
+def apply_run(run_dir: Path) -> Brought:
+    """Apply a finished run's patch to the folder it was copied from; what is there already is left as it is.
 
     Raises:
         UsageError: The run has no patch for a folder, or a file has changed since; nothing was changed.
     """
+    result = read_result(run_dir / RESULT)
     try:
         kept = _kept(run_dir)
         patch = (run_dir / PATCH).read_bytes()
     except (OSError, msgspec.DecodeError) as error:
-        result = read_result(run_dir / RESULT)
         if result is not None and result.isolation == MEMORY:
             why = "its files were in memory; runs in a sandbox leave one"
         elif result is not None and (run_dir / HISTORY).is_dir():
@@ -231,10 +247,10 @@ def apply_run(run_dir: Path) -> tuple[Path, tuple[str, ...]]:
     before = _applied_last(run_dir)
     if before and kept.tree:
         patch, changes = _since(run_dir, before, kept.tree)
-    apply_patch(patch, list(changes), folder)
+    changed = apply_patch(patch, list(changes), folder)
     if kept.tree:
         write_json(run_dir / APPLIED, Applied(kept.tree))
-    return folder, tuple(change.path for change in changes)
+    return Brought(folder, changed, bool(kept.changes), result.outcome if result is not None else "")
 
 
 def _applied_last(run_dir: Path) -> str:

@@ -75,7 +75,26 @@ def test_the_patch_is_shown_and_nothing_applied_until_she_says_so(stage: Stage, 
     assert (hers / "a new.txt").read_text("utf-8") == "made\n"
     again = stage.call("apply", "last", cwd=hers)
     assert again.returncode == 0, again.stderr  # what is there already is left as it is
+    assert again.stdout == f"already applied to {hers}\n"
     assert (hers / "app.py").read_text("utf-8") == "VALUE = 2\n"
+
+
+def test_apply_tells_only_what_it_brings_in_and_that_all_is_there_already(stage: Stage, hers: Path):
+    assert solve(stage, hers).returncode == 0
+    (hers / "app.py").write_text("VALUE = 2\n", encoding="utf-8")
+    patch = stage.only_run() / "changes.patch"
+    assert stage.call("apply", "last").stdout == f"applied to {hers}: 2 files\n  {CHANGED[0]}\n  {CHANGED[1]}\n"
+    run_git(hers, "apply", "--reverse", str(patch))
+    (stage.only_run() / "applied.json").unlink()
+    run_git(hers, "apply", str(patch))  # by hand, so only the files tell
+    assert stage.call("apply", "last").stdout == f"already applied to {hers}\n"
+
+
+def test_apply_names_an_unsolved_run_and_one_that_changed_nothing(stage: Stage, hers: Path):
+    assert solve(stage, hers, "--check", "false").returncode == 1
+    assert stage.call("apply", "last").stdout.startswith(f"applied to {hers}: 3 files (the run is unsolved)\n")
+    assert solve(stage, hers, replies=[pop()]).returncode == 0
+    assert stage.call("apply", "last").stdout == f"nothing to apply to {hers}: the run changed no file\n"
 
 
 def test_apply_is_refused_after_a_touched_file_changed_names_it_and_changes_nothing(stage: Stage, hers: Path):

@@ -18,6 +18,9 @@ app = typer.Typer(
     help="Show the tasks there are, check them, and import tasks of other benchmarks.", no_args_is_help=True
 )
 
+_SHOWN_CHARS = 90
+"""Of a task's instruction in a list; a longer one, and one of several lines, ends with an ellipsis."""
+
 
 @app.command("list")
 def list_command(
@@ -30,8 +33,10 @@ def list_command(
         echo_json(rows)
         return
     for task in tasks:
-        first = task.instruction.splitlines()[0].lstrip("# ")
-        typer.echo(f"{task.short_name:<20} {first[:90]}")
+        first, _, more = task.instruction.strip().partition("\n")
+        first = first.lstrip("# ")
+        shown = f"{first[:_SHOWN_CHARS].rstrip()} …" if more or len(first) > _SHOWN_CHARS else first
+        typer.echo(readable(f"{task.short_name:<20} {shown}"))
 
 
 @app.command("check", short_help="Check that tasks are sound.")

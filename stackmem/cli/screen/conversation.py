@@ -30,7 +30,7 @@ from .chat import ChatScreen, TerminalPerson
 from .chat_commands import ChatCompleter, Look
 from .line_editor import LineEditor
 from .live import stop_at_once
-from .result import ask_about_size
+from .result import applied, ask_about_size
 from .text import one_line, readable, say
 
 _LIMITS = ("steps", "tokens", "usd", "seconds")
@@ -167,10 +167,7 @@ class ChatSession:
         raise Left
 
     def _apply(self) -> RunResult | None:
-        folder, changed = apply_run(self._run_dir())
-        self.screen.say(
-            f"applied to {readable(str(folder))}: {len(changed)} {'file' if len(changed) == 1 else 'files'}"
-        )
+        self.screen.say(applied(apply_run(self._run_dir())))
         return None
 
     def _undo(self, rest: str) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from stackmem.errors import UsageError
 from stackmem.history.hidden import LayerPlan
+from stackmem.run.ending import Brought
 from stackmem.run.limits import MORE
 from stackmem.run.prepare import Prepared
 from stackmem.run.result import RunResult
@@ -45,6 +46,16 @@ def ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
         raise UsageError(
             f"the copy would hold {copy.bytes / _GIB:.1f} GiB; say --yes to go on, or solve a smaller folder"
         )
+
+
+def applied(brought: Brought) -> str:
+    """What an apply came to, in one line."""
+    folder, count = readable(str(brought.folder)), len(brought.changed)
+    if not brought.has_changes:
+        return f"nothing to apply to {folder}: the run changed no file"
+    if not count:
+        return f"already applied to {folder}"
+    return f"applied to {folder}: {count} {'file' if count == 1 else 'files'}"
 
 
 def say_missing(paths: Sequence[str]) -> None:

@@ -97,6 +97,8 @@ def _lint_found_file(file: Path, shown: str, config: str | None, cwd: Path, lib:
 def _lint_file(
     path: Path, shown: str, language: str | None, config: str | None, cwd: Path, lib: tuple[str, ...]
 ) -> Linted:
+    if not path.exists():
+        raise UsageError(f"there is no {shown}; name a program, or a folder with some")
     found = language or language_of(path.name, linting=True)
     if found is None:
         told = ", ".join(sorted({*INTERPRETERS, *LINTED}))

@@ -63,7 +63,8 @@ def test_of_a_folder_a_language_can_be_chosen(place: Path) -> None:
         ("p", {"language": "loop_agent"}, "holds no file"),
         ("p", {"language": "cobol"}, "no language"),
         ("p/notes.txt", {}, "cannot be linted"),
-        ("gone.apl", {}, "cannot be read"),
+        ("gone.apl", {}, "there is no gone.apl"),
+        ("gone.txt", {}, "there is no gone.txt"),
         ("pipe.apl", {}, "no regular file"),
     ],
 )
