@@ -6,8 +6,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 scripts/setup.sh test
 
-# One worker more than there are processors, for some tests wait; they take file after file, those with most tests first.
-workers=$(($(nproc) < 8 ? $(nproc) + 1 : 8))
+# Two workers for each processor, for some tests wait; they take file after file, those with most tests first.
+workers=$(($(nproc) < 4 ? 2 * $(nproc) : 8))
 pass() { .venv/bin/python -m pytest -n "$workers" --dist loadfile --durations=10 "$@" </dev/null; }
 
 pure=(tests/golden tests/core tests/prompts tests/memory tests/languages tests/compliance tests/measure)
