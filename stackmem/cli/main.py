@@ -25,50 +25,8 @@ from typer.core import TyperGroup
 from stackmem.errors import StackmemError
 from stackmem.version import VERSION
 
+from .catalog import COMMANDS, EXAMPLES, EXIT_CODES, GROUPS
 from .screen.text import escape
-
-COMMANDS = {
-    "solve": "Let a model solve a task, or work on a copy of a folder.",
-    "chat": "Talk with the agent about a folder.",
-    "run": "Run a program.",
-    "repl": "Evaluate S-expressions as they are typed.",
-    "compile": "Turn plain playbooks into coded ones.",
-    "debug": "Let an editor debug a program.",
-    "resume": "Go on with a run that stopped.",
-    "replay": "Verify every event and prompt of a run.",
-    "fork": "Go on from a step of a run, with something changed.",
-    "view": "Write a run, or two, as one HTML file.",
-    "ui": "Show runs and benches in the browser, live.",
-    "report": "Write what the strategies of a bench solved and cost.",
-    "diff": "Say where two runs part, and what each came to.",
-    "whatif": "Cost a recorded run under other strategies.",
-    "evidence": "Compare memory strategies on recordings of real agents.",
-    "apply": "Apply a run's patch to the folder it came from.",
-    "export": "Write a run in another tool's format.",
-    "gateway": "Record any agent, between it and its provider.",
-    "import": "Take another agent's recording in as a run.",
-    "bench": "Compare memory strategies over many runs.",
-    "log": "Prove what a bench made, and hand runs in to it.",
-    "doctor": "Say what isolation works here, and how to get it.",
-    "models": "List the known models with their prices.",
-    "strategies": "List the memory strategies.",
-    "lint": "Say what is wrong with programs.",
-    "trust": "Let a folder's own servers run.",
-    "keys": "The keys that sign runs: yours, and those you trust.",
-    "languages": "List the languages of programs.",
-    "examples": "List the example programs, or copy one.",
-    "config": "Show every setting and where its value comes from.",
-    "tasks": "List, check or import tasks.",
-    "worlds": "Make tasks that test memory.",
-    "runs": "List the runs there are.",
-    "trace": "Look at a run's trace, and measure it.",
-}
-"""Each command, and what ``--help`` says of it; it is in the module of its name, ``commands/NAME.py``."""
-
-EPILOG = """Exit codes: 0 solved or finished; 1 unsolved, or stalled; 2 usage (a bad task, file, name or key); 3 a limit
-was reached; 4 the provider failed (also a script that ran dry); 5 the workspace or its isolation failed; 6 replay
-derives something else; 7 the trace is broken or cannot be written; 8 input is needed; 130 interrupted;
-143 terminated."""
 
 
 class Commands(Mapping[str, Any]):
@@ -90,8 +48,10 @@ class Commands(Mapping[str, Any]):
         else:
             parent.command(name)(module.command)
         command = typer.main.get_group(parent).commands[name]
-        for each in (command, *getattr(command, "commands", {}).values()):
+        below = {f"{name} {word}": one for word, one in getattr(command, "commands", {}).items()}
+        for words, each in {name: command, **below}.items():
             each.get_params = partial(_as_typed, each.get_params)
+            each.epilog = f"Example: {EXAMPLES[words]}"
         return command
 
 
@@ -139,8 +99,9 @@ class Root(TyperGroup):
         return list(COMMANDS)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for group, commands in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl(list(commands.items()))
 
 
 _FILES = 1024
@@ -153,7 +114,7 @@ app = typer.Typer(
     name="stackmem",
     cls=Root,
     help="A coding agent that manages its own working memory: a stack of frames, a heap of chunks, small registers.",
-    epilog=EPILOG,
+    epilog=EXIT_CODES,
     no_args_is_help=True,
     **_PLAIN,
 )
