@@ -79,6 +79,9 @@ def talk(root: Path, requests: int, policy: str, strategy: str) -> tuple[list[in
     prepared = prepare(str(mine), None, flags, os.environ, Path.cwd(), rules)
     result = solve(prepared, os.environ, observe, person=Requests(requests))
     again = Requests(0)
+    (root / "script.yaml").write_text(
+        '{"replies": [{"text": "no more"}]}', encoding="utf-8"
+    )  # reading a long one is no part of it
     begun = time.perf_counter()
     resume(Path(result.run_dir), {}, os.environ, person=Person(port=again))
     return cost, again.asked_at - begun

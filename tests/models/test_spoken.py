@@ -1,0 +1,58 @@
+"""The words of a reply are heard as they stream in, whatever the protocol, and never change the reply."""
+
+import json
+
+import pytest
+
+from stackmem.core.messages import Text
+from stackmem.models.anthropic_stream import read_reply
+from stackmem.models.openai_stream import read_chat
+from stackmem.models.spoken import listening, overheard, words_of
+
+MESSAGES = [
+    {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 1}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Good "}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "day"}},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
+    {"type": "message_stop"},
+]
+CHAT = [
+    {"id": "c", "choices": [{"index": 0, "delta": {"role": "assistant", "content": "Good "}}]},
+    {"id": "c", "choices": [{"index": 0, "delta": {"content": "day"}}]},
+    {"id": "c", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+]
+RESPONSES = [
+    {"type": "response.output_text.delta", "delta": "Good "},
+    {"type": "response.output_text.delta", "delta": "day"},
+    {"type": "response.function_call_arguments.delta", "delta": "{}"},
+]
+
+
+@pytest.mark.parametrize("events", [MESSAGES, CHAT, RESPONSES], ids=["messages", "chat", "responses"])
+def test_words_are_told_piece_by_piece_and_every_event_passes(events):
+    heard: list[str] = []
+    texts = [json.dumps(event) for event in events]
+    with listening(heard.append):
+        passed = list(overheard(texts))
+    assert passed == texts
+    assert heard == ["Good ", "day"]
+    assert list(overheard(texts)) == texts  # nobody listens any more
+    assert heard == ["Good ", "day"]
+
+
+def test_the_reply_is_the_same_whether_somebody_listens_or_not():
+    messages, chat = ([json.dumps(event) for event in events] for events in (MESSAGES, CHAT))
+    with listening(lambda words: None):
+        assert read_reply(overheard(messages)) == read_reply(messages)
+        assert read_chat(overheard(chat), 0) == read_chat(chat, 0)
+        assert read_chat(overheard(chat), 0).parts == (Text("Good day"),)
+
+
+@pytest.mark.parametrize(
+    "event",
+    ["", "[DONE]", '"delta"', '{"delta": 1}', '{"delta": {"text": 1}}', '{"delta": null, "choices": []}',
+     '{"choices": [{"delta": null}]}', '{"choices": {"delta": 1}}', '["delta"]', "[" * 100_000 + '"delta"'],
+)  # fmt: skip
+def test_what_is_no_words_is_none_and_no_error(event):
+    assert words_of(event) == ""
