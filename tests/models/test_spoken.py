@@ -43,7 +43,7 @@ def test_words_are_told_piece_by_piece_and_every_event_passes(events):
 
 def test_the_reply_is_the_same_whether_somebody_listens_or_not():
     messages, chat = ([json.dumps(event) for event in events] for events in (MESSAGES, CHAT))
-    with listening(lambda words: None):
+    with listening(str):
         assert read_reply(overheard(messages)) == read_reply(messages)
         assert read_chat(overheard(chat), 0) == read_chat(chat, 0)
         assert read_chat(overheard(chat), 0).parts == (Text("Good day"),)
