@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from threading import Timer
 
 from msgspec.structs import replace
 
@@ -27,6 +28,9 @@ from .request import RunRequest
 GIT = ".git"
 _MOST_COMMITS = 50  # that are named
 _SECONDS, _BYTES = 20.0, 16_384
+
+_SLOW_SECONDS = 2.0
+_READS_HISTORY = "reading the history of the folder for the run; later runs share it, and --git none goes without"
 
 
 def origin_of(folder: Path, settings: Settings) -> tuple[Origin | None, tuple[str, ...]]:
@@ -84,21 +88,29 @@ def pack_cache(*, links: bool = False) -> PackCache:
     return PackCache(state_folder() / "packs", links=links)
 
 
-def bring(origin: Origin, work: Path, secrets: Scrubber, *, shared: bool) -> InnerRepository:
+def bring(
+    origin: Origin, work: Path, secrets: Scrubber, notice: Callable[[str], object] = str, *, shared: bool
+) -> InnerRepository:
     """Put the repository into a new workspace.
 
     Args:
+        notice: Told in a sentence what takes long.
         shared: No command can write there, so what other runs have, too, is linked.
 
     Raises:
         WorkspaceError: It cannot be made.
     """
+    slow = Timer(_SLOW_SECONDS, notice, [_READS_HISTORY])
+    slow.daemon = True
+    slow.start()
     try:
         return make_repository(origin, work / GIT, secrets, pack_cache(links=shared))
     except WorkspaceError as error:
         raise WorkspaceError(
             f"the history of {origin.root} cannot be brought into the run: {error}; say --git none to go on without it"
         ) from error
+    finally:
+        slow.cancel()
 
 
 def bring_again(request: RunRequest, work: Path, secrets: Scrubber, *, shared: bool) -> bool:

@@ -190,7 +190,7 @@ def _opened(
         over, missing = _fill(beginning, places, person)
         ground = places if over is None else replace(places, work=places.scratch / UPPER)
         into = places.work if over is None else repository_place(over[0], places.scratch)
-        request, gone = _with_repository(beginning, request, ground, scrubber, into)
+        request, gone = _with_repository(beginning, request, ground, scrubber, into, person)
         missing += gone
         layer: Layer = OwnFolder(places.work) if over is None else Overlay(over[0], places.scratch, over[1])
         stack.callback(layer.close)
@@ -308,14 +308,14 @@ def _fill(beginning: Beginning, places: RunPlaces, person: Person) -> tuple[_Ove
 
 
 def _with_repository(
-    beginning: Beginning, request: RunRequest, places: RunPlaces, secrets: Scrubber, into: Path
+    beginning: Beginning, request: RunRequest, places: RunPlaces, secrets: Scrubber, into: Path, person: Person
 ) -> tuple[RunRequest, tuple[str, ...]]:
     """The request with the repository that a new workspace was given; of a workspace made again, what it is without."""
     shared = into != places.work
     match beginning:
         case Fresh(prepared):
             if prepared.origin:
-                request = replace(request, git=bring(prepared.origin, into, secrets, shared=shared))
+                request = replace(request, git=bring(prepared.origin, into, secrets, person.notice, shared=shared))
                 write_request(request, places.run)
         case Resumed():
             remove_stale_locks(places.work)

@@ -1,11 +1,15 @@
 """Which folder a run works on where the one that was named lies in a work tree; and what a killed git leaves."""
 
+import threading
 from pathlib import Path
 
 import pytest
 
-from stackmem.run.git_inside import GIT, place_of, remove_stale_locks
+from stackmem.errors import WorkspaceError
+from stackmem.history.origin import Origin
+from stackmem.run.git_inside import GIT, bring, place_of, remove_stale_locks
 from stackmem.settings.settings import Settings
+from stackmem.workspace.secrets import Scrubber
 from tests.history.folders import folder, repository
 
 
@@ -51,3 +55,19 @@ def test_locks_of_a_killed_git_are_removed_and_no_link_is_followed(tmp_path: Pat
     (linked / GIT).symlink_to(theirs)
     remove_stale_locks(linked)
     assert (theirs / "index.lock").exists()
+
+
+def test_a_history_that_takes_long_is_told(tmp_path, monkeypatch):
+    said: list[str] = []
+    told = threading.Event()
+
+    def slow(*_: object) -> None:
+        assert told.wait(30)
+        raise WorkspaceError("nothing was made")
+
+    monkeypatch.setattr("stackmem.run.git_inside.make_repository", slow)
+    monkeypatch.setattr("stackmem.run.git_inside._SLOW_SECONDS", 0.0)
+    hers = Origin(tmp_path, tmp_path, tmp_path, "", "")
+    with pytest.raises(WorkspaceError, match="--git none"):
+        bring(hers, tmp_path, Scrubber({}), lambda line: (said.append(line), told.set()), shared=False)
+    assert said[0].startswith("reading the history of the folder")
