@@ -1,18 +1,23 @@
-"""Writes the generated tables of the docs anew, each between its two marks; with ``--check`` only says which are old.
+"""Writes the generated tables of the docs anew, each between its two marks, and the words that Tab completes.
+
+With ``--check`` it only says which are old.
 
 A mark is ``<!-- generated: NAME -->`` up to ``<!-- end of NAME -->``.
 """
 
 import inspect
+import json as plain_json
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
+import typer
 from msgspec import NODEFAULT, UNSET, Struct, json
 from msgspec.structs import asdict, fields
 
+from stackmem.cli.main import app
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.core.facts import Ending, Event, FailureKind, Redaction, Stop
 from stackmem.core.messages import Text, Thinking, ToolCall, ToolSpec, Usage
@@ -20,11 +25,16 @@ from stackmem.core.pricing import Price
 from stackmem.core.program_facts import Continued, ProgramEvent
 from stackmem.core.requests import ANSWERS, GIVEN, Effect
 from stackmem.core.tool_schemas import parameters, spec
+from stackmem.languages.language import INTERPRETERS
 from stackmem.measure.metrics import METRICS
 from stackmem.memory import STRATEGIES
+from stackmem.models.catalog import rows
+from stackmem.models.registry import MODELS
+from stackmem.settings.options import OPTIONS
 from stackmem.trace.record import Record
 
 DOCS = Path(__file__).parents[1] / "docs"
+WORDS = Path(__file__).parents[1] / "stackmem" / "cli" / "words.json"
 _MORE = {
     "event": "The fact.",
     "task_name": "As `--json` prints it.",
@@ -165,6 +175,50 @@ def metrics() -> str:
     return "\n".join([*rows, *(f"| `{name}` | {METRICS[name].unit} | {text} |" for name, text in told.items())])
 
 
+_RUNS = {"RUN", "RUN...", "A", "B", "[OTHER]", "TRACE"}
+_TASKS = {"TASK", "TASK|DIR", "TASK|WORLD|SUITE.toml..."}
+_NAMES = {"--strategy": "strategies", "--strategies": "strategies", "--model": "models", "--models": "models"}
+_NAMES |= {"--language": "languages", "--resume": "runs"}
+
+
+def words() -> str:
+    """What Tab completes, for ``words.json``: commands with their flags and arguments, and the names that ship."""
+    commands: dict[str, dict[str, dict[str, str]]] = {}
+
+    def walk(command: Any, path: tuple[str, ...]) -> None:
+        row: dict[str, dict[str, str]] = {"flags": {}, "arguments": {}}
+        for one in command.params:
+            if one.param_type_name == "argument":
+                row["arguments"][one.name] = _named(" ".join(path), one.metavar or "") + "..." * (one.nargs == -1)
+                continue
+            setting = OPTIONS.get(one.name)
+            takes = " ".join(setting.choices) if setting is not None else ""
+            takes = _NAMES.get(one.opts[-1], takes) or "text"
+            off = f"/{one.secondary_opts[0]}" if one.secondary_opts else ""
+            row["flags"][" ".join(one.opts) + off] = "" if one.is_flag else takes + "..." * one.multiple
+        commands[" ".join(path)] = row
+        for word, below in getattr(command, "commands", {}).items():
+            walk(below, (*path, word))
+
+    for name, command in typer.main.get_command(app).commands.items():
+        walk(command, (name,))
+    models = [row.name if row.provider == "anthropic" else f"openai/{row.name}" for row in rows()]
+    names = {
+        "strategies": sorted(STRATEGIES),
+        "models": sorted({*models, *(prefix for prefix in MODELS if prefix[-1] not in ":/")}),
+        "languages": sorted(set(INTERPRETERS.values())),
+    }
+    lines = ",\n".join(f" {plain_json.dumps(path)}: {plain_json.dumps(row)}" for path, row in commands.items())
+    named = ",\n".join(f" {plain_json.dumps(kind)}: {plain_json.dumps(each)}" for kind, each in names.items())
+    return f'{{"names": {{\n{named}\n}},\n"commands": {{\n{lines}\n}}}}\n'
+
+
+def _named(path: str, metavar: str) -> str:
+    if path in ("strategies", "completion"):
+        return {"strategies": "strategies", "completion": "bash zsh fish"}[path]
+    return "runs" if metavar in _RUNS else "tasks" if metavar in _TASKS else "text"
+
+
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "events": ("trace.md", events),
     "parts": ("trace.md", parts),
@@ -190,6 +244,10 @@ def main() -> int:
             old.append(f"{page}: {name}")
             if "--check" not in sys.argv[1:]:
                 path.write_text(text, "utf-8")
+    if words() != WORDS.read_text("utf-8"):
+        old.append(WORDS.name)
+        if "--check" not in sys.argv[1:]:
+            WORDS.write_text(words(), "utf-8")
     if "--check" in sys.argv[1:] and old:
         sys.exit(f"old: {', '.join(old)}; run .venv/bin/python scripts/reference.py")
     return 0

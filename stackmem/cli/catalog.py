@@ -49,6 +49,7 @@ GROUPS = {
         "strategies": "List the memory strategies.",
         "trust": "Let a folder's own servers run.",
         "keys": "The keys that sign runs: yours, and those you trust.",
+        "completion": "Let Tab complete commands, flags and names.",
     },
 }
 """Each command, and what ``--help`` says of it; it is in the module of its name, ``commands/NAME.py``."""
@@ -112,6 +113,7 @@ EXAMPLES = {
     "keys export": "stackmem keys export",
     "keys trust": "stackmem keys trust KEY alice",
     "keys distrust": "stackmem keys distrust KEY",
+    "completion": "stackmem completion bash",
 }
 """Each command as it is typed, its own commands too, with one call of it."""
 

@@ -20,6 +20,7 @@ from keyword import iskeyword
 from typing import Any, NoReturn
 
 import typer
+from typer.completion import get_completion_inspect_parameters
 from typer.core import TyperGroup
 
 from stackmem.errors import StackmemError
@@ -41,12 +42,17 @@ class Commands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in COMMANDS:
             raise KeyError(name)
-        module = import_module(f".commands.{name}{'_' * iskeyword(name)}", __package__)
         parent = typer.Typer(**_PLAIN)
-        if hasattr(module, "app"):
-            parent.add_typer(module.app, name=name)
+        if _ASKED:
+            from .completion import add_light
+
+            add_light(parent, name)
         else:
-            parent.command(name)(module.command)
+            module = import_module(f".commands.{name}{'_' * iskeyword(name)}", __package__)
+            if hasattr(module, "app"):
+                parent.add_typer(module.app, name=name)
+            else:
+                parent.command(name)(module.command)
         command = typer.main.get_group(parent).commands[name]
         below = {f"{name} {word}": one for word, one in getattr(command, "commands", {}).items()}
         for words, each in {name: command, **below}.items():
@@ -104,6 +110,9 @@ class Root(TyperGroup):
                 formatter.write_dl(list(commands.items()))
 
 
+_ASKED = "_STACKMEM_COMPLETE" in os.environ
+"""Whether a press of Tab started this process."""
+
 _FILES = 1024
 _RESTORED = {signal.SIGPIPE, signal.SIGXFSZ}
 """Ignored by Python for itself, and given back to whatever it starts."""
@@ -139,7 +148,9 @@ def main() -> None:
     if len(sys.argv) == 1 and sys.stdin.isatty() and sys.stdout.isatty():
         sys.argv.append("chat")
     try:
-        code = app(standalone_mode=False)
+        if _ASKED:
+            get_completion_inspect_parameters()  # it tells typer of the shells
+        code = app(standalone_mode=False, complete_var="_STACKMEM_COMPLETE")
         sys.stdout.flush()
     except StackmemError as error:
         fail(str(error), error.exit_code)

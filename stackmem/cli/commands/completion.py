@@ -1,0 +1,18 @@
+"""``stackmem completion``."""
+
+from __future__ import annotations
+
+import typer
+from typer.completion import get_completion_inspect_parameters, shell_complete
+
+from stackmem.errors import UsageError
+
+_SHELLS = ("bash", "zsh", "fish")
+
+
+def command(ctx: typer.Context, shell: str = typer.Argument(..., metavar="SHELL", help="bash, zsh or fish.")) -> None:
+    """Print the script with which a shell completes commands, flags and names at a press of Tab."""
+    if shell not in _SHELLS:
+        raise UsageError(f"no completion for {shell[:40]!r}; there is one for {', '.join(_SHELLS)}")
+    get_completion_inspect_parameters()  # it tells typer of the shells
+    shell_complete(ctx.find_root().command, {}, "stackmem", "_STACKMEM_COMPLETE", f"source_{shell}")
