@@ -50,6 +50,7 @@ GROUPS = {
         "trust": "Let a folder's own servers run.",
         "keys": "The keys that sign runs: yours, and those you trust.",
         "completion": "Let Tab complete commands, flags and names.",
+        "man": "Print the manual page.",
     },
 }
 """Each command, and what ``--help`` says of it; it is in the module of its name, ``commands/NAME.py``."""
@@ -114,6 +115,7 @@ EXAMPLES = {
     "keys trust": "stackmem keys trust KEY alice",
     "keys distrust": "stackmem keys distrust KEY",
     "completion": "stackmem completion bash",
+    "man": "stackmem man",
 }
 """Each command as it is typed, its own commands too, with one call of it."""
 

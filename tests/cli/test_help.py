@@ -52,3 +52,14 @@ def test_what_cannot_be_typed_is_seen(words: list[str]):
 @pytest.mark.parametrize("words", ["apply", "trace", "trace show"])
 def test_the_help_of_a_command_ends_with_its_example(stage: Stage, words: str):
     assert stage.call(*words.split(), "--help").stdout.endswith(f"Example: {EXAMPLES[words]}\n")
+
+
+def test_the_manual_page_names_every_command_with_its_example_and_nothing_that_roff_would_act_on(stage: Stage):
+    page = stage.call("man").stdout
+    lines = page.splitlines()
+    assert {line.split()[0] for line in lines if line[:1] in (".", "'")} == {".TH", ".SH", ".SS", ".TP", ".B", ".br"}
+    assert [line.removeprefix(".B ") for line in lines if line.startswith(".B ")] == ["stackmem", *COMMANDS]
+    plain = page.replace(r"\-", "-").replace(r"\(aq", "'").replace(r"\(ti", "~")
+    assert "\\" not in plain
+    for name, says in COMMANDS.items():
+        assert f".B {name}\n{says}\n.br\n{EXAMPLES[name]}\n" in plain
