@@ -8,6 +8,7 @@ Rule 3: a patch that cannot be written takes no result away.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -243,14 +244,26 @@ def apply_run(run_dir: Path) -> Brought:
         raise UsageError(f"the run {run_dir.name} has no patch to apply; {why}") from error
     if not kept.folder:
         raise UsageError(f"the run {run_dir.name} solved a task, not a folder of yours; its patch is {run_dir / PATCH}")
-    folder, changes = Path(kept.folder), kept.changes
-    before = _applied_last(run_dir)
-    if before and kept.tree:
-        patch, changes = _since(run_dir, before, kept.tree)
-    changed = apply_patch(patch, list(changes), folder)
+    folder = Path(kept.folder)
+    changed = _apply_since(run_dir, kept, folder)
+    if changed is None:
+        changed = apply_patch(patch, list(kept.changes), folder)
     if kept.tree:
-        write_json(run_dir / APPLIED, Applied(kept.tree))
+        with suppress(OSError):  # a run on media that are only read
+            write_json(run_dir / APPLIED, Applied(kept.tree))
     return Brought(folder, changed, bool(kept.changes), result.outcome if result is not None else "")
+
+
+def _apply_since(run_dir: Path, kept: Kept, folder: Path) -> tuple[str, ...] | None:
+    """Bring what came since the last apply; None where there was none, or the folder is not as that one left it."""
+    before = _applied_last(run_dir)
+    if not before or not kept.tree or before == kept.tree:
+        return None
+    patch, changes = _since(run_dir, before, kept.tree)
+    try:
+        return apply_patch(patch, list(changes), folder)
+    except UsageError:
+        return None  # the whole patch says what stands in the way, if anything does
 
 
 def _applied_last(run_dir: Path) -> str:

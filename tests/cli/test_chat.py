@@ -101,6 +101,10 @@ def test_what_is_applied_twice_goes_on_from_what_was_applied(stage: Stage):
         terminal.type("\x04")
         assert terminal.end() == 0
     assert (folder_of(stage) / "a.txt").read_text() == "two\n"
+    (folder_of(stage) / "a.txt").write_text("one\n")  # as git checkout does
+    again = stage.call("apply", newest(stage))
+    assert "a.txt" in again.stdout
+    assert (folder_of(stage) / "a.txt").read_text() == "two\n"
 
 
 def test_the_conversation_goes_on_where_it_was_left_or_killed(stage: Stage):
