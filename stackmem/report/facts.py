@@ -73,8 +73,6 @@ def _of_person(event: facts.Event, ref: Callable[[str], Ref]) -> PageFact | None
             return ["notice", ref("\n".join(filter(None, (event.pattern, event.words)))), f"the person {says}"]
         case person_facts.TurnEnded():
             return ["notice", ref(event.result), f"the request ended {event.forced}".strip()]
-        case program_facts.UserAnswered():
-            return ["notice", ref(event.text), "the person answered"]
         case _:
             return None
 

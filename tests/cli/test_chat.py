@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem import TraceError, open_run, replay
+from stackmem import TraceError, UsageError, open_run, replay
 from stackmem.cli.screen.line_editor import GRACE_SECONDS
 from stackmem.core.facts import FramePopped, RunForked, ToolReturned
 from stackmem.core.person_facts import PersonDecided, PersonSaid, PersonSteppedIn, PersonStopped
@@ -47,7 +47,7 @@ def facts(stage: Stage, *kinds: type) -> list:
 
 def begun(stage: Stage) -> list[str]:
     """The requests of a run that may not have begun yet."""
-    with suppress(TraceError):
+    with suppress(TraceError, UsageError):
         return [event.text for event in facts(stage, PersonSaid)]
     return []
 
