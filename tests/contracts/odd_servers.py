@@ -41,6 +41,7 @@ def http(body: bytes | str, status: str = "200 OK", kind: str = "text/event-stre
     raw = body.encode() if isinstance(body, str) else body
     lines = [
         f"HTTP/1.1 {status}",
+        "connection: close",  # as is the case: a client that asks again must not take the same one
         *([f"content-type: {kind}"] if kind else []),
         *headers,
         f"content-length: {len(raw)}",
