@@ -1,4 +1,4 @@
-.PHONY: solve test campaign lint lock wheel clean
+.PHONY: solve test campaign lint docs lock wheel clean
 
 solve:  ## set up what is missing, then solve tasks/calculator with its scripted model; ARGS="--json" adds flags
 	@scripts/solve.sh $(ARGS)
@@ -11,6 +11,9 @@ campaign:  ## the long campaigns: every test, with more examples, trials and rac
 
 lint:  ## style, format, types, layers
 	@scripts/lint.sh
+
+docs:  ## build the documents as a site into dist/docs, searchable from the disk; dead links fail
+	@scripts/docs.sh
 
 lock:  ## resolve the newest versions that pyproject.toml allows and write both locks
 	@scripts/lock.sh

@@ -1,4 +1,4 @@
-"""What is hard to read in a page: too many words between two stops, and words that CONTRIBUTING.md says not to use.
+"""What is hard to read in a page: sentences of too many words, and words that CONTRIBUTING.md says not to use.
 
 ``python scripts/prose.py [FILE…]`` prints what it finds in the README and the docs, or in these files.
 """
@@ -21,7 +21,8 @@ _COMMENT = re.compile(r"<!--.*?-->", re.S)
 _CODE = re.compile(r"(`+)(?:(?!\1).)+?\1", re.S)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)")
 _BLOCK = re.compile(r"^(#+ .*|\s*\|.*|\s*(?:[-*]|\d+\.) )", re.M)
-_STOP = re.compile(r"(?<=[.!?:;])[)\"*_]*\s+")
+# Letters with a period that end no sentence are not written here, so a stop and a blank are enough.
+_STOP = re.compile(r"(?<=[.!?])[)\"*_]*\s+")
 _WORD = re.compile(r"[A-Za-z0-9](?:[\w'’./-]*\w)?")
 _ROW = re.compile(r"^\| ([^|`]+?) \| ([^|]+?) \|$", re.M)
 
@@ -43,10 +44,10 @@ def passages(text: str) -> Iterator[str]:
             yield " ".join(part.split())
 
 
-def long_clauses(text: str) -> list[str]:
-    """What of a page has more words between two stops than a reader keeps in mind; code counts as none."""
-    clauses = (clause for passage in passages(text) for clause in _STOP.split(passage))
-    return [clause for clause in clauses if len(_WORD.findall(clause)) > MOST_WORDS]
+def long_sentences(text: str) -> list[str]:
+    """The sentences of a page that have more words than a reader keeps in mind; code counts as none."""
+    sentences = (sentence for passage in passages(text) for sentence in _STOP.split(passage))
+    return [sentence for sentence in sentences if len(_WORD.findall(sentence)) > MOST_WORDS]
 
 
 @cache
@@ -71,7 +72,7 @@ def main(named: list[str]) -> int:
     found = 0
     for path in map(Path, named) if named else pages():
         text = path.read_text("utf-8")
-        told = [f"{len(_WORD.findall(one))} words: {one}" for one in long_clauses(text)]
+        told = [f"{len(_WORD.findall(one))} words: {one}" for one in long_sentences(text)]
         if path.name != "CONTRIBUTING.md":
             told += avoided_words(text)
         for one in told:

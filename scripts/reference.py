@@ -17,10 +17,12 @@ import typer
 from msgspec import NODEFAULT, UNSET, Struct, json
 from msgspec.structs import asdict, fields
 
+from scripts import api
 from stackmem.cli.main import app
 from stackmem.core.budgets import Budgets, Limits
-from stackmem.core.facts import Ending, Event, FailureKind, Redaction, Stop
-from stackmem.core.messages import Text, Thinking, ToolCall, ToolSpec, Usage
+from stackmem.core.facts import Ending, Event, Redaction, Stop
+from stackmem.core.messages import FailureKind, Text, Thinking, ToolCall, ToolSpec, Usage
+from stackmem.core.network import NetworkRequest
 from stackmem.core.pricing import Price
 from stackmem.core.program_facts import Continued, ProgramEvent
 from stackmem.core.requests import ANSWERS, GIVEN, Effect
@@ -39,7 +41,8 @@ _MORE = {
     "event": "The fact.",
     "task_name": "As `--json` prints it.",
     "RunStarted.model": "The model's name, as `--model` takes it again.",
-    "network": "`none` or `host`.",
+    "network": "`none`, `list` or `host`.",
+    "requests": "What its commands asked of the network; left out where that was nothing.",
     "budgets": "Characters of memory, refused when exceeded.",
     "limits": "Resources of the run, which end it.",
     "rules": "Number of the rules; replay is strict between equal ones.",
@@ -132,7 +135,7 @@ def effect_list() -> str:
 
 def parts() -> str:
     """The values inside events."""
-    kinds = (Text, Thinking, ToolCall, Usage, ToolSpec, Price, Budgets, Limits, Redaction, Continued)
+    kinds = (Text, Thinking, ToolCall, Usage, ToolSpec, Price, Budgets, Limits, Redaction, Continued, NetworkRequest)
     told = [f"### {kind.__name__}\n\n{_plain(summary(kind))}{field_table(kind)}" for kind in kinds]
     words = [
         f"- `{name}`: {', '.join(f'`{word}`' for word in get_args(kind))}"
@@ -228,6 +231,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "tools": ("machine.md", tools),
     "budgets": ("machine.md", budgets),
     "metrics": ("metrics.md", metrics),
+    "api": ("api.md", api.page),
 }
 
 

@@ -2,7 +2,7 @@
 # Makes .venv as the locks say, and does nothing when it is current.
 #
 #   scripts/setup.sh run    what `stackmem` needs: bubblewrap, .venv, requirements.lock, this package
-#   scripts/setup.sh test   the same, then ps, chromium, libatomic, requirements-dev.lock and the npm packages of the tests
+#   scripts/setup.sh test   the same, then ps, tmux, chromium, libatomic, requirements-dev.lock and the npm packages of the tests
 #
 # WITHOUT=bubblewrap goes on without it: for who has no rights on a machine, and names the isolation level that a run takes.
 #
@@ -48,7 +48,7 @@ ask_for() {
     local instead="make solve"
     [[ "$*" != *-venv* ]] || instead+=" PYTHON=/path/to/a/python3/that/has/venv"
     [[ "$*" != *bubblewrap* ]] || instead+=" ARGS='--isolation namespaces'"
-    [ "$purpose" = test ] || say "who may not install on this machine: $instead"
+    [ "$purpose" = test ] || say "if you cannot install packages, run: $instead"
     say "missing: ${*:2}; install with this command, then run make again:"
     echo "$1" >&2
     exit 2
@@ -79,6 +79,8 @@ missing_system_packages() {
     [ "${WITHOUT:-}" = bubblewrap ] || command -v bwrap >/dev/null || echo bubblewrap
     # A minimal Debian has no ps, which a sandboxed command is tested to be able to use.
     [ "$purpose" = run ] || command -v ps >/dev/null || echo procps
+    # The terminal that the conversation is tested in.
+    [ "$purpose" = run ] || command -v tmux >/dev/null || echo tmux
     # The browser that the viewer is tested in.
     [ "$purpose" = run ] || command -v chromium chromium-browser google-chrome >/dev/null || echo chromium
     # What the program that drives the browser is linked with.
@@ -100,6 +102,12 @@ pip_install() {
         give_up "pip failed (its reason stands above); see to the network or to pip's configuration, then run make again"
 }
 
+upgrade_pip() {
+    # The pip that a venv is made with scans every installed package for each that it installs.
+    awk '/^[^ #]/ { on = /^pip==/ } on' requirements.lock >.venv/pip.lock
+    install_locked .venv/pip.lock --no-compile
+}
+
 install_locked() {
     # Wheels only: set-up runs no code of a package before all hashes are checked.
     pip_install --require-hashes --only-binary :all: --requirement "$@"
@@ -113,6 +121,7 @@ set_up_run() {
         say "making .venv with $("$python" -V)"
         "$python" -m venv --clear .venv
     fi
+    upgrade_pip
     say "installing the locked packages"
     install_locked requirements.lock
     pip_install --no-deps --no-build-isolation --editable .

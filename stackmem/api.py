@@ -14,7 +14,7 @@ from stackmem.replays.replay import Replayed, replay_run
 from stackmem.run.prepare import prepare
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve as solve_prepared
-from stackmem.settings.directories import runs_folder
+from stackmem.settings.directories import runs_places
 from stackmem.tools.plugins import load_plugins
 
 
@@ -53,7 +53,7 @@ def replay(run: str | os.PathLike[str]) -> Replayed:
         UsageError: There is no such run.
     """
     _warn(load_plugins())
-    return replay_run(find_run(os.fspath(run), runs_folder(None, os.environ, Path.cwd())))
+    return replay_run(find_run(os.fspath(run), *runs_places(None, os.environ, Path.cwd())))
 
 
 def _warn(sentences: tuple[str, ...]) -> None:

@@ -23,6 +23,7 @@ from stackmem.version import VERSION
 LOGS = "/logs/agent"
 KEYS = (
     "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL",
+    "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL",
 )  # fmt: skip
 """Variables that a model needs, handed on where they are set."""
 

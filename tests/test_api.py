@@ -73,8 +73,18 @@ def test_a_prefix_of_several_runs_is_refused_and_last_is_the_newest(stage: Stage
     task = stage.task(pop())
     runs = [stage.solve(task).run for _ in range(3)]
     assert find_run("last", stage.runs).name == runs[-1]
-    with pytest.raises(UsageError, match="begins the names of 3 runs"):
+    with pytest.raises(UsageError, match="names 3 runs"):
         find_run(runs[0][:4], stage.runs)
+
+
+def test_runs_are_found_in_every_place_that_is_looked_at(stage: Stage, tmp_path):
+    run = stage.solve(stage.task(pop())).run
+    other = tmp_path / "other"
+    other.mkdir()
+    assert find_run("last", other, stage.runs) == find_run(run[-6:], other, stage.runs) == stage.runs / run
+    assert find_run(f"{stage.root}/runs/") == stage.runs / run  # as the folder of a bench's trial holds one
+    with pytest.raises(UsageError, match=f"in {other} and {stage.runs}; there are 1"):
+        find_run("nothing", other, stage.runs)
 
 
 def test_last_passes_over_a_run_that_has_no_record_yet(stage: Stage):

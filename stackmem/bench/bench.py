@@ -169,6 +169,7 @@ def _suite(plan: BenchPlan, rows: int) -> dict[str, str]:
         "planned": str(plan.count),
         "price": plan.price,
         "latency_seconds": f"{plan.latency_seconds:g}",
+        "pause_seconds": f"{plan.pause_seconds:g}",
         "models": ", ".join(plan.models),
     }
 

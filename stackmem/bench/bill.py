@@ -1,21 +1,22 @@
 """The bill of a trial by the simulator of the provider's cache, on a clock of its own.
 
-Requests are sent ``latency_seconds`` apart, whatever the trial took: so that the bill of a trial is the same wherever
-and however often it is made.
+Requests are sent ``latency_seconds`` apart, whatever the trial took, and a person takes ``pause_seconds`` more before
+each of hers but the first: so that the bill of a trial is the same wherever and however often it is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from msgspec import Struct
+from msgspec import Struct, json
 from msgspec.structs import replace
 
 from stackmem.errors import UsageError
 from stackmem.measure.cached_steps import bill, cached_steps
-from stackmem.measure.moments import Moment
+from stackmem.measure.moments import Moment, begins_request
 from stackmem.measure.prefix import Count, text_of
+from stackmem.measure.requests import columns, request_uses
 from stackmem.models.catalog import ModelRow, lookup
 from stackmem.models.tokens import count
 
@@ -28,6 +29,7 @@ class TrialBill(Struct, frozen=True):
     Attributes:
         cache_read_share: Of all prompt tokens; None without any.
         not_sent: Prompts that were billed otherwise than they had been sent; 0 where strategies are what they must be.
+        requests: Of a conversation, what each request took, a list for each figure, as JSON; else None.
     """
 
     bill_uncached: int
@@ -38,16 +40,19 @@ class TrialBill(Struct, frozen=True):
     bill_usd: float | None
     cache_read_share: float | None
     not_sent: int
+    requests: str | None
 
 
-def trial_bill(run: Iterable[Moment], model: str, latency_seconds: float) -> TrialBill:
+def trial_bill(run: Sequence[Moment], model: str, latency_seconds: float, pause_seconds: float = 0.0) -> TrialBill:
     """What the run's prompts and replies would have cost as ``model``.
 
     Raises:
         UsageError: The table has no such model.
     """
     row = priced(model)
-    made = bill(cached_steps(_on_the_bills_clock(run, latency_seconds), row.min_cache_tokens, _counter(row)), row.price)
+    timed = _on_the_bills_clock(run, latency_seconds, pause_seconds)
+    steps = list(cached_steps(timed, row.min_cache_tokens, _counter(row)))
+    made, uses = bill(steps, row.price), request_uses(run, steps)
     used = made.usage
     return TrialBill(
         bill_uncached=used.uncached,
@@ -58,6 +63,7 @@ def trial_bill(run: Iterable[Moment], model: str, latency_seconds: float) -> Tri
         bill_usd=made.usd,
         cache_read_share=round(used.cache_read / used.prompt, 6) if used.prompt else None,
         not_sent=made.not_sent,
+        requests=json.encode(columns(uses)).decode() if uses else None,
     )
 
 
@@ -73,14 +79,16 @@ def priced(model: str) -> ModelRow:
     return row
 
 
-def _on_the_bills_clock(run: Iterable[Moment], latency_seconds: float) -> Iterator[Moment]:
-    """Each answer as if its request had been sent one latency after the one before it."""
-    sent = 0
+def _on_the_bills_clock(run: Iterable[Moment], latency_seconds: float, pause_seconds: float) -> Iterator[Moment]:
+    """Each answer as if its request had been sent one latency after the one before it, and the person's pauses."""
+    at, asked = 0.0, 0
     for moment in run:
+        if begins_request(moment):
+            asked += 1
+            at += pause_seconds if asked > 1 else 0.0
         if getattr(moment.event, "usage", None) is not None:
-            at = sent * latency_seconds
             yield replace(moment, at=at, since=at)
-            sent += 1
+            at += latency_seconds
         else:
             yield moment
 

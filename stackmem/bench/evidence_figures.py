@@ -19,7 +19,7 @@ from .intervals import CONFIDENCE, SEED, Interval, arrays
 
 LEAST_TASKS, LEAST_RUNS = 8, 5
 ABOVE = 1.02
-"""A run that costs more than so many times the bill of ``full`` counts as dearer."""
+"""A run that costs more than so many times the bill of ``full`` counts as more expensive."""
 LENGTHS = ((1, 15), (16, 30), (31, 60), (61, 10**9))
 _DRAWS = 2_000
 

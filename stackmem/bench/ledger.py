@@ -136,7 +136,7 @@ def refuse_other(old: BenchPlan, new: BenchPlan, folder: Path) -> None:
             f"the bench in {folder} was begun by stackmem {old.version}, and this is {VERSION}: their rows cannot be "
             "compared; choose another -o DIR, or go on with that version"
         )
-    for name in ("price", "latency_seconds"):
+    for name in ("price", "latency_seconds", "pause_seconds"):
         if getattr(old, name) != getattr(new, name):
             raise UsageError(
                 f"the bench in {folder} was begun with another {name} ({getattr(old, name)}, not "

@@ -18,6 +18,8 @@ from msgspec import Struct, field
 from stackmem.version import VERSION
 
 Keep = Literal["all", "failed", "none"]
+SessionKind = Literal["frame", "flat", "new"]
+"""How requests are worked on: each in a frame of one session, all in one conversation, or each in a new session."""
 
 
 class TrialSubject(Struct, frozen=True):
@@ -52,11 +54,13 @@ class Variant(Struct, frozen=True):
     Attributes:
         name: As tables show it; without settings of its own the strategy as spelled.
         settings: Options that hold for this variant alone.
+        session: How a world's requests are worked on; None where the whole world is one task.
     """
 
     name: str
     strategy: str
     settings: dict[str, Any] = field(default_factory=dict)
+    session: SessionKind | None = None
 
 
 class Trial(Struct, frozen=True):
@@ -65,6 +69,7 @@ class Trial(Struct, frozen=True):
     Attributes:
         id: Names it in the ledger and in the runs' folder.
         settings: Every option that was given, by name.
+        agent: The words of the command that works on it, where the agent is not ours.
     """
 
     id: str
@@ -73,6 +78,7 @@ class Trial(Struct, frozen=True):
     model: str
     variant: Variant
     settings: dict[str, Any]
+    agent: tuple[str, ...] = ()
 
 
 class BenchPlan(Struct, frozen=True):
@@ -83,9 +89,11 @@ class BenchPlan(Struct, frozen=True):
         trials: How many of each cell; their seeds are 1 to this.
         settings: Options of every trial; a variant's own go over them.
         price: The model of the price table that the bill is made by.
-        latency_seconds: Between two requests, by the bill's clock.
+        latency_seconds: Between two requests to the model, by the bill's clock.
+        pause_seconds: More of them before each of a person's requests but the first.
         command: How it was asked for.
         version: The stackmem that began it; no other one goes on with it.
+        agent: The words of the command that works on the tasks, where the agent is not ours; each by its whole path.
     """
 
     subjects: tuple[TrialSubject, ...]
@@ -95,11 +103,13 @@ class BenchPlan(Struct, frozen=True):
     settings: dict[str, Any] = field(default_factory=dict)
     price: str = "claude-sonnet-5-5"
     latency_seconds: float = 10.0
+    pause_seconds: float = 0.0
     keep_traces: Keep = "all"
     suite: str = ""
     about: str = ""
     command: str = ""
     version: str = VERSION
+    agent: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
@@ -113,13 +123,18 @@ def trials(plan: BenchPlan) -> Iterator[Trial]:
             for model in plan.models:
                 for variant in plan.variants:
                     settings = {**plan.settings, **variant.settings}
-                    name = _named(subject, seed, model, variant, settings)
-                    yield Trial(name, subject, seed, model, variant, settings)
+                    trial = Trial("", subject, seed, model, variant, settings, plan.agent)
+                    yield msgspec.structs.replace(trial, id=_named(trial))
 
 
-def _named(subject: TrialSubject, seed: int, model: str, variant: Variant, settings: dict[str, Any]) -> str:
+def _named(trial: Trial) -> str:
     """Readable first; what makes it unique at its end. Where the task lies is no part of it, what it holds is."""
-    whole = (msgspec.structs.replace(subject, path=""), seed, model, variant.strategy, settings, variant.name)
+    subject, variant = trial.subject, trial.variant
+    whole: list[Any] = [
+        msgspec.structs.replace(subject, path=""), trial.seed, trial.model, variant.strategy, trial.settings,
+        variant.name,
+    ]  # fmt: skip
+    whole += [more for more in (variant.session, trial.agent) if more]
     digest = hashlib.sha256(msgspec.json.encode(whole, order="deterministic")).hexdigest()[:12]
-    words = (subject.shown, f"s{seed}", model, variant.name)
+    words = (subject.shown, f"s{trial.seed}", trial.model, variant.name)
     return "_".join(re.sub(r"[^A-Za-z0-9.=-]+", "-", word).strip("-.")[:40] or "x" for word in words) + f"_{digest}"

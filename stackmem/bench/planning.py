@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from stackmem.core.pricing import Price
 from stackmem.errors import UsageError
 from stackmem.memory import STRATEGIES, open_strategy
@@ -18,11 +20,13 @@ from stackmem.tasks.find import find_task
 from stackmem.tasks.reader import read_task
 from stackmem.tools.plugins import load_plugins
 
+from .agent import read_agent, refuse_for_agent
 from .bill import priced
 from .plan import BenchPlan, TrialSubject, Variant
 from .suite import SuiteRequest
 
 HORIZON, NOISE, TRIALS, PRICE, LATENCY_SECONDS = 60, 1.0, 1, "claude-sonnet-5-5", 10.0
+LONGEST_SECONDS = 86_400
 MOST_TRIALS = 1_000_000
 
 
@@ -40,8 +44,10 @@ def make_plan(
         raise UsageError("no model was named; say --models NAME (a task's own script: demo)")
     price = priced(asked.price or PRICE).name
     latency = LATENCY_SECONDS if asked.latency_seconds is None else asked.latency_seconds
-    if not 0 <= latency <= 86_400:  # nor is what is no number
-        raise UsageError(f"a latency of {latency} s cannot be; give --latency from 0 to 86,400")
+    pause = asked.pause_seconds or 0.0
+    for name, flag, seconds in (("latency", "--latency", latency), ("pause", "--pause", pause)):
+        if not 0 <= seconds <= LONGEST_SECONDS:  # nor is what is no number
+            raise UsageError(f"a {name} of {seconds} s cannot be; give {flag} from 0 to {LONGEST_SECONDS:,}")
     trials = TRIALS if asked.trials is None else asked.trials
     if trials < 1:
         raise UsageError(f"{trials} trials are none; give --trials from 1")
@@ -58,15 +64,32 @@ def make_plan(
         settings=asked.settings,
         price=price,
         latency_seconds=latency,
+        pause_seconds=pause,
         keep_traces=asked.keep_traces or "all",
         suite=suite,
         about=asked.about,
         command=command,
+        agent=read_agent(asked.agent, cwd, environ.get("PATH", "")) if asked.agent else (),
     )
     if plan.count > MOST_TRIALS:
         raise UsageError(f"the plan has {plan.count:,} trials, at most {MOST_TRIALS:,} are run; make it smaller")
+    _refuse_sessions(plan)
+    for variant in plan.variants if plan.agent else ():
+        refuse_for_agent(plan.models, (variant.strategy,), {**plan.settings, **variant.settings})
     model_prices(plan, environ)
     return plan
+
+
+def _refuse_sessions(plan: BenchPlan) -> None:
+    """A person needs something to ask for, and a world that goes from one session to the next is in memory."""
+    from stackmem.worlds import TASKS
+
+    kinds = {variant.session: {**plan.settings, **variant.settings} for variant in plan.variants if variant.session}
+    for subject in plan.subjects:
+        if kinds and (subject.family in TASKS or not subject.family):
+            raise UsageError(f"nobody asks for {subject.task} in parts, so no session can be made of it; take workday")
+    if "new" in kinds and kinds["new"].get("isolation") != MEMORY:
+        raise UsageError("a new session for each request needs isolation memory, where a world passes between runs")
 
 
 def model_prices(plan: BenchPlan, environ: Mapping[str, str]) -> dict[str, Price | None]:
@@ -131,6 +154,7 @@ def _spelled(model: str, cwd: Path) -> str:
 def _variants(asked: SuiteRequest) -> tuple[Variant, ...]:
     spelled = [one for name in asked.strategies for one in (STRATEGIES if name == "all" else (name,))]
     found = [Variant(name, name) for name in dict.fromkeys(spelled)] + list(asked.variants)
+    found = [one if one.session else replace(one, session=asked.session) for one in found]
     if not found:
         raise UsageError(f"no strategy was named; say --strategies all, or some of {', '.join(STRATEGIES)}")
     names = [variant.name for variant in found]
@@ -149,7 +173,7 @@ def _subjects(asked: SuiteRequest, cwd: Path, *, demo: bool, memory: bool) -> tu
             raise UsageError(f"two tasks are called {name}; rows could not tell them apart, so run them apart")
     worlds = tuple(dict.fromkeys(asked.worlds))
     if worlds:
-        from stackmem.worlds import HORIZONS, MOST_NOISE, WORLDS
+        from stackmem.worlds import HORIZONS, MOST_NOISE, TASKS, WORLDS
 
         for world in worlds:
             if world != "all" and world not in WORLDS:
@@ -158,7 +182,7 @@ def _subjects(asked: SuiteRequest, cwd: Path, *, demo: bool, memory: bool) -> tu
         noises = [_noise(value, MOST_NOISE) for value in dict.fromkeys(asked.noise or (NOISE,))]
         found += [
             TrialSubject(family, family, horizon=horizon, noise=noise)
-            for family in (WORLDS if "all" in worlds else worlds)
+            for family in dict.fromkeys(one for name in worlds for one in (TASKS if name == "all" else (name,)))
             for horizon in horizons
             for noise in noises
         ]

@@ -18,10 +18,11 @@ RESULTS = "results.sqlite"
 _WHO = {
     "id": "TEXT PRIMARY KEY", "task": "TEXT", "family": "TEXT", "horizon": "INTEGER", "noise": "REAL",
     "seed": "INTEGER", "model": "TEXT", "strategy": "TEXT", "spelled": "TEXT", "settings": "TEXT", "isolation": "TEXT",
+    "session": "TEXT",
 }  # fmt: skip
 _WHAT = {
     "outcome": "TEXT", "ending": "TEXT", "solved": "INTEGER", "error": "TEXT", "run": "TEXT", "fingerprint": "TEXT",
-    "prompts_digest": "TEXT", "digest": "TEXT",
+    "prompts_digest": "TEXT", "digest": "TEXT", "requests": "TEXT", "conversations": "TEXT",
 }  # fmt: skip
 _BILL = {
     "bill_uncached": "INTEGER", "bill_read": "INTEGER", "bill_write_5m": "INTEGER", "bill_write_1h": "INTEGER",
@@ -33,7 +34,17 @@ _BILL = {
 COLUMNS = {**_WHO, **_WHAT, **dict.fromkeys(METRICS, "NUMERIC"), **_BILL}
 """Name to type, in their order; docs/bench.md tells what each holds."""
 
-TIMES = ("model_seconds", "tools_seconds", "harness_seconds", "wall_seconds", "started", "finished", "run", "digest")
+TIMES = (
+    "model_seconds",
+    "tools_seconds",
+    "harness_seconds",
+    "wall_seconds",
+    "started",
+    "finished",
+    "run",
+    "digest",
+    "conversations",
+)
 """Columns in which two runs of one plan differ: times, the run's own name, which begins with one, and its digest."""
 
 _MEANS = ", ".join((

@@ -92,7 +92,9 @@ class Runner:
             room -= 1
             self._running[trial.id] = trial
             plan = self._plan
-            self._engine.submit(Job(trial, str(self._folder), plan.price, plan.latency_seconds, plan.keep_traces))
+            self._engine.submit(
+                Job(trial, str(self._folder), plan.price, plan.latency_seconds, plan.keep_traces, plan.pause_seconds)
+            )
         self._waiting.extendleft(reversed(passed))
         return short
 

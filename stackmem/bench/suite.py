@@ -12,7 +12,10 @@
     noise = [1]
     price = "claude-sonnet-5-5"
     latency_seconds = 10
+    session = "frame"                                   # a world's requests are asked for by a person
+    pause_seconds = 120                                 # before each of them, in the bill
     keep_traces = "all"
+    agent = "mini -m {provider}/{model} -t {instruction}" # an agent that is not ours works on the tasks
 
     [settings]                                          # any option of a run, spelled with _
     isolation = "memory"
@@ -38,7 +41,7 @@ from stackmem.errors import UsageError
 from stackmem.settings.option_values import ValuePlace, read_value
 from stackmem.settings.options import OPTIONS, suggestion
 
-from .plan import Keep, Variant
+from .plan import Keep, SessionKind, Variant
 
 _NOT_OURS = frozenset(
     {"model", "strategy", "runs_dir", "sandbox_dir", "apply", "yes", "include", "git", "check", "seed"}
@@ -56,6 +59,7 @@ class SuiteRequest(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         worlds, strategies: Names, ``all`` among them for every one.
         tasks: Names or folders; those of a suite are absolute where they are folders.
+        agent: The command of an agent that is not ours.
     """
 
     about: str = ""
@@ -69,7 +73,10 @@ class SuiteRequest(Struct, frozen=True, forbid_unknown_fields=True):
     noise: tuple[float, ...] = ()
     price: str | None = None
     latency_seconds: float | None = None
+    pause_seconds: float | None = None
+    session: SessionKind | None = None
     keep_traces: Keep | None = None
+    agent: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -155,11 +162,12 @@ def _variant(entry: dict[str, Any], path: Path, home: str) -> dict[str, Any]:
     strategy = entry.get("strategy")
     if not isinstance(strategy, str):
         raise UsageError(f'{path.name}: a variant has no strategy; write strategy = "NAME" under [[variants]]')
-    own = {name: value for name, value in entry.items() if name not in ("name", "strategy")}
+    own = {name: value for name, value in entry.items() if name not in ("name", "strategy", "session")}
     name = entry.get("name", strategy)
-    if own and name == strategy:
+    if (own or "session" in entry) and name == strategy:
         raise UsageError(f"{path.name}: the variant of {strategy!r} with settings of its own needs a name")
-    return {"name": name, "strategy": strategy, "settings": _settings(own, path, home, "variants")}
+    variant = {"name": name, "strategy": strategy, "settings": _settings(own, path, home, "variants")}
+    return {**variant, "session": entry["session"]} if "session" in entry else variant
 
 
 def _from(path: Path, task: str) -> str:

@@ -12,6 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +20,25 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from stackmem.core.facts import ClockRead, Event, ModelFailed
+from stackmem.core.facts import ClockRead, Event, ModelFailed, RunStarted
+from stackmem.core.machine import evolve
 from stackmem.core.state import State
 from stackmem.errors import StackmemError, UsageError
 from stackmem.measure.cached_steps import with_prompts
 from stackmem.measure.first_loss import first_loss, literals
 from stackmem.measure.metrics import METRICS, measure
 from stackmem.measure.moments import Moment
-from stackmem.run.prepare import prepare
+from stackmem.run.prepare import Prepared, prepare
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve
 from stackmem.settings.options import PREFIX
+from stackmem.trace.lineage import RunReader
 from stackmem.version import VERSION
 from stackmem.workspace.tree import remove_tree
 
 from .bill import trial_bill
 from .plan import Keep, Trial
+from .session import converse
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 
@@ -96,6 +100,7 @@ class Job(Struct, frozen=True):
     price: str
     latency_seconds: float
     keep_traces: Keep
+    pause_seconds: float = 0.0
     version: str = VERSION
 
 
@@ -143,6 +148,7 @@ def identity(trial: Trial) -> Row:
         "spelled": trial.variant.strategy,
         "settings": trial.variant.settings,
         "isolation": str(trial.settings.get("isolation", "auto")),
+        "session": trial.variant.session or "",
     }
 
 
@@ -169,24 +175,41 @@ def _solved(job: Job, throttled: Callable[[], None], environ: Mapping[str, str])
         **trial.settings, "model": trial.model, "strategy": trial.variant.strategy, "runs_dir": str(runs),
         "sandbox_dir": str(root / WORK / trial.id), "seed": trial.seed,
     }  # fmt: skip
-    prepared = prepare(str(task), None, flags, nowhere, root)
+    scratch = root / WORK / trial.id
+
+    def prepare_at(folder: Path, more: Mapping[str, Any] = {}) -> Prepared:
+        return prepare(str(folder), None, {**flags, **more}, nowhere, root)
+
+    conversations: tuple[Path, ...] = ()
+    failure = ""
     try:
-        result = solve(prepared, variables, watch)
+        if trial.agent:
+            from .agent import solve_by_agent  # what it needs is an extra
+
+            done = solve_by_agent(trial, partial(prepare_at, task), (runs, scratch / "agent"), variables)
+            result, conversations, failure = done.result, done.conversations, done.failure
+        elif trial.variant.session is None:
+            result = solve(prepare_at(task), variables, watch)
+        else:
+            result = converse(trial.variant.session, task, prepare_at, variables, watch, scratch / "between")
     finally:
-        remove_leftover(root / WORK / trial.id)
+        remove_leftover(scratch)
     if result.ending == "interrupted" or result.signal:
         remove_leftover(runs)
         raise Interrupted("the worker was told to stop; the trial is made again when the bench goes on")
-    row = {**identity(trial), **watch.measured(job), **_outcome(result)}
+    for folder in conversations:
+        watch.read(folder)
+    row = {**identity(trial), **watch.measured(job), **_outcome(result, failure)}
     kept = job.keep_traces == "all" or (job.keep_traces == "failed" and row["outcome"] != "solved")
     if not kept:
         remove_leftover(runs)
-    return {**row, "digest": result.digest, "run": str(Path(result.run_dir).relative_to(root)) if kept else ""}
+    left = [str(folder.relative_to(root)) if kept else "" for folder in (Path(result.run_dir), *conversations)]
+    return {**row, "digest": result.digest, "run": left[0], "conversations": "\n".join(left[1:])}
 
 
-def _outcome(result: RunResult) -> Row:
-    error = result.check_error or result.failure
-    if result.ending in ("model_error", "workspace_error"):  # nobody can say what the agent would have come to
+def _outcome(result: RunResult, failure: str) -> Row:
+    error = failure or result.check_error or result.failure
+    if failure or result.ending in ("model_error", "workspace_error"):  # nobody can say what it would have come to
         return {
             "isolation": result.isolation,
             "outcome": "error",
@@ -256,21 +279,33 @@ class _TrialWatch:
         self._throttled = throttled
         self._told: list[tuple[float, Event, State]] = []
         self._fingerprint = Fingerprint()
+        self._sessions = 0
 
     def __call__(self, event: Event, state: State) -> None:
-        self._told.append((time.time(), event, state))
+        self._take(time.time(), event, state)
+
+    def _take(self, at: float, event: Event, state: State) -> None:
+        self._sessions += isinstance(event, RunStarted)
+        self._told.append((at, event, state))
         self._fingerprint.add(event)
         if isinstance(event, ModelFailed) and event.kind == "rate_limited":
             self._throttled()
 
+    def read(self, folder: Path) -> None:
+        """Take in a run that is over, after what was told before."""
+        state = State()
+        for record in RunReader(folder):
+            state = evolve(State() if isinstance(record.event, RunStarted) else state, record.event)
+            self._take(record.at, record.event, state)
+
     def measured(self, job: Job) -> Row:
         run = list(with_prompts(self._moments()))  # once: a strategy that ranks what it shows takes its time
         values = measure(run)
-        made = trial_bill(run, job.price, job.latency_seconds)
+        made = trial_bill(run, job.price, job.latency_seconds, job.pause_seconds)
         return {
             **{name: values[name] for name in METRICS},
             **asdict(made),
-            **_losses(run),
+            **(_losses(run) if self._sessions == 1 else {}),
             "fingerprint": self._fingerprint.events,
             "prompts_digest": self._fingerprint.prompts,
             "rate_limited": sum(isinstance(e, ModelFailed) and e.kind == "rate_limited" for _, e, _ in self._told),
@@ -279,6 +314,7 @@ class _TrialWatch:
     def _moments(self) -> list[Moment]:
         moments, before, last = [], State(), self._told[0][0] if self._told else 0.0
         for seq, (at, event, after) in enumerate(self._told, 1):
+            before = State() if isinstance(event, RunStarted) else before
             moments.append(Moment(seq, at, last, event, before, after))
             before, last = after, at
         return moments

@@ -9,14 +9,17 @@ GROUPS = {
     "Work": {
         "solve": "Let a model solve a task, or work on a copy of a folder.",
         "chat": "Talk with the agent about a folder.",
+        "acp": "Let an editor talk with the agent.",
         "resume": "Go on with a run that stopped.",
         "fork": "Go on from a step of a run, with something changed.",
         "apply": "Apply a run's patch to the folder it came from.",
         "tasks": "List, check or import tasks.",
         "gateway": "Record any agent, between it and its provider.",
+        "mcp": "Give any agent a heap and frames.",
     },
     "Look": {
         "runs": "List the runs there are.",
+        "heap": "The chunks that outlive the runs of a folder.",
         "view": "Write a run, or two, as one HTML file.",
         "ui": "Show runs and benches in the browser, live.",
         "trace": "Look at a run's trace, and measure it.",
@@ -50,6 +53,7 @@ GROUPS = {
         "trust": "Let a folder's own servers run.",
         "keys": "The keys that sign runs: yours, and those you trust.",
         "completion": "Let Tab complete commands, flags and names.",
+        "docs": "Read or search the documents, offline.",
         "man": "Print the manual page.",
     },
 }
@@ -60,6 +64,7 @@ COMMANDS = {name: says for group in GROUPS.values() for name, says in group.item
 EXAMPLES = {
     "solve": 'stackmem solve . -t "fix the failing test" --check "make test"',
     "chat": "stackmem chat ~/project --model claude-sonnet-5-5",
+    "acp": "stackmem acp --model claude-sonnet-5-5 --approve commands",
     "resume": "stackmem resume last --max-steps +50",
     "fork": "stackmem fork last --at 13 --strategy full",
     "apply": "stackmem apply last",
@@ -70,6 +75,13 @@ EXAMPLES = {
     "gateway": 'stackmem gateway run -- claude -p "mend the tests"',
     "gateway run": 'stackmem gateway run -- claude -p "mend the tests"',
     "gateway status": "stackmem gateway status",
+    "mcp": "stackmem mcp ~/project",
+    "heap": "stackmem heap list",
+    "heap list": "stackmem heap list --all",
+    "heap read": "stackmem heap read env",
+    "heap write": 'stackmem heap write env -t "tests: make test"',
+    "heap free": "stackmem heap free env",
+    "heap prune": "stackmem heap prune --stale --older-than 90d",
     "runs": 'stackmem runs --filter outcome=solved --filter "cost_usd<0.50"',
     "runs rm": "stackmem runs rm last",
     "runs prune": "stackmem runs prune --older-than 30d --dry-run",
@@ -115,6 +127,7 @@ EXAMPLES = {
     "keys trust": "stackmem keys trust KEY alice",
     "keys distrust": "stackmem keys distrust KEY",
     "completion": "stackmem completion bash",
+    "docs": "stackmem docs chat",
     "man": "stackmem man",
 }
 """Each command as it is typed, its own commands too, with one call of it."""

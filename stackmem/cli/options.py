@@ -23,7 +23,12 @@ from stackmem.tools.plugins import load_plugins
 from stackmem.trace.pack import unpack
 
 R = TypeVar("R")
-RunName = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, id, unique prefix of one, or 'last'.")]
+RunName = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN", help="A run's folder, id, the beginning or the last six characters of one, or 'last'."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")]
 JsonArray = Annotated[bool, typer.Option("--json", help="Print one array on stdout, and nothing else.")]
 JsonResult = Annotated[bool, typer.Option("--json", help="Print one result object on stdout, and nothing else.")]
@@ -114,7 +119,7 @@ def takes(parameter: str, options: Mapping[str, Any]) -> Callable[[Callable[...,
 def run_folder(named: str, runs_dir: str | None) -> Path:
     """Raises ``UsageError`` where no run, or several, are named so."""
     warn_of_plugins()
-    return find_run(named, runs_folder(runs_dir))
+    return find_run(named, *directories.runs_places(runs_dir, os.environ, Path.cwd()))
 
 
 @contextmanager

@@ -11,7 +11,9 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from .budgets import Budgets, Limits
-from .messages import PromptText, ReplyPart, ToolSpec, Usage
+from .heap import ChunkSet, KeptHeap
+from .messages import FailureKind, PromptText, ReplyPart, ToolSpec, Usage
+from .network import NetworkRequest
 from .person_facts import PersonEvent, SessionRules
 from .pricing import Answerer, Price
 from .program_facts import ProgramEvent
@@ -20,12 +22,6 @@ RULES = 1
 """Raised whenever a golden trace changes: replay is strict only between equal rules."""
 
 Stop = Literal["call", "end", "truncated", "refused", "window", "paused"]
-
-FailureKind = Literal[
-    "rate_limited", "overloaded", "server_error", "timeout", "connection", "incomplete",  # asked again
-    "window",  # the prompt is longer than the model takes: the frame is popped
-    "spend_limit", "authentication", "rejected", "script",  # hopeless
-]  # fmt: skip
 
 Ending = Literal[
     "popped", "stalled", "limit:steps", "limit:tokens", "limit:usd", "limit:seconds",
@@ -74,6 +70,9 @@ class RunStarted(Struct, frozen=True, tag=True):
             written in runs that refuse them all.
         session: Of a conversation with a person; not written elsewhere.
         questions: ``end`` where a question that nobody answers ends the run; not written in older runs.
+        client: Who makes the calls, in a run of ``stackmem mcp``; not written elsewhere.
+        heap: What it took over from earlier runs, with ``--heap``; not written elsewhere.
+        allowed: The hosts that commands reach, where ``network`` is ``list``; not written elsewhere.
     """
 
     task: str
@@ -105,6 +104,9 @@ class RunStarted(Struct, frozen=True, tag=True):
     window_source: str | UnsetType = UNSET
     session: SessionRules | UnsetType = UNSET
     questions: Literal["end"] | UnsetType = UNSET
+    client: str | UnsetType = UNSET
+    heap: KeptHeap | UnsetType = UNSET
+    allowed: tuple[str, ...] | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:
@@ -128,14 +130,6 @@ class RunResumed(Struct, frozen=True, tag=True):
     version: str
     answerer: Answerer | UnsetType = UNSET
     said: str | UnsetType = UNSET
-
-
-class ChunkSet(Struct, frozen=True):
-    """A chunk as a fork puts it on the heap."""
-
-    name: str
-    content: str
-    description: str = ""
 
 
 class RunForked(Struct, frozen=True, tag=True):
@@ -233,6 +227,7 @@ class ToolReturned(Struct, frozen=True, tag=True):
     exit_code: int | None = None
     digests: dict[str, str] = {}
     tree: str = ""
+    requests: tuple[NetworkRequest, ...] | UnsetType = UNSET
 
 
 class VerifyReturned(Struct, frozen=True, tag=True):
@@ -242,6 +237,7 @@ class VerifyReturned(Struct, frozen=True, tag=True):
     text: str
     digests: dict[str, str] = {}
     tree: str = ""
+    requests: tuple[NetworkRequest, ...] | UnsetType = UNSET
 
 
 class SourcesDigested(Struct, frozen=True, tag=True):
@@ -268,6 +264,7 @@ class ChecksReturned(Struct, frozen=True, tag=True):
     rewards: dict[str, float]
     error: str = ""
     text: str = ""
+    requests: tuple[NetworkRequest, ...] | UnsetType = UNSET
 
 
 class ProgramFrame(Struct, frozen=True):

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
+from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
 from . import limits, programs
 from .budgets import PROMPT_CHARS, Budgets
 from .facts import FramePopped, FramePushed, RunStarted
-from .heap import Heap, faults, index, name_faults, source_faults, sources_with
+from .heap import Heap, faults, index, name_faults, source_faults, sources_with, taken_over
 from .log import Log
 from .messages import Text, ToolCall
 from .requests import DigestSources, Effect, ReadClock, Verify
@@ -40,12 +41,17 @@ def root(start: RunStarted) -> Frame:
         depth=0,
         registers=Registers(intent, ROOT_RETURNS),
         context="",
-        opened=Heap(),
+        opened=first_heap(start),
         turns=Log(),
         task=start.task,
         opened_chars=chars,
         chars=chars,
     )
+
+
+def first_heap(start: RunStarted) -> Heap:
+    """What the run begins with: nothing, or what it takes over from those before it."""
+    return Heap() if start.heap is UNSET else taken_over(start.heap)
 
 
 def standing_chars(start: RunStarted) -> int:

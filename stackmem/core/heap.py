@@ -30,6 +30,7 @@ class Chunk(Struct, frozen=True):
         source: The workspace file it describes, or empty.
         digest: That file's SHA-256 when the chunk was stored; empty or ``unknown`` where it is not known.
         created, written, read: Steps; ``read`` is None before the first read.
+        kept: Whether it was there before the run, in a heap that outlives it.
     """
 
     name: str
@@ -40,6 +41,42 @@ class Chunk(Struct, frozen=True):
     source: str = ""
     digest: str = ""
     read: int | None = None
+    kept: bool = False
+
+
+class ChunkSet(Struct, frozen=True):
+    """A chunk as a fork puts it on the heap."""
+
+    name: str
+    content: str
+    description: str = ""
+
+
+class KeptChunk(Struct, frozen=True, omit_defaults=True):
+    """A chunk without the steps of a run.
+
+    Attributes:
+        digest: As in ``Chunk``.
+    """
+
+    name: str
+    content: str
+    description: str = ""
+    source: str = ""
+    digest: str = ""
+
+
+class KeptHeap(Struct, frozen=True, omit_defaults=True):
+    """What a run takes over from those before it.
+
+    Attributes:
+        digests: Each source and its digest as the run begins, with the values of ``ToolReturned.digests``.
+        left_out: So many more are kept, and did not fit the budgets.
+    """
+
+    chunks: tuple[KeptChunk, ...] = ()
+    digests: tuple[tuple[str, str], ...] = ()
+    left_out: int = 0
 
 
 class Heap(Struct, frozen=True):
@@ -74,6 +111,7 @@ class Heap(Struct, frozen=True):
             source=entry.source,
             digest=digest,
             read=old.read if old else None,
+            kept=old.kept if old else False,
         )
         chars = self.chars + len(entry.content) - (len(old.content) if old else 0)
         return replace(self, chunks={**self.chunks, entry.name: chunk}, chars=chars)
@@ -92,6 +130,15 @@ class Heap(Struct, frozen=True):
         return replace(self, current={**self.current, **digests})
 
 
+def taken_over(kept: KeptHeap) -> Heap:
+    """The heap that a run begins with."""
+    chunks = {
+        one.name: Chunk(one.name, one.content, one.description, 0, 0, one.source, one.digest, kept=True)
+        for one in kept.chunks
+    }
+    return Heap(chunks, sum(len(one.content) for one in kept.chunks), dict(kept.digests))
+
+
 def index(heap: Heap, budgets: Budgets, *, described: bool = True) -> str:
     """The heap index as the model reads it: a line for every chunk, with or without its description."""
     many = "1 chunk" if len(heap.chunks) == 1 else f"{len(heap.chunks)} chunks"
@@ -106,7 +153,7 @@ def line(heap: Heap, chunk: Chunk, *, described: bool = True) -> str:
         parts.append(chunk.description)
     if chunk.source:
         parts.append(f"source {chunk.source}")
-    parts.append(f"created step {chunk.created}")
+    parts.append("kept from before this run" if chunk.kept else f"created step {chunk.created}")
     if chunk.written != chunk.created:
         parts.append(f"rewritten step {chunk.written}")
     parts.append("last read never" if chunk.read is None else f"last read step {chunk.read}")

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from msgspec import UNSET
+
 from .budgets import Limits
 from .facts import Ending, NoticeGiven
 from .state import Frame, State
@@ -32,7 +34,9 @@ def constraint(text: str) -> Limits:
 
 
 def remaining(state: State) -> str:
-    """R3 of a frame pushed without a constraint: the steps and tokens left, never time."""
+    """R3 of a frame pushed without a constraint: the steps and tokens left, never time; nothing where none are ours."""
+    if state.begun.client is not UNSET:
+        return ""
     limits = state.limits
     steps, tokens = [], []
     if limits.steps is not None:

@@ -150,7 +150,8 @@ def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | 
     if isinstance(call, Refusal):
         return frames.with_budget_faults(call, asked, state.begun.budgets, offered)
     closing = None if call.behavior.while_closing else limits.closing_refusal(state)
-    return closing or _settle_call(state, call, pending, offered)
+    first = closing or memory_tools.before_client_call(state, call, pending)
+    return first or _settle_call(state, call, pending, offered)
 
 
 def _use_own(state: State, call: ToolCall, pending: Pending) -> Effect | Refusal:
@@ -224,7 +225,9 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901 - one match, ever
             return _answer(after, event.text, event.digests, failed=event.failed)
         case RunStarted():
             root, asked = frames.root(event), session.opened(event)
-            return State(start=event, stack=(root,), limits=event.limits, tree=event.tree, session=asked)
+            return State(
+                start=event, stack=(root,), heap=root.opened, limits=event.limits, tree=event.tree, session=asked
+            )
         case RunResumed():
             return apply_resume(state, event)
         case RunForked():

@@ -3,6 +3,8 @@
 Rule 1: the heap's tools are facts of their own; what a look-up tells is no part of its fact: it follows from the call
         and the state.
 Rule 2: of the look-ups only ``add_note`` and ``memory`` change anything.
+Rule 3: where the calls are those of an agent that is not ours, its files change without a call, so the heap's sources
+        are looked at before each; and the root frame is its own conversation, which never pops.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from . import heap as heaps
@@ -26,6 +28,7 @@ from .state import Compaction, Notice, Pending, PoppedFrame, Reply, Result, Stat
 from .text import clip_bytes, mark_cut
 from .tools import (
     AddNote,
+    Call,
     Expand,
     HeapAlloc,
     HeapFree,
@@ -34,6 +37,7 @@ from .tools import (
     HeapWrite,
     LookupCall,
     Memory,
+    PopFrame,
     Refusal,
     StoreEntry,
     tool_name,
@@ -42,6 +46,19 @@ from .tools import (
 EXCERPT_CHARS = 4_000
 _PASSAGE_CHARS = 400
 _PREFIX = "frame:"
+
+
+def before_client_call(state: State, call: Call, pending: Pending) -> DigestSources | Refusal | None:
+    """What stands before a client's call: the digests to take first, or a refusal; None in every other run."""
+    if state.begun.client is UNSET:
+        return None
+    if isinstance(call, PopFrame) and state.running.depth == 0:
+        return Refusal("pop_refused", "pop_frame refused: no frame is open", "push_frame opens one")
+    stored = entries_of(call)
+    if isinstance(call, HeapAlloc | HeapWrite):  # of a rewritten chunk its new source alone matters here
+        stored = (StoreEntry(call.name, call.content, source=call.source or ""),)
+    sources = heaps.sources_with(state.heap, stored)
+    return DigestSources(sources) if sources and pending.digests is None else None
 
 
 def allocate(state: State, call: HeapAlloc, pending: Pending) -> ChunkAllocated | DigestSources | Refusal:

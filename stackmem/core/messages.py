@@ -10,6 +10,12 @@ from msgspec import Struct, json
 
 from .log import Log
 
+FailureKind = Literal[
+    "rate_limited", "overloaded", "server_error", "timeout", "connection", "incomplete",  # asked again
+    "window",  # the prompt is longer than the model takes: the frame is popped
+    "spend_limit", "authentication", "rejected", "script",  # hopeless
+]  # fmt: skip
+
 
 class Text(Struct, frozen=True, tag="text"):
     text: str

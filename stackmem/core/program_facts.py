@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from .network import NetworkRequest
+
 ToolFailure = Literal[
     "", "exit", "timeout", "killed", "too_large", "missing", "refused", "bad_arguments", "unknown_tool", "error"
 ]  # fmt: skip
@@ -130,6 +132,7 @@ class ToolAnswered(Struct, frozen=True, tag=True):
     detail: str = ""
     branch: int = 0
     tree: str = ""
+    requests: tuple[NetworkRequest, ...] | UnsetType = UNSET
 
 
 class SourceLoaded(Struct, frozen=True, tag=True):

@@ -17,7 +17,12 @@ def agent_environ(environ: Mapping[str, str], url: str) -> dict[str, str]:
     given = dict(environ)
     for name in ("NO_PROXY", "no_proxy"):
         given[name] = ",".join(filter(None, (environ.get(name, ""), _LOCAL)))
-    return given | {
+    return given | gateway_variables(url)
+
+
+def gateway_variables(url: str) -> dict[str, str]:
+    """What leads SDKs and most agents to a gateway."""
+    return {
         "ANTHROPIC_BASE_URL": url,
         "ANTHROPIC_API_BASE": url,
         "OPENAI_BASE_URL": f"{url}/v1",

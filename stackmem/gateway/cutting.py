@@ -36,7 +36,7 @@ def foreign_rules(spelled: str) -> Rules | None:
     if name in STRATEGIES and name not in ("full", *FITTING):
         raise UsageError(
             f"--strategy {name} needs tools, frames or requests of its own, which an agent that is not ours does not "
-            f"have; take full, {', '.join(FITTING)}"
+            f"have; take full, {', '.join(FITTING)}, or stackheap beside stackmem mcp"
         )
     strategy = open_strategy(spelled)
     return strategy.rules if isinstance(strategy, OneConversation) else None
@@ -63,12 +63,25 @@ class ForeignCut(Struct, frozen=True):
         dropped: So many of the first are left out.
         short: So many of the first are not shown whole; the dropped ones are among them.
         head: What is said in place of the dropped ones; empty for nothing.
+        hidden: Of a cut by frames, the places of those that are left out; ``dropped`` is then their number, and
+            ``short`` that of ``answers``.
+        answers: Of a cut by frames, the place of an exchange to call ids and what they are answered with.
     """
 
     exchanges: tuple[ForeignExchange, ...]
     dropped: int = 0
     short: int = 0
     head: str = ""
+    hidden: frozenset[int] | None = None
+    answers: dict[int, dict[str, str]] = {}
+
+    def drops(self, number: int) -> bool:
+        """Whether the exchange at that place is left out."""
+        return number < self.dropped if self.hidden is None else number in self.hidden
+
+    def shortens(self, number: int) -> bool:
+        """Whether the exchange at that place is shown, and not whole."""
+        return number < self.short if self.hidden is None else number in self.answers
 
 
 def exchanges(messages: Sequence[ForeignMessage]) -> tuple[ForeignExchange, ...]:
@@ -95,6 +108,10 @@ class Cutter:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._known: OrderedDict[bytes, Linear] = OrderedDict()
+
+    def shorten(self, result: ToolResult, step: int) -> ToolResult:
+        """A result of the exchange of that number, from 1, as the strategy shows it."""
+        return self.rules.shorten(result, step)
 
     def cut(self, request: ForeignRequest, found: PrefixChain) -> ForeignCut:
         """What is left out or shortened of a request whose chain this is."""

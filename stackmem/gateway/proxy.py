@@ -30,8 +30,9 @@ from stackmem.models.failures import failed, kind_of_status, sentence
 
 from .bounds import GatewaySpending
 from .conversations import Conversations, Placed
-from .cutting import Cutter, ForeignCut, foreign_rules
+from .cutting import ForeignCut
 from .exchanges import AnswerPassed, RequestPassed, ToldMessage
+from .framing import cutter_of
 from .identity import Chains, seed
 from .recording import Recording, RunBeingTold
 from .rewriting import rewritten
@@ -105,9 +106,8 @@ class Gateway:
         self.spending = spending
         self.notes: list[str] = []
         self._upstreams, self._token, self._clock = upstreams, token, clock
-        rules = foreign_rules(strategy)
-        self._cutter = Cutter(rules) if rules is not None else None
-        self._strategy = "" if rules is None else strategy
+        self._cutter = cutter_of(strategy)
+        self._strategy = "" if self._cutter is None else strategy
         self._conversations, self._chains = Conversations(), Chains()
         self.recording = Recording(runs_dir, environ, clock, self._conversations.forget)
         self._client = open_client()
@@ -149,8 +149,10 @@ class Gateway:
             if came.asked is not None and (why := self.spending.refusal(came.asked)):
                 return _refusal(wire, 400, "invalid_request_error", why)
             self._cut(came, path)
-        url = self._upstreams.url(_provider(request, path), path, request.url.query)
-        sent = httpx2.Request(request.method, url, headers=to_upstream(request.headers.raw), content=came.outgoing)
+        provider = _provider(request, path)
+        url = self._upstreams.url(provider, path, request.url.query)
+        headers = to_upstream(request.headers.raw, self._upstreams.keys.get(provider))
+        sent = httpx2.Request(request.method, url, headers=headers, content=came.outgoing)
         return await self._forward(came, sent)
 
     async def _forward(self, came: _Came, sent: httpx2.Request) -> Response:
@@ -240,7 +242,7 @@ class Gateway:
         try:
             found = _Origin(self._chains, came.request, wire, asked).chain
             cut = self._cutter.cut(asked, found)
-            came.outgoing = rewritten(came.body, wire, asked, cut, self._cutter.rules.shorten)
+            came.outgoing = rewritten(came.body, wire, asked, cut, self._cutter.shorten)
             came.cut = cut
         except Exception as error:  # noqa: BLE001 - a strategy that fails changes nothing
             self._note(f"a request of {wire.name} was forwarded as it came: {type(error).__name__}: {error}")

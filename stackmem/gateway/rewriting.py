@@ -8,9 +8,11 @@ Rule 3: where the provider binds thinking to what stands before it, thinking beh
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from stackmem.core.messages import ToolResult
 
@@ -46,26 +48,34 @@ def rewritten(
 def _messages(
     wire: WireFormat, request: ForeignRequest, cut: ForeignCut, shorten: Callable[[ToolResult, int], ToolResult]
 ) -> list[bytes]:
-    if not cut.exchanges or not cut.short:
+    if not cut.exchanges or not (cut.dropped or cut.short):
         return list(request.raw)
     shown = list(request.raw[: cut.exchanges[0].said])
     if cut.head:
         shown = _with_head(wire, request, shown, cut.head)
-    changed = cut.dropped > 0
+    changed = False
     for number, one in enumerate(cut.exchanges):
-        if number < cut.dropped:
+        if cut.drops(number):
+            changed = True
             kept = (place for place in range(one.said, one.end) if request.messages[place].role == "system")
             shown += (request.raw[place] for place in kept)
             continue
         said = request.raw[one.said : one.told]
         shown += map(wire.unbound, said) if changed and wire.unbound else said
         for raw in request.raw[one.told : one.end]:
-            short = wire.shortened(raw, lambda result: shorten(result, number + 1)) if number < cut.short else raw  # noqa: B023
+            short = wire.shortened(raw, partial(_shown, cut, shorten, number)) if cut.shortens(number) else raw
             changed = changed or short != raw
             shown.append(short)
     last = request.raw[cut.exchanges[-1].end :]
     shown += map(wire.unbound, last) if changed and wire.unbound else last
     return shown
+
+
+def _shown(
+    cut: ForeignCut, shorten: Callable[[ToolResult, int], ToolResult], number: int, result: ToolResult
+) -> ToolResult:
+    answer = cut.answers.get(number, {}).get(result.call_id)
+    return shorten(result, number + 1) if answer is None else replace(result, text=answer)
 
 
 def _with_head(wire: WireFormat, request: ForeignRequest, shown: list[bytes], head: str) -> list[bytes]:

@@ -17,6 +17,7 @@ from stackmem.run.run_folder import RESULT, TRACE
 from stackmem.trace.lock import is_held
 
 from .exchanges import EXCHANGES, AnswerPassed, RequestPassed, read_exchanges
+from .framing import FRAMES
 from .recording import tell_to_end
 
 
@@ -113,7 +114,7 @@ def run_status(folder: Path) -> GatewayRunStatus:
         usage=usage,
         cost_usd=cost,
         sent_share=round(sum(one.sent_bytes for one in requests) / came, 4) if came else 1.0,
-        savings=None if running or strategy == "full" or cost is None else _savings(folder, cost),
+        savings=None if running or strategy in ("full", FRAMES) or cost is None else _savings(folder, cost),
     )
 
 

@@ -37,10 +37,15 @@ ADDRESSES = {"anthropic": "https://api.anthropic.com", "openai": "https://api.op
 
 
 class Upstreams(Struct, frozen=True):
-    """The address of each provider."""
+    """The address of each provider.
+
+    Attributes:
+        keys: Provider to the header that takes the place of the client's own key, for clients that are given none.
+    """
 
     anthropic: str
     openai: str
+    keys: Mapping[str, tuple[bytes, bytes]] = {}
 
     def url(self, provider: str, path: str, query: str) -> str:
         """The address of a request; the version stands once, whether the upstream's address brings it or not."""
@@ -50,6 +55,16 @@ class Upstreams(Struct, frozen=True):
         elif not at.endswith("/v1") and not path.startswith("/v1") and provider == "openai":
             path = f"/v1{path}"
         return f"{at}{path}{'?' if query else ''}{query}"
+
+
+def own_keys(environ: Mapping[str, str]) -> dict[str, tuple[bytes, bytes]]:
+    """The headers that bring the person's keys, for ``Upstreams.keys``."""
+    found = {name: environ.get(f"{name.upper()}_API_KEY", "").strip().encode() for name in ADDRESSES}
+    headers = {
+        "anthropic": (b"x-api-key", found["anthropic"]),
+        "openai": (b"authorization", b"Bearer " + found["openai"]),
+    }
+    return {name: header for name, header in headers.items() if found[name]}
 
 
 def upstreams(named: str | None, environ: Mapping[str, str]) -> Upstreams:
@@ -67,11 +82,15 @@ def upstreams(named: str | None, environ: Mapping[str, str]) -> Upstreams:
     return Upstreams(own["anthropic"], own["openai"])
 
 
-def to_upstream(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """The headers that go upstream; of the codings that the client takes, those that can be read here."""
+def to_upstream(headers: Iterable[tuple[bytes, bytes]], own: tuple[bytes, bytes] | None = None) -> Headers:
+    """The headers that go upstream; of the codings that the client takes, those that can be read here.
+
+    Args:
+        own: The person's key, which takes the place of every key of the client's.
+    """
     given = list(headers)
-    named = _named_by_connection(given)
-    kept = [(name, value) for name, value in given if name.lower() not in _NOT_SENT | named]
+    dropped = _NOT_SENT | _named_by_connection(given) | (set(_KEYS) if own else set())
+    kept = [(name, value) for name, value in given if name.lower() not in dropped] + ([own] if own else [])
     asked = b",".join(value for name, value in given if name.lower() == b"accept-encoding").decode("latin-1")
     codings = [one.strip() for one in asked.split(",") if one.partition(";")[0].strip().lower() in _READ_HERE]
     return [*kept, (b"accept-encoding", ", ".join(codings or ["identity"]).encode("latin-1"))]

@@ -18,8 +18,9 @@ from stackmem.run.run_folder import TRACE
 from stackmem.trace.private import read_regular
 
 from .conversations import said
-from .cutting import Cutter, foreign_rules
+from .cutting import Cutter
 from .exchanges import EXCHANGES, AnswerPassed, RequestPassed, read_exchanges
+from .framing import FrameCutter, cutter_of
 from .identity import Chains
 from .recording import told_lines
 from .wires.wire import ForeignMessage, ForeignRequest, message
@@ -77,7 +78,7 @@ def verify_gateway_run(folder: Path) -> GatewayVerified:
 def _cuts(folder: Path) -> tuple[int, int]:
     known: dict[int, FollowedConversation] = {}
     home: dict[int, FollowedConversation] = {}
-    cutters: dict[str, Cutter | None] = {}
+    cutters: dict[str, Cutter | FrameCutter | None] = {}
     chains, followed, lost = Chains(), 0, 0
     for passed in read_exchanges(folder / EXCHANGES):
         if isinstance(passed, AnswerPassed):
@@ -89,8 +90,7 @@ def _cuts(folder: Path) -> tuple[int, int]:
         added = tuple(message(each.role, each.parts) for each in passed.told)
         one.asked[passed.number], home[passed.number] = (*one.messages, *added), one
         if passed.strategy not in cutters:
-            rules = foreign_rules(passed.strategy or "full")
-            cutters[passed.strategy] = Cutter(rules) if rules is not None else None
+            cutters[passed.strategy] = cutter_of(passed.strategy or "full")
         cutter = cutters[passed.strategy]
         if cutter is None:
             continue

@@ -11,6 +11,7 @@ from stackmem.errors import UsageError
 from stackmem.measure.cached_steps import Bill, CachedStep, bill, cached_steps
 from stackmem.measure.moments import Moment, moments
 from stackmem.measure.prefix import Count, PromptBlock, text_of
+from stackmem.measure.requests import RequestUse, request_uses
 from stackmem.models.catalog import ModelRow, lookup
 from stackmem.models.tokens import count, learned_factor, o200k_tokens
 from stackmem.trace.lineage import RunReader
@@ -22,6 +23,7 @@ class CacheBill(Struct, frozen=True):
 
     Attributes:
         counted: How the tokens of texts were counted.
+        requests: Of a conversation, what each of the person's requests took.
         minimum_tokens: The shortest prefix that the model's cache keeps.
     """
 
@@ -30,6 +32,7 @@ class CacheBill(Struct, frozen=True):
     minimum_tokens: int
     bill: Bill
     steps: tuple[CachedStep, ...]
+    requests: tuple[RequestUse, ...] = ()
 
 
 def cache_bill(run_dir: Path, model: str) -> CacheBill:
@@ -44,7 +47,8 @@ def cache_bill(run_dir: Path, model: str) -> CacheBill:
         raise UsageError(f"no model {model!r} in the table of prices; stackmem models lists them")
     counter, counted = counter_for(lambda: moments_of(run_dir), row)
     steps = tuple(cached_steps(moments_of(run_dir), row.min_cache_tokens, counter))
-    return CacheBill(row.name, counted, row.min_cache_tokens, bill(steps, row.price), steps)
+    uses = tuple(request_uses(moments_of(run_dir), steps))
+    return CacheBill(row.name, counted, row.min_cache_tokens, bill(steps, row.price), steps, uses)
 
 
 def moments_of(run_dir: Path) -> Iterator[Moment]:

@@ -1,8 +1,10 @@
-"""A kept run by what a person calls it: its folder, its id, a unique prefix of one, or ``last``."""
+"""A kept run by what a person calls it: its folder, its id, the beginning or the end of one, or ``last``."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,11 +15,13 @@ from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
 from stackmem.run.request import read_request
 from stackmem.run.run_folder import RUN, TRACE, is_run
-from stackmem.settings.directories import runs_folder
+from stackmem.settings.directories import runs_places
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.open_run import Run
 from stackmem.trace.private import read_regular
 from stackmem.trace.store import LONGEST_BYTES
+
+_SHORT = re.compile(r"[0-9a-f]{6}")
 
 
 def open_run(run: str | os.PathLike[str]) -> Run:
@@ -27,11 +31,15 @@ def open_run(run: str | os.PathLike[str]) -> Run:
         UsageError: There is no such run.
     """
     load_plugins()  # the run's strategy may be one of theirs
-    return Run(find_run(os.fspath(run), runs_folder(None, os.environ, Path.cwd())))
+    return Run(find_run(os.fspath(run), *runs_places(None, os.environ, Path.cwd())))
 
 
-def find_run(named: str, runs_dir: Path) -> Path:
-    """The folder that a path, an id, a unique prefix of one, or ``last`` names.
+def find_run(named: str, *places: Path) -> Path:
+    """The folder that a path, an id, a unique prefix of one, its last six characters, or ``last`` names.
+
+    Args:
+        places: Folders of runs.
+        named: The folder of a trial, which holds one run, is that run's name, too.
 
     Raises:
         UsageError: None is named so, or several are.
@@ -41,31 +49,39 @@ def find_run(named: str, runs_dir: Path) -> Path:
         return given.parent
     if _is_file(given / TRACE):
         return given
-    runs = sorted(path.name for path in _folders(runs_dir))
+    if os.sep in named and len(inside := _folders(given)) == 1:  # a trial of a bench
+        return inside[0]
+    runs = sorted((path for place in places for path in _folders(place)), key=lambda path: path.name)
     if named == "last":
-        begun = [(name[:16], started, name) for name in runs if (started := _started(runs_dir / name))]
+        begun = [(path.name[:16], started, path) for path in runs if (started := _started(path))]
         if begun:
-            return runs_dir / max(begun)[2]
-    matches = [name for name in runs if name == named] or [name for name in runs if named and name.startswith(named)]
+            return max(begun)[2]
+    matches = [path for path in runs if path.name == named]
+    matches = matches or [path for path in runs if named and path.name.startswith(named)]
+    matches = matches or [path for path in runs if _SHORT.fullmatch(named) and path.name.endswith(f"-{named}")]
     if len(matches) == 1:
-        return runs_dir / matches[0]
+        return matches[0]
     if matches:
-        raise UsageError(
-            f"{named!r} begins the names of {len(matches)} runs: {', '.join(matches[:5])}; write more of one"
-        )
+        names = ", ".join(path.name for path in matches[:5])
+        raise UsageError(f"{named!r} names {len(matches)} runs: {names}; write more of one, or its folder")
+    where = " and ".join(map(str, places))
     if not runs:
-        raise UsageError(f"there is no run in {runs_dir} yet; stackmem solve makes one, --runs-dir names another place")
-    raise UsageError(f"no run {named!r} in {runs_dir}; it holds {len(runs)}, and stackmem runs lists them")
+        raise UsageError(f"there is no run in {where} yet; stackmem solve makes one, --runs-dir names another place")
+    raise UsageError(f"no run {named!r} in {where}; there are {len(runs)}, and stackmem runs lists them")
 
 
 def newest_session(runs_dir: Path, folder: Path) -> Path | None:
     """The conversation about ``folder`` that was begun last; None where there is none."""
+    return next((path for path, subject in kept_sessions(runs_dir) if subject == folder), None)
+
+
+def kept_sessions(runs_dir: Path) -> Iterator[tuple[Path, Path]]:
+    """Every conversation and the folder that it is about, the one begun last first; a damaged one is left out."""
     for path in sorted(_folders(runs_dir), reverse=True):
         with suppress(OSError, msgspec.DecodeError, TraceError):
             kept = decode_json(read_regular(path / RUN), _Session)
-            if kept.session is not None and Path(read_request(path).subject) == folder:
-                return path
-    return None
+            if kept.session is not None:
+                yield path, Path(read_request(path).subject)
 
 
 class _Session(msgspec.Struct):

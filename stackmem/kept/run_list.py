@@ -13,6 +13,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -27,6 +28,7 @@ from stackmem.run.run_folder import RESULT, RUN, TRACE, is_run
 from stackmem.trace.lineage import came_from
 from stackmem.trace.lock import is_held
 from stackmem.trace.private import read_regular
+from stackmem.trace.store import LONGEST_BYTES
 from stackmem.workspace.tree import disk_bytes
 
 RUNNING, INTERRUPTED, UNBEGUN = "running", "interrupted", "never began"
@@ -44,6 +46,7 @@ class RunRow(Struct, frozen=True):
         frames: Frames pushed.
         cost_usd: None where it is unknown.
         parent: The run that it was forked from, or that an edited program went on from; else empty.
+        request: The first line of what was asked: of a conversation its first request; empty where it was not read.
         disk_bytes: What the run and its workspace take on the disk, without the history that runs share.
 
     What only a result tells is None in a run that has none.
@@ -62,6 +65,7 @@ class RunRow(Struct, frozen=True):
     wall_seconds: float | None = None
     parent: str = ""
     disk_bytes: int | None = None
+    request: str = ""
 
 
 FIELDS: tuple[str, ...] = RunRow.__struct_fields__
@@ -71,7 +75,22 @@ _CONDITION = re.compile(r"\s*(\w+)\s*(!=|>=|<=|=|>|<)\s*(.*?)\s*", re.DOTALL)
 _ORDERS: dict[str, Callable[[float, float], bool]] = {">": gt, "<": lt, ">=": ge, "<=": le, "=": eq, "!=": ne}
 _NUMBERS = ("steps", "frames", "tokens", "cost_usd", "wall_seconds", "disk_bytes")
 
+_FIRST_RECORDS = 12
+
 _Condition = Callable[[RunRow], bool]
+
+
+class _FirstFact(Struct):
+    """What a fact at a trace's beginning says of the request."""
+
+    type: str
+    text: str = ""
+    task: str = ""
+    session: dict[str, Any] | None = None
+
+
+class _FirstRecord(Struct):
+    event: _FirstFact
 
 
 class _Start(Struct):
@@ -105,13 +124,13 @@ def run_folders(runs_dir: Path) -> list[Path]:
 
 
 def find_runs(runs_dir: Path, conditions: Sequence[str], order: str, limit: int | None) -> list[RunRow]:
-    """The runs of a folder that ``choose_runs`` chooses, with their sizes: of as few runs as will do.
+    """The runs of a folder that ``choose_runs`` chooses, with their sizes and requests: of as few runs as will do.
 
     Raises:
         UsageError: As ``list_runs`` and ``choose_runs`` do.
     """
     rows = list_runs(runs_dir)
-    if any("disk_bytes" in text for text in (order, *conditions)):
+    if any("disk_bytes" in text or "request" in text for text in (order, *conditions)):
         return choose_runs(_measured(runs_dir, rows), conditions, order, limit)
     return _measured(runs_dir, choose_runs(rows, conditions, order, limit))
 
@@ -119,7 +138,23 @@ def find_runs(runs_dir: Path, conditions: Sequence[str], order: str, limit: int 
 def _measured(runs_dir: Path, rows: Sequence[RunRow]) -> list[RunRow]:
     shared = [pack_cache().folder]  # told first, so that no run counts what it has in common with others
     _, *sizes = disk_bytes([shared, *(folders_of(runs_dir / row.run) for row in rows)])
-    return [replace(row, disk_bytes=size) for row, size in zip(rows, sizes, strict=True)]
+    return [
+        replace(row, disk_bytes=size, request=first_request(runs_dir / row.run))
+        for row, size in zip(rows, sizes, strict=True)
+    ]
+
+
+def first_request(run_dir: Path) -> str:
+    """The first line of what was asked of a run; empty where nothing of it can be read."""
+    try:
+        with (run_dir / TRACE).open("rb") as trace:
+            read = [trace.readline(LONGEST_BYTES) for _ in range(_FIRST_RECORDS)]
+        lines = [decode_json(line, _FirstRecord) for line in read if line]
+    except (OSError, msgspec.DecodeError):
+        return ""
+    said = [line.event.text for line in lines if line.event.type == "PersonSaid"]
+    begun = [line.event.task for line in lines if line.event.type == "RunStarted" and line.event.session is None]
+    return next((text.strip().split("\n", 1)[0] for text in (*said, *begun) if text.strip()), "")
 
 
 def name_of(folder: Path) -> str:

@@ -17,7 +17,7 @@ from stackmem.core.strategy import MemoryStrategy
 from stackmem.memory import open_strategy
 
 from .cache import Cache, Cached, CacheRequest
-from .moments import Moment
+from .moments import Moment, begins_request
 from .prefix import Count
 
 
@@ -31,6 +31,7 @@ class CachedStep(Struct, frozen=True):
         sent: Whether the prompt rendered today is the very one that was sent. It is not where the rules have changed
             since, or where the run was imported: then it stands in for it.
         compaction: Whether it is a request for a summary.
+        request: Number of the person's request that it belongs to, over all sessions; 0 where there is none.
     """
 
     step: int
@@ -40,6 +41,7 @@ class CachedStep(Struct, frozen=True):
     usage: Usage
     sent: bool
     compaction: bool = False
+    request: int = 0
 
 
 class Bill(Struct, frozen=True):
@@ -69,8 +71,9 @@ def cached_steps(run: Iterable[Moment], minimum_tokens: int, count: Count) -> It
     Raises:
         UsageError: The run's strategy is not installed.
     """
-    cache = Cache(minimum_tokens, count)
+    cache, request = Cache(minimum_tokens, count), 0
     for moment in with_prompts(run):
+        request += begins_request(moment)
         reply, before, view = moment.event, moment.before, moment.view
         if view is None or not isinstance(reply, ModelReplied | ContextCompacted):
             continue
@@ -84,6 +87,7 @@ def cached_steps(run: Iterable[Moment], minimum_tokens: int, count: Count) -> It
             usage=cached.usage(reply.usage.output),
             sent=reply.prompt_digest == view.digest,
             compaction=isinstance(reply, ContextCompacted),
+            request=request,
         )
 
 

@@ -68,6 +68,12 @@ class Moment(Struct, frozen=True):
                 return "harness"
 
 
+def begins_request(moment: Moment) -> bool:
+    """Whether the person's next request begins; of several sessions in a row each begins with one."""
+    before, after = moment.before.session, moment.after.session
+    return after is not None and after.requests > (before.requests if before is not None else 0)
+
+
 def no_view(event: facts.Event, before: State, after: State) -> View | None:
     """No prompt is a program's."""
     return None

@@ -34,7 +34,7 @@ from .shared.constants import run_constants
 from .shared.conversation import Conversation, extend, rolling_breakpoints
 from .shared.linear import CHARS_PER_TOKEN
 from .shared.offers import HEAP_SHORT, POP_SHORT, PUSH_SHORT, WORKSPACE
-from .shared.opening import opening
+from .shared.opening import first_parts, opening
 from .shared.parameters import Choice
 from .shared.parameters import parameters as parse
 from .stackheap import heap_news
@@ -59,6 +59,7 @@ class AdvisedConversation(Struct, frozen=True):
         open_tokens: Of the last, with what followed its reply.
         tokens: Of all of them.
         reply_step: Of the last reply.
+        shared_parts: Of the first message, as ``rolling_breakpoints`` takes them.
     """
 
     messages: Conversation
@@ -70,6 +71,7 @@ class AdvisedConversation(Struct, frozen=True):
     open_tokens: int = 0
     tokens: int = 0
     reply_step: int = 0
+    shared_parts: int = 1
 
 
 def grow(before: AdvisedConversation, turn: Turn) -> AdvisedConversation:
@@ -149,8 +151,11 @@ class Adaptive(Struct, frozen=True):
         if conversation is None:
             raise IndexError("no frame is running")
         messages = conversation.messages.close().messages
-        life: Literal["5m", "1h"] = "1h" if hour_pays(prices, state.seconds, state.step) else "5m"
-        breakpoints = rolling_breakpoints(messages, len(messages[-1].parts), life)
+        # A person takes her time between two requests.
+        paused = state.session is not None or hour_pays(prices, state.seconds, state.step)
+        life: Literal["5m", "1h"] = "1h" if paused else "5m"
+        shared = conversation.shared_parts
+        breakpoints = rolling_breakpoints(messages, len(messages[-1].parts), life, shared_parts=shared)
         return View(start.system, start.tools, messages, breakpoints)
 
     def told(self, state: State) -> FrameAdvice | None:
@@ -168,7 +173,7 @@ class Adaptive(Struct, frozen=True):
             *([_recorded(start, POPPING)] if frame.depth else []),
         ))  # fmt: skip
         constants, thoughts = run_constants(start), start.thinking == "kept"
-        parts, news = (Text(constants), Text(own)), heap_news("on_change", budgets)
+        parts, news = first_parts(constants, frame, own), heap_news("on_change", budgets)
         begun = AdvisedConversation(
             Conversation(Log(), parts, frame.opened, frame.opened, news, thoughts),
             prices if may_push else None,
@@ -176,6 +181,7 @@ class Adaptive(Struct, frozen=True):
             advice,
             int(advice.phase * advice.step_tokens),
             Log(),
+            shared_parts=len(parts) - 1,
         )
         return frame.turns.fold(grow, begun, (self.name, constants, thoughts, own, prices))
 

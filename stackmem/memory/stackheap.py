@@ -10,6 +10,7 @@
 
 ``descriptions=off``: the index shows no descriptions. ``registers``: characters of R0 and R1 each (200), or ``off``: a
 push carries only a context, and the child sees that and the run's task. ``store=off``: pushes and pops store nothing.
+``tools=memory``: frames, heap and ``heap_list``, for an agent that works with tools of its own (``stackmem mcp``).
 
 ``tail`` and ``system`` change what stands before earlier replies, so they do not send the model's thinking back.
 """
@@ -33,8 +34,8 @@ from stackmem.errors import UsageError
 
 from .shared.constants import run_constants
 from .shared.conversation import Conversation, extend, rolling_breakpoints
-from .shared.offers import HEAP, POP_UNSTORED, PUSH_BARE, PUSH_CONTEXT, PUSH_UNSTORED, WORKSPACE
-from .shared.opening import opening
+from .shared.offers import HEAP, POP_UNSTORED, PUSH_BARE, PUSH_CONTEXT, PUSH_UNSTORED, WORKSPACE, without_workspace
+from .shared.opening import first_parts, opening
 from .shared.parameters import Choice
 from .shared.parameters import parameters as parse
 
@@ -44,6 +45,7 @@ PARAMETERS = (
     Choice("descriptions", ("on", "off")),
     Choice("registers", ("200", "100", "2000", "off")),
     Choice("store", ("on", "off")),
+    Choice("tools", ("all", "memory")),
 )
 
 
@@ -76,7 +78,8 @@ class StackHeap(Struct, frozen=True):
         listed = index(frame.opened, budgets, described=self.described) if self.place in ("on_change", "delta") else ""
         own = opening(frame, budgets, listed, task=start.task, registers=bool(self.registers))
         news = heap_news(self.place, budgets, self.described)
-        begun = Conversation(Log(), (Text(constants), Text(own)), frame.opened, frame.opened, news, thoughts)
+        parts = first_parts(constants, frame, own)
+        begun = Conversation(Log(), parts, frame.opened, frame.opened, news, thoughts)
         # A fork may change what stands above the turns: the key tells the two conversations apart.
         messages = frame.turns.fold(extend, begun, (self.name, constants, thoughts)).close().messages
         kept = len(messages[-1].parts)
@@ -85,7 +88,7 @@ class StackHeap(Struct, frozen=True):
             last = messages[-1]
             ending = replace(last, parts=(*last.parts, Text(now)))
             messages = messages.without_last().append(ending)
-        breakpoints = rolling_breakpoints(messages, kept)
+        breakpoints = rolling_breakpoints(messages, kept, shared_parts=len(parts) - 1)
         system = f"{start.system}\n\n{now}" if self.place == "system" else start.system
         return View(system, start.tools, messages, breakpoints)
 
@@ -143,18 +146,22 @@ def configured(strategy: str, parameters: str, reading: Tool = HeapRead, traits:
         (False, False): PUSH_BARE,
     }
     heap: tuple[Tool, ...] = tuple(reading if tool is HeapRead else tool for tool in HEAP)
+    alone = words["tools"] == "memory"
+    if alone and not described:
+        raise UsageError(f"{strategy}:tools=memory has heap_list, which shows descriptions; leave descriptions=off out")
+    framing: tuple[Tool, Tool] = pushes[registers, stores], PopFrame if stores else POP_UNSTORED
     marks = {"listed": listed, "undescribed": not described, "unregistered": not registers, "unstored": not stores}
+    prompt = "stackheap" + traits + "".join(f"+{mark}" for mark, holds in marks.items() if holds)
     return StackHeap(
         name=chosen.name,
         place=words["index"],
         described=described,
         registers=int(words["registers"]) if registers else 0,
         tools=(
-            *WORKSPACE,
-            pushes[registers, stores],
-            PopFrame if stores else POP_UNSTORED,
+            *(() if alone else WORKSPACE),
+            *(without_workspace(*framing) if alone else framing),
             *heap,
-            *([HeapList] if listed else []),
+            *([HeapList] if listed or alone else []),
         ),
-        prompt="stackheap" + traits + "".join(f"+{mark}" for mark, holds in marks.items() if holds),
+        prompt="memory" if alone else prompt,
     )

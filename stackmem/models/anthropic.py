@@ -87,13 +87,12 @@ class AnthropicModel:
 
         secret = self._endpoint.secret
         client, connection = self._connected()
-        timeout = connection.timeout(seconds)
         deadline = time.monotonic() + seconds
         create = client.messages.with_streaming_response.create
         try:
             with (
                 connection.within(seconds),
-                create(**body, stream=True, timeout=timeout, extra_body=self._wished) as response,
+                create(**body, stream=True, extra_body=self._wished) as response,
             ):
                 events = overheard(server_events(response.http_response.iter_bytes(), deadline))
                 answer = read_reply(events, secret)
@@ -101,7 +100,9 @@ class AnthropicModel:
         except anthropic.APIStatusError as error:
             return answered_with(error.response, error.response.text, secret)
         except (anthropic.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
-            return failed("timeout", f"{without_login(self._endpoint.url)}: {error or 'no answer in time'}", secret)
+            return connection.in_time(
+                failed("timeout", f"{without_login(self._endpoint.url)}: {error or 'no answer in time'}", secret)
+            )
         except (anthropic.APIConnectionError, httpx2.HTTPError, OSError) as error:
             return connection.in_time(
                 failed("connection", f"{without_login(self._endpoint.url)}: {cause(error)}", secret)

@@ -29,7 +29,7 @@ class ModelRow(Struct, frozen=True, forbid_unknown_fields=True, rename=lambda na
         min_cache_tokens: A shorter prefix is not cached.
         thinking: ``adaptive`` is asked for; ``manual`` is not.
         price: None where no source names one.
-        provider: Whose model it is; any but Anthropic's is asked as ``openai/NAME``.
+        provider: Whose model it is: Google's is asked as ``gemini/NAME``, others' as ``openai/NAME``.
     """
 
     name: str

@@ -3,6 +3,7 @@
 Rule 1: a whole attempt has a deadline, from the name lookup's end to the last byte, however steadily it trickles.
 Rule 2: no redirect is followed: the key and the prompt go to the address that the person named, and nowhere else.
 Rule 3: nothing is decompressed: a kilobyte could become a gigabyte.
+Rule 4: what an attempt leaves open is closed when it ends.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -23,7 +25,7 @@ from .failures import failed
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from httpx2 import Client, Request, Response, Timeout
+    from httpx2 import Client, Request, Response, SyncByteStream, Timeout
 
 _MOST_ERROR_BYTES = 64 * 1024
 _OPENED = ("connect_tcp.complete", "start_tls.complete")
@@ -49,23 +51,39 @@ class Connection:
         expired: The last attempt was ended because its time was up.
     """
 
-    def __init__(self, make: Callable[..., Client], connect_seconds: float, silence_seconds: float) -> None:
+    def __init__(
+        self,
+        make: Callable[..., Client],
+        connect_seconds: float,
+        silence_seconds: float,
+        *,
+        most_bytes: int | None = None,
+    ) -> None:
+        """Make the client.
+
+        Args:
+            most_bytes: Of an answer, where the SDK reads it itself; None where ``event_stream`` counts them.
+        """
         import httpx2
 
         self.expired = False
+        self._ends = 0.0
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._answers: list[Response] = []
+        self._most_bytes = most_bytes
         self.client = make(
             timeout=httpx2.Timeout(silence_seconds, connect=connect_seconds),
             follow_redirects=False,
             verify=trusted(),
             headers={"accept-encoding": "identity"},
-            event_hooks={"request": [self._watch], "response": [_bound]},
+            event_hooks={"request": [self._watch], "response": [self._answered]},
         )
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
         """One attempt: when the time is up, its connections are cut, whatever it is waiting for."""
         self.expired = False
+        self._ends = time.monotonic() + seconds
         timer = threading.Timer(seconds, self._cut)
         timer.daemon = True
         timer.start()
@@ -73,6 +91,9 @@ class Connection:
             yield
         finally:
             timer.cancel()
+            for answer in self._answers:
+                answer.close()
+            self._answers.clear()
 
     def timeout(self, seconds: float) -> Timeout:
         """The client's own, where an attempt has only so many seconds."""
@@ -80,13 +101,21 @@ class Connection:
         return type(self.client.timeout)(**own)
 
     def in_time(self, answer: ModelReplied | ModelFailed) -> ModelReplied | ModelFailed:
-        """What came of the attempt; a failure after the cut is a time-out, however it looks."""
-        if self.expired and isinstance(answer, ModelFailed):
+        """What came of the attempt; a failure once its time is up is a time-out, whoever noticed it first."""
+        if (self.expired or time.monotonic() >= self._ends) and isinstance(answer, ModelFailed):
             return failed("timeout", "the reply took longer than its time limit")
         return answer
 
     def _watch(self, request: Request) -> None:
         request.extensions["trace"] = self._remember
+        # Google's SDK takes one number for all, and none at all where it is given none.
+        request.extensions["timeout"] = self.timeout(max(0.0, self._ends - time.monotonic())).as_dict()
+
+    def _answered(self, response: Response) -> None:
+        self._answers.append(response)
+        _bound(response)
+        if self._most_bytes is not None and response.is_success:
+            response.stream = _counted(response.stream, self._most_bytes)
 
     def _remember(self, event: str, found: Mapping[str, Any]) -> None:
         if event.endswith(_OPENED):
@@ -99,6 +128,25 @@ class Connection:
         for each in list(self._sockets):
             with suppress(OSError):
                 socket.socket.shutdown(each, socket.SHUT_RDWR)  # not the TLS layer's, which waits for the other side
+
+
+def _counted(stream: Any, most_bytes: int) -> SyncByteStream:
+    """The bytes of an answer, up to a limit; more are a ``ValueError``."""
+    import httpx2
+
+    class Counted(httpx2.SyncByteStream):
+        def __iter__(self) -> Iterator[bytes]:
+            total = 0
+            for chunk in stream:
+                total += len(chunk)
+                if total > most_bytes:
+                    raise ValueError(f"the reply is longer than {most_bytes // 1024 // 1024} MiB")
+                yield chunk
+
+        def close(self) -> None:
+            stream.close()
+
+    return Counted()
 
 
 def _bound(response: Response) -> None:

@@ -58,16 +58,23 @@ class Provider(Struct, frozen=True):
 
     Attributes:
         path: What the address of a server ends with; added or taken off, because people write both.
+        other_key: A second name of the key, which outranks the first.
     """
 
     key_variable: str
     url_variable: str
     default_url: str
     path: str
+    other_key: str = ""
 
 
 ANTHROPIC = Provider("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com", "")
 OPENAI = Provider("OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com", "/v1")
+GEMINI = Provider(
+    "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com", "/v1beta", "GOOGLE_API_KEY"
+)
+"""The path is the SDK's to add."""
+PROVIDERS = (ANTHROPIC, OPENAI, GEMINI)
 
 
 def endpoint(provider: Provider, environ: Mapping[str, str], base_url: str | None = None) -> Endpoint:
@@ -77,10 +84,13 @@ def endpoint(provider: Provider, environ: Mapping[str, str], base_url: str | Non
         UsageError: The address is none, or the key is missing or holds what no key holds. A server on this machine
             needs no key.
     """
-    variable = provider.key_variable
+    names = [name for name in (provider.other_key, provider.key_variable) if name]
+    variable = next((name for name in names if environ.get(name, "").strip()), provider.key_variable)
     url = (base_url or environ.get(provider.url_variable, "").strip() or provider.default_url).rstrip("/")
     host = _host(url, "--base-url" if base_url else provider.url_variable)
-    if urlsplit(url).path in {"", "/v1"}:
+    if provider is GEMINI:
+        url = url.removesuffix(provider.path)
+    elif urlsplit(url).path in {"", "/v1"}:
         url = url.removesuffix("/v1") + provider.path
     key = environ.get(variable, "").strip()
     if not key and _is_loopback(host):

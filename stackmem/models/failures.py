@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from stackmem.core.facts import FailureKind, ModelFailed
+from stackmem.core.facts import ModelFailed
+from stackmem.core.messages import FailureKind
 from stackmem.core.text import whole
 
 from .endpoint import without_login

@@ -166,7 +166,6 @@ class OpenAIModel:
 
         secret = self._endpoint.secret
         seconds = max(0.0, deadline - time.monotonic())
-        timeout = connection.timeout(seconds)
         speech: Any = client.chat.completions if self._wire is CHAT else client.responses
         create = speech.with_streaming_response.create
         body = self._wire.body(request.view, self._model, self._extras)
@@ -178,7 +177,7 @@ class OpenAIModel:
         if limit is not None:
             sent[limit] = min(self._most_output, self.window_tokens // 4)
         try:
-            with connection.within(seconds), create(**sent, stream=True, timeout=timeout) as response:
+            with connection.within(seconds), create(**sent, stream=True) as response:
                 events = overheard(server_events(response.http_response.iter_bytes(), deadline))
                 answer = self._wire.read(events, request.facts, secret)
             return connection.in_time(answer)
@@ -196,7 +195,9 @@ class OpenAIModel:
                 return self._attempt(request, deadline)
             return answered_with(error.response, text, secret)
         except (openai.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
-            return failed("timeout", f"{without_login(self._endpoint.url)}: {error or 'no answer in time'}", secret)
+            return connection.in_time(
+                failed("timeout", f"{without_login(self._endpoint.url)}: {error or 'no answer in time'}", secret)
+            )
         except (openai.APIConnectionError, httpx2.HTTPError, OSError) as error:
             return connection.in_time(
                 failed("connection", f"{without_login(self._endpoint.url)}: {cause(error)}", secret)

@@ -14,8 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.core.facts import FailureKind, ModelFailed, ModelReplied, Stop
-from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
+from stackmem.core.facts import ModelFailed, ModelReplied, Stop
+from stackmem.core.messages import FailureKind, ReplyPart, Text, Thinking, ToolCall, Usage
 from stackmem.core.text import whole, whole_value
 
 from .failures import failed, kind_of_error, kind_of_status, sentence, web_page

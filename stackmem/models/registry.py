@@ -17,7 +17,8 @@ from stackmem.errors import UsageError
 from .anthropic import AnthropicModel
 from .asked import NOTHING_ASKED, Asked
 from .catalog import read_price, rows
-from .endpoint import ANTHROPIC, OPENAI, endpoint
+from .endpoint import ANTHROPIC, GEMINI, OPENAI, endpoint
+from .gemini import GeminiModel
 from .human import HumanModel
 from .openai import CHAT, LEAST_WINDOW_TOKENS, RESPONSES, OpenAIModel, Wire
 from .scripted import ScriptedModel
@@ -28,6 +29,7 @@ SIMULATED = "bounded-reader"
 NOBODY = "nobody"
 """The model of a program's run that named none; a person names one when the run turns out to need it."""
 _SCRIPT_WINDOW_TOKENS = 200_000
+_WITH_ADDRESS = ("openai/", "responses/", "gemini/")
 
 
 class Model(Protocol):
@@ -100,9 +102,12 @@ def open_model(
     prefix = next((prefix for prefix in MODELS if _has(spelled, prefix)), None)
     if prefix is None:
         raise UsageError(f"no model {name[:80]!r}; {_way_out(name)}")
-    if base_url is not None and prefix not in ("openai/", "responses/"):
+    if base_url is not None and not takes_address(prefix):
         way_out = f"set {ANTHROPIC.url_variable}" if prefix == "anthropic/" else "leave it out"
-        raise UsageError(f"a base URL goes with openai/NAME, not with {name[:80]}; {way_out}, or give --base-url none")
+        raise UsageError(
+            f"a base URL goes with openai/NAME, responses/NAME or gemini/NAME, not with {name[:80]}; {way_out}, "
+            "or give --base-url none"
+        )
     if window_tokens is not None and window_tokens < LEAST_WINDOW_TOKENS:
         raise UsageError(f"a context window of {window_tokens} tokens holds no prompt; give at least 1000")
     paid = read_price(price) if price is not None else None
@@ -117,7 +122,7 @@ def introduced(model: Model) -> Model:
     Raises:
         UsageError: Nobody answers at the server's address.
     """
-    if isinstance(model, OpenAIModel):
+    if isinstance(model, OpenAIModel | GeminiModel):
         model.ask_server()
     return model
 
@@ -125,6 +130,23 @@ def introduced(model: Model) -> Model:
 def default_model(environ: Mapping[str, str]) -> str:
     """Claude where a key for it is set, else the task's own demo."""
     return DEFAULT_MODEL if environ.get(ANTHROPIC.key_variable, "").strip() else "demo"
+
+
+def takes_address(name: str) -> bool:
+    """Whether ``--base-url`` says where the model of that name is."""
+    return name.startswith(_WITH_ADDRESS)
+
+
+def unready(environ: Mapping[str, str]) -> dict[str, str]:
+    """Each provider's prefix, to why its models cannot be asked at its own address; empty where they can."""
+    said: dict[str, str] = {}
+    for prefix in ("anthropic/", "openai/", "gemini/"):
+        try:
+            MODELS[prefix](ModelRequest("any", environ))
+            said[prefix] = ""
+        except UsageError as error:
+            said[prefix] = str(error)
+    return said
 
 
 def is_free(name: str) -> bool:
@@ -161,6 +183,19 @@ def _through(wire: Wire, wanted: ModelRequest) -> Model:
         price=wanted.price,
         asked=wanted.asked,
         wire=wire,
+    )
+
+
+def _gemini(wanted: ModelRequest) -> Model:
+    if wanted.asked.text_calls:
+        raise UsageError("calls in the text are for openai/NAME models; leave out --text-calls")
+    return GeminiModel(
+        _provider_name(wanted),
+        endpoint(GEMINI, wanted.environ, wanted.base_url),
+        window_tokens=wanted.window_tokens,
+        seed=wanted.seed,
+        price=wanted.price,
+        asked=wanted.asked,
     )
 
 
@@ -204,6 +239,7 @@ MODELS: dict[str, Callable[[ModelRequest], Model]] = {
     "anthropic/": _anthropic,
     "openai/": _openai,
     "responses/": _responses,
+    "gemini/": _gemini,
     "script:": _script,
     "demo": _demo,
     "sim/": _simulated,

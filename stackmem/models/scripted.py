@@ -15,8 +15,19 @@ from typing import assert_never
 
 from msgspec import json
 
-from stackmem.core.facts import FailureKind, ModelFailed, ModelReplied, Stop
-from stackmem.core.messages import Message, Part, ReplyPart, Text, Thinking, ToolCall, ToolResult, Usage, View
+from stackmem.core.facts import ModelFailed, ModelReplied, Stop
+from stackmem.core.messages import (
+    FailureKind,
+    Message,
+    Part,
+    ReplyPart,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    View,
+)
 from stackmem.core.requests import AskModel
 
 from .script_language import Expectation, Fault, PlannedCall, Script, ScriptedReply, read_script

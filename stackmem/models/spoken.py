@@ -26,6 +26,12 @@ def listening(hear: Hear) -> Iterator[None]:
         _LISTENER.reset(token)
 
 
+def tell(words: str) -> None:
+    """Words of a reply, from a reader whose SDK gives it no events."""
+    if words and (hear := _LISTENER.get()) is not None:
+        hear(words)
+
+
 def overheard(events: Iterable[str]) -> Iterable[str]:
     """The same events, their words told to who listens, where somebody does."""
     hear = _LISTENER.get()

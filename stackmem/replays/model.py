@@ -106,8 +106,8 @@ def replay_model(
         if moment.asked.session is not None:
             world.person = RecordedPerson(tail, made)
         end = _play(run, moment, world, (tail, made), note, interrupts)
-        if interrupts.signal == signal.SIGTERM:
-            raise SystemExit(128 + signal.SIGTERM)
+        if interrupts.signal not in (0, signal.SIGINT):
+            raise SystemExit(128 + interrupts.signal)
         if interrupts.signal:
             raise KeyboardInterrupt
         comparison = FactComparison((run.folder / HISTORY, opened.places.run / HISTORY))

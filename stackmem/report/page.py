@@ -46,7 +46,7 @@ _PAGE = """<!doctype html>
 {body}</body>
 </html>
 """
-_LICENCE = "<!--\nuPlot, which draws the charts:\n{licence}-->\n"
+_LICENSE = "<!--\nuPlot, which draws the charts:\n{license}-->\n"
 _HELD = '<script type="application/octet-stream" id="held">{held}</script>\n'
 
 
@@ -68,8 +68,8 @@ def live_page(content: bytes, more: str) -> bytes:
 def _run_page(packed: bytes, last: Sequence[str], more: str, *, connects: bool) -> bytes:
     held = _HELD.format(held=base64.b64encode(packed).decode())
     scripts = _asset("vendor/uPlot.iife.min.js"), _program((*_MODULES, *last))
-    licence = _LICENCE.format(licence=_asset("vendor/uPlot.LICENSE"))
-    return _document(_STYLES, scripts, held, licence + more, connects=connects)
+    license_text = _LICENSE.format(license=_asset("vendor/uPlot.LICENSE"))
+    return _document(_STYLES, scripts, held, license_text + more, connects=connects)
 
 
 def index_page(more: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What a page holds of a run: values only, spelt as the page reads them."""
+"""What a page holds of a run: values only, spelled as the page reads them."""
 
 from __future__ import annotations
 

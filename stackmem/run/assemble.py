@@ -25,18 +25,21 @@ from stackmem.history.repository import plan_copy
 from stackmem.memory import open_strategy
 from stackmem.models.registry import NOBODY, Model, introduced, open_model
 from stackmem.prompts import prompt_text
+from stackmem.settings.kept_heap import HeapKeeper, heap_store
+from stackmem.settings.network import network_of, secrets_of, spelled
 from stackmem.settings.options import PREFIX
 from stackmem.settings.settings import Resolved, Settings
 from stackmem.tasks.find import shipped_tasks
 from stackmem.tasks.reader import Task
 from stackmem.tools.own_tools import TOOLS, call_own
 from stackmem.version import VERSION
+from stackmem.workspace.egress.network_list import NetworkList
 from stackmem.workspace.isolation.levels import choose
 from stackmem.workspace.memory import MemoryWorkspace
 from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.secrets import Scrubber
-from stackmem.workspace.workspace import Workspace, open_workspace
+from stackmem.workspace.workspace import WatchedFolder, Workspace, open_workspace
 
 from .checks import CheckRoom, CommandCheck, TaskChecks
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
@@ -58,14 +61,16 @@ class RunParts(Struct):
 
     Attributes:
         literal_bytes: Most bytes that a program is given of a file, or of an output of a command.
+        keeper: Keeps what it changes on a heap that outlives it; None where none does.
     """
 
     start: RunStarted
     strategy: MemoryStrategy
     world: World
-    workspace: Workspace | MemoryWorkspace
+    workspace: Workspace | MemoryWorkspace | WatchedFolder
     scrubber: Scrubber
     literal_bytes: int
+    keeper: HeapKeeper | None = None
 
 
 class RunPlaces(Struct, frozen=True):
@@ -95,6 +100,7 @@ class RunPlan(Struct, frozen=True):
     system: str
     tools: tuple[ToolSpec, ...]
     texts: tuple[PromptText, ...] = ()
+    network: NetworkList | None = None
 
 
 def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
@@ -113,13 +119,14 @@ def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
         open_other(name, settings, prepared.cwd, limits, environ)
     budgets = budgets_of(strategy, settings.budgets)
     profile = _profile(prepared)
-    slots = _slots(budgets, profile.command_seconds)
+    slots = prompt_slots(budgets, profile.command_seconds)
     wanted = tuple(OPTIONAL_TOOLS[name] for name in prepared.tools)
-    tools = _specs((*strategy.tools, *wanted), tuple(slots.items()))
+    tools = tool_specs((*strategy.tools, *wanted), tuple(slots.items()))
     system = _system(settings, strategy, slots)
     _refuse_small_window(model, system, tools, subject.text + prepared.instructions)
     texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
-    return RunPlan(model, strategy, limits, budgets, profile, system, tools, texts)
+    network = network_of(resolved, profile, environ, prepared.cwd)
+    return RunPlan(model, strategy, limits, budgets, profile, system, tools, texts, network)
 
 
 def _model(prepared: Prepared, environ: Mapping[str, str], demo: Path | None) -> Model:
@@ -145,7 +152,7 @@ def window_source(model: Model) -> str | UnsetType:
 
 
 @lru_cache(maxsize=64)
-def _specs(tools: tuple[Tool, ...], slots: tuple[tuple[str, str], ...]) -> tuple[ToolSpec, ...]:
+def tool_specs(tools: tuple[Tool, ...], slots: tuple[tuple[str, str], ...]) -> tuple[ToolSpec, ...]:
     """The tools as a provider is told of them; kept, as deriving their schemas takes longer than many a step."""
     return tuple(spec(tool, dict(slots)) for tool in tools)
 
@@ -162,9 +169,10 @@ def _refuse_small_window(model: Model, system: str, tools: tuple[ToolSpec, ...],
         )
 
 
-def scrubber_of(environ: Mapping[str, str]) -> Scrubber:
-    """Takes the secrets of a caller's environment out of what becomes a fact."""
-    return Scrubber({name: value for name, value in environ.items() if not name.startswith(PREFIX)})
+def scrubber_of(environ: Mapping[str, str], network: NetworkList | None = None) -> Scrubber:
+    """Takes the secrets of a caller's environment, and those put into requests, out of what becomes a fact."""
+    own = {name: value for name, value in environ.items() if not name.startswith(PREFIX)}
+    return Scrubber(own | secrets_of(network))
 
 
 def _no_sync() -> None:
@@ -190,17 +198,13 @@ def assemble(
     if isinstance(workspace, Workspace):
         workspace.files.rules = partial(IgnoreRules, places.run / HISTORY, workspace.view)
     settings = prepared.resolved.settings
+    models = Models(plan.model, lambda name: open_other(name, settings, prepared.cwd, plan.limits, environ))
     world = World(
-        model=Models(plan.model, lambda name: open_other(name, settings, prepared.cwd, plan.limits, environ)),
-        workspace=workspace,
-        checks=checks,
-        scrub=scrubber.scrub,
-        sync=_no_sync,
-        snapshot=history.snapshot,
-        own_tool=call_own,
-        command_seconds=plan.profile.command_seconds,
-    )
+        models, workspace, checks, scrubber.scrub, _no_sync, plan.profile.command_seconds,
+        snapshot=history.snapshot, own_tool=call_own,
+    )  # fmt: skip
     own = tuple(tool.spec for tool in TOOLS.values())
+    keeper = heap_keeper(prepared, scrubber, environ)
     start = RunStarted(
         task=scrubber.scrub(subject.text),
         task_name=subject.name,
@@ -211,8 +215,7 @@ def assemble(
         workspace=workspace.path,
         isolation=workspace.level,
         network=plan.profile.network,
-        budgets=plan.budgets,
-        limits=plan.limits,
+        budgets=plan.budgets, limits=plan.limits,
         window_tokens=plan.model.window_tokens,
         price=plan.model.price,
         checked=checks is not None,
@@ -229,8 +232,19 @@ def assemble(
         window_source=window_source(plan.model),
         session=prepared.session or UNSET,
         questions="end",
-    )
-    return RunParts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024)
+        heap=UNSET if keeper is None else keeper.taken_over(plan.budgets, workspace.digest),
+        allowed=spelled(plan.network),
+    )  # fmt: skip
+    return RunParts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024, keeper)
+
+
+def heap_keeper(prepared: Prepared, scrubber: Scrubber, environ: Mapping[str, str]) -> HeapKeeper | None:
+    """What keeps the heap beyond the run, where that was asked for; raises ``UsageError`` where it cannot be."""
+    named, subject = prepared.resolved.settings.heap, prepared.subject
+    if named is None:
+        return None
+    folder = None if subject.folder is None else subject.folder / subject.place
+    return HeapKeeper(heap_store(named, folder, prepared.cwd, environ), scrubber.scrub)
 
 
 def _opened(
@@ -249,7 +263,7 @@ def _opened(
     def open_at(view: WorkspaceView, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
         return open_workspace(
             settings.isolation, view, subject.inside, plan.profile, mounts, env, scrub=scrubber.scrub, hidden=hidden,
-            project=prepared.project, place=subject.place,
+            project=prepared.project, place=subject.place, network_list=plan.network,
         )  # fmt: skip
 
     workspace = open_at(places.layer.view, (), {})
@@ -257,7 +271,7 @@ def _opened(
     return workspace, _checks(settings, subject, room, places)
 
 
-def _slots(budgets: Budgets, command_seconds: float) -> dict[str, str]:
+def prompt_slots(budgets: Budgets, command_seconds: float) -> dict[str, str]:
     numbers = {**msgspec.structs.asdict(budgets), "command_seconds": command_seconds}
     return {name: f"{number:,.10g}" for name, number in numbers.items()}
 

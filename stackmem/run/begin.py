@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from stackmem.core.facts import RunResumed, RunStarted
 from stackmem.core.state import State
 from stackmem.errors import UsageError
+from stackmem.settings.network import network_kept
 from stackmem.trace.imported import refuse_imported
 from stackmem.trace.lock import Lock
 from stackmem.trace.open_run import Run
@@ -129,7 +130,7 @@ def plan_kept(prepared: Prepared, request: RunRequest, base: RunStarted, environ
     if request.program is not None:
         plan = with_mounts(plan, request.program, Path(request.subject))
     profile = replace(plan.profile, network=base.network, command_seconds=base.command_seconds)
-    return replace(plan, profile=profile)
+    return replace(plan, profile=profile, network=network_kept(plan.network, base))
 
 
 def with_mounts(plan: RunPlan, program: ProgramRequest, folder: Path | None) -> RunPlan:

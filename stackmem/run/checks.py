@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from stackmem.core.facts import ChecksReturned
 from stackmem.core.text import tail
@@ -19,6 +19,7 @@ from stackmem.errors import WorkspaceError
 from stackmem.history.layer import Layer
 from stackmem.tasks.judge import judge
 from stackmem.workspace.isolation import confine
+from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount
 from stackmem.workspace.tree import remove_tree
@@ -63,12 +64,13 @@ class TaskChecks:
         places = {"TESTS_DIR": self._room.place(tests), "VERIFIER_DIR": self._room.place(verifier)}
         hold = shlex.join([*_HOLD, self._room.place(apart), "apart", *places.values(), "--"])
         env = {**self._env, **places, "APART": hold}
-        code, text, why = _run(self._room, 'bash "$TESTS_DIR/test.sh"', self._seconds, (tests, verifier, apart), env)
-        if why:
-            return ChecksReturned({}, f"the checks did not end by themselves: {why}", text)
+        outcome = _run(self._room, 'bash "$TESTS_DIR/test.sh"', self._seconds, (tests, verifier, apart), env)
+        text, requests = _end_of(outcome.text), outcome.requests or UNSET
+        if outcome.reason:
+            return ChecksReturned({}, f"the checks did not end by themselves: {outcome.reason}", text, requests)
         verdict = judge(self._verifier)
-        error = f"{verdict.error} (test.sh ended with exit {code})" if verdict.error else ""
-        return ChecksReturned(verdict.rewards, error, text)
+        error = f"{verdict.error} (test.sh ended with exit {outcome.exit_code})" if verdict.error else ""
+        return ChecksReturned(verdict.rewards, error, text, requests)
 
 
 class CommandCheck:
@@ -80,23 +82,27 @@ class CommandCheck:
         self._seconds = seconds
 
     def judge(self) -> ChecksReturned:
-        code, text, why = _run(self._room, self._command, self._seconds, (), {})
-        error = f"the check did not end by itself: {why}" if why else ""
-        return ChecksReturned({"reward": 1.0 if code == 0 else 0.0}, error, text)
+        outcome = _run(self._room, self._command, self._seconds, (), {})
+        error = f"the check did not end by itself: {outcome.reason}" if outcome.reason else ""
+        reward = 1.0 if outcome.exit_code == 0 else 0.0
+        return ChecksReturned({"reward": reward}, error, _end_of(outcome.text), outcome.requests or UNSET)
+
+
+def _end_of(text: str) -> str:
+    return tail(text, 60, 4_000)
 
 
 def _run(
     room: CheckRoom, command: str, seconds: float, mounts: tuple[Mount, ...], env: Mapping[str, str]
-) -> tuple[int | None, str, str]:
-    """``(exit code, end of the output, why it was killed)`` of a command over a fresh copy of the workspace."""
+) -> ToolOutcome:
+    """What a command over a fresh copy of the workspace came to."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="check-", dir=room.scratch))
     except OSError as error:
         raise WorkspaceError(f"{room.scratch} takes no copy to check ({error.strerror}); make room there") from error
     try:
         with closing(room.layer.copy(folder)) as copy, closing(room.open(copy.view, mounts, env)) as workspace:
-            outcome = workspace.run_command(command, seconds, _SHOWN_BYTES)
-        return outcome.exit_code, tail(outcome.text, 60, 4_000), outcome.reason
+            return workspace.run_command(command, seconds, _SHOWN_BYTES)
     finally:
         remove_tree(folder)
 

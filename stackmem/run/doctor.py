@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.repository import shares_blocks
+from stackmem.models.registry import unready
 from stackmem.settings.directories import runs_dir, sandbox_dir
 from stackmem.settings.keys import key_problem
 from stackmem.settings.settings import Resolved, resolve
@@ -31,6 +32,7 @@ class Examined(Struct, frozen=True):
     """Attributes:
     active: The level that ``--isolation auto`` takes; empty where there is none.
     no_layer: Why a run would work on a copy, and not on a layer over a folder; empty where it would not.
+    models: Prefix of a provider's models, to why they cannot be asked; empty where they can.
     shares_blocks: Whether such a copy shares its blocks with the folder's files.
     """
 
@@ -40,6 +42,7 @@ class Examined(Struct, frozen=True):
     levels: tuple[LevelReport, ...]
     warnings: tuple[str, ...]
     no_layer: str
+    models: Mapping[str, str]
     shares_blocks: bool = False
     project: Project | None = None
     instructions: str = ""
@@ -82,6 +85,7 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
         levels,
         tuple(warnings),
         no_layer,
+        unready(os.environ),
         bool(no_layer) and root is not None and shares_blocks(root, sandbox),
         find_project(root, settings.include, os.environ.get("PATH", ""), granted, place) if root else None,
         find_instructions(folder) if folder else "",

@@ -184,6 +184,14 @@ class Brought(msgspec.Struct, frozen=True):
     has_changes: bool
     outcome: str
 
+    def describe(self) -> str:
+        """What it came to, in one line."""
+        if not self.has_changes:
+            return f"nothing to apply to {self.folder}: the run changed no file"
+        if not self.changed:
+            return f"already applied to {self.folder}"
+        return f"applied to {self.folder}: {len(self.changed)} {'file' if len(self.changed) == 1 else 'files'}"
+
 
 class Applied(msgspec.Struct, frozen=True):
     """What was brought into the folder last: a conversation goes on behind it."""

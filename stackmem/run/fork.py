@@ -7,7 +7,7 @@ Rule 2: nothing else changes than what was asked for. With no change at all the 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.facts import ChunkSet, ModelReplied, RunForked, RunStarted
-from stackmem.core.heap import Heap, faults, no_chunk
+from stackmem.core.facts import ModelReplied, RunForked, RunStarted
+from stackmem.core.heap import ChunkSet, Heap, faults, no_chunk
 from stackmem.core.machine import evolve
 from stackmem.core.messages import ToolSpec
+from stackmem.core.person_facts import PersonSaid, WordsGiven
 from stackmem.core.state import State
 from stackmem.core.strategy import budgets_of
 from stackmem.core.tools import HeapRead, StoreEntry, tool_name
@@ -34,7 +35,9 @@ from stackmem.trace.lineage import RunReader
 from stackmem.trace.moments import StepMoment, moment_after
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import SOURCES, sources_of
+from stackmem.trace.record import Record
 from stackmem.trace.verify import verify
+from stackmem.trace.walk import state_after
 from stackmem.version import VERSION
 from stackmem.workspace.secrets import Scrubber
 
@@ -286,6 +289,21 @@ def read_changes(flags: Mapping[str, str | None], sets: list[str], drops: list[s
         raise UsageError(f"--drop {wrong[:60]!a} names no chunk; write heap.NAME")
     dropped = tuple(dict.fromkeys(name.removeprefix(_HEAP) for name in drops))
     return ForkChanges(**known, chunks=chunks, dropped=dropped, limits={n: flags.get(n) for n in LIMITS})
+
+
+def before_request(records: Iterable[Record], count: int) -> tuple[int, str] | None:
+    """The number of the record before a conversation's last request (2: the last but one), and its text.
+
+    None where it has no such request. A fork after that record takes the request back.
+    """
+    found: list[tuple[int, str]] = []
+    state = State()
+    for record in records:
+        before, state = state, state_after(state, record)
+        asked = state.session.requests if state.session else 0
+        if isinstance(record.event, PersonSaid | WordsGiven) and before.session and asked > before.session.requests:
+            found.append((record.seq - 1, record.event.text))
+    return found[-count] if 0 < count <= len(found) else None
 
 
 def _content(value: str, cwd: Path) -> str:

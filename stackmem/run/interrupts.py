@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first one ends the run in good order, the second one at once; and the end of its time.
+"""Ctrl-C, SIGTERM and a closed terminal: the first ends the run in good order, the second at once; and the end of time.
 
 A signal interrupts only what the world is asked to do; a fact that is being written is written whole.
 """
@@ -22,7 +22,9 @@ class OutOfTime(KeyboardInterrupt):
 
 
 class Interrupts:
-    """Owns SIGINT, SIGTERM and SIGALRM while it is entered; does nothing outside the main thread.
+    """Owns SIGINT, SIGTERM, SIGHUP and SIGALRM while it is entered; does nothing outside the main thread.
+
+    SIGHUP stays ignored where it was, as under nohup.
 
     Attributes:
         signal: The signal that came, 0 before one.
@@ -39,7 +41,10 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            handlers = {signal.SIGINT: self._came, signal.SIGTERM: self._came, signal.SIGALRM: self._time_is_up}
+            handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), self._came)
+            if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+                del handlers[signal.SIGHUP]
+            handlers[signal.SIGALRM] = self._time_is_up
             self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         return self
 
@@ -83,14 +88,14 @@ class Interrupts:
 
         Raises:
             WorkspaceError: There is no room for it, or no right.
-            KeyboardInterrupt: A signal came. (SIGTERM: ``SystemExit``.)
+            KeyboardInterrupt: Ctrl-C came. (SIGTERM and SIGHUP: ``SystemExit``.)
         """
         try:
             with self.allowed():
                 yield
         except KeyboardInterrupt:
-            if self.signal == signal.SIGTERM:
-                raise SystemExit(128 + signal.SIGTERM) from None
+            if self.signal != signal.SIGINT:
+                raise SystemExit(128 + self.signal) from None
             raise
         except OSError as error:
             place = error.filename or scratch

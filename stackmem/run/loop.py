@@ -84,9 +84,9 @@ def _answer(upcoming: Effect, state: State, world: World, interrupts: Interrupts
                 interrupts.open = False
         except OutOfTime:
             raise
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             if state.session is None or state.end is not None or not interrupts.take_back():
                 raise
             if isinstance(upcoming, UseTool | UseOwnTool):
-                return interrupted(upcoming, world)
+                return interrupted(upcoming, stop, world)
             # A reply that is on its way is dropped whole; the person says what follows.

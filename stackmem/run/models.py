@@ -15,7 +15,7 @@ from stackmem.core.pricing import Answerer, Price
 from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
 from stackmem.models.asked import Asked, read_headers, read_temperature
-from stackmem.models.registry import NOBODY, Model, introduced, open_model
+from stackmem.models.registry import NOBODY, Model, introduced, open_model, takes_address
 from stackmem.settings.settings import Settings
 
 from .limits import check_usd
@@ -64,7 +64,7 @@ def open_other(name: str, settings: Settings, cwd: Path, limits: Limits, environ
     kind, colon, script = name.partition(":")
     if colon and kind == "script":
         name = f"script:{cwd / script}"
-    url = settings.base_url if name.startswith(("openai/", "responses/")) else None
+    url = settings.base_url if takes_address(name) else None
     asked = asked_of(settings, environ)
     model = introduced(open_model(name, environ, base_url=url, seed=settings.seed, asked=asked))
     check_usd(limits, model.name, model.price, chosen=True, named=f"{model.name}, which the program asks,")

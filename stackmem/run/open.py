@@ -46,7 +46,7 @@ from .git_inside import GIT, bring, bring_again, remove_stale_locks
 from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts
 from .perform import ProgramWorld
-from .ports import AnswersQuestions, PersonPort
+from .ports import AnswersQuestions, PersonPort, SpanSender, live_spans
 from .prepare import Prepared, first_request
 from .programs.edited_sources import EditedSources
 from .programs.prepare import reachable_folders
@@ -125,6 +125,7 @@ class Opened(Struct):
     steps_with_secrets: tuple[int, ...] = ()
     missing: tuple[str, ...] = ()
     program: ProgramDecider | None = None
+    live: SpanSender | None = None
 
 
 @contextmanager
@@ -178,7 +179,7 @@ def _opened(
     held: tuple[ExitStack, Interrupts, Person],
 ) -> Opened:
     stack, interrupts, person = held
-    prepared, scrubber = beginning.prepared, scrubber_of(environ)
+    prepared, scrubber = beginning.prepared, scrubber_of(environ, beginning.plan.network)
     request = _request(beginning, places, scrubber.scrub)
     writer = _new_writer(beginning, places)
     if writer is not None:
@@ -216,7 +217,7 @@ def _opened(
         parts, places, history, request, interrupts, person, writer, signer,
         folder=request.subject if request.text is not None else "",
         apply=bool(request.flags.get("apply")) and not isinstance(beginning, Forked),
-        missing=missing,
+        missing=missing, live=live_spans(places.run, prepared.resolved.settings.otel, environ) if writer else None,
     )  # fmt: skip
     match beginning:
         case Resumed():
@@ -245,7 +246,8 @@ def _request(beginning: Beginning, places: RunPlaces, scrub: Callable[[str], str
         case Fresh(prepared, _, program):
             return first_request(prepared, places.work, None if program is None else _without_secrets(program, scrub))
         case Forked() | Edited():
-            return replace(beginning.request, workspace=str(places.work))
+            flags = {name: value for name, value in beginning.request.flags.items() if name != "heap"}
+            return replace(beginning.request, workspace=str(places.work), flags=flags)
         case Resumed() | Rehearsed():
             return beginning.request
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from queue import SimpleQueue
 from typing import Any, Protocol, assert_never
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stackmem.core import facts, requests
@@ -26,6 +26,7 @@ from stackmem.core.tools import EditFile, ListFiles, ReadFile, RunCommand, Searc
 from stackmem.errors import WorkspaceError
 from stackmem.tools.bounded_calls import next_of
 from stackmem.workspace.clip import visible
+from stackmem.workspace.command import CommandInterrupted
 from stackmem.workspace.secrets import scrub_value
 
 from .ports import Checks, ModelPort, PersonPort, Returned, Unattended, WorkspacePort
@@ -127,7 +128,10 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:
             outcome = _use(effect.call, effect.shown_bytes, world)
             digests = _digests(effect.sources, world)
             tree = world.snapshot() if effect.call.behavior.changes_files else ""
-            return facts.ToolReturned(world.scrub(outcome.text), outcome.failed, outcome.exit_code, digests, tree)
+            text = world.scrub(outcome.text)
+            return facts.ToolReturned(
+                text, outcome.failed, outcome.exit_code, digests, tree, requests=outcome.requests or UNSET
+            )
         case requests.UseOwnTool():
             world.sync()  # it leaves this machine's files, as far as anyone knows
             text, failed = world.own_tool(effect.name, effect.arguments)
@@ -136,7 +140,9 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:
         case requests.Verify():
             outcome = world.workspace.run_command(effect.command, min(VERIFY_SECONDS, world.command_seconds), 8_192)
             text = tail(world.scrub(outcome.text), 10, 1_000)
-            return facts.VerifyReturned(_verdict(outcome), text, _digests(effect.sources, world), world.snapshot())
+            return facts.VerifyReturned(
+                _verdict(outcome), text, _digests(effect.sources, world), world.snapshot(), outcome.requests or UNSET
+            )
         case requests.DigestSources():
             return facts.SourcesDigested(_digests(effect.sources, world))
         case requests.ReadClock():
@@ -273,9 +279,14 @@ def meanwhile(world: World) -> PersonSteppedIn | PersonStopped | None:
     return replace(said, text=world.scrub(said.text)) if isinstance(said, PersonSteppedIn) else said
 
 
-def interrupted(effect: requests.UseTool | requests.UseOwnTool, world: World) -> facts.ToolReturned:
-    """What a call is answered with that the person interrupted, with the files as it left them."""
-    return facts.ToolReturned(INTERRUPTED, True, None, _digests(effect.sources, world), world.snapshot())
+def interrupted(
+    effect: requests.UseTool | requests.UseOwnTool, stop: KeyboardInterrupt, world: World
+) -> facts.ToolReturned:
+    """What a call is answered with that the person interrupted: what it had printed, and the files as it left them."""
+    outcome = stop.outcome if isinstance(stop, CommandInterrupted) else None
+    text = world.scrub(outcome.text) if outcome is not None else INTERRUPTED
+    asked = outcome.requests or UNSET if outcome is not None else UNSET
+    return facts.ToolReturned(text, True, None, _digests(effect.sources, world), world.snapshot(), asked)
 
 
 def _invoke(call: requests.InvokeTool, world: World, program: ProgramWorld) -> ToolAnswered:

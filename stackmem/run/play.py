@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from msgspec.structs import replace
 from stackmem.core import facts
 from stackmem.core.decider import AgentDecider
 from stackmem.core.facts import Event, FramePopped, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted
+from stackmem.core.frames import first_heap
+from stackmem.core.heap import Heap
 from stackmem.core.machine import evolve
 from stackmem.core.program_facts import PhaseEnded, ToolAnswered
 from stackmem.core.requests import Effect
@@ -18,14 +21,17 @@ from stackmem.core.state import State
 from stackmem.errors import TraceError
 from stackmem.trace.lineage import RunReader, came_from
 from stackmem.trace.private import write_json
-from stackmem.workspace.memory import MemoryWorkspace
+from stackmem.trace.store import TraceWriter
 from stackmem.workspace.tree import remove_tree
+from stackmem.workspace.workspace import Workspace
 
 from .assemble import RunParts, RunPlaces
 from .ending import keep_end
 from .git_inside import commits_made
+from .in_memory import NoHistory
 from .loop import run
 from .open import Opened
+from .ports import end_spans
 from .result import RunResult, failure_of, holds_secret, result_fields
 from .run_folder import RUN
 
@@ -51,9 +57,10 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
     if writer is None or signer is None:
         raise TypeError("a run without a trace is looked at, not played")
     secret_steps = list(opened.steps_with_secrets)
+    append = _appending(writer, opened, first_heap(first) if isinstance(first, RunStarted) else state.heap)
 
     def record(event: Event, after: State) -> None:
-        writer.append(event)
+        append(event, after)
         if isinstance(event, RunStarted | RunForked | RunResumed | RunEnded):
             opened.interrupts.end_after(_seconds_left(after, world.clock() - world.started))
         if isinstance(event, RunStarted | RunForked):
@@ -92,13 +99,33 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
         result, opened.history, opened.folder, (state.begun.tree, ""), signer, apply=opened.apply,
         release=writer.release, complete=partial(_with_commits, opened),
     )  # fmt: skip
-    _remove_unused(kept, opened)
-    return kept
+    return _ended(kept, opened)
 
 
-def _remove_unused(result: RunResult, opened: Opened) -> None:
-    if not result.workspace and not isinstance(opened.parts.workspace, MemoryWorkspace):
+def _appending(writer: TraceWriter, opened: Opened, heap: Heap) -> Callable[[Event, State], object]:
+    """What writes a fact down; a heap that outlives the run, and began as ``heap``, is kept before."""
+    keeper, live = opened.parts.keeper, opened.live
+    if keeper is None and live is None:
+        return lambda event, _: writer.append(event)
+    if keeper is not None:
+        keeper.begin(heap, opened.places.run.name)
+
+    def append(event: Event, after: State) -> None:
+        if keeper is not None:
+            keeper.follow(after.heap)  # where we are killed in between, the fact is made again, and kept again
+        record = writer.append(event)
+        if live is not None:
+            live.take(record)
+
+    return append
+
+
+def _ended(result: RunResult, opened: Opened) -> RunResult:
+    """The result, once its spans are sent and nothing unused is left."""
+    end_spans(opened.live, opened.person.notice)
+    if not result.workspace and not isinstance(opened.history, NoHistory):
         remove_tree(opened.places.scratch)
+    return result
 
 
 def _had_no_use(state: State, places: RunPlaces) -> bool:
@@ -111,7 +138,7 @@ def _had_no_use(state: State, places: RunPlaces) -> bool:
 def _with_commits(opened: Opened, result: RunResult) -> RunResult:
     """The result with what the agent committed, and how much of the history it could read."""
     given, workspace = opened.request.git, opened.parts.workspace
-    if given is None or isinstance(workspace, MemoryWorkspace):
+    if given is None or not isinstance(workspace, Workspace):
         return result
     shortened = f"the last {given.commits:,} commits" if given.shortened else ""
     return replace(result, commits=commits_made(workspace, given, opened.parts.scrubber.scrub), history=shortened)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from stackmem.core.facts import ChecksReturned, ModelFailed, ModelReplied
+from stackmem.core.network import NetworkRequest
 from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped
 from stackmem.core.requests import AskModel, AskPermission, AskUser
+from stackmem.trace.record import Record
 
 
 class ModelPort(Protocol):
@@ -27,6 +29,8 @@ class Returned(Protocol):
     def exit_code(self) -> int | None: ...
     @property
     def reason(self) -> str: ...
+    @property
+    def requests(self) -> tuple[NetworkRequest, ...]: ...
 
 
 class WorkspacePort(Protocol):
@@ -96,3 +100,30 @@ class AnswersQuestions(Unattended):
 
     def answer(self, asked: AskUser) -> str | None:
         return self._ask(asked.question)
+
+
+class SpanSender(Protocol):
+    def take(self, record: Record) -> None:
+        """A fact that was recorded; never waits."""
+
+    def close(self) -> str:
+        """End what is under way, within seconds; why not all was taken, empty where it was."""
+
+
+def live_spans(run_dir: Path, url: str | None, environ: Mapping[str, str]) -> SpanSender | None:
+    """What sends the run's spans; None where there is no collector.
+
+    Raises:
+        UsageError: The address is none, or the extra is not installed.
+    """
+    if url is None:
+        return None
+    from stackmem.formats.exports.live_spans import PROTOCOL, LiveSpans  # few runs have one
+
+    return LiveSpans(run_dir, url, environ.get(PROTOCOL, "").strip())
+
+
+def end_spans(sender: SpanSender | None, notice: Callable[[str], object]) -> None:
+    """Send what is left, and tell what was lost."""
+    if sender is not None and (lost := sender.close()):
+        notice(lost)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
 from stackmem.core.facts import RunStarted
@@ -127,10 +127,15 @@ def prepare(
     prepared = place_run(subject, resolved, model, (cwd, environ), tuple(warnings))
     if subject.folder is not None and settings.isolation != "memory" and not resolved.is_given("extra_tools"):
         prepared = replace(prepared, tools=PAYING_TOOLS)
-    if session is not None:
-        asking = (tool_name(AskQuestion),) if tool_name(AskQuestion) not in prepared.tools else ()
-        prepared = replace(prepared, session=session, tools=(*prepared.tools, *asking))
-    return replace(prepared, instructions=_instructions(subject, settings, cwd))
+    prepared = replace(prepared, instructions=_instructions(subject, settings, cwd))
+    return prepared if session is None else as_session(prepared, session)
+
+
+def as_session(prepared: Prepared, rules: SessionRules) -> Prepared:
+    """The same as a conversation, in which the agent may ask."""
+    asking = (tool_name(AskQuestion),) if tool_name(AskQuestion) not in prepared.tools else ()
+    subject = replace(prepared.subject, text=SESSION_TASK)
+    return replace(prepared, subject=subject, session=rules, tools=(*prepared.tools, *asking))
 
 
 def _in_work_tree(subject: Subject, settings: Settings) -> tuple[Subject, tuple[str, ...]]:
@@ -307,10 +312,12 @@ def prepare_kept(
         changes: Setting name to value, as the settings hold it.
 
     Raises:
-        UsageError: Its task is gone, or the sandbox directory cannot be written.
+        UsageError: Its task is gone, the sandbox directory cannot be written, or the run is a client's.
     """
+    if base.client is not UNSET:
+        raise UsageError("the calls of this run were those of an agent that is gone; stackmem mcp begins a new run")
     cwd = Path(request.cwd)
-    own = {"strategy": base.strategy, "prompt": None, "max_usd": None}  # the run itself holds its prompt and limits
+    own = {"strategy": base.strategy, "prompt": None, "max_usd": None, "heap": None}  # the run holds its own
     given = {**request.flags, **own, **changes, "apply": False, "include": ()}
     for name in _PATHS:
         if given.get(name) is not None:

@@ -152,7 +152,8 @@ def _beginning(
         raise UsageError("words go to an agent, and this is a program's run; its questions are answered one by one")
     level = wanted.get("isolation") or stopped.isolation
     stays_in_memory(stopped.isolation, level)
-    prepared = prepare_kept(request, run_dir.parent, begun, {"isolation": level}, environ)
+    kept = {"isolation": level, "heap": request.flags.get("heap")}
+    prepared = prepare_kept(request, run_dir.parent, begun, kept, environ)
     plan = plan_kept(prepared, request, begun, environ)
     reopening = _reopening(stopped.state, plan.model, wanted, level)
     end = stopped.state.end

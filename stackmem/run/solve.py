@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
+from msgspec import UNSET
+
+from stackmem.core.facts import RunStarted
+from stackmem.core.frames import first_heap
 from stackmem.core.state import State
+from stackmem.errors import UsageError
 
 from .assemble import plan_run, with_copy
 from .begin import Fresh
@@ -41,9 +46,25 @@ def solve(
         KeyboardInterrupt: Ctrl-C came before the first fact; nothing is left behind. (SIGTERM: ``SystemExit``.)
     """
     plan = plan_run(prepared, environ)
+    if prepared.resolved.settings.heap is not None and not any(tool.name == "heap_read" for tool in plan.tools):
+        raise UsageError(f"the strategy {plan.strategy.name} has no heap; leave --heap out, or take another strategy")
     prepared = with_copy(prepared)
     agree(prepared)
     beginning = Fresh(prepared, plan)
     talks = Person(observe=observe, stop=stop, notice=notice, port=person)
     with Interrupts(stop) as interrupts, open_run(beginning, environ, interrupts, talks) as opened:
+        if told := kept_notice(opened.parts.start):
+            notice(told)
         return play(opened.parts.start, State(), opened)
+
+
+def kept_notice(start: RunStarted) -> str:
+    """What a person is told of the chunks that a run takes over; empty where there are none."""
+    if start.heap is UNSET or not (start.heap.chunks or start.heap.left_out):
+        return ""
+    heap = first_heap(start)
+    stale = [name for name, chunk in heap.chunks.items() if heap.stale(chunk)]
+    many = "1 kept chunk" if len(heap.chunks) == 1 else f"{len(heap.chunks):,} kept chunks"
+    told = f"the heap begins with {many}"
+    told += f", of which {len(stale):,} STALE: {', '.join(stale[:5])}" if stale else ""
+    return told + (f"; {start.heap.left_out:,} more did not fit (stackmem heap list)" if start.heap.left_out else "")

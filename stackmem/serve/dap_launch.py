@@ -12,7 +12,7 @@ from stackmem.replays.debugged import RecordedMoments
 from stackmem.run.open import Person
 from stackmem.run.programs.prepare import ProgramArguments, prepare_program
 from stackmem.run.programs.run import run_program
-from stackmem.settings.directories import runs_folder
+from stackmem.settings.directories import runs_places
 
 from .dap import DebugSession
 
@@ -69,7 +69,7 @@ def _walk(given: dict[str, Any], session: DebugSession, environ: Mapping[str, st
     for name in given:
         if name not in ("run", "runsDir", "stopOnEntry", "cwd"):
             raise UsageError(f"launch has no key {name[:80]!r} beside run; known: run, runsDir, stopOnEntry, cwd")
-    moments = RecordedMoments(find_run(given["run"], runs_folder(given.get("runsDir"), environ, cwd)))
+    moments = RecordedMoments(find_run(given["run"], *runs_places(given.get("runsDir"), environ, cwd)))
     session.show_below(moments.program.parent)
     if moments.changed_since():
         session.tell(f"{moments.program} is not as it was; lines are those of the run\n", "console")

@@ -58,6 +58,22 @@ def runs_folder(named: str | None, environ: Mapping[str, str], cwd: Path) -> Pat
     return _place("runs_dir", settings.runs_dir, Path("runs"), "runs", checkout(cwd), environ)[0]
 
 
+def runs_places(named: str | None, environ: Mapping[str, str], cwd: Path) -> list[Path]:
+    """Where a run may be that is looked for: the folder of ``runs_folder``; and, unless that is one she names, the
+    other one of the checkout's and the user's.
+
+    Raises:
+        UsageError: A setting cannot be.
+    """
+    asked = resolve({"runs_dir": named}, environ, cwd).settings.runs_dir
+    first = runs_folder(named, environ, cwd)
+    if asked is not None:
+        return [first]
+    home = checkout(SOURCE)
+    both = [*([home / "runs"] if home else []), user_folder(environ, "XDG_STATE_HOME", ".local/state", "runs")]
+    return [first, *(place for place in both if place is not None and place != first)]
+
+
 def sandbox_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: Path = SOURCE) -> Path:
     """The folder of the runs' workspaces, made where it was missing.
 

@@ -12,7 +12,9 @@ Trust in a folder is recorded with the digest of the servers that she looked at;
 
     [search]
     url = "https://example.org/mcp"               # or a server elsewhere
-    tools = ["query"]                             # offer only these
+    tools = ["query", "get_*"]                    # offer only these
+    names = { query = "find" }                    # what they are called instead
+    most = 50                                     # more tools than this are not taken
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ SERVERS_FILE = "stackmem.mcp.toml"
 """A folder's own servers; nothing in it counts before the folder is trusted."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
+_TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MOST_TOOLS = 100_000
 _MOST_BYTES = 256 * 1024
 
 
@@ -46,7 +50,9 @@ class Server(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         command: The program and its arguments; empty where ``url`` says where it is.
-        tools: The only tools of it that are offered; empty offers all.
+        tools: The only tools of it that are offered, by name or pattern (``get_*``); empty offers all.
+        names: What a tool is called instead of its own name.
+        most: How many tools may enter the prompt; with more the person has to choose.
         seconds: What one call may take.
     """
 
@@ -54,6 +60,8 @@ class Server(Struct, frozen=True, forbid_unknown_fields=True):
     url: str = ""
     env: dict[str, str] = {}
     tools: tuple[str, ...] = ()
+    names: dict[str, str] = {}
+    most: int = 128
     parallel: tuple[str, ...] = ()
     idempotent: tuple[str, ...] = ()
     seconds: float = 60.0
@@ -111,6 +119,10 @@ def _server(path: Path, name: str, table: Any) -> Server:
         raise UsageError(f"{path}: the server {name} needs either a command or a url")
     if server.url and not server.url.startswith(("https://", "http://")):
         raise UsageError(f"{path}: the url of the server {name} must begin with https:// or http://")
+    if wrong := next((new for new in server.names.values() if not _TOOL.fullmatch(new)), None):
+        raise UsageError(f"{path}: {wrong[:80]!r} is no name of a tool; it looks like {_TOOL.pattern}")
+    if not 0 < server.most <= _MOST_TOOLS:
+        raise UsageError(f"{path}: the most tools of the server {name} must be above 0 and at most {_MOST_TOOLS:,}")
     if not 0 < server.seconds <= 3_600:
         raise UsageError(f"{path}: the seconds of the server {name} must be above 0 and at most 3,600")
     return server

@@ -25,6 +25,7 @@ class Option(NamedTuple):
         project: Whether a project file may set it.
         low: Least value of a count; an amount is above it.
         rule: The default in words, where it follows a rule that the bare value does not tell.
+        separator: Between the members of a list in a variable.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Option(NamedTuple):
     high: int = 0
     choices: tuple[str, ...] = ()
     rule: str = ""
+    separator: str = ":"
 
     @property
     def flag(self) -> str:
@@ -83,7 +85,8 @@ class Option(NamedTuple):
 _TABLE = (
     Option(
         "model", "text", None,
-        "The model that does the work: anthropic/NAME, openai/NAME, responses/NAME, script:FILE, demo or human.",
+        "The model that does the work: anthropic/NAME, openai/NAME, responses/NAME, gemini/NAME, script:FILE, demo or "
+        "human.",
         none_means="the default", project=True, rule="Claude where a key is set, else demo",
     ),
     Option(
@@ -95,7 +98,21 @@ _TABLE = (
         "How the sandbox is made; auto takes bubblewrap, else namespaces, never less; memory runs worlds alone.",
         choices=("auto", "bubblewrap", "namespaces", "landlock", "none", "memory"),
     ),
-    Option("network", "choice", "none", "The network of commands in the sandbox.", choices=("none", "host")),
+    Option(
+        "network", "choice", "none", "The network of commands in the sandbox: none, listed hosts, or the host's own.",
+        choices=("none", "list", "host"),
+    ),
+    Option(
+        "allow", "texts", (),
+        "Hosts that commands reach with --network list: HOST:PORT, http://HOST or https://HOST by request, "
+        "or registries for those of this machine's own pip, npm and apt.",
+        none_means="no host", separator=" ",
+    ),
+    Option(
+        "credentials", "texts", (),
+        "Headers put into requests to a listed host, outside of the sandbox: HOST:NAME=$VARIABLE or HOST:NAME=@FILE.",
+        none_means="nothing", separator=" ",
+    ),
     Option(
         "check", "text", None,
         "A command that decides, out of the agent's reach, whether a folder's work is solved; auto takes the test "
@@ -160,7 +177,8 @@ _TABLE = (
         none_means="the default", rule="sandbox/profile.toml in a stackmem checkout, else the same built in",
     ),
     Option(
-        "base_url", "address", None, "The server of an openai/NAME model.", none_means="the provider's own",
+        "base_url", "address", None, "The server of an openai/NAME, responses/NAME or gemini/NAME model.",
+        none_means="the provider's own",
     ),
     Option(
         "window_tokens", "count", None, "The model's context window, in tokens.",
@@ -200,8 +218,17 @@ _TABLE = (
         "reply for the same seed.",
         none_means="no seed", high=2**31 - 1,
     ),
+    Option(
+        "otel", "address", None,
+        "A collector of OpenTelemetry that is sent the run's spans while it goes on.", none_means="none",
+    ),
     Option("apply", "switch", False, "Applies the patch to the folder when solved, or finished without a check."),
-    Option("yes", "switch", False, "Answers yes to what would be asked, such as copying a folder of over 1 GiB."),
+    Option("yes", "switch", False, "Answers yes to questions, such as whether to copy a folder of over 1 GiB."),
+    Option(
+        "heap", "text", None,
+        "Chunks that outlive the run: keep keeps them for the folder in your state directory, a path in that file.",
+        none_means="a heap of the run's own", rule="a heap of the run's own; of stackmem mcp, keep",
+    ),
     Option("heap_chars", "count", 10_000, "Characters that the heap holds in all.", project=True, high=1_000_000),
     Option("heap_chunks", "count", 64, "Chunks that the heap holds.", project=True, high=1_000),
     Option("depth", "count", 5, "Frames that may be pushed on top of the root.", project=True, high=100),
@@ -231,8 +258,8 @@ ELSEWHERE = {
 }
 """Keys that are no settings of a configuration file, and the option that names the file they belong to."""
 
-NOT_SETTINGS = (f"{PREFIX}CAMPAIGN", f"{PREFIX}EXPECT_LEVEL")
-"""Variables that speak to the tests."""
+NOT_SETTINGS = (f"{PREFIX}CAMPAIGN", f"{PREFIX}EXPECT_LEVEL", f"{PREFIX}GATEWAY_TOKEN", f"{PREFIX}MCP_TOKEN")
+"""Variables that speak to the tests, and tokens of servers."""
 
 
 def suggestion(key: str, known: Iterable[str]) -> str:

@@ -31,7 +31,9 @@ class Settings(Struct, frozen=True):
     model: str | None = None
     strategy: str = "stackheap"
     isolation: Literal["auto", "bubblewrap", "namespaces", "landlock", "none", "memory"] = "auto"
-    network: Literal["none", "host"] = "none"
+    network: Literal["none", "list", "host"] = "none"
+    allow: tuple[str, ...] = ()
+    credentials: tuple[str, ...] = ()
     check: str | None = None
     include: tuple[str, ...] = ()
     git: Literal["read", "none"] = "read"
@@ -56,8 +58,10 @@ class Settings(Struct, frozen=True):
     headers: tuple[str, ...] = ()
     text_calls: bool = False
     seed: int | None = None
+    otel: str | None = None
     apply: bool = False
     yes: bool = False
+    heap: str | None = None
     heap_chars: int = 10_000
     heap_chunks: int = 64
     depth: int = 5
@@ -159,7 +163,7 @@ def _from_variables(environ: Mapping[str, str], cwd: Path, home: str) -> Iterato
                 f"no setting has the variable {variable[:60]!a}; unset it, or rename it ({suggestion(variable, known)})"
             )
         option = known[variable]
-        place = ValuePlace(variable, folder=cwd, home=home, split=":")
+        place = ValuePlace(variable, folder=cwd, home=home, split=option.separator)
         yield Value(option.name, read_value(option, raw, place), variable, "variable")
 
 

@@ -6,25 +6,54 @@ import asyncio
 import logging
 import re
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Container
 from concurrent.futures import Future
 from contextlib import suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, Self
+
+from msgspec import Struct
 
 from stackmem.errors import UsageError
 from stackmem.settings.mcp_servers import Server
 
-from .own_tools import OwnTool, ToolFailed
+from .bounded_calls import next_of
+from .mcp_content import told
+from .mcp_questions import put_to_person
+from .own_tools import PRINTING, TOOLS, OwnTool, ToolFailed
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 5.0
 _STRANGE = re.compile(r"[^A-Za-z0-9_-]")
+_NAME_CHARS = 64
+_LISTED = 200_000
+"""A server that lists more tools than this has no end."""
+
+
+class _Question(Struct, frozen=True):
+    """What a server asks in a call, and where the answer goes."""
+
+    asked: Any
+    answer: asyncio.Future[tuple[str, Any]]
+
+
+Answers = SimpleQueue[Future[Any] | _Question]
 
 
 class Connections:
     """An event loop in a thread of its own, and the connections that live in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path, *, asks: bool) -> None:
+        """Begin without any.
+
+        Args:
+            root: The folder that servers are told of.
+            asks: Whether servers may ask the person something.
+        """
+        self._root, self._asks = root, asks
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="mcp", daemon=True)
         self._stops: list[tuple[asyncio.Event, Future[None]]] = []
@@ -55,7 +84,8 @@ class Connections:
         """
         ready: Future[tuple[Any, list[Any]]] = Future()
         stop = asyncio.Event()
-        done = asyncio.run_coroutine_threadsafe(_serve(server, ready, stop), self._loop)
+        waiting: list[Answers] = []
+        done = asyncio.run_coroutine_threadsafe(_serve(server, ready, stop, self._callbacks(waiting)), self._loop)
         self._stops.append((stop, done))
         done.add_done_callback(lambda ended: _fail(ready, ended))
         try:
@@ -67,35 +97,87 @@ class Connections:
             raise UsageError(
                 f"the server {name} ({where[:200]}) does not answer ({reason}); mend or remove it"
             ) from error
-        return [_tool(name, server, each, self._caller(client, each.name, server)) for each in tools]
+        if len(tools) > server.most:
+            raise UsageError(
+                f"the server {name} offers {len(tools):,} tools, and at most {server.most:,} enter the prompt; choose "
+                f"some by tools = [...], such as {[each.name[:40] for each in tools[:3]]}, or raise its most"
+            )
+        return [
+            _tool(full, server, each, self._caller(client, each.name, name, server, waiting))
+            for full, each in zip(_names(name, server, tools), tools, strict=True)
+        ]
 
-    def _caller(self, client: Any, tool: str, server: Server) -> Callable[[dict[str, Any]], Any]:
+    def _callbacks(self, waiting: list[Answers]) -> dict[str, Any]:
+        """What a server may ask of us: the folder, and something of the person, whoever waits for one of its calls."""
+        from mcp.types import ElicitResult, ListRootsResult, Root
+
+        async def list_roots(_: Any) -> Any:
+            return ListRootsResult(roots=[Root(uri=self._root.as_uri(), name=self._root.name)])  # type: ignore[arg-type] # it converts
+
+        async def elicit(_: Any, asked: Any) -> Any:
+            if not waiting:
+                return ElicitResult(action="cancel")
+            question = _Question(asked, self._loop.create_future())
+            waiting[0].put(question)
+            action, content = await question.answer
+            return ElicitResult(action=action, content=content)  # type: ignore[arg-type] # one of the three
+
+        return {"list_roots_callback": list_roots} | ({"elicitation_callback": elicit} if self._asks else {})
+
+    def _caller(
+        self, client: Any, tool: str, name: str, server: Server, waiting: list[Answers]
+    ) -> Callable[[dict[str, Any]], Any]:
         def call(arguments: dict[str, Any]) -> Any:
-            request = client.call_tool(tool, arguments, read_timeout_seconds=server.seconds)
-            future = asyncio.run_coroutine_threadsafe(request, self._loop)
+            future = asyncio.run_coroutine_threadsafe(client.call_tool(tool, arguments), self._loop)
+            answers: Answers = SimpleQueue()
+            future.add_done_callback(answers.put)
+            waiting.append(answers)
             try:
-                return _value(future.result(server.seconds + 5))
-            except TimeoutError as error:
-                future.cancel()
+                return told(self._result(answers, name, server.seconds))
+            except Empty as error:
                 raise ToolFailed(f"no answer within {server.seconds:g} s") from error
+            finally:
+                waiting.remove(answers)
+                future.cancel()
 
         return call
 
+    def _result(self, answers: Answers, name: str, seconds: float) -> Any:
+        """What the call gives; what the server asks meanwhile is put to the person, whose time is not the server's."""
+        deadline = time.monotonic() + seconds
+        while isinstance(next_one := next_of(answers, deadline - time.monotonic()), _Question):
+            began = time.monotonic()
+            outcome: tuple[str, Any] = ("cancel", None)
+            try:
+                with PRINTING.aside():
+                    outcome = put_to_person(name, next_one.asked)
+            finally:
+                self._loop.call_soon_threadsafe(_settle, next_one.answer, outcome)
+            deadline += time.monotonic() - began
+        return next_one.result()
 
-async def _serve(server: Server, ready: Future[tuple[Any, list[Any]]], stop: asyncio.Event) -> None:
+
+def _settle(answer: asyncio.Future[tuple[str, Any]], outcome: tuple[str, Any]) -> None:
+    if not answer.done():
+        answer.set_result(outcome)
+
+
+async def _serve(
+    server: Server, ready: Future[tuple[Any, list[Any]]], stop: asyncio.Event, callbacks: dict[str, Any]
+) -> None:
     """Hold one connection until it is stopped; a connection is opened and closed by one task."""
     from mcp import Client, StdioServerParameters
 
     place: Any = server.url
     if server.command:
         place = StdioServerParameters(command=server.command[0], args=list(server.command[1:]), env=server.env or None)
-    async with Client(place) as client:
+    async with Client(place, **callbacks) as client:
         page = await client.list_tools()
         tools = list(page.tools)
-        while page.next_cursor:
+        while page.next_cursor and len(tools) < _LISTED:
             page = await client.list_tools(cursor=page.next_cursor)
             tools += page.tools
-        tools = [each for each in tools if not server.tools or each.name in server.tools]
+        tools = [each for each in tools if not server.tools or any(fnmatchcase(each.name, one) for one in server.tools)]
         ready.set_result((client, tools))
         await stop.wait()
 
@@ -122,27 +204,25 @@ def _cause(error: BaseException) -> BaseException:
     return error
 
 
+def _names(name: str, server: Server, tools: list[Any], taken: Container[str] = TOOLS) -> list[str]:
+    """What each tool is called here: by its server, and with a number where two would be called alike."""
+    names: dict[str, None] = {}
+    for each in tools:
+        wanted = _STRANGE.sub("_", f"{name}__{server.names.get(each.name, each.name)}")
+        full, number = wanted[:_NAME_CHARS], 1
+        while full in names or full in taken:
+            number += 1
+            full = f"{wanted[: _NAME_CHARS - 1 - len(str(number))]}_{number}"
+        names[full] = None
+    return list(names)
+
+
 def _tool(name: str, server: Server, offered: Any, call: Callable[[dict[str, Any]], Any]) -> OwnTool:
-    full_name = _STRANGE.sub("_", f"{name}__{offered.name}")[:64]
     return OwnTool(
-        full_name,
+        name,
         offered.description or "",
         call,
         lambda: dict(offered.input_schema),
         parallel=offered.name in server.parallel,
         idempotent=offered.name in server.idempotent,
     )
-
-
-def _value(result: Any) -> Any:
-    """What a call gave: its structured content, else its texts; an error is a failure."""
-    texts = [part.text for part in result.content if getattr(part, "type", "") == "text"]
-    if result.is_error:
-        raise ToolFailed("\n".join(texts)[:2_000] or "the server says that it failed")
-    if result.structured_content is not None:
-        content = result.structured_content
-        return content["result"] if isinstance(content, dict) and set(content) == {"result"} else content
-    others = sorted({getattr(part, "type", "?") for part in result.content} - {"text"})
-    if others and not texts:
-        raise ToolFailed(f"the result is no text ({', '.join(others)})")
-    return "\n".join(texts)

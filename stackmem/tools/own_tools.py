@@ -13,7 +13,8 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
@@ -89,7 +90,7 @@ class OwnTool:
     def _call_safely(self, arguments: dict[str, Any]) -> ToolAnswered:
         process = os.getpid()
         try:
-            with _PRINTING:
+            with PRINTING:
                 value = self._call(arguments)
         except BadArguments as error:
             return _failure("bad_arguments", error, named=False)
@@ -161,6 +162,15 @@ class _PrintToStderr:
             if not self._running:
                 sys.stdout = self._stdout
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What this thread prints within this is no tool's: the person is asked something."""
+        tool, self._own.tool = getattr(self._own, "tool", False), False
+        try:
+            yield
+        finally:
+            self._own.tool = tool
+
 
 class _RoutedStdout:
     """The stdout of all threads but those that run a tool, which have stderr; one of them may never end."""
@@ -172,7 +182,8 @@ class _RoutedStdout:
         return getattr(sys.stderr if getattr(self._own, "tool", False) else self._stdout, name)
 
 
-_PRINTING = _PrintToStderr()
+PRINTING = _PrintToStderr()
+"""Around every call of a tool."""
 
 
 class BadArguments(Exception):  # noqa: N818 - an answer, not a crash

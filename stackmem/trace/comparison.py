@@ -1,7 +1,7 @@
 """Facts of two runs compared, without what is never the same twice.
 
-Rule 1: counts of tokens, providers' names for replies, what checks printed, and the digest of a prompt, which follows
-    from all before it, are not compared.
+Rule 1: counts of tokens, providers' names for replies, what checks printed, what was asked of the network, and the
+    digest of a prompt, which follows from all before it, are not compared.
 Rule 2: what a model, a person or a program's text says is compared as it is. In what came back from the world, and in
     what follows from that, the volatile words part nothing; they are noted.
 Rule 3: once such words differed, digests and sizes of what may hold them part nothing either.
@@ -13,14 +13,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stackmem.core import facts
 from stackmem.core.messages import Usage
-from stackmem.core.program_facts import PhaseEnded, ProgramReturned, StepLeft, UserAnswered, VariableSet
+from stackmem.core.program_facts import PhaseEnded, ProgramReturned, StepLeft, ToolAnswered, UserAnswered, VariableSet
 from stackmem.errors import TraceError
 
+from .difference import equal_facts
 from .snapshot import FileChange, Snapshot, changes
 
 _NUMBER = r"\d{1,12}(?:\.\d{1,12})?"
@@ -132,7 +133,9 @@ def without_counts(event: facts.Event) -> facts.Event:
         case facts.ModelFailed():
             return replace(event, prompt_digest="", retry_after_seconds=None)
         case facts.ChecksReturned():
-            return replace(event, text="")
+            return replace(event, text="", requests=UNSET)
+        case facts.ToolReturned() | facts.VerifyReturned() | ToolAnswered():
+            return replace(event, requests=UNSET)
         case _:
             return event
 
@@ -156,12 +159,12 @@ class FactComparison:
 
     def equal(self, one: facts.Event, other: facts.Event) -> bool:
         """Whether the next fact of each says the same."""
-        if one == other:
+        if equal_facts(one, other):
             return True
         if type(one) is not type(other):
             return False
         one, other = without_counts(one), without_counts(other)
-        if one == other:
+        if equal_facts(one, other):
             return True
         if isinstance(one, facts.ModelReplied | facts.ContextCompacted | UserAnswered):
             return False
@@ -214,7 +217,7 @@ class FactComparison:
 
 def _value_kinds(one: Any, other: Any) -> frozenset[str] | None:
     """As ``volatile_kinds``, of all texts in two JSON values; empty where they are equal."""
-    if one == other:
+    if equal_facts(one, other):
         return frozenset()
     if isinstance(one, str) and isinstance(other, str):
         return volatile_kinds(one, other)

@@ -136,6 +136,7 @@ def _write_rest(archive: zipfile.ZipFile, run_dir: Path) -> None:
     flags = asked.get("flags")
     if isinstance(flags, dict):
         flags.pop("base_url", None)  # an address may hold a login
+        flags.pop("otel", None)
     archive.writestr(_entry(run_dir, _REQUEST), msgspec.json.format(msgspec.json.encode(asked), indent=2) + b"\n")
 
 

@@ -34,6 +34,7 @@ from stackmem.languages.operations import RunFrame
 from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
 
+from .difference import equal_facts
 from .program import TextOf, no_sources, program_of
 from .record import Record
 
@@ -110,7 +111,9 @@ def mask_value(value: Any, mask: Mask) -> Any:
 
 def matching_records(records: Iterable[Record], mask: Mask, source_of: SourceOf = same_digest) -> tuple[int, ...]:
     """Sequence numbers of the records that hold a match, or name a source that does."""
-    return tuple(record.seq for record in records if mask_fact(record.event, mask, source_of) != record.event)
+    return tuple(
+        record.seq for record in records if not equal_facts(mask_fact(record.event, mask, source_of), record.event)
+    )
 
 
 def redact(
@@ -199,7 +202,7 @@ def _rederive(event: facts.Event, state: State, derived: facts.Event | Effect | 
         if isinstance(event, facts.RunEnded) and event.ending in STOPS_WITH_PARTIAL:
             return replace(event, result=partial_result(state))
         return with_prompt(event, derived)
-    if derived is None or _without_wording(derived) != _without_wording(event):
+    if derived is None or not equal_facts(_without_wording(derived), _without_wording(event)):
         told = type(derived).__name__ if derived is not None else "nothing"
         raise UsageError(
             f"record {number}: {type(event).__name__} would become {told} ({_brief(derived)}), as matches that differ "

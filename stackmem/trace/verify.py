@@ -17,7 +17,7 @@ from stackmem.errors import RulesDiffer, TraceError
 from stackmem.languages.debugger import Watcher
 from stackmem.languages.program import ProgramDecider
 
-from .difference import explain_difference, prompt_difference
+from .difference import equal_facts, explain_difference, prompt_difference
 from .imported import refuse_imported
 from .program import TextOf, no_sources
 from .record import Record
@@ -93,7 +93,7 @@ def _check(step: WalkedRecord, proven: Proven, strategy: MemoryStrategy) -> int:
         if effect is None:
             raise RulesDiffer(explain_difference(record.seq, event, derived))
         return _check_prompt(state, effect, record, proven, strategy) if same_rules else 0
-    if derived is None or not (event == derived if same_rules else _alike(event, derived)):
+    if derived is None or not (equal_facts(event, derived) if same_rules else _alike(event, derived)):
         raise RulesDiffer(explain_difference(record.seq, event, derived))
     return 0
 
@@ -144,7 +144,7 @@ def _check_compaction(derived: Effect, event: facts.ContextCompacted, number: in
 
 def _alike(recorded: facts.Event, derived: facts.Event) -> bool:
     """Equal but for wording, which other rules may phrase otherwise."""
-    return _unworded(recorded) == _unworded(derived)
+    return equal_facts(_unworded(recorded), _unworded(derived))
 
 
 def _unworded(event: facts.Event) -> facts.Event:

@@ -14,7 +14,7 @@ _INTRODUCERS = r"\x1b\x90\x98\x9b\x9d-\x9f"
 
 # What a terminal takes for itself. A string that finds no end on its line is left standing, and its start escaped.
 _SEQUENCES = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]"  # CSI: colours, cursor
+    r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]"  # CSI: colors, cursor
     rf"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x9c\n{_INTRODUCERS}]*+(?:\x07|\x9c|\x1b\\)"  # OSC, DCS, SOS, PM, APC
     r"|\x1b[ -/]++[0-~]"  # character sets
     r"|\x1b[0-9=><cDEHMNOZ\\]"  # single commands

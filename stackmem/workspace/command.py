@@ -18,11 +18,14 @@ from subprocess import Popen
 
 from msgspec import Struct
 
+from stackmem.core.network import NetworkRequest
+
 from .capture import Capture
 from .ending import Tree, uncontained
 from .family import first_to_go
 from .isolation import confine
 from .isolation.launch import CommandLaunch, Level, Seat, SetUpFailed
+from .outcome import ToolOutcome
 from .spawner import StartJob, spawn, spawn_confined
 from .watchdog import LOOK_SECONDS, Watchdog
 
@@ -32,19 +35,36 @@ _GRACE_SECONDS = 0.5
 _START_SECONDS = 10
 
 
+class CommandInterrupted(KeyboardInterrupt):
+    """Ctrl-C came while a command ran.
+
+    Attributes:
+        ended: How it was ended, with what it had printed.
+        outcome: The same as a tool's result; empty before one was made of it.
+    """
+
+    def __init__(self, ended: CommandEnd) -> None:
+        super().__init__()
+        self.ended = ended
+        self.outcome: ToolOutcome | None = None
+
+
 class CommandEnd(Struct, frozen=True):
     """How a command ended.
 
     Attributes:
         exit_code: 128 + N for signal N; None when it was stopped, or its sandbox killed.
-        reason: Empty, or ``timeout``, ``memory``, ``processes``, ``disk``, ``output``, ``killed``, ``unkillable``.
+        reason: Empty, or ``timeout``, ``memory``, ``processes``, ``disk``, ``output``, ``killed``, ``unkillable``,
+            ``interrupted``.
         errors: What it wrote to stderr, where that was asked for apart; else it is in ``capture``.
+        requests: What it asked of the network, where it reaches listed hosts alone.
     """
 
     capture: Capture
     exit_code: int | None
     reason: str
     errors: Capture | None = None
+    requests: tuple[NetworkRequest, ...] = ()
 
 
 def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: int = 0) -> CommandEnd:
@@ -55,6 +75,7 @@ def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: 
 
     Raises:
         SetUpFailed: The sandbox could not be made; the command never started.
+        CommandInterrupted: Ctrl-C came.
     """
     with nullcontext() if level.contains else uncontained, ExitStack() as stack:
         launch = level.launch(seat, command, stack)
@@ -64,18 +85,26 @@ def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: 
             reason = running.listen(process, seconds)
             if not running.end(process):
                 reason = "unkillable"
-        except BaseException:
+        except BaseException as error:
             running.abandon()
-            raise
+            if type(error) is not KeyboardInterrupt:  # the end of the run's time is one of its own
+                raise
+            running.drain()
+            asked = launch.door.close() if launch.door is not None else ()
+            ended = CommandEnd(running.capture, None, "interrupted", running.errors, asked)
+            raise CommandInterrupted(ended) from error
         running.drain()
+        requests = launch.door.close() if launch.door is not None else ()
         if reason:
-            return CommandEnd(running.capture, None, reason, running.errors)
+            return CommandEnd(running.capture, None, reason, running.errors, requests)
         try:
             code = level.ran(process, running.status)
+            if launch.door is not None and launch.door.failure:
+                raise SetUpFailed(f"the sandbox has no way to the proxy ({launch.door.failure})")
         except SetUpFailed as error:
             said = b"".join(running.capture.parts()).decode("utf-8", "replace").strip()[-500:]
             raise SetUpFailed(f"{error}: {said or 'it said nothing'}") from error
-        return CommandEnd(running.capture, code, "killed" if code is None else "", running.errors)
+        return CommandEnd(running.capture, code, "killed" if code is None else "", running.errors, requests)
 
 
 class _Running:

@@ -41,7 +41,11 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of one command, and what is granted beyond the workspace.
 
     Attributes:
-        network: ``host`` shares the host's network; only the person may say so.
+        network: ``list`` reaches the hosts that the person lists, ``host`` shares the host's network; only the person
+            may say so.
+        network_connections: Of one command at once, to listed hosts; more wait.
+        network_up_mib: What one command may send to listed hosts.
+        network_down_mib: What listed hosts may send to one command.
         command_seconds: Wall time of one command.
         process_limit: Processes and threads of one command together.
         memory_mib: Resident memory of all processes of a command together; pages they share count for each. Never more
@@ -59,7 +63,10 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
         env: Names of the person's environment that commands may see.
     """
 
-    network: Literal["none", "host"] = "none"
+    network: Literal["none", "list", "host"] = "none"
+    network_connections: int = 32
+    network_up_mib: int = 64
+    network_down_mib: int = 2048
     command_seconds: float = 30.0
     process_limit: int = 512
     memory_mib: int = 8192

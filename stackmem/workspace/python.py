@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def build_toolchain(state: Path, interpreter: PythonInstallation | None = None) 
     """
     chosen = interpreter or running_interpreter()
     packages = _distributions("pytest")
-    named = [_LAYOUT, str(chosen.executable), *(f"{name}={found.version}" for name, found in sorted(packages.items()))]
+    named = [_LAYOUT, str(chosen.executable), *_versions("pytest")]
     target = state / f"python-{hashlib.sha256(chr(10).join(named).encode()).hexdigest()[:16]}"
     if not target.is_dir():
         try:
@@ -94,6 +95,12 @@ def build_toolchain(state: Path, interpreter: PythonInstallation | None = None) 
     return Toolchain(prefix=str(chosen.prefix), environment=str(target))
 
 
+@cache
+def _versions(name: str) -> tuple[str, ...]:
+    return tuple(f"{name}={found.version}" for name, found in sorted(_distributions(name).items()))
+
+
+@cache  # to read what packages require takes as long as all else that a run's sandbox needs
 def _distributions(name: str) -> dict[str, metadata.Distribution]:
     from packaging.requirements import Requirement  # comes with pytest
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from .clip import clip, cut
 from .command import CommandEnd
+from .egress.request_log import refusals
 
 _STOPPED = {
     "memory": "killed: its processes took more memory than a command may; everything it started was killed",
@@ -13,6 +14,7 @@ _STOPPED = {
     "disk": "killed: it filled the disk; everything it started was killed, its files are still there",
     "output": "killed: it printed too much, send long output to a file; everything it started was killed",
     "killed": "killed from inside the sandbox, or by the system; everything it started was killed",
+    "interrupted": "interrupted by the person; everything it started was killed, and files may be half written",
     "unkillable": "stopped, but something it started cannot be killed and may still run",
 }
 
@@ -31,7 +33,8 @@ def shown_output(
         layered: The command worked on a layer; one that failed to rename a folder of it is told the way out.
     """
     failed_rename = layered and ended.exit_code != 0 and any(_CROSSED in part for part in ended.capture.parts())
-    last = f"{_RENAME * failed_rename}[{_last_line(ended, seconds)}]"
+    refused = "".join(f"(network: {sentence})\n" for sentence in refusals(ended.requests))
+    last = f"{_RENAME * failed_rename}{refused}[{_last_line(ended, seconds)}]"
     room = shown_bytes - len(last) - 1
     head, tail = (readable(part) for part in ended.capture.parts())
     text = clip(head, room) if not tail else _joined(head, tail, ended.capture.total, room)

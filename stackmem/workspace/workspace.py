@@ -16,11 +16,12 @@ from msgspec import structs
 from stackmem.errors import WorkspaceError
 
 from .clip import clean
-from .command import CommandEnd, run
+from .command import CommandEnd, CommandInterrupted, run
+from .egress.network_list import NetworkList
 from .files import Files
 from .isolation.cover import OWN_TASKS
 from .isolation.launch import Level, Seat, SetUpFailed
-from .isolation.levels import choose, forget, state_folder, try_level
+from .isolation.levels import choose, forget, no_door, state_folder, try_level
 from .isolation.skeleton import build_skeleton
 from .outcome import ToolOutcome
 from .overlay.view import WorkspaceView
@@ -47,6 +48,7 @@ def open_workspace(
     hidden: tuple[Path, ...] = (),
     project: Project | None = None,
     place: str = "",
+    network_list: NetworkList | None = None,
 ) -> Workspace:
     """Open a folder as a workspace.
 
@@ -61,6 +63,7 @@ def open_workspace(
             ship; not at ``landlock`` and ``none``, which cannot mount.
         place: A folder below, relative: commands begin there, and relative paths count from there.
         project: What the folder brings: its programs stand first on PATH, its interpreters are seen.
+        network_list: What commands reach where the profile's network is ``list``; None reaches nothing.
 
     Raises:
         WorkspaceError: The folder is missing or a link, the level cannot be had, or this process ignores SIGCHLD.
@@ -77,11 +80,7 @@ def open_workspace(
         )
     tools = toolchain or build_toolchain(state_folder())
     level = choose(isolation, profile, tools) if isinstance(isolation, str) else isolation
-    if view is not None and view.namespaces and not level.layers:
-        raise WorkspaceError(
-            f"at isolation {level.name} commands cannot work on a layer over a folder; go on at bubblewrap, or begin "
-            "anew with --layer copy"
-        )
+    _must_suit(level, profile, view)
     folder = host.resolve()
     path = inside if level.mounts else str(folder)
     files = Files(folder if view is None else view.fd, path, scrub=scrub, place=place)
@@ -91,8 +90,20 @@ def open_workspace(
         folder, files.fd, path, profile, (*mounts, *brought.mounts(profile, tools)),
         {**brought.variables(path), **(env or {})}, tools, skeleton, (OWN_TASKS, *hidden),
         first=brought.path(path), place=place, view=view,
+        network_list=(network_list or NetworkList()) if profile.network == "list" else None,
     )  # fmt: skip
     return Workspace(level, files, seat, scrub)
+
+
+def _must_suit(level: Level, profile: Profile, view: WorkspaceView | None) -> None:
+    """Refuse a level that cannot give commands the network, or the view of a folder, that they are to have."""
+    if profile.network == "list" and not level.doors:
+        raise WorkspaceError(no_door(level))
+    if view is not None and view.namespaces and not level.layers:
+        raise WorkspaceError(
+            f"at isolation {level.name} commands cannot work on a layer over a folder; go on at bubblewrap, or begin "
+            "anew with --layer copy"
+        )
 
 
 class Workspace:
@@ -157,16 +168,24 @@ class Workspace:
 
         Raises:
             WorkspaceError: The folder is gone, or the sandbox failed, also at a second try; the command never ran.
+            CommandInterrupted: Ctrl-C came; it has what was printed.
         """
         if refused := refused_command(command):
             return ToolOutcome(refused, failed=True)
         if os.fstat(self._seat.fd).st_nlink == 0:
             raise WorkspaceError(f"the workspace {self.root} was removed; put it back and resume the run")
-        with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)) as binds_git:
-            ended = self._run(command, seconds, binds_git=binds_git)
+        try:
+            with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)) as binds_git:
+                ended = self._run(command, seconds, binds_git=binds_git)
+        except CommandInterrupted as stop:
+            stop.outcome = self._outcome(self._kept(stop.ended), seconds, shown_bytes)
+            raise
+        return self._outcome(ended, seconds, shown_bytes)
+
+    def _outcome(self, ended: CommandEnd, seconds: float, shown_bytes: int) -> ToolOutcome:
         layered = bool(self.view.namespaces)
         text = shown_output(ended, seconds, shown_bytes, lambda raw: self._scrub(clean(raw)), layered=layered)
-        return ToolOutcome(text, failed=ended.exit_code != 0, exit_code=ended.exit_code, reason=ended.reason)
+        return ToolOutcome(text, ended.exit_code != 0, ended.exit_code, ended.reason, ended.requests)
 
     def run_apart(self, command: str, seconds: float, most_bytes: int) -> CommandEnd:
         """As ``run_command``, stdout and stderr kept apart, the first ``most_bytes`` of each whole.
@@ -190,18 +209,71 @@ class Workspace:
     def _run(self, command: str, seconds: float, apart_bytes: int = 0, *, binds_git: bool) -> CommandEnd:
         seat = self._seats[binds_git]
         try:
-            return run(self._level, seat, command, seconds, apart_bytes=apart_bytes)
+            ended = run(self._level, seat, command, seconds, apart_bytes=apart_bytes)
         except SetUpFailed as error:
             forget()
             if failure := try_level(self._level, self._seat.profile, self._seat.toolchain).failure:
                 raise WorkspaceError(
                     f"isolation {self.level} no longer works ({failure}); run `stackmem doctor`"
                 ) from error
-            return run(self._level, seat, command, seconds, apart_bytes=apart_bytes)
+            ended = run(self._level, seat, command, seconds, apart_bytes=apart_bytes)
+        return self._kept(ended)
+
+    def _kept(self, ended: CommandEnd) -> CommandEnd:
+        """The end with requests as they may be kept: a command can ask for a host that is named like a secret."""
+        kept = tuple(
+            structs.replace(
+                each, host=self._scrub(each.host), why=self._scrub(each.why), method=self._scrub(each.method)
+            )
+            for each in ended.requests
+        )
+        return structs.replace(ended, requests=kept) if kept else ended
 
     def close(self) -> None:
         self._files.close()
         shutil.rmtree(self._seat.skeleton, ignore_errors=True)
+
+
+_REFUSED = ToolOutcome("this run works on no files; the agent's own tools do", failed=True)
+
+
+class WatchedFolder:
+    """A folder that is looked at and never changed: digests of the files of an agent with tools of its own.
+
+    Attributes:
+        path: The folder on the host, absolute.
+    """
+
+    level = "client"
+
+    def __init__(self, folder: Path) -> None:
+        """Open the folder; raises ``WorkspaceError`` where it is none."""
+        self.path = str(folder)
+        self._files = Files(folder, self.path)
+
+    def digest(self, path: str) -> str:
+        return self._files.digest(path)
+
+    def close(self) -> None:
+        self._files.close()
+
+    def read_file(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> ToolOutcome:
+        return _REFUSED
+
+    def write_file(self, path: str, content: str) -> ToolOutcome:
+        return _REFUSED
+
+    def edit_file(self, path: str, old: str, new: str, *, every: bool) -> ToolOutcome:
+        return _REFUSED
+
+    def search_files(self, pattern: str, path: str, glob: str, context: int, shown_bytes: int) -> ToolOutcome:
+        return _REFUSED
+
+    def list_files(self, path: str, shown_bytes: int) -> ToolOutcome:
+        return _REFUSED
+
+    def run_command(self, command: str, seconds: float, shown_bytes: int) -> ToolOutcome:
+        return _REFUSED
 
 
 def refused_command(command: str) -> str:

@@ -1,5 +1,5 @@
 """Seeded generators of tasks: workspaces with planted facts, hidden checks and a manifest."""
 
-from .make import HORIZONS, MOST_NOISE, WORLDS, about, design, families, make, make_task, manifest
+from .make import HORIZONS, MOST_NOISE, TASKS, WORLDS, about, design, families, make, make_task, manifest
 
-__all__ = ["HORIZONS", "MOST_NOISE", "WORLDS", "about", "design", "families", "make", "make_task", "manifest"]
+__all__ = ["HORIZONS", "MOST_NOISE", "TASKS", "WORLDS", "about", "design", "families", "make", "make_task", "manifest"]

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from stackmem.tasks import work
 
-from .kernel import WorldDraft
+from .kernel import DayRequest, WorldDraft
 from .oracle import OracleCall
 
 FORMAT = 1
@@ -102,6 +102,7 @@ def task_files(made: Made) -> Iterator[tuple[str, str, int]]:
 
 
 def instruction(world: WorldDraft) -> str:
+    """The whole task; its last paragraph says which units are to be done."""
     units = len(world.units)
     need = next((need for unit in world.units for need in unit.needs), None)
     key, way = (need.key, need.way) if need else ("topic.item", "read PATH")
@@ -131,7 +132,12 @@ def manifest(made: Made) -> dict[str, object]:
         "repeats": made.world.repeats,
         "facts": msgspec.to_builtins(made.world.facts),
         "extras": made.world.extras,
+        **({"requests": [_asked(request) for request in made.world.requests]} if made.world.requests else {}),
     }
+
+
+def _asked(request: DayRequest) -> str:
+    return f"{request.about}\nDo units {request.first} to {request.last}."
 
 
 def _task_toml(made: Made) -> str:

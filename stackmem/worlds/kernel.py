@@ -57,6 +57,14 @@ class Unit(Struct, frozen=True):
     puts: dict[str, str] = {}
 
 
+class DayRequest(Struct, frozen=True):
+    """What a person asks for at once: the units from ``first`` to ``last``, and what it is about, one sentence."""
+
+    first: int
+    last: int
+    about: str
+
+
 class Page(Struct, frozen=True):
     """A page of a log: what it is about, characters of noise, and the lines planted in it."""
 
@@ -89,6 +97,7 @@ class WorldDraft(Struct, frozen=True):
         silent: Wrong values are accepted, and judged at the end.
         audit: Whether ``./work audit`` tells what the last unit gave; ``opening`` before the first.
         repeats: How often a candidate that had failed may be tried again; None is any number.
+        requests: How a person would ask for the units, in their order; empty where they are one task.
     """
 
     title: str
@@ -103,6 +112,7 @@ class WorldDraft(Struct, frozen=True):
     opening: tuple[str, ...] = ()
     repeats: int | None = None
     extras: dict[str, str | int] = {}
+    requests: tuple[DayRequest, ...] = ()
 
 
 class _Version(Struct):

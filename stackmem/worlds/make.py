@@ -20,7 +20,7 @@ from stackmem.run.in_memory import program_text
 from stackmem.tasks import work
 from stackmem.workspace.tree import remove_tree
 
-from . import conflict, dead_ends, deep_deps, env_trap, ledger, log_haystack, moving_target, spec_map
+from . import conflict, dead_ends, deep_deps, env_trap, ledger, log_haystack, moving_target, spec_map, workday
 from .folder import Made, task_files
 from .kernel import FactRow, Need, Size, Unit, WorldDraft
 from .oracle import Oracle
@@ -37,7 +37,11 @@ WORLDS: dict[str, Build] = {
     "log_haystack": log_haystack.build,
     "conflict": conflict.build,
     "ledger": ledger.build,
+    "workday": workday.build,
 }
+
+TASKS = tuple(name for name in WORLDS if name != "workday")
+"""What ``all`` stands for: the families whose work is one task; that of the other is a person's requests."""
 
 HORIZONS = (10, 2_000)
 MOST_NOISE = 8.0

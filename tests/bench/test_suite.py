@@ -22,6 +22,8 @@ horizons = [60, 300]
 noise = [1]
 price = "claude-opus-5-5"
 latency_seconds = 5
+session = "frame"
+pause_seconds = 60
 keep_traces = "failed"
 [settings]
 isolation = "none"
@@ -33,6 +35,10 @@ strategy = "stackheap"
 heap_chars = 2_000
 [[variants]]
 strategy = "stackheap:index=tail"
+[[variants]]
+name = "each anew"
+strategy = "full"
+session = "new"
 """
 
 
@@ -52,6 +58,7 @@ def test_a_whole_suite_says_what_it_asks_for(tmp_path):
         variants=(
             Variant("heap of 2,000", "stackheap", {"heap_chars": 2_000}),
             Variant("stackheap:index=tail", "stackheap:index=tail"),
+            Variant("each anew", "full", session="new"),
         ),
         models=("sim/bounded-reader",),
         trials=3,
@@ -59,6 +66,8 @@ def test_a_whole_suite_says_what_it_asks_for(tmp_path):
         noise=(1,),
         price="claude-opus-5-5",
         latency_seconds=5,
+        session="frame",
+        pause_seconds=60,
         keep_traces="failed",
         settings={"isolation": "none", "max_steps": "none", "prompt": str(tmp_path / "words.md")},
     )
@@ -75,6 +84,8 @@ def test_a_whole_suite_says_what_it_asks_for(tmp_path):
         ("models = [1]", "Expected `str`"),
         ("keep_traces = 'some'", "Invalid enum value 'some'"),
         ("settings = 1", "settings is no table"),
+        ("session = 'old'", "Invalid enum value 'old'"),
+        ("[[variants]]\nstrategy = 'full'\nsession = 'new'", "with settings of its own needs a name"),
         ("[settings]\ndepth = 'deep'", "depth is 'deep'"),
         ("[settings]\ndepth = 1_000", "depth is 1000"),
         ("[settings]\nruns_dir = '/'", "'runs_dir' is no setting of a bench"),

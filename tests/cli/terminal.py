@@ -10,7 +10,7 @@ import select
 import struct
 import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -69,6 +69,13 @@ class Terminal:
             assert time.monotonic() < end, f"{mark!r} was not shown:\n{self.shown()[after:][-2_000:]}"
             assert self.read(), f"it ended before {mark!r} was shown:\n{self.shown()[after:][-2_000:]}"
         return place + len(mark)
+
+    def wait_until(self, holds: Callable[[], object]) -> None:
+        """Take what is written until something holds."""
+        end = time.monotonic() + WAIT_SECONDS
+        while not holds():
+            assert time.monotonic() < end, f"it never held:\n{self.shown()[-2_000:]}"
+            self.read()
 
     def end(self) -> int:
         """Wait for the program's end; its exit code."""

@@ -14,13 +14,13 @@ HOSTILE = "\x1b[31m\u202e\nred" + "x" * 5_000
 def test_what_is_not_known_is_a_dash(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     line = table([RunRow("run-1", "", "interrupted")])[1]
-    assert line.split() == ["run-1", "interrupted", "-", "-", "-", "-", "-", "-", "-"]
+    assert line.split() == ["run-1", "interrupted", *"--------"]
 
 
 def test_the_run_that_another_began_from_has_a_column_only_where_there_is_one(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     rows = [RunRow("run-1", "", "solved"), RunRow("run-2", "", "solved", parent="run-1")]
-    assert [line.split()[-1] for line in table(rows)] == ["from", "-", "run-1"]
+    assert [line.split()[-2] for line in table(rows)] == ["from", "-", "run-1"]
     assert "from" not in table(rows[:1])[0]
 
 
@@ -30,13 +30,28 @@ def test_how_an_interrupted_run_goes_on_is_said_of_the_newest():
     assert how_to_resume(rows[2:]) == ""
 
 
-def test_a_narrow_terminal_is_spared_the_columns_that_matter_least():
-    rows = [RunRow("20261120T150223Z-calculator-stackheap-bac658", "", "aborted", model="m" * 40, steps=1, tokens=99)]
-    assert table(rows, 300)[0].split()[-1] == "model"
-    assert "model" not in table(rows, 120)[0]
-    assert table(rows, 80)[0].split() == ["run", "outcome", "steps", "tokens", "cost", "size"]
-    assert table(rows, 10)[0].split() == ["run", "outcome", "steps", "cost"]
-    assert all(len(line) <= 80 for line in table(rows, 80))
+def test_a_narrow_terminal_has_short_ids_and_is_spared_the_columns_that_matter_least():
+    name = "20261120T150223Z-calculator-stackheap-bac658"
+    rows = [RunRow(name, "", "aborted", model="m" * 40, steps=1, tokens=99, request="mend the totals " * 9)]
+    assert table(rows, 300)[0].split()[-2:] == ["model", "request"]
+    assert table(rows, 300)[1].split()[0] == name
+    assert "model" not in table(rows, 100)[0]
+    assert table(rows, 70)[0].split() == ["run", "outcome", "steps", "tokens", "cost", "size", "request"]
+    assert table(rows, 40)[0].split() == ["run", "outcome", "steps", "cost", "request"]
+    assert table(rows, 70)[1].split()[0] == "bac658"
+    assert all(len(line) <= 70 for line in table(rows, 70))
+    assert (
+        table([*rows, RunRow("another-bac658", "", "solved")], 70)[1].split()[0] == name
+    )  # that end would be two runs
+
+
+def test_the_first_request_is_shown_and_the_end_of_an_id_names_a_run(stage: Stage):
+    run = stage.solve(stage.task(command("true"), pop(), text="Mend it.\nAll of it.\n")).run
+    (row,) = json.loads(stage.call("runs", "--json", "--filter", "request=mend*").stdout)
+    assert (row["run"], row["request"]) == (run, "Mend it.")
+    assert json.loads(stage.call("runs", "--json", "--filter", "request=other*").stdout) == []
+    assert stage.call("replay", run[-6:]).returncode == 0
+    assert f"no run '000000' in {stage.runs}" in stage.call("replay", "000000").stderr
 
 
 def test_hostile_names_stay_on_their_line():

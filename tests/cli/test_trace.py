@@ -15,6 +15,7 @@ from stackmem.measure.metrics import METRICS, measure
 from stackmem.measure.timeline import timeline
 from tests.build import PRICE, alloc, play, pop, push, reply, started
 from tests.measure.runs import seen
+from tests.run.people import Scripted, talk
 from tests.stage import Stage, call, rechain, records
 from tests.stage import pop as ends
 from tests.stage import push as pushes
@@ -192,3 +193,17 @@ def test_a_hostile_start_is_shown_on_one_line(stage: Stage):
     shown = stage.call("trace", "show", "last")
     assert shown.returncode == 0
     assert all(line.isprintable() for line in shown.stdout.splitlines())
+
+
+def test_of_a_conversation_the_simulated_bill_is_told_request_by_request(stage: Stage):
+    talked = talk(stage, Scripted("Look.", "Go on."), stage.script(call("list_files"), {"text": "Done."}, ends()))
+    told = stage.call("trace", "stats", talked.run_dir, "--simulate", "claude-sonnet-5-5").stdout
+    rows = [line.split() for line in told.partition("request  steps")[2].splitlines()[1:]]
+    assert [row[:2] for row in rows] == [["1", "2"], ["2", "1"]]
+    cache = json.loads(
+        stage.call("trace", "stats", talked.run_dir, "--simulate", "claude-sonnet-5-5", "--json").stdout
+    )["cache"]
+    assert sum(one["usage"]["output"] for one in cache["requests"]) == cache["bill"]["usage"]["output"]
+    assert [step["request"] for step in cache["steps"]] == [1, 1, 2]
+    alone = stage.call("trace", "stats", stage.solve(stage.task(ends())).run_dir, "--simulate", "claude-sonnet-5-5")
+    assert "looks repeated" not in alone.stdout

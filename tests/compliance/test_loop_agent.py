@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ SEEN = {"payload": PAYLOAD, "results": [1, 2], "errors": [], "item": {"id": 7}}
 ITEM = {"name": "Ann", "age": 3, "tags": ["a", "b"], "mail": {"to": "x@y.z"}, "none": None}
 
 
+@cache
 def cases(name):
     loaded = YAML(typ="safe", pure=True).load((HERE / f"{name}.yaml").read_text("utf-8"))
     return [pytest.param(case, id=case["says"]) for case in loaded]

@@ -17,6 +17,9 @@ from stackmem.core.requests import AskModel
 from stackmem.models.human import HumanModel
 from stackmem.models.registry import MODELS, Model, open_model
 from tests.models.chat_server import ChatServer, call_piece, chunks
+from tests.models.gemini_server import GeminiServer
+from tests.models.gemini_server import call as gemini_call
+from tests.models.gemini_server import streamed as gemini_streamed
 from tests.models.server import MessagesServer, calls
 from tests.models.test_openai_responses import PATH, function_call, streamed
 from tests.models.views import asking, assistant, called, result, rolling, user
@@ -43,6 +46,13 @@ def responses(_: Path) -> Iterator[Model]:
     call = streamed(function_call(1, "read_file", '{"path": "a"}'), usage={"input_tokens": 9, "output_tokens": 2})
     with ChatServer(*[call] * 40, path=PATH) as server:
         yield open_model("responses/qwen", {}, base_url=server.url)
+
+
+@contextmanager
+def gemini(_: Path) -> Iterator[Model]:
+    with GeminiServer(*[gemini_streamed(gemini_call(1, "read_file", {"path": "a"}))] * 40) as server:
+        yield open_model("gemini/flash", {}, base_url=server.url)
+        assert all("missing a thought_signature" in said for said in server.refused)
 
 
 @contextmanager
@@ -73,6 +83,7 @@ KINDS: dict[str, Opened] = {
     "anthropic/": anthropic,
     "openai/": openai,
     "responses/": responses,
+    "gemini/": gemini,
     "script:": script,
     "demo": demo,
     "sim/": simulated,
@@ -143,11 +154,13 @@ def test_the_harness_fills_the_prompt_digest_and_no_model_does(kind: Opened, tmp
     assert answer.prompt_digest == ""
 
 
-@pytest.mark.parametrize("name", ["claude-sonnet-5-5", "openai/qwen"])
+@pytest.mark.parametrize("name", ["claude-sonnet-5-5", "openai/qwen", "gemini/m"])
 def test_a_provider_that_is_not_there_is_a_fact_and_not_an_exception(name: str) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        answer = open_model(name, {"ANTHROPIC_BASE_URL": url, "OPENAI_BASE_URL": url}).reply(asking())
+        answer = open_model(
+            name, {"ANTHROPIC_BASE_URL": url, "OPENAI_BASE_URL": url, "GOOGLE_GEMINI_BASE_URL": url}
+        ).reply(asking())
     assert isinstance(answer, ModelFailed)
     assert answer.kind == "connection"

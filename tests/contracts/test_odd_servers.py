@@ -1,4 +1,4 @@
-"""What comes of odd servers: each row of ``odd_servers.py`` and ``odd_messages.py``, by the official SDKs."""
+"""What comes of odd servers: each row of ``odd_servers.py`` and its two like, by the official SDKs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from stackmem.core.facts import ModelFailed
 from stackmem.core.messages import Thinking
 from stackmem.models.anthropic import AnthropicModel
 from stackmem.models.endpoint import Endpoint
+from stackmem.models.gemini import GeminiModel
 from stackmem.models.openai import OpenAIModel
 from tests.models.views import asking
 
+from .odd_gemini import ROWS as GEMINI
 from .odd_messages import ROWS as MESSAGES
 from .odd_servers import rows
 
-ROWS = (*rows(), *MESSAGES)
+EACH = ((OpenAIModel, (*rows(),)), (AnthropicModel, MESSAGES), (GeminiModel, GEMINI))
+ROWS = tuple(row for _, some in EACH for row in some)
+KINDS = tuple(kind for kind, some in EACH for _ in some)
 LIMIT_SECONDS = 0.3
 """Of a whole reply, where the row is about a server that would go on for ever."""
 
@@ -62,8 +66,7 @@ def answer(connection: socket.socket) -> None:
 def test_a_server_that_is_odd_comes_to_what_its_row_says(number: int, servers: str) -> None:
     row = ROWS[number]
     seconds = LIMIT_SECONDS if row.kind == "timeout" else 60.0
-    kind = AnthropicModel if row in MESSAGES else OpenAIModel
-    got = kind("any", Endpoint(f"{servers}/{number}/v1", "sk-0123456789", 20.0, 20.0, seconds)).reply(asking())
+    got = KINDS[number]("any", Endpoint(f"{servers}/{number}/v1", "sk-0123456789", 20.0, 20.0, seconds)).reply(asking())
     if isinstance(got, ModelFailed):
         assert (got.kind, row.words in got.detail) == (row.kind, True), got.detail
         return
@@ -75,4 +78,4 @@ def test_a_server_that_is_odd_comes_to_what_its_row_says(number: int, servers: s
 
 
 def test_there_are_enough_of_them_and_no_two_are_called_alike() -> None:
-    assert len({(row.does, row in MESSAGES) for row in ROWS}) == len(ROWS) >= 60
+    assert len({(row.does, kind) for row, kind in zip(ROWS, KINDS, strict=True)}) == len(ROWS) >= 60

@@ -4,7 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
-from stackmem.core.facts import ChunkSet, RunForked
+from stackmem.core.facts import RunForked
+from stackmem.core.heap import ChunkSet
 from stackmem.core.machine import evolve
 from stackmem.memory import open_strategy
 from tests.build import alloc, do, play, pop, push, shown_text, started

@@ -7,7 +7,7 @@ import pytest
 
 from stackmem.languages.apl.template_language import _FILTERS, TemplateEnvironment
 from tests.compliance.apl_stage import load_cases
-from tests.docs.test_pages import DOCS, shell
+from tests.docs.test_pages import DOCS, environ, shell
 from tests.house.test_docs import FENCE, read
 
 PAGE = DOCS / "programs" / "apl.md"
@@ -37,7 +37,7 @@ def test_the_programs_of_a_section_do_what_it_says(name, tmp_path, home):
     for number, (command, printed) in enumerate(commands(section)):
         place = Path(home) / str(number)
         place.mkdir()
-        ran = shell(command, folder, place)
+        ran = shell(command, folder, environ(place))
         assert ran.stdout.replace(str(folder), "/home/me/program") == printed, ran.stderr
         assert ran.returncode == 0, ran.stderr
 

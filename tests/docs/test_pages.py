@@ -6,6 +6,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,9 @@ def spans(command: str) -> list[str]:
 @pytest.mark.parametrize("command", [command for command in commands() if command not in ("", "tasks")])
 def test_every_flag_of_a_command_has_an_example(command):
     text = " ".join(spans(command))
+    page = read(DOCS / "cli.md")
+    for other in re.findall(rf"`stackmem {command}` takes the flags of `stackmem (\w+)`", page):
+        text += " ".join(spans(other))
     known = commands()[command] - {"--help", "--no-apply", "--no-yes", "--no-text-calls"}
     assert [flag for flag in sorted(known) if not re.search(rf"{flag}(\s|=|$)", text)] == []
 
@@ -98,23 +102,27 @@ def test_the_strategy_shown_is_the_one_that_runs():
     assert shown[1] in read(DOCS / "examples" / "04_strategy.py")
 
 
-def shell(lines: str, folder: Path, home: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run lines as a reader would, stopping at the first that fails; `stackmem` is this checkout's."""
+def environ(home: Path) -> dict[str, str]:
+    """The variables of a reader's shell, in which `stackmem` is this checkout's."""
     place = home / "bin"
     place.mkdir()
     program = place / "stackmem"
     program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m stackmem "$@"\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    environ = os.environ | variables | {"PATH": f"{place}:{os.environ['PATH']}"}
+    return os.environ | {"PATH": f"{place}:{os.environ['PATH']}"}
+
+
+def shell(lines: str, folder: Path, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run lines as a reader would, stopping at the first that fails."""
     command = ["bash", "-e", "-c", lines]
     return subprocess.run(
-        command, cwd=folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
 
 
 def test_the_first_command_of_the_readme_does_what_was_recorded(tmp_path, home):
     (tmp_path / "tasks").symlink_to(ROOT / "tasks")
-    ran = shell(RUNS.findall(read(README))[0], tmp_path, home)
+    ran = shell(RUNS.findall(read(README))[0], tmp_path, environ(home))
     assert ran.returncode == 0, ran.stderr
     recorded = RECORDED.findall(read(README))[0].splitlines()
     said = ran.stderr.splitlines()
@@ -132,6 +140,6 @@ def test_the_lines_for_her_own_repository_solve_replay_and_apply(tmp_path, home)
     git = shutil.which("git") or "git"
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "one"]):
         subprocess.run([git, *words], cwd=folder, check=True)
-    ran = shell(RUNS.findall(read(README))[1], folder, home, STACKMEM_MODEL=f"script:{script}")
+    ran = shell(RUNS.findall(read(README))[1], folder, environ(home) | {"STACKMEM_MODEL": f"script:{script}"})
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert (folder / "double.py").read_text() == "def double(x):\n    return 2 * x\n"

@@ -1,16 +1,18 @@
-"""The README and the docs are plain: few words between two stops, and none of the words that CONTRIBUTING lists."""
+"""The README, the docs and what the program says are plain: short sentences, and no word that CONTRIBUTING lists."""
+
+import re
 
 import pytest
 
-from scripts.prose import MOST_WORDS, avoided, avoided_words, long_clauses, pages
-from tests.house.sources import name
+from scripts.prose import MOST_WORDS, avoided, avoided_words, long_sentences, pages
+from tests.house.sources import ROOT, modules, name
 
 PAGES = pages()
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name)
-def test_no_reader_keeps_more_than_thirty_words_in_mind(path):
-    assert long_clauses(path.read_text("utf-8")) == []
+def test_no_sentence_has_more_than_thirty_words(path):
+    assert long_sentences(path.read_text("utf-8")) == []
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if path.name != "CONTRIBUTING.md"], ids=name)
@@ -18,12 +20,34 @@ def test_no_page_has_a_word_to_avoid(path):
     assert avoided_words(path.read_text("utf-8")) == []
 
 
+def said(source: str) -> str:
+    """The texts of a program, a paragraph each; of longer ones the first line."""
+    return "\n\n".join(map("".join, re.findall(r'"""([^"\n]*)|"([^"\n]*)"', source)))
+
+
+def test_no_message_has_a_word_to_avoid():
+    spoken = [*modules(), *(ROOT / "scripts").glob("*.sh")]
+    assert len(spoken) > 400
+    listed = re.compile("|".join(map(re.escape, avoided())), re.I)
+    held = {name(path): text for path in spoken if listed.search(text := path.read_text("utf-8"))}
+    found = {path: avoided_words(said(text)) for path, text in held.items()}
+    assert {path: words for path, words in found.items() if words} == {}
+    assert avoided_words(said('fail(f"{path} is grey", 2)  # whilst')) == ["grey: write gray"]
+
+
 def test_what_is_hard_to_read_is_seen():
     long = " ".join(["word"] * (MOST_WORDS + 1))
-    for text in (long, f"- {long}", f"| cell | {long} |", f"Short.\n\n{long}.", f"A [{long}](page.md)."):
-        assert len(long_clauses(text)) == 1, text
-    for text in (f"```sh\n{long}\n```", f"`{long}`", f"# {long}", f"<!-- {long} -->", " ".join(["word;"] * 90)):
-        assert long_clauses(text) == [], text
+    for text in (
+        long,
+        f"- {long}",
+        f"| cell | {long} |",
+        f"Short.\n\n{long}.",
+        f"A [{long}](page.md).",
+        " ".join(["word;"] * 31),
+    ):
+        assert len(long_sentences(text)) == 1, text
+    for text in (f"```sh\n{long}\n```", f"`{long}`", f"# {long}", f"<!-- {long} -->", " ".join(["word."] * 90)):
+        assert long_sentences(text) == [], text
     assert avoided_words("We utilize it; COLOUR it.\n`whilst`") == ["colour: write color", "utilize: write use"]
     assert len(avoided()) > 15
 

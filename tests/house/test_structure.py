@@ -14,7 +14,6 @@ LISTS = {
 }
 # A module under 60 lines that one other imports, and why it is none of that one.
 SMALL = {
-    "stackmem.gateway.agents": "what leads which agent to the gateway, in variables or arguments; grows by agents",
     "stackmem.run.programs.compile": "asks a model and prices it, which no command of the command line does itself",
     "stackmem.trace.reserve": "room on the disk, where the store is records; who asks why looks for it by its name",
 }

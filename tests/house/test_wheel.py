@@ -27,8 +27,8 @@ def test_every_module_and_every_file_beside_the_code_is_in_it(wheel):
     assert wanted - set(wheel.namelist()) == set()
 
 
-@pytest.mark.parametrize("folder", ["tasks", "examples"])
-def test_every_task_and_every_example_is_in_it(wheel, folder):
+@pytest.mark.parametrize("folder", ["tasks", "examples", "docs"])
+def test_every_task_every_example_and_every_document_is_in_it(wheel, folder):
     wanted = {f"stackmem/_{folder}/{path.relative_to(ROOT / folder)}" for path in files("*", ROOT / folder)}
     assert len(wanted) > 10
     assert wanted - set(wheel.namelist()) == set()
@@ -55,5 +55,6 @@ def test_unpacked_elsewhere_it_knows_its_commands_and_its_tasks(wheel, tmp_path)
 
     assert "solve" in stackmem("--help")
     assert "calculator" in stackmem("tasks", "list")
+    assert stackmem("docs", "chat") == (ROOT / "docs" / "chat.md").read_text("utf-8")
     assert "run it: stackmem run poll --model script:poll/script.yaml" in stackmem("examples", "loop/poll")
     assert (elsewhere / "poll" / "job.sh").is_file()

@@ -11,7 +11,7 @@ from rich.pretty import pretty_repr
 
 from stackmem.errors import UsageError
 from stackmem.models.endpoint import ANTHROPIC, endpoint
-from stackmem.models.registry import MODELS, default_model, open_model
+from stackmem.models.registry import MODELS, default_model, open_model, unready
 
 KEY = {"ANTHROPIC_API_KEY": "sk-ant-1"}
 SCRIPT = "replies:\n  - text: hello\n"
@@ -27,8 +27,8 @@ def test_a_claude_is_found_with_and_without_its_provider() -> None:
 def test_the_name_of_a_model_opens_it_again(tmp_path: Path) -> None:
     script = tmp_path / "s.yaml"
     script.write_text(SCRIPT)
-    for name in ("claude-opus-5-5", "openai/a/b:c", f"script:{script}", "demo", "human"):
-        environ = {**KEY, "OPENAI_API_KEY": "sk-2"}
+    for name in ("claude-opus-5-5", "openai/a/b:c", "gemini/m", f"script:{script}", "demo", "human"):
+        environ = {**KEY, "OPENAI_API_KEY": "sk-2", "GEMINI_API_KEY": "k"}
         opened = open_model(name, environ, demo=script)
         assert open_model(opened.name, environ, demo=script).name == opened.name
 
@@ -44,7 +44,8 @@ def test_an_unknown_model_has_no_price_and_a_cautious_window_that_can_be_given(n
 
 
 @pytest.mark.parametrize(
-    ("name", "variable"), [("claude-sonnet-5-5", "ANTHROPIC_API_KEY"), ("openai/x", "OPENAI_API_KEY")]
+    ("name", "variable"),
+    [("claude-sonnet-5-5", "ANTHROPIC_API_KEY"), ("openai/x", "OPENAI_API_KEY"), ("gemini/x", "GEMINI_API_KEY")],
 )
 @pytest.mark.parametrize("key", ["", "  "])
 def test_a_missing_key_is_named(name: str, variable: str, key: str) -> None:
@@ -86,7 +87,7 @@ def test_no_other_machine_passes_for_this_one(url: str) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("gpt-5", "the kinds are anthropic/NAME, openai/NAME, responses/NAME, script:FILE, demo, sim/"),
+        ("gpt-5", "the kinds are anthropic/NAME, openai/NAME, responses/NAME, gemini/NAME, script:FILE, demo, sim/"),
         ("humon", "did you mean human?"),
         ("sonnet-5-5", "did you mean claude-sonnet-5-5"),
         ("", "the kinds are"),
@@ -116,7 +117,9 @@ def test_demo_needs_a_task_that_brings_one() -> None:
     [("claude-sonnet-5-5", "set ANTHROPIC_BASE_URL"), ("human", "leave it out"), ("demo", "leave it out")],
 )
 def test_a_base_url_goes_only_with_openai_so_that_no_other_key_goes_there(name: str, way_out: str) -> None:
-    with pytest.raises(UsageError, match=f"a base URL goes with openai/NAME, not with {name}; {way_out}"):
+    with pytest.raises(
+        UsageError, match=f"a base URL goes with openai/NAME, responses/NAME or gemini/NAME, not with {name}; {way_out}"
+    ):
         open_model(name, KEY, base_url="http://127.0.0.1:1")
 
 
@@ -126,6 +129,13 @@ def test_no_way_of_printing_an_endpoint_shows_its_key() -> None:
     for printed in (repr(found), str(found), f"{found}", pretty_repr(found)):
         assert "secret" not in printed
         assert "https://api.anthropic.com" in printed
+
+
+def test_what_keeps_a_provider_s_models_from_being_asked_is_said_without_its_key() -> None:
+    said = unready({"OPENAI_API_KEY": "sk-secret", "GEMINI_API_KEY": "two words"})
+    assert said["openai/"] == ""
+    assert said["anthropic/"].startswith("ANTHROPIC_API_KEY is not set")
+    assert said["gemini/"] == "GEMINI_API_KEY holds characters that no key has; copy the key again"
 
 
 def test_the_default_is_claude_where_its_key_is_set_and_the_demo_otherwise() -> None:
@@ -138,9 +148,10 @@ def test_opening_every_kind_of_model_imports_no_sdk(tmp_path: Path) -> None:
     script.write_text(SCRIPT)
     code = (
         "import sys; from pathlib import Path; from stackmem.models.registry import open_model\n"
-        "for name in ('claude-sonnet-5-5', 'openai/x', 'human', 'demo'):\n"
-        "    open_model(name, {'ANTHROPIC_API_KEY': 'k', 'OPENAI_API_KEY': 'k'}, demo=Path(sys.argv[1]))\n"
-        "print(sorted({'anthropic', 'openai', 'httpx2', 'tiktoken', 'pydantic'} & sys.modules.keys()))"
+        "for name in ('claude-sonnet-5-5', 'openai/x', 'gemini/x', 'human', 'demo'):\n"
+        "    keys = dict.fromkeys(('ANTHROPIC_API_KEY', 'OPENAI_API_KEY', 'GEMINI_API_KEY'), 'k')\n"
+        "    open_model(name, keys, demo=Path(sys.argv[1]))\n"
+        "print(sorted({'anthropic', 'openai', 'google.genai', 'httpx2', 'tiktoken', 'pydantic'} & sys.modules.keys()))"
     )
     ran = subprocess.run([sys.executable, "-c", code, script], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
@@ -159,4 +170,4 @@ def test_a_simulated_model_that_there_is_not_is_refused_with_those_there_are(nam
 
 
 def test_every_registered_kind_is_in_the_contract_tests() -> None:
-    assert set(MODELS) == {"anthropic/", "openai/", "responses/", "script:", "demo", "sim/", "human"}
+    assert set(MODELS) == {"anthropic/", "openai/", "responses/", "gemini/", "script:", "demo", "sim/", "human"}

@@ -51,6 +51,12 @@ def read(path: str, text: str) -> tuple[str, Any, str]:
     return "read_file", {"path": path}, text
 
 
+def test_of_a_conversation_the_newest_request_counts_and_not_what_was_asked_before() -> None:
+    before = "EARLIER IN THIS CONVERSATION\nREQUEST 1: Do units 1 to 2.\nRESULT 1: done units 1-2"
+    said = f"{before}\n\nREQUEST\nDo units 3 to 8."
+    assert answer(user("RUN", said)).arguments == {"command": "./work plan 3-8"}
+
+
 TASK = user("RUN", "TASK\nDo units 1 to 8.")
 PLANNED = ran("./work plan 1-8", PLAN)
 CANDIDATES = read("docs/r.md", "candidate env.runner: tox pytest nox")
@@ -340,6 +346,17 @@ def test_a_compaction_request_is_answered_by_text_of_bounded_length() -> None:
     assert len(text.text) <= 300
     assert text.text.split("\n")[:3] == ["done units 1-3", "changed env @ 2", "spec.k0 = v0"]
     assert reply.stop == "end"
+
+
+def test_the_summary_of_a_conversation_says_what_was_asked_for_last() -> None:
+    begun = user("RUN\nconversation: a person reads along", "TASK\nWork with a person.", "Do units 1 to 2.")
+    done = exchanged(ran("./work do 2", "done unit 2"))
+    last = user(*done[-1].parts, "Do units 3 to 8.", "COMPACTION REQUEST (kind: summary; at most 300 characters)")
+    reply = BoundedReader().reply(asking(begun, *done[:-1], last, tools=tools("full")))
+    assert isinstance(reply, ModelReplied)
+    (text,) = reply.parts
+    assert isinstance(text, Text)
+    assert text.text.split("\n") == ["done units 1-2", "Do units 3 to 8."]
 
 
 def test_a_summary_has_at_most_forty_lines() -> None:

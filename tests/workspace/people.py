@@ -80,6 +80,7 @@ def for_everyone(test: Callable[..., None]) -> Callable[..., None]:
 
     signature = inspect.signature(test)
     theirs = inspect.Parameter("person", inspect.Parameter.KEYWORD_ONLY)
+    as_person.everyone = True  # type: ignore[attr-defined]  # for the table of cases
     as_person.__signature__ = signature.replace(parameters=[*signature.parameters.values(), theirs])
     return as_person
 

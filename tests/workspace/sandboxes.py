@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from stackmem.history.layer import Overlay, OwnFolder, make_upper
 from stackmem.workspace.isolation.bare import Bare
@@ -48,12 +49,27 @@ SECRET = "what nobody may read"
 _PR_SET_DUMPABLE = 4
 
 
-def hostile(*levels: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A hostile case: it runs at these levels, as every person, and the summary counts it."""
+class Claim(Struct, frozen=True):
+    """What a hostile case says of the levels; ``hostile`` tells of the fields."""
+
+    levels: tuple[str, ...]
+    documented: tuple[str, ...]
+    moot: tuple[str, ...]
+
+
+def hostile(
+    *levels: str, documented: tuple[str, ...] = (), moot: tuple[str, ...] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A hostile case: it runs at these levels, as every person, and the summary counts it.
+
+    Args:
+        documented: Levels at which it does not hold, as docs/safety.md says.
+        moot: Levels at which there is nothing to hold: they have not what is attacked, or refuse it.
+    """
 
     def wrap(test: Callable[..., None]) -> Callable[..., None]:
         marked = pytest.mark.parametrize("level", levels)(for_everyone(test))
-        marked.hostile = True  # type: ignore[attr-defined]
+        marked.hostile = Claim(levels, documented, moot)  # type: ignore[attr-defined]
         return marked
 
     return wrap
@@ -97,7 +113,9 @@ def opened(person: Person, toolchains: dict[bool, Toolchain]) -> Callable[..., A
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
         root = place / "ws"
         root.mkdir(exist_ok=True)
-        keywords = {name: rest.pop(name) for name in ("mounts", "env", "scrub", "hidden") if name in rest}
+        keywords = {
+            name: rest.pop(name) for name in ("mounts", "env", "scrub", "hidden", "network_list") if name in rest
+        }
         if "granted" in rest:
             rest["env"] = rest.pop("granted")
         inside = rest.pop("inside", "/workspace")

@@ -25,7 +25,7 @@ from tests.workspace.sandboxes import (
 NEEDS_GIT = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 
-@hostile(*layered_too(CONFINED))
+@hostile(*layered_too(CONFINED), documented=("none",))
 def test_a_command_cannot_change_read_or_link_files_outside(place, level, opened):
     there = outside(place)
     with opened(place, level) as workspace:
@@ -41,7 +41,7 @@ def test_a_command_cannot_change_read_or_link_files_outside(place, level, opened
     assert os.listdir(place / "ws") == []
 
 
-@hostile(*layered_too(MOUNTED))
+@hostile(*layered_too(MOUNTED), documented=("namespaces", "landlock", "none"))
 def test_a_command_cannot_touch_mode_times_or_attributes_outside(place, level, opened):
     there = outside(place) / "file"
     before = there.stat()
@@ -55,7 +55,7 @@ def test_a_command_cannot_touch_mode_times_or_attributes_outside(place, level, o
     )
 
 
-@hostile(*layered_too(CONFINED))
+@hostile(*layered_too(CONFINED), documented=("none",))
 def test_system_folders_and_the_hosts_tmp_cannot_be_written(place, level, opened):
     name = f"stackmem-hostile-{os.getpid()}"
     folders = ("/etc", "/usr", "/usr/bin", "", "/tmp", "/var/tmp", "/opt", "/dev/shm")
@@ -64,7 +64,7 @@ def test_system_folders_and_the_hosts_tmp_cannot_be_written(place, level, opened
         assert [folder for folder in folders if os.path.lexists(f"{folder}/{name}")] == []
 
 
-@hostile(*layered_too(CONFINED))
+@hostile(*layered_too(CONFINED), documented=("none",))
 def test_the_hosts_users_and_keys_are_not_there(place, level, opened):
     keys = place / "home" / ".ssh"
     keys.mkdir(parents=True)
@@ -78,7 +78,7 @@ def test_the_hosts_users_and_keys_are_not_there(place, level, opened):
     assert done.failed
 
 
-@hostile(*layered_too(MOUNTED))
+@hostile(*layered_too(MOUNTED), documented=("namespaces", "landlock", "none"))
 def test_etc_names_no_user_of_the_host(place, level, opened):
     with opened(place, level) as workspace:
         done = sh(workspace, "cut -d: -f1 /etc/passwd; whoami; hostname; cat /etc/resolv.conf")
@@ -86,7 +86,7 @@ def test_etc_names_no_user_of_the_host(place, level, opened):
 
 
 @NEEDS_GIT
-@hostile(*layered_too(MOUNTED))
+@hostile(*layered_too(MOUNTED), documented=("namespaces", "landlock", "none"))
 def test_no_git_hook_or_configuration_can_be_planted_in_a_repository_that_is_there(place, level, opened):
     with opened(place, level) as workspace:
         assert not sh(workspace, "git init -q . && echo a > a && git add a && git commit -qm first").failed
@@ -104,7 +104,7 @@ def test_no_git_hook_or_configuration_can_be_planted_in_a_repository_that_is_the
         ).failed
 
 
-@hostile(*layered_too(MOUNTED))
+@hostile(*layered_too(MOUNTED), moot=("namespaces", "landlock", "none"))
 def test_a_git_folder_that_is_a_link_out_of_the_sandbox_creates_nothing_on_the_host(place, level, opened):
     victim = place / "victim"
     victim.mkdir()
@@ -117,7 +117,7 @@ def test_a_git_folder_that_is_a_link_out_of_the_sandbox_creates_nothing_on_the_h
         (place / "ws/.git").unlink()
 
 
-@hostile(*layered_too(MOUNTED))
+@hostile(*layered_too(MOUNTED), moot=("namespaces", "landlock", "none"))
 def test_odd_git_folders_do_not_keep_the_sandbox_from_starting(place, level, opened):
     git = place / "ws/.git"
     shapes = {
@@ -144,7 +144,7 @@ def test_a_run_leaves_no_ghost_files_behind(place, level, opened):
         assert os.listdir(workspace.root) == []
 
 
-@hostile(*layered_too(CONFINED))
+@hostile(*layered_too(CONFINED), documented=("none",))
 def test_privileges_cannot_be_gained(place, level, opened):
     with opened(place, level) as workspace:
         done = sh(
@@ -159,7 +159,7 @@ def test_privileges_cannot_be_gained(place, level, opened):
             assert held == "CapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\n[exit 0]"
 
 
-@hostile(*layered_too(CONFINED))
+@hostile(*layered_too(CONFINED), documented=("none",))
 def test_mounts_namespaces_and_roots_are_refused(place, level, opened):
     tries = ["mount -t tmpfs none /tmp", "mount --bind . /usr", "umount /", "unshare -Ur true", "unshare -m true",
              "chroot . /bin/true", "nsenter -t 1 -m true", "mknod dev b 254 0", "mknod dev c 1 3",
@@ -169,7 +169,7 @@ def test_mounts_namespaces_and_roots_are_refused(place, level, opened):
     assert "DONE" not in done.text
 
 
-@hostile(*layered_too(CONFINED))
+@hostile(*layered_too(CONFINED), documented=("none",))
 def test_denied_system_calls_say_eperm(place, level, opened):
     program = """
 import ctypes, errno, platform
@@ -192,7 +192,7 @@ print("clone3", ctypes.get_errno()) if ctypes.get_errno() != errno.ENOSYS else N
         assert py(workspace, program).text == "[exit 0]"
 
 
-@hostile(*layered_too(CONFINED))
+@hostile(*layered_too(CONFINED), documented=("none",))
 def test_kernel_settings_cannot_be_written_also_by_root(place, level, opened):
     files = ("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/irq/default_smp_affinity",
              "/proc/sys/vm/overcommit_memory")  # fmt: skip
@@ -207,7 +207,7 @@ def test_kernel_settings_cannot_be_written_also_by_root(place, level, opened):
     assert not Path("/sys/fs/cgroup/cpu/stackmem").exists()
 
 
-@hostile(*layered_too(CONFINED))
+@hostile(*layered_too(CONFINED), documented=("none",))
 def test_devices_of_the_host_cannot_be_opened(place, level, opened):
     names = ("kmsg", "mem", "port", "vda", "sda", "nvme0n1", "kvm", "fuse", "loop0", "loop-control", "net/tun")
     with opened(place, level) as workspace:
@@ -217,7 +217,7 @@ def test_devices_of_the_host_cannot_be_opened(place, level, opened):
     assert "DONE" not in done.text
 
 
-@hostile(*layered_too(MOUNTED))
+@hostile(*layered_too(MOUNTED), moot=("namespaces", "landlock", "none"))
 def test_no_file_system_of_the_sandbox_but_the_sized_ones_can_be_filled(place, level, opened):
     with opened(place, level) as workspace:
         done = sh(
@@ -228,7 +228,7 @@ def test_no_file_system_of_the_sandbox_but_the_sized_ones_can_be_filled(place, l
     assert "DONE" not in done.text
 
 
-@hostile(*layered_too(CONTAINED))
+@hostile(*layered_too(CONTAINED), documented=("landlock", "none"))
 def test_no_root_or_folder_of_a_process_leads_out(place, level, opened):
     there = outside(place)
     with opened(place, level) as workspace:
@@ -240,7 +240,7 @@ def test_no_root_or_folder_of_a_process_leads_out(place, level, opened):
     assert done.failed
 
 
-@hostile(*layered_too(CONFINED))
+@hostile(*layered_too(CONFINED), documented=("none",))
 def test_commands_side_by_side_share_the_workspace_and_not_tmp(place, level, opened):
     with opened(place, level) as workspace:
         texts = {}
@@ -259,7 +259,7 @@ def test_commands_side_by_side_share_the_workspace_and_not_tmp(place, level, ope
         assert sh(workspace, "cat one two; ls -A $TMPDIR/mine").text.startswith("one\ntwo\nls: ")
 
 
-@hostile(*BUBBLEWRAP)
+@hostile(*BUBBLEWRAP, moot=("namespaces", "landlock", "none"))
 def test_a_command_cannot_flip_git_under_the_mounts_of_the_next_one(place, level, opened):
     victim = place / "victim"
     victim.mkdir()
@@ -321,7 +321,7 @@ def test_ordinary_jobs_work(place, level, opened):
             assert not done.failed, (job, done.text)
 
 
-@hostile(LAYERED)
+@hostile(LAYERED, moot=("namespaces", "landlock", "none"))
 def test_a_command_that_cannot_rename_a_folder_of_the_lower_one_is_told_the_way_out(place, level, opened):
     (place / "ws" / "d").mkdir(parents=True)
     (place / "ws" / "d" / "file").write_text("kept")

@@ -52,14 +52,14 @@ for name, (family, kind, address) in TARGETS.items():
 """
 
 
-@hostile(*CONFINED)
+@hostile(*CONFINED, documented=("none",))
 def test_no_listener_of_the_host_is_reached(place, level, opened):
     with opened(place, level) as workspace, listeners() as targets:
         assert "tcp" in targets
         assert py(workspace, f"TARGETS = {targets!r}\n{CONNECT}").text == "[exit 0]"
 
 
-@hostile(*MOUNTED)
+@hostile(*MOUNTED, documented=("namespaces", "landlock", "none"))
 def test_a_unix_socket_outside_the_workspace_is_not_reached(place, level, opened):
     path = str(place / "host.sock")
     with socket.socket(socket.AF_UNIX) as listener, opened(place, level) as workspace:
@@ -71,7 +71,7 @@ def test_a_unix_socket_outside_the_workspace_is_not_reached(place, level, opened
             listener.accept()
 
 
-@hostile(*CONFINED)
+@hostile(*CONFINED, documented=("none",))
 def test_socket_families_that_reach_around_a_namespace_cannot_be_had(place, level, opened):
     program = """
 import socket
@@ -87,7 +87,7 @@ for name, family, kind in (("vsock", 40, 1), ("packet", 17, 3), ("alg", 38, 5), 
         assert py(workspace, program).text == "[exit 0]"
 
 
-@hostile(*CONTAINED)
+@hostile(*CONTAINED, documented=("landlock",), moot=("none",))
 def test_a_server_and_a_client_find_each_other_on_loopback(place, level, opened):
     program = """
 import socket, threading
@@ -101,7 +101,7 @@ for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "localhost"
     assert done.text == "hello\nhello\n[exit 0]"
 
 
-@hostile(*CONFINED)
+@hostile(*CONFINED, documented=("none",))
 def test_programs_that_want_the_network_fail_at_once(place, level, opened):
     tries = ["getent hosts example.invalid", "git ls-remote https://example.invalid/x",
              "python -c 'import urllib.request as u; u.urlopen(\"http://192.0.2.1/\", timeout=90)'"]  # fmt: skip
@@ -111,7 +111,7 @@ def test_programs_that_want_the_network_fail_at_once(place, level, opened):
     assert "REACHED" not in done.text
 
 
-@hostile("bubblewrap", "namespaces", "landlock")
+@hostile("bubblewrap", "namespaces", "landlock", moot=("none",))
 def test_the_network_of_the_host_is_shared_when_the_person_says_so(place, level, opened):
     with opened(place, level, network="host") as workspace, socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

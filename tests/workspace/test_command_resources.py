@@ -47,7 +47,7 @@ time.sleep(3)
         assert py(workspace, program).reason == "memory"
 
 
-@hostile(*BUBBLEWRAP)
+@hostile(*BUBBLEWRAP, moot=("namespaces", "landlock", "none"))
 def test_shared_memory_that_a_neighbor_fills_is_not_the_commands(place, level, opened):
     fill = "head -c 150M /dev/zero > {}/fill; sleep 1"
     neighbor = Path("/dev/shm", f"stackmem-test-{os.getpid()}")
@@ -65,7 +65,7 @@ def test_shared_memory_that_a_neighbor_fills_is_not_the_commands(place, level, o
         remove_tree(neighbor)
 
 
-@hostile(*MOUNTED)
+@hostile(*MOUNTED, documented=("namespaces", "landlock", "none"))
 def test_private_file_systems_have_their_size(place, level, opened):
     with opened(place, level, tmp_mib=4, shm_mib=2) as workspace:
         done = sh(workspace, "for d in /tmp /dev/shm; do head -c 20M /dev/zero > $d/x; wc -c < $d/x; rm $d/x; done")
@@ -137,7 +137,7 @@ def test_memory_bombs_leave_other_processes_alone(place, level, opened):
     assert Path("/proc/self/oom_score_adj").read_text().strip() != "1000"
 
 
-@hostile(*CONFINED)
+@hostile(*CONFINED, documented=("none",))
 def test_shared_memory_queues_and_semaphores_do_not_outlive_the_command(place, level, opened):
     key = 0x5000_0000 + os.getpid() * 8 + CONFINED.index(level)
     program = f"""

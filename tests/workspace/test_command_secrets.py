@@ -32,14 +32,14 @@ def test_nothing_of_the_callers_environment_is_inherited(place, level, opened):
     assert not done.text.count("stackmem-tests")
 
 
-@hostile(*CONFINED)
+@hostile(*CONFINED, documented=("none",))
 def test_no_environment_of_any_process_holds_a_secret(place, level, opened):
     with bystander({"ANTHROPIC_API_KEY": CANARY}), opened(place, level) as workspace:
         done = sh(workspace, "cat /proc/[0-9]*/environ /proc/[0-9]*/task/*/environ /proc/1/environ | tr '\\0' '\\n'")
     assert CANARY not in done.text
 
 
-@hostile(*MOUNTED)
+@hostile(*MOUNTED, documented=("namespaces", "landlock", "none"))
 def test_no_command_line_shows_a_path_of_the_host(place, level, opened):
     with opened(place, level) as workspace:
         done = sh(workspace, "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n'; pwd; env")

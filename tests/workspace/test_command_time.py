@@ -94,7 +94,7 @@ def test_a_daemon_that_hops_from_process_to_process_dies(place, level, opened):
         assert stands_still(workspace.root / "beat", 0.1)
 
 
-@hostile(*CONFINED)
+@hostile(*CONFINED, documented=("none",))
 def test_killing_everything_kills_only_what_is_inside(place, level, opened):
     with opened(place, level) as workspace, bystander() as other:
         for command in ("kill -9 0", "kill -9 -1", f"kill -9 {other.pid} {os.getpid()} {os.getppid()}"):
@@ -104,7 +104,7 @@ def test_killing_everything_kills_only_what_is_inside(place, level, opened):
         assert sh(workspace, "echo well").text == "well\n[exit 0]"
 
 
-@hostile(*CONFINED)
+@hostile(*CONFINED, documented=("none",))
 def test_processes_of_the_host_cannot_be_traced_or_read(place, level, opened):
     program = """
 import ctypes, pathlib, sys
@@ -125,7 +125,7 @@ for pid in map(int, sys.argv[1:]):
         assert sh(workspace, f"python program.py {number}").text == "[exit 0]"
 
 
-@hostile(*CONTAINED)
+@hostile(*CONTAINED, documented=("landlock", "none"))
 def test_processes_of_the_host_are_not_listed(place, level, opened):
     with opened(place, level) as workspace, bystander() as other:
         listed = sh(workspace, "ls /proc | grep -E '^[0-9]+$' | wc -l; cat /proc/[0-9]*/cmdline | tr '\\0' ' '").text
@@ -247,7 +247,7 @@ def test_ctrl_c_at_each_call_among_what_threads_share_lets_the_next_command_run(
         assert number > 30  # so many moments there were
 
 
-@hostile(*CONTAINED)
+@hostile(*CONTAINED, documented=("landlock", "none"))
 def test_a_command_dies_with_a_harness_that_is_killed(place, level, opened):
     mark = f"8{os.getpid()}{len(level)}"
     harness = os.fork()
@@ -279,7 +279,7 @@ def test_a_command_begins_only_while_the_harness_lives(alive):
 
 
 @pytest.mark.campaign
-@hostile(*CONTAINED)
+@hostile(*CONTAINED, documented=("landlock", "none"))
 def test_of_many_harnesses_that_are_killed_while_they_start_a_command_next_to_none_leaves_it_running(
     place, level, opened
 ):

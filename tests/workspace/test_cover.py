@@ -19,7 +19,7 @@ def _toolchain(place: Path) -> Path:
     return folder
 
 
-@hostile(*CONTAINED)
+@hostile(*CONTAINED, documented=("landlock", "none"))
 def test_hidden_tests_below_a_granted_folder_are_not_there(place, level, opened):
     folder = _toolchain(place)
     granted = Mount(str(folder), str(folder))
@@ -33,7 +33,7 @@ def test_hidden_tests_below_a_granted_folder_are_not_there(place, level, opened)
     assert os.listdir(hidden) == ["tests"]
 
 
-@hostile(*CONTAINED)
+@hostile(*CONTAINED, moot=("landlock", "none"))
 def test_a_hidden_folder_that_is_granted_itself_is_seen(place, level, opened):
     folder = _toolchain(place)
     tests = Mount(str(folder / "lib" / "tasks" / "tests"), "/tests")
@@ -41,7 +41,7 @@ def test_a_hidden_folder_that_is_granted_itself_is_seen(place, level, opened):
         assert SECRET in sh(workspace, f"cat {workspace.place(tests)}/answer").text
 
 
-@hostile(*CONTAINED)
+@hostile(*CONTAINED, moot=("landlock", "none"))
 def test_tests_that_a_command_is_given_are_there_for_it_also_below_a_granted_folder(place, level, opened):
     folder = _toolchain(place)
     hidden = folder / "lib" / "tasks"
@@ -66,7 +66,7 @@ def test_of_hidden_folders_in_one_another_the_outer_one_is_covered(tmp_path):
     assert places_to_cover(hidden, shown[:1], [folder / "lib" / "module"]) == ["/t/lib/tasks"]
 
 
-@hostile(*CONFINED)
+@hostile(*CONFINED, moot=("none",))
 def test_variables_of_a_command_do_not_steer_the_programs_that_make_its_sandbox(place, level, opened):
     there = outside(place)
     steering = {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{there}/loaded"}
@@ -76,7 +76,7 @@ def test_variables_of_a_command_do_not_steer_the_programs_that_make_its_sandbox(
     assert os.listdir(there) == ["file"]
 
 
-@hostile(*BUBBLEWRAP)
+@hostile(*BUBBLEWRAP, moot=("namespaces", "landlock", "none"))
 def test_a_variable_cannot_add_words_to_the_sandbox(place, level, opened):
     with opened(place, level, env={"A": "\0--bind\0/\0/mnt"}) as workspace, pytest.raises(WorkspaceError, match="NUL"):
         sh(workspace, "true")

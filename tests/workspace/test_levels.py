@@ -132,7 +132,7 @@ def test_a_missing_workspace_is_refused_before_anything_starts(place, level, ope
             sh(workspace, "true")
 
 
-@hostile(*MOUNTED)
+@hostile(*MOUNTED, documented=("namespaces", "landlock", "none"))
 def test_the_workspace_stands_at_the_path_it_is_given(place, level, opened):
     for inside in ("/workspace", "/home/ann/repo", "/tmp/repo", "/opt/a/b/c", str(place / "ws"), "/w", "/var/lib/x"):
         with opened(place, level, inside=inside) as workspace:
@@ -143,14 +143,14 @@ def test_the_workspace_stands_at_the_path_it_is_given(place, level, opened):
             (workspace.root / "written").unlink()
 
 
-@hostile(*MOUNTED)
+@hostile(*MOUNTED, documented=("namespaces", "landlock", "none"))
 def test_no_folder_of_the_host_comes_along_with_the_workspaces_path(place, level, opened):
     outside(place)
     with opened(place, level, inside=str(place / "ws")) as workspace:
         assert sh(workspace, "ls -A ..").text == "ws\n[exit 0]"
 
 
-@hostile(*MOUNTED)
+@hostile(*MOUNTED, moot=("namespaces", "landlock", "none"))
 def test_places_the_sandbox_needs_itself_are_refused_for_the_workspace(place, level, opened):
     for inside in ("/", "/usr", "/etc", "/etc/x", "/proc", "/proc/1/x", "/dev/shm", "/tmp", "/tmp/home", "/bin", "/opt",
                    "/opt/stackmem/python", "/opt/stackmem/python/x", "/sys", "/usr/nowhere/x"):  # fmt: skip
@@ -158,7 +158,7 @@ def test_places_the_sandbox_needs_itself_are_refused_for_the_workspace(place, le
             sh(workspace, "true")
 
 
-@hostile(*MOUNTED)
+@hostile(*MOUNTED, moot=("namespaces", "landlock", "none"))
 def test_mounts_below_what_commands_write_are_refused(place, level, opened):
     data = str(outside(place))
     for mounts in (
@@ -218,6 +218,8 @@ def test_the_survey_tells_of_every_level_what_it_promises(toolchains):
         assert finding.guarantees
         assert finding.leaks
         assert finding.available == (not finding.failure) == (not finding.remedy)
+        own_network = finding.isolation in {"bubblewrap", "namespaces"}
+        assert (finding.listed == "") == (finding.available and own_network)
     assert findings[-1].available
 
 
@@ -262,3 +264,10 @@ def test_a_filter_is_whole_instructions_with_jumps_that_stay_inside(machine):
 def test_a_machine_without_a_table_is_refused():
     with pytest.raises(WorkspaceError, match="riscv64"):
         build_filter(families=(), tracing=True, machine="riscv64")
+
+
+@hostile(*CONFINED, moot=("none",))
+def test_programs_that_insist_on_the_settings_of_openssl_can_read_them(place, level, opened):
+    with opened(place, level) as workspace:
+        done = sh(workspace, "test ! -e /etc/ssl/openssl.cnf || head -c 1 /etc/ssl/openssl.cnf >/dev/null")
+    assert done.text == "[exit 0]"

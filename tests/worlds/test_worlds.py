@@ -177,7 +177,7 @@ def test_every_family_is_played_to_the_end_by_the_right_values():
         workspace, refused = played(made(family, 60))
         assert refused == []
         assert reward(made(family, 60), workspace) == 1.0
-    assert len(WORLDS) == 8
+    assert len(WORLDS) == 9
 
 
 @pytest.mark.parametrize("horizon", [60, 300])

@@ -24,7 +24,7 @@ from stackmem.cli.options import Flags, Json, Quiet, argument, option, settings,
 from stackmem.cli.screen.bench_screen import open_bench_screen, strategy_lines
 from stackmem.cli.screen.text import echo_json, readable, say
 from stackmem.errors import UsageError
-from stackmem.models.endpoint import ANTHROPIC, NO_KEY, OPENAI
+from stackmem.models.endpoint import NO_KEY, PROVIDERS
 from stackmem.settings.option_values import ValuePlace
 from stackmem.settings.options import OPTIONS
 from stackmem.worlds import WORLDS
@@ -34,7 +34,8 @@ _ERRORS_SHOWN = 3
 
 
 @takes("flags", settings(
-    "isolation", "network", "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt", "profile",
+    "isolation", "network", "allow", "credentials",
+    "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt", "profile",
     "base_url", "window_tokens", "heap_chars", "heap_chunks", "depth", "fsync",
 ))  # fmt: skip
 def command(
@@ -44,20 +45,20 @@ def command(
     output: str | None = option("-o --output", "Where the bench is kept.", "DIR"),
     strategies: list[str] | None = option("--strategies", "Strategies with commas between, or all.", "NAMES"),
     models: list[str] | None = option("--models", "Models with commas between.", "NAMES"),
+    agent: str = option("--agent", "Another agent: 'mini -t {instruction}'.", "COMMAND", default=""),
     trials: int | None = option("--trials", "Trials of each cell: seeds 1 to this. Default: 1."),
     horizon: str | None = option("--horizon", "Steps of necessary work in a world. Default: 60.", "NUMBERS"),
     noise: str | None = option("--noise", "Noise in a world's outputs. Default: 1.", "NUMBERS"),
     jobs: int | None = option("--jobs", "Trials at once. Default: one for each core."),
     engine: str | None = option("--engine", "local, or dask for more than one machine. Default: local.", "NAME"),
     scheduler: str | None = option("--scheduler", "A Dask scheduler, like tcp://HOST:8786.", "ADDRESS"),
-    concurrency: list[str] | None = option(
-        "--concurrency", "The most trials that ask a provider at once.", "PROVIDER=N"
-    ),
+    concurrency: list[str] | None = option("--concurrency", "Most trials that ask a provider at once.", "PROVIDER=N"),
     total_usd: float | None = option("--total-usd", "What the whole bench may cost, in USD. Default: no limit."),
-    trial_seconds: float | None = option("--trial-seconds", "After which a trial is killed. Default: never."),
+    trial_seconds: float | None = option("--trial-seconds", "Seconds after which a trial is killed. Default: never."),
     retry_errors: bool = switch("--retry-errors", "Make trials that ended with an error again."),
     price: str | None = option("--price", "Makes the bill. Default: claude-sonnet-5-5.", "MODEL"),
     latency: float | None = option("--latency", "Seconds between two requests, in the bill. Default: 10."),
+    pause: float | None = option("--pause", "More of them before a person's next request. Default: 0, or the suite's."),
     keep_traces: str | None = option(
         "--keep-traces", "The runs that stay: all, failed or none. Default: all.", "WHICH"
     ),
@@ -80,12 +81,9 @@ def command(
         settings=_settings(flags, cwd),
         strategies=split_strategies(strategies or ()),
         models=tuple(one.strip() for text in models or () for one in text.split(",") if one.strip()),
-        trials=trials,
-        horizons=numbers(horizon or "", "--horizon"),
-        noise=numbers(noise or "", "--noise"),
-        price=price,
-        latency_seconds=latency,
-    )
+        trials=trials, horizons=numbers(horizon or "", "--horizon"), noise=numbers(noise or "", "--noise"),
+        price=price, latency_seconds=latency, pause_seconds=pause, agent=agent,
+    )  # fmt: skip
     environ = _environ_without_keys() if dry_run else os.environ
     plan = _plan(request, suites, cwd, environ) if subjects else _kept_plan(request, folder)
     means = _means(jobs, engine, scheduler, concurrency or (), total_usd, trial_seconds, retry_errors=retry_errors)
@@ -144,7 +142,7 @@ def _kept_plan(request: SuiteRequest, folder: Path) -> BenchPlan:
 
 def _environ_without_keys() -> Mapping[str, str]:
     """The environment of a dry run, which asks nobody: with a stand-in for a key that is not set."""
-    keys = {one.key_variable: os.environ.get(one.key_variable, "").strip() or NO_KEY for one in (ANTHROPIC, OPENAI)}
+    keys = {one.key_variable: os.environ.get(one.key_variable, "").strip() or NO_KEY for one in PROVIDERS}
     return {**os.environ, **keys}
 
 

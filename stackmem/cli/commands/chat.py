@@ -24,10 +24,11 @@ from stackmem.trace.open_run import Run
 
 
 @takes("flags", settings(
-    "model", "strategy", "isolation", "network", "include", "git", "extra_tools", "instructions", "layer",
+    "model", "strategy", "isolation", "network", "allow", "credentials",
+    "include", "git", "extra_tools", "instructions", "layer",
     "runs_dir", "sandbox_dir", "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt",
     "profile", "base_url", "window_tokens", "price", "temperature", "effort", "service_tier", "headers",
-    "text_calls", "seed", "heap_chars", "heap_chunks", "depth", "fsync", "yes",
+    "text_calls", "seed", "heap", "heap_chars", "heap_chunks", "depth", "otel", "fsync", "yes",
 ))  # fmt: skip
 def command(
     folder: str = argument("[FOLDER]", "The folder to work on; left out, this one.", default="."),
@@ -42,7 +43,7 @@ def command(
     continues: bool = switch("--continue", "Take up the newest conversation about the folder."),
     taken_up: str | None = option("--resume", "Take up this conversation.", "RUN"),
 ) -> None:
-    """Talk with the agent, which works on a copy of a folder of yours."""
+    """Talk with the agent about a folder of yours; it works on a copy."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("a conversation needs a terminal; for one request use stackmem solve FOLDER -t TEXT")
     _must_be_one_of("--approve", approve, get_args(Approve))
@@ -51,7 +52,7 @@ def command(
     from stackmem.cli.screen.conversation import begin, take_up, talk  # what reads the line takes long to load
 
     place = (Path.cwd() / Path(folder).expanduser()).resolve()
-    with own_servers(os.environ, Path.cwd()) as warnings:
+    with own_servers(os.environ, Path.cwd(), root=place, asks=True) as warnings:
         say(*warnings)
         if continues or taken_up is not None:
             found = _found(place, taken_up, flags)

@@ -21,7 +21,7 @@ from stackmem.workspace.secrets import Scrubber
 
 
 def command(
-    task: str | None = argument("TASK", "Also heed what this task sets.", default=None),
+    task: str | None = argument("TASK", "Include the settings of this task.", default=None),
     as_json: JsonArray = False,
 ) -> None:
     """Show every setting and where its value comes from."""

@@ -17,7 +17,7 @@ _CELL = 40
 
 
 def command(
-    a: str = argument("A", "A run's folder, id, unique prefix of one, or 'last'."),
+    a: str = argument("A", "A run's folder, id, the beginning or the last six characters of one, or 'last'."),
     b: str = argument("B", "The run to compare it with."),
     runs_dir: str | None = flag("runs_dir"),
     json: Json = False,

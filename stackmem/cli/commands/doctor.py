@@ -34,6 +34,8 @@ def command(
         typer.echo(f"active: {report.active or 'none; commands are not run without --isolation'}")
         typer.echo(f"workspaces: {report.sandbox_dir}\nruns:       {report.runs_dir}")
         typer.echo(f"layers:     {_way(report)}")
+        for models, why in report.models.items():
+            typer.echo(f"{f'{models}NAME:':<19}{readable(why) or 'can be asked'}")
         for level in report.levels:
             typer.echo(
                 f"\n{level.level} (--isolation {level.isolation}): {'works' if level.available else 'does not work'}"
@@ -42,6 +44,8 @@ def command(
             _say("it said", level.failure)
             _say("guarantees", level.guarantees)
             _say("leaks", level.leaks)
+            if level.available:
+                _say("hosts", level.listed or "commands can be kept to listed ones (--network list --allow HOST:PORT)")
             _say("to get it", level.remedy)
         if report.project is not None:
             typer.echo(f"\n{readable(str(folder))}")

@@ -13,7 +13,10 @@ from stackmem.kept.export import SWEBENCH, export_predictions, export_run
 
 
 def command(
-    run: str = argument("RUN", "A run's folder, id, unique prefix of one, or 'last'; swebench: also a folder of runs."),
+    run: str = argument(
+        "RUN",
+        "A run, as for other commands; swebench: also a folder of runs.",
+    ),
     spelled: str = option(
         "--format", "One of atif, chrome, csv, inspect, mini, otel, sft, swebench.", "FORMAT", default=...
     ),

@@ -11,7 +11,7 @@ from stackmem.cli.options import Json, JsonArray, argument, option, runs_folder
 from stackmem.cli.screen.text import align, echo_json, one_line, readable, terminal_width
 from stackmem.errors import UsageError
 from stackmem.gateway.agents import run_agent
-from stackmem.gateway.cutting import foreign_rules
+from stackmem.gateway.framing import cutter_of
 from stackmem.gateway.serving import TOKEN_VARIABLE, GatewayBill, GatewayTerms, bill_of, serving
 from stackmem.gateway.status import GatewayRunStatus, gateway_status
 from stackmem.gateway.upstream import upstreams
@@ -21,7 +21,8 @@ app = typer.Typer(help="Record any agent: a gateway between it and its provider.
 _UPSTREAM = option("--upstream", "anthropic, openai, or the address of a server for all requests.", "NAME|URL")
 _MAX_USD = option("--max-usd", "Refuse requests once so much is spent.", "AMOUNT")
 _MAX_TOKENS = option("--max-tokens-per-request", "Refuse longer prompts; estimated.", "N")
-_STRATEGY = option("--strategy", "full, clear, mask, truncate or window, with parameters.", "NAME", default="full")
+_STRATEGIES = "full, clear, mask, truncate or window, with parameters; or stackheap, for agents with stackmem mcp."
+_STRATEGY = option("--strategy", _STRATEGIES, "NAME", default="full")
 _HOST = option("--host", f"Listen there; not on loopback only with {TOKEN_VARIABLE}.", "HOST", default="127.0.0.1")
 _PORT = option("--port", "Listen at this port; 0 for any that is free.", "PORT", default=0)
 _RUNS = option("-o --runs-dir", "Keep the runs there.", "DIR")
@@ -38,7 +39,7 @@ def _terms(
 ) -> GatewayTerms:
     if (max_usd is not None and not max_usd > 0) or (max_tokens is not None and max_tokens <= 0):
         raise UsageError("--max-usd and --max-tokens-per-request take numbers above 0")
-    foreign_rules(strategy)
+    cutter_of(strategy)
     return GatewayTerms(
         upstreams(upstream, os.environ), runs_folder(runs_dir), host, port, os.environ.get(TOKEN_VARIABLE, ""),
         max_usd, max_tokens, strategy,
@@ -84,7 +85,7 @@ def run_command(
     runs_dir: str | None = _RUNS,
     json: Json = False,
 ) -> None:
-    """Start an agent that is led through a gateway by its variables; ends with its exit code, a bill and its runs."""
+    """Start an agent behind a gateway; then print its bill and its runs, and end with its exit code."""
     terms = _terms(upstream, strategy, max_usd, max_tokens, "127.0.0.1", 0, runs_dir)
     with serving(terms, os.environ) as served:
         code = run_agent(command, os.environ, served.url)

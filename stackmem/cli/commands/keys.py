@@ -27,13 +27,13 @@ def list_command(json: Json = False) -> None:
 
 @app.command("export", short_help="Print this machine's public key.")
 def export_command() -> None:
-    """Print this machine's public key, for whoever is to trust its runs."""
+    """Print this machine's public key, for people who should trust its runs."""
     typer.echo(signing_key(os.environ).public)
 
 
 @app.command("trust", short_help="Trust a key.")
 def trust_command(key: str = _KEY, name: str = argument("NAME", "Whose it is.")) -> None:
-    """Trust runs that a key signed; ask its owner for it by a way that nobody else can write on."""
+    """Trust runs that a key signed; get it from its owner by a way that nobody else can change."""
     trust_key(os.environ, key, name)
     typer.echo(f"{key} is trusted as {one_line(name)}")
 

@@ -38,5 +38,5 @@ def command(
     typer.echo("\n" + "\n".join(f"source: {source}" for source in sources))
     typer.echo(
         f"\nmodels are named {kinds()}; claude-… alone is anthropic/, openai/ is any compatible server "
-        "(--base-url), demo a task's own script, sim/ a simulated agent for worlds, human you"
+        "(--base-url), gemini/ Google's, demo a task's own script, sim/ a simulated agent for worlds, human you"
     )

@@ -32,7 +32,7 @@ _MOST_CHARS = 1_000_000
     "model", "strategy", "isolation", "runs_dir", "sandbox_dir", "max_steps", "max_usd", "yes",
 ))  # fmt: skip
 def command(
-    program: str | None = argument("[FILE]", "A workflow that is run first; what it binds is there.", default=None),
+    program: str | None = argument("[FILE]", "A workflow to run first; the session has its definitions.", default=None),
     given: list[str] | None = option("--input", "A variable; repeatable.", "K=TEXT|K:=JSON|K=@FILE"),
     lib: list[str] | None = option("--lib", "A library; repeatable.", "FILE"),
     workspace: str | None = option("--workspace", "The folder that is copied. Default: this one.", "DIR"),

@@ -14,9 +14,7 @@ from stackmem.report.page import open_page
 def command(
     folder: Path = argument("DIR", "The folder of a bench."),
     output: str | None = option("--output -o", "FILE.html, .md or .csv; else report.html in DIR.", "FILE"),
-    baseline: str | None = option(
-        "--baseline", "What the others are held against; else full or stackheap.", "STRATEGY"
-    ),
+    baseline: str | None = option("--baseline", "The strategy to compare with; else full, or stackheap.", "STRATEGY"),
     read_multiple: float | None = option(
         "--read-multiple", "Price of a cached token, in input tokens, for verdicts; the model's own without it.", "X"
     ),

@@ -39,7 +39,7 @@ def command(
     answers: str | None = option("--answers", "Answers to a program's questions, a YAML list.", "FILE"),
     program: str | None = option(
         "--program",
-        "A program edited since: a new run of it, given the recorded answers while it asks the same.",
+        "An edited program: a new run of it is given the recorded answers while it asks the same.",
         "FILE",
     ),
     model: str | None = option("--model", "The model of a program's run that had none.", "NAME"),

@@ -24,11 +24,12 @@ from stackmem.tools.mcp_servers import own_servers
 
 
 @takes("flags", settings(
-    "model", "strategy", "isolation", "network", "include", "git", "layer", "runs_dir", "sandbox_dir", "max_steps",
+    "model", "strategy", "isolation", "network", "allow", "credentials",
+    "include", "git", "layer", "runs_dir", "sandbox_dir", "max_steps",
     "max_usd",
     "max_tokens", "max_seconds", "command_seconds", "prompt", "profile", "base_url", "window_tokens", "price",
-    "temperature", "effort", "service_tier", "headers", "text_calls", "heap_chars", "heap_chunks", "depth",
-    "literal_mib", "fsync", "apply", "yes",
+    "temperature", "effort", "service_tier", "headers", "text_calls", "heap", "heap_chars", "heap_chunks", "depth",
+    "literal_mib", "otel", "fsync", "apply", "yes",
 ))  # fmt: skip
 def command(
     program: str = argument("FILE|DIR", "A program, or a folder with a main program."),

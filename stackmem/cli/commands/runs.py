@@ -14,8 +14,11 @@ from stackmem.errors import UsageError
 from stackmem.kept.removal import prune, prune_histories, read_age, remove_run
 from stackmem.kept.run_list import INTERRUPTED, UNBEGUN, RunRow, choose_runs, find_runs
 
-_HEADINGS = ("run", "outcome", "steps", "frames", "tokens", "cost", "seconds", "size", "model", "from")
+_HEADINGS = ("run", "outcome", "steps", "frames", "tokens", "cost", "seconds", "size", "model", "from", "request")
 _SPARED = ("model", "frames", "seconds", "size", "tokens", "from")  # on a terminal without room, the first one first
+_SHORT = 6
+"""Characters at the end of an id that name a run, too."""
+_REQUEST_CELLS = 24
 
 app = typer.Typer(help="List the runs there are.", invoke_without_command=True)
 
@@ -23,7 +26,9 @@ app = typer.Typer(help="List the runs there are.", invoke_without_command=True)
 @app.callback()
 def list_command(
     context: typer.Context,
-    filters: list[str] | None = option("--filter", "Show what fulfils it, as outcome=solved or steps>20.", "CONDITION"),
+    filters: list[str] | None = option(
+        "--filter", "Show only runs that match, such as outcome=solved or steps>20.", "CONDITION"
+    ),
     sort: str = option("--sort", "Order by this; -FIELD has the largest first.", "FIELD", default="-started"),
     limit: int | None = option("--limit", "Show no more than N runs.", "N"),
     runs_dir: str | None = flag("runs_dir"),
@@ -45,7 +50,9 @@ def list_command(
 
 @app.command("rm", short_help="Remove runs with their workspaces.")
 def rm_command(
-    named: list[str] = argument("RUN...", "Runs: a folder, id, unique prefix of one, or 'last'."),
+    named: list[str] = argument(
+        "RUN...", "Runs: a folder, id, the beginning or the last six characters of one, or 'last'."
+    ),
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
     """Remove runs with their workspaces; refused while forks depend on them, or a process writes them."""
@@ -57,13 +64,15 @@ def rm_command(
 
 @app.command("prune", short_help="Remove old runs with their workspaces.")
 def prune_command(
-    older_than: str | None = option("--older-than", "Remove what was written last so long ago. Default: 30d.", "AGE"),
+    older_than: str | None = option(
+        "--older-than", "Remove runs that were last written longer ago than this. Default: 30d.", "AGE"
+    ),
     keep_last: int = option("--keep-last", "So many of the newest stay; without an age all others go.", "N", default=0),
     dry_run: bool = switch("--dry-run", "Say what would go, and remove nothing."),
     runs_dir: str | None = flag("runs_dir"),
     json: JsonArray = False,
 ) -> None:
-    """Remove old runs with their workspaces; what is being written, and what a fork begins with, stays."""
+    """Remove old runs with their workspaces; runs that are being written, and parents of forks, stay."""
     if keep_last < 0:
         raise UsageError(f"{keep_last} runs cannot be kept; --keep-last takes 0 or more")
     folder = runs_folder(runs_dir)
@@ -96,16 +105,26 @@ def shown_bytes(count: int) -> str:
 def table(rows: Sequence[RunRow], width: int | None = None) -> list[str]:
     """One line for each run under a line of headings; a dash stands for what is not known.
 
-    Where a line would be longer than ``width``, columns are left out; so is that of parents where no run has one.
+    Where a line would be longer than ``width``, runs are called by the last characters of their ids, then columns are
+    left out; what was asked is cut. The column of parents is left out where no run has one.
     """
     lines = [dict(zip(_HEADINGS, _HEADINGS, strict=True)), *map(_cells, rows)]
     kept = [name for name in _HEADINGS if name != "from" or any(row.parent for row in rows)]
+    if width is not None and _needed(lines, kept) > width:
+        ends = [row.run.rsplit("-", 1)[-1] for row in rows]
+        for line, end in zip(lines[1:], ends, strict=True):
+            line["run"] = end if len(end) == _SHORT and ends.count(end) == 1 else line["run"]
     for name in [name for name in _SPARED if name in kept]:
-        needed = sum(max(cell_len(line[column]) for line in lines) for column in kept) + 2 * (len(kept) - 1)
-        if width is None or needed <= width:
+        if width is None or _needed(lines, kept) <= width:
             break
         kept.remove(name)
-    return align([[line[name] for name in kept] for line in lines], left=(0, 1), outcomes=1)
+    return align([[line[name] for name in kept] for line in lines], left=(0, 1), outcomes=1, width=width)
+
+
+def _needed(lines: Sequence[dict[str, str]], kept: Sequence[str]) -> int:
+    """The width of a line with these columns, the first words of what was asked among them."""
+    widths = [max(cell_len(line[column]) for line in lines) for column in kept if column != "request"]
+    return sum(widths) + 2 * len(widths) + min(_REQUEST_CELLS, max(cell_len(line["request"]) for line in lines))
 
 
 def _cells(row: RunRow) -> dict[str, str]:
@@ -120,6 +139,7 @@ def _cells(row: RunRow) -> dict[str, str]:
         "size": "-" if row.disk_bytes is None else shown_bytes(row.disk_bytes),
         "model": one_line(row.model) or "-",
         "from": one_line(row.parent) or "-",
+        "request": one_line(row.request) or "-",
     }
 
 

@@ -17,11 +17,12 @@ from stackmem.tools.mcp_servers import own_servers
 
 
 @takes("flags", settings(
-    "model", "strategy", "isolation", "network", "check", "include", "git", "extra_tools", "instructions",
-    "layer",
-    "runs_dir", "sandbox_dir", "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt",
+    "model", "strategy", "isolation", "network", "allow", "credentials",
+    "check", "include", "git", "extra_tools",
+    "instructions", "layer", "runs_dir", "sandbox_dir",
+    "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt",
     "profile", "base_url", "window_tokens", "price", "temperature", "effort", "service_tier", "headers",
-    "text_calls", "seed", "heap_chars", "heap_chunks", "depth", "fsync", "apply", "yes",
+    "text_calls", "seed", "heap", "heap_chars", "heap_chunks", "depth", "otel", "fsync", "apply", "yes",
 ))  # fmt: skip
 def command(
     subject: str = argument("TASK|DIR", "A task (folder or name), or a folder of your own."),
@@ -32,7 +33,8 @@ def command(
     quiet: Quiet = False,
 ) -> None:
     """Let a model solve a task, or work on a copy of a folder of yours."""
-    with own_servers(os.environ, Path.cwd()) as warnings:
+    folder = Path(subject).expanduser()
+    with own_servers(os.environ, Path.cwd(), root=folder if folder.is_dir() else None) as warnings:
         say(*warnings)
         prepared = prepare(subject, text, flags, os.environ, Path.cwd())
         say(*prepared.warnings)

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from stackmem.cli.options import Json, RunName, flag, option, run_folder, switch
 from stackmem.cli.screen.text import echo_json, one_line, readable, say, terminal_width
-from stackmem.cli.screen.trace_tables import cache_lines, frame_tree, metric_table, step_table
+from stackmem.cli.screen.trace_tables import cache_lines, frame_tree, metric_table, request_table, step_table
 from stackmem.errors import TraceError
 from stackmem.kept.cache_bill import cache_bill, moments_of
 from stackmem.kept.recover import recover_run
@@ -21,6 +21,7 @@ from stackmem.measure.frames import frames
 from stackmem.measure.metrics import measure
 from stackmem.measure.moments import Moment
 from stackmem.measure.timeline import timeline
+from stackmem.models.catalog import lookup
 from stackmem.trace.lineage import begun_by, came_from
 from stackmem.trace.pack import pack
 
@@ -67,7 +68,11 @@ def stats_command(
         echo_json(head | {"metrics": metrics, "cache": billed})
         return
     lines = [_title(folder, last[0]), "", *metric_table(metrics)]
-    typer.echo("\n".join([*lines, "", *cache_lines(billed)] if billed is not None else lines))
+    if billed is not None:
+        row = lookup(billed.model)
+        asked = request_table(billed.requests, row.price if row else None)
+        lines += ["", *cache_lines(billed), *([""] if asked else []), *asked]
+    typer.echo("\n".join(lines))
 
 
 @app.command("pack", short_help="Write a run as one archive that needs nothing beside it.")

@@ -28,7 +28,7 @@ def command(
 
     def ready(address: str) -> None:
         typer.echo(address)
-        say("Open this address; Ctrl-C ends the server. Whoever has it can read these runs and start commands.")
+        say("Open this address; Ctrl-C ends the server. Anyone who has it can read these runs and start commands.")
         sys.stdout.flush()
         if open_it:
             typer.launch(address)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import UNSET
+from prompt_toolkit.utils import get_cwidth
 
 from stackmem.core import facts
 from stackmem.core.messages import Text, ToolCall
 from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped, Scope, TurnEnded
 from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.state import State
+from stackmem.core.text import shorten_text
 from stackmem.run.ports import Left
 
 from .line_editor import LineEditor
@@ -23,6 +26,7 @@ from .text import one_line, readable
 
 _DETAIL_LINES = 30
 _DIFF_LINES = 12
+_DOING_CHARS = 40
 _COLORS = {"red": "\x1b[31m", "green": "\x1b[32m", "yellow": "\x1b[33m", "dim": "\x1b[2m", "bold": "\x1b[1m"}
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
@@ -75,14 +79,15 @@ class ChatScreen:
             case _:
                 lines = self._progress.lines(event, state)
                 refused = isinstance(event, facts.CallRejected | facts.ModelFailed)
-                self.say(*(self.paint("yellow" if refused else "dim", line) for line in lines))
+                columns = shutil.get_terminal_size().columns
+                self.say(*(self.paint("yellow" if refused else "dim", _cut(line, columns)) for line in lines))
 
     def paint(self, color: str, text: str) -> str:
         """The text in a color, where there are any."""
         return f"{_COLORS[color]}{text}\x1b[0m" if self._color else text
 
     def status(self) -> str:
-        """Where the conversation stands, in one line: model, context, cost, and what is waited for."""
+        """Where the conversation stands, in one line: what is waited for, context, cost, model; its end may be cut."""
         state = self.state
         if state is None:
             return "starting"
@@ -91,11 +96,11 @@ class ChatScreen:
         heap = f" | heap {len(state.heap.chunks)}" if state.heap.chunks else ""
         depth = " > ".join(one_line(frame.name) for frame in state.stack[1:])
         where = f" | {depth}" if depth else ""
-        line = f"{one_line(state.begun.model)} | context {context} | {cost}{heap}{where}"
+        line = f"context {context} | {cost}{heap}{where} | {one_line(state.begun.model)}"
         if not self.busy:
             return line
         passed = time.monotonic() - self.since
-        return f"{_SPINNER[int(passed * 8) % len(_SPINNER)]} {self.busy} {passed:.0f} s | {line}"
+        return f"{_SPINNER[int(passed * 8) % len(_SPINNER)]} {_doing(state) or self.busy} {passed:.0f} s | {line}"
 
     def diff(self, text: str) -> str:
         """A diff with its colors."""
@@ -219,13 +224,14 @@ class TerminalPerson:
         return None
 
     def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
+        if not self._works():
+            self._paused = False  # the request has ended by itself, and its person is asked anyway
+            return None  # what was typed already is the next request
         if self._paused:
             said = self._menu()
             self._paused = False
             if said is not None:
                 return said
-        if not self._works():
-            return None  # what was typed already is the next request
         if words := self._take_heard():
             return PersonSteppedIn(words)
         self.screen.busy = "working"
@@ -286,6 +292,20 @@ class TerminalPerson:
             return
         self._paused = True
         self.screen.say(self.screen.paint("dim", "(pausing after what is under way; once more interrupts it)"))
+
+
+def _cut(line: str, columns: int) -> str:
+    """A line that is one row of the terminal; ``/show`` has the whole of it."""
+    return line if get_cwidth(line) <= columns else shorten_text(line, columns - get_cwidth(line) + len(line) - 1, "…")
+
+
+def _doing(state: State) -> str:
+    """The call that is being made; empty while the model is asked."""
+    if state.pending is None or not state.pending.calls:
+        return ""
+    call = state.pending.calls[0]
+    first = next(iter(call.arguments.values()), "") if isinstance(call.arguments, dict) else ""
+    return shorten_text(one_line(f"{call.name} {first}" if isinstance(first, str) else call.name), _DOING_CHARS, "…")
 
 
 def _pattern(asked: AskPermission) -> str:

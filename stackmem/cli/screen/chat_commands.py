@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 
+from stackmem.core.facts import CallRejected, Event, ModelReplied, NoticeGiven, ToolReturned
+from stackmem.core.messages import ToolCall
 from stackmem.core.state import Frame, State
+from stackmem.core.text import mark_cut
 from stackmem.errors import StackmemError
 from stackmem.report.page import write_page
 from stackmem.run.run_folder import HISTORY
+from stackmem.trace.open_run import Run
 from stackmem.trace.snapshot import Snapshot, changes
+from stackmem.trace.walk import state_after
 
 from .text import one_line, readable
 
 COMMANDS = {
     "/help": "show these commands",
+    "/show": "[STEP] show a step in full: what was called, and what came back; the last one without a number",
     "/diff": "show what the agent changed so far",
     "/apply": "bring it into your folder",
     "/undo": "[N] take back the last N requests, with their files",
@@ -32,6 +39,8 @@ COMMANDS = {
     "/save": "FILE write requests and results as Markdown",
     "/quit": "leave; stackmem chat --continue takes it up again",
 }
+
+_SHOWN_CHARS = 40_000
 
 
 class ChatCompleter(Completer):
@@ -65,6 +74,8 @@ class Look:
             match name:
                 case "/help":
                     self._say(*(f"{command:<10} {says}" for command, says in COMMANDS.items()))
+                case "/show":
+                    self._show_step(state, run_dir, rest)
                 case "/diff":
                     self._show_diff(state, run_dir)
                 case "/heap":
@@ -91,6 +102,13 @@ class Look:
         if not found:
             self._say("no file has changed")
 
+    def _show_step(self, state: State, run_dir: Path, rest: str) -> None:
+        step = int(rest) if rest.isdecimal() and len(rest) < 9 else state.step
+        texts = [_text_of(event) for event in _of_step(run_dir, step)]
+        self._say(*(readable(mark_cut(text, _SHOWN_CHARS)) for text in texts if text))
+        if not any(texts):
+            self._say(f"there is no step {step}; steps have been made up to {state.step}")
+
     def _show_heap(self, state: State, name: str) -> None:
         if name:
             chunk = state.heap.chunks.get(name)
@@ -111,6 +129,32 @@ class Look:
         with place.open("x", encoding="utf-8") as file:
             file.write(_markdown(state))
         self._say(f"wrote {readable(str(place))}")
+
+
+def _of_step(run_dir: Path, step: int) -> Iterator[Event]:
+    """The facts of one step of a run."""
+    state = State()
+    for record in Run(run_dir).records():
+        state = state_after(state, record)
+        if state.step == step:
+            yield record.event
+        elif state.step > step:
+            return
+
+
+def _text_of(event: Event) -> str:
+    match event:
+        case ModelReplied():
+            calls = (part for part in event.parts if isinstance(part, ToolCall))
+            return "\n".join(
+                f"{call.name} {json.dumps(call.arguments, ensure_ascii=False, indent=1)}" for call in calls
+            )
+        case ToolReturned() | NoticeGiven():
+            return event.text
+        case CallRejected():
+            return f"refused: {event.reason}"
+        case _:
+            return ""
 
 
 def _frames(state: State) -> list[str]:

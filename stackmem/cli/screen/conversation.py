@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from stackmem.core.facts import RunEnded
-from stackmem.core.person_facts import PersonSaid, WordsGiven
-from stackmem.core.state import State
+from stackmem.core.requests import AskUser
 from stackmem.errors import StackmemError
 from stackmem.models.spoken import listening
 from stackmem.run.ending import apply_run
-from stackmem.run.fork import ForkChanges, fork
+from stackmem.run.fork import ForkChanges, before_request, fork
 from stackmem.run.open import Person
 from stackmem.run.ports import Left
 from stackmem.run.prepare import Prepared
@@ -22,15 +21,14 @@ from stackmem.run.repeats import MayRepeat
 from stackmem.run.result import RunResult
 from stackmem.run.resume import resume
 from stackmem.run.solve import solve
+from stackmem.tools.mcp_questions import answered_by
 from stackmem.trace.open_run import Run
-from stackmem.trace.record import Record
-from stackmem.trace.walk import state_after
 
 from .chat import ChatScreen, TerminalPerson
 from .chat_commands import ChatCompleter, Look
 from .line_editor import LineEditor
 from .live import stop_at_once
-from .result import applied, ask_about_size
+from .result import show_copy
 from .text import one_line, readable, say
 
 _LIMITS = ("steps", "tokens", "usd", "seconds")
@@ -57,7 +55,7 @@ class ChatSession:
         while step is not None:
             self.then = _nothing()
             try:
-                with listening(self.screen.hear):
+                with listening(self.screen.hear), answered_by(self._answer):
                     result = step()
             except StackmemError as error:
                 self.screen.say(self.screen.paint("yellow", readable(str(error))))
@@ -78,6 +76,13 @@ class ChatSession:
                 step = self._after_failure()
         return code
 
+    def _answer(self, question: str, options: tuple[str, ...]) -> str | None:
+        """What the person says to a server's question; None where she left."""
+        try:
+            return self.person.answer(AskUser(question, options))
+        except Left:
+            return None
+
     def _after_failure(self) -> Next | None:
         """What the person wants once a run has ended by itself; None where she leaves, or no run had begun."""
         if self.person.run_dir is None:
@@ -91,6 +96,7 @@ class ChatSession:
         return self._resumed({"said": line} if line.strip() else {})
 
     def _line(self) -> str:
+        self.screen.busy = ""
         while True:
             line = self.editor.ask("stopped> ")
             if line is None:
@@ -167,12 +173,12 @@ class ChatSession:
         raise Left
 
     def _apply(self) -> RunResult | None:
-        self.screen.say(applied(apply_run(self._run_dir())))
+        self.screen.say(readable(apply_run(self._run_dir()).describe()))
         return None
 
     def _undo(self, rest: str) -> None:
         count = int(rest) if rest.isdecimal() and len(rest) < 6 else 1
-        found = _before_request(Run(self._run_dir()).records(), count)
+        found = before_request(Run(self._run_dir()).records(), count)
         if found is None or count < 1:
             self.screen.say("there is no such request to take back")
             return
@@ -212,7 +218,13 @@ def talk(folder: Path, runs_dir: Path, first: Callable[[ChatSession], RunResult 
 
 def begin(prepared: Prepared, talking: ChatSession) -> RunResult:
     """The first run of a new conversation."""
-    agree = partial(ask_about_size, as_json=False)
+
+    def agrees(question: str) -> bool:
+        return (talking.editor.ask(f"{question} (y) ", confirms=True) or "").strip().lower() in ("y", "yes")
+
+    def agree(wanted: Prepared) -> None:
+        show_copy(wanted, talking.screen.say, agrees)
+
     return solve(prepared, os.environ, talking.screen, stop_at_once, agree, talking.screen.say, person=talking.person)
 
 
@@ -223,15 +235,3 @@ def take_up(run_dir: Path, talking: ChatSession) -> RunResult | None:
     for done in [each for each in state.popped if each.frame.request][-3:]:
         talking.screen.say(talking.screen.paint("bold", f"> {readable(done.frame.task)}"), readable(done.result), "")
     return talking.resume(run_dir, {})
-
-
-def _before_request(records: Iterable[Record], count: int) -> tuple[int, str] | None:
-    """The number of the record before the last request (2: the last but one), and its text; None without one."""
-    found: list[tuple[int, str]] = []
-    state = State()
-    for record in records:
-        before, state = state, state_after(state, record)
-        asked = state.session.requests if state.session else 0
-        if isinstance(record.event, PersonSaid | WordsGiven) and before.session and asked > before.session.requests:
-            found.append((record.seq - 1, record.event.text))
-    return found[-count] if 0 < count <= len(found) else None

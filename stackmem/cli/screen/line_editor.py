@@ -26,6 +26,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.utils import get_cwidth
 
 from stackmem.tools.bounded_calls import next_of
 
@@ -222,7 +223,9 @@ class LineEditor:
             self._draft = text
 
     def _message(self) -> Fragments:
-        live = "\n".join(self._live.rstrip("\n").split("\n")[-_LIVE_LINES:])
+        columns = self._session.app.output.get_size().columns
+        lines = self._live.rstrip("\n").split("\n")[-_LIVE_LINES:]
+        live = "\n".join([row for line in lines for row in _rows(line, columns)][-_LIVE_LINES:])
         shown: Fragments = [("italic", f"{live}\n")] if live else []
         return [*shown, ("bold", self._prompt)]
 
@@ -270,6 +273,20 @@ class LineEditor:
 
     def _is_deaf(self) -> bool:
         return time.monotonic() < self._deaf_until
+
+
+def _rows(line: str, columns: int) -> list[str]:
+    """A line as rows of the terminal: the library cuts what stands above the prompt's last line, and wraps none."""
+    rows, row, width = [], "", 0
+    for character in line[-_LIVE_LINES * columns :]:
+        if width + get_cwidth(character) > columns:
+            end = row.rfind(" ") + 1 or len(row)
+            rows.append(row[:end])
+            row = row[end:]
+            width = get_cwidth(row)
+        row += character
+        width += get_cwidth(character)
+    return [*rows, row]
 
 
 def _nothing(*_: Any) -> None:

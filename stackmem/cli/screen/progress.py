@@ -98,9 +98,10 @@ def status(state: State) -> str:
 
 
 def _beginning(start: facts.RunStarted) -> list[str]:
+    listed = "" if start.allowed is UNSET else f" of {len(start.allowed)}"
     lines = [
         f"task {one_line(start.task_name)} | model {one_line(start.model)} | strategy {start.strategy} | "
-        f"isolation {start.isolation} | network {start.network}"
+        f"isolation {start.isolation} | network {start.network}{listed}"
     ]
     if start.window_source is not UNSET:
         price = one_line(start.price.source) if start.price else "unknown"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import typer
 
 from stackmem.errors import UsageError
 from stackmem.history.hidden import LayerPlan
-from stackmem.run.ending import Brought
 from stackmem.run.limits import MORE
 from stackmem.run.prepare import Prepared
 from stackmem.run.result import RunResult
@@ -26,6 +25,20 @@ _CARRIAGE_RETURN = "^M"  # as git shows it
 
 
 def ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
+    """Say what a run works on, and ask before a large copy is made.
+
+    Raises:
+        UsageError: Nobody agreed.
+    """
+
+    def agrees(question: str) -> bool:
+        return not as_json and sys.stdin.isatty() and typer.confirm(question, err=True)
+
+    show_copy(prepared, say, agrees)
+
+
+def show_copy(prepared: Prepared, say: Callable[[str], object], agrees: Callable[[str], bool]) -> None:
+    """As ``ask_about_size``, said and asked elsewhere than on stderr."""
     copy = prepared.copy
     if copy is None:
         return
@@ -42,20 +55,10 @@ def ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
             say(f"{label}: {', '.join(paths[:10])}{f' and {len(paths) - 10:,} more' if len(paths) > 10 else ''}")
     if isinstance(copy, LayerPlan) or copy.bytes <= _GIB or prepared.resolved.settings.yes:
         return
-    if as_json or not sys.stdin.isatty() or not typer.confirm("Copy more than 1 GiB?", err=True):
+    if not agrees("Copy more than 1 GiB?"):
         raise UsageError(
             f"the copy would hold {copy.bytes / _GIB:.1f} GiB; say --yes to go on, or solve a smaller folder"
         )
-
-
-def applied(brought: Brought) -> str:
-    """What an apply came to, in one line."""
-    folder, count = readable(str(brought.folder)), len(brought.changed)
-    if not brought.has_changes:
-        return f"nothing to apply to {folder}: the run changed no file"
-    if not count:
-        return f"already applied to {folder}"
-    return f"applied to {folder}: {count} {'file' if count == 1 else 'files'}"
 
 
 def say_missing(paths: Sequence[str]) -> None:

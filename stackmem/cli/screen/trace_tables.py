@@ -11,15 +11,18 @@ from datetime import UTC, datetime
 import msgspec
 
 from stackmem.core.facts import Event
+from stackmem.core.pricing import Price, cost_usd
 from stackmem.kept.cache_bill import CacheBill
 from stackmem.measure.frames import FrameRow
 from stackmem.measure.metrics import METRICS, Value
+from stackmem.measure.requests import RequestUse
 from stackmem.measure.timeline import TimelineStep
 from stackmem.trace.step_view import ShownFrame, ShownPart, StepView
 
 from .text import align, one_line
 
 _FRAME_HEADINGS = ("frame", "steps", "own", "peak context", "tokens", "cost", "seconds", "outcome")
+_REQUEST_HEADINGS = ("request", "steps", "peak context", "looks repeated", "read", "written", "output", "cost")
 _STEP_HEADINGS = ("step", "frame", "context", "output", "cost", "seconds", "heap", "outcome")
 
 
@@ -123,6 +126,24 @@ def cache_lines(cache: CacheBill) -> list[str]:
     lines.append(f"  {whole:,} of {bill.requests:,} requests went on from where their conversation had ended")
     lines += [f"  {times:,} did not: {why}" for why, times in sorted(bill.broken.items(), key=lambda one: -one[1])]
     return lines
+
+
+def request_table(uses: Iterable[RequestUse], price: Price | None) -> list[str]:
+    """One line for each request of a conversation, by the simulated cache; nothing where there is none."""
+    rows = [
+        (
+            f"{number:,}",
+            f"{use.steps:,}",
+            f"{use.peak_tokens:,}",
+            f"{use.repeated_looks:,}",
+            f"{use.usage.cache_read:,}",
+            f"{use.usage.cache_write_5m + use.usage.cache_write_1h:,}",
+            f"{use.usage.output:,}",
+            "unknown" if price is None else f"${cost_usd(use.usage, price):.4f}",
+        )
+        for number, use in enumerate(uses, 1)
+    ]
+    return align([_REQUEST_HEADINGS, *rows], left=()) if rows else []
 
 
 def step_text(view: StepView) -> str:

@@ -1,5 +1,7 @@
 """Spans as OTLP spells them in JSON (ids in hex, 64-bit numbers as text, attributes as typed pairs), and sends them.
 
+A collector that takes no JSON, such as Phoenix, is sent the same in protobuf.
+
 Sending makes one attempt: sending the same run again makes the same spans.
 
 Source: OpenTelemetry protocol 1.x, "JSON Protobuf Encoding".
@@ -8,9 +10,11 @@ Source: OpenTelemetry protocol 1.x, "JSON Protobuf Encoding".
 from __future__ import annotations
 
 import hashlib
+from base64 import b64encode
 from collections.abc import Iterable
+from importlib.util import find_spec
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
@@ -23,6 +27,9 @@ Value = str | int | float | bool | list[str]
 INTERNAL, CLIENT = 1, 3
 SCHEMA = "https://opentelemetry.io/schemas/gen-ai/1.42.0"
 _ERROR = 2
+_JSON, _PROTOBUF = "application/json", "application/x-protobuf"
+_UNSUPPORTED = 415
+_IDS = ("traceId", "spanId", "parentSpanId")
 
 
 def span(
@@ -110,33 +117,69 @@ def send(requests: Iterable[dict[str, Any]], endpoint: str) -> int:
     Raises:
         UsageError: The address is none, nobody answers there, or the answer is not that all was taken.
     """
-    try:
-        url = urlsplit(endpoint)
-        host, port = url.hostname, url.port
-    except ValueError as error:
-        raise _no_address(endpoint) from error
-    if url.scheme not in ("http", "https") or not host or url.username or not endpoint.isprintable():
-        raise _no_address(endpoint)
-    path = url.path if url.path not in ("", "/") else "/v1/traces"
-    target = f"{path}?{url.query}" if url.query else path
+    url = collector(endpoint, "--endpoint")
+    target = f"{url.path}?{url.query}" if url.query else url.path
     sent = 0
+    takes_json = True
     for request in requests:
-        _post(url.scheme == "https", host, port, target, msgspec.json.encode(request), endpoint)
+        if takes_json:
+            takes_json = _post(url, target, msgspec.json.encode(request), _JSON, endpoint)
+        if not takes_json:
+            _post(url, target, _protobuf(request, endpoint), _PROTOBUF, endpoint)
         sent += len(request["resourceSpans"][0]["scopeSpans"][0]["spans"])
     return sent
 
 
-def _no_address(endpoint: str) -> UsageError:
-    return UsageError(f"--endpoint {endpoint!r} is no address of a collector; write it as http://HOST:4318")
+def collector(endpoint: str, flag: str) -> SplitResult:
+    """The address at which a collector takes traces; ``/v1/traces`` is added where it has no path.
+
+    Raises:
+        UsageError: It is none, or it holds a login.
+    """
+    wrong = f"{flag} {endpoint!r} is no address of a collector; write it as http://HOST:4318"
+    try:
+        url = urlsplit(endpoint)
+        host, _ = url.hostname, url.port
+    except ValueError as error:
+        raise UsageError(wrong) from error
+    if url.scheme not in ("http", "https") or not host or url.username or not endpoint.isprintable():
+        raise UsageError(wrong)
+    return url._replace(path="/v1/traces") if url.path in ("", "/") else url
 
 
-def _post(secure: bool, host: str, port: int | None, target: str, body: bytes, endpoint: str) -> None:
+def _protobuf(request: Json, endpoint: str) -> bytes:
+    """The same request in protobuf, whose own JSON spells ids in base64.
+
+    Raises:
+        UsageError: The extra is not installed.
+    """
+    if find_spec("opentelemetry") is None or find_spec("opentelemetry.proto") is None:
+        raise UsageError(f"the collector at {endpoint} takes no JSON; pip install 'stackmem[otel]' brings protobuf")
+    from google.protobuf.json_format import ParseDict  # type: ignore[import-untyped]
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    def in_base64(one: Any) -> Any:
+        if isinstance(one, list):
+            return [in_base64(each) for each in one]
+        if not isinstance(one, dict):
+            return one
+        return {
+            name: b64encode(bytes.fromhex(value)).decode() if name in _IDS else in_base64(value)
+            for name, value in one.items()
+        }
+
+    made: bytes = ParseDict(in_base64(request), ExportTraceServiceRequest()).SerializeToString()
+    return made
+
+
+def _post(url: SplitResult, target: str, body: bytes, content_type: str, endpoint: str) -> bool:
+    """Whether the collector takes that spelling."""
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
-    kind = HTTPSConnection if secure else HTTPConnection
-    connection = kind(host, port, timeout=_SECONDS)
+    kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
+    connection = kind(url.hostname or "", url.port, timeout=_SECONDS)
     try:
-        connection.request("POST", target, body, {"Content-Type": "application/json"})
+        connection.request("POST", target, body, {"Content-Type": content_type})
         response = connection.getresponse()
         answer = response.read(_ANSWER_BYTES)
     except (OSError, HTTPException, UnicodeError) as error:
@@ -145,12 +188,15 @@ def _post(secure: bool, host: str, port: int | None, target: str, body: bytes, e
         ) from error
     finally:
         connection.close()
+    if response.status == _UNSUPPORTED and content_type == _JSON:
+        return False
     if response.status != 200:
         said = " ".join(answer.decode("utf-8", "replace").split())[:200]
         raise UsageError(f"the collector at {endpoint} answered {response.status} ({said}); check its address and log")
     rejected = _rejected(answer)
     if rejected:
         raise UsageError(f"the collector at {endpoint} left spans out: {rejected}; check its log")
+    return True
 
 
 def _rejected(answer: bytes) -> str:

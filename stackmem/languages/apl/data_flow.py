@@ -30,7 +30,7 @@ from .halts import (
 )
 from .reader import load_program
 from .refusals import At, Refusals
-from .registry import PARAMETER, KnownTool, Registry, check_call, named_variables
+from .registry import PARAMETER, KnownTool, Registry, check_call, misfits, named_variables
 from .templates import Mention, bare, defined_by, fault_of, literal_stretches, mentions
 from .tree import (
     FULL_LOOP,
@@ -272,6 +272,8 @@ class Flow(Refusals):
                 self._warn(step, "Undeclared Tool Input", message)
             else:
                 self._error(step, PARAMETER, message, tool_logic(message, f"Step: {step.head.name}"))
+        for message in misfits(known, step):
+            self._error(step, PARAMETER, message, tool_logic(message, f"Step: {step.head.name}"))
         for title, message, name in call.missing:
             custom = known.kind == "custom"
             self._error(step, title, message, missing_input(name) if custom else missing_parameter(known.name, name))

@@ -5,6 +5,7 @@ A name is looked up among built-ins, custom tools, the person's own and the stan
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import Literal
@@ -61,6 +62,12 @@ SPELLINGS: dict[tuple[str, str], tuple[str, ...]] = {
     ("rank_items", "from"): ("in", "list"),
 }
 """Other spellings of parameters of the standard library."""
+
+_TEXTS: dict[str, tuple[str, ...]] = {
+    "shell": ("command",), "read_file": ("path",), "write_file": ("to_file",), "git_clone": ("repo_path",),
+    "run_apl": ("program",), "agent_native": ("prompt",), "split": ("from", "delimiter"), "create_directory": ("path",),
+}  # fmt: skip
+"""What has to be a text."""
 
 
 class BrokenFile(Struct, frozen=True):
@@ -203,6 +210,23 @@ def _keys(step: ToolStep) -> Iterator[str]:
         yield "timeout_seconds"
     if step.register and step.tool == "set_vars":
         yield "register"
+
+
+def misfits(known: KnownTool, step: ToolStep) -> Iterator[str]:
+    """A message for each value that stands there as it is and that the tool never takes."""
+    if known.kind not in ("built-in", "code"):
+        return
+    given = step.params if step.tool in ("run_apl", "agent_native") else {**step.params, **step.inputs}
+    parameters = {each.name: each.instead for each in BUILT_INS.get(step.tool, ())}
+    for name in _TEXTS.get(step.tool, ()):
+        spelled = next((each for each in (name, *parameters.get(name, ())) if each in given), "")
+        if spelled and not isinstance(given[spelled], str):
+            value = json.dumps(given[spelled], default=str)[:80]
+            yield f"The tool `{step.tool}` takes a text as `{spelled}`, not {value}."
+    names = step.params.get("outputs") if step.tool == "agent_native" else None
+    listed = isinstance(names, list) and all(isinstance(each, str) for each in names)
+    if names and not listed and "{" not in str(names):
+        yield f"The tool `agent_native` takes a list of names as `outputs`, not {json.dumps(names, default=str)[:80]}."
 
 
 class CallFaults(Struct, frozen=True):

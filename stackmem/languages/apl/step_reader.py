@@ -39,11 +39,11 @@ class Shapes:
             self.fault(key.place, "Duplicate Key", f"The key `{key.value}` stands twice in {what}.")
         return tree
 
-    def items(self, tree: Tree | None, what: str, title: str) -> tuple[Tree, ...]:
+    def items(self, tree: Tree | None, what: str, title: str, wanted: str = "a list") -> tuple[Tree, ...]:
         if tree is None or (isinstance(tree, Scalar) and tree.value is None):
             return ()
         if not isinstance(tree, Items):
-            self.fault(tree.place, title, f"{what} is a list, not {kind_of(tree)}.")
+            self.fault(tree.place, title, f"{what} is {wanted}, not {kind_of(tree)}.")
             return ()
         return tree.items
 
@@ -281,7 +281,7 @@ class Steps:
         register = self._register(tree, head)
         hints = tree.get("using")
         is_text = isinstance(hints, Scalar) and isinstance(hints.value, str)
-        using = (hints,) if hints and is_text else shapes.items(hints, "`using`", _STEP)
+        using = (hints,) if hints and is_text else shapes.items(hints, "`using`", _STEP, "a text or a list")
         timeout = tree.get("timeout_seconds")
         return ToolStep(
             head=head,
@@ -313,7 +313,10 @@ class Steps:
         if tree is None:
             return None
         if isinstance(tree, Scalar) and not isinstance(tree.value, bool) and tree.value is not None:
-            fits = isinstance(tree.value, str) or 0 < tree.value <= 3_600
+            try:
+                fits = "{" in str(tree.value) or 0 < float(tree.value) <= 3_600
+            except (ValueError, OverflowError):
+                fits = False
             if fits:
                 return tree.value
         self._shapes.fault(tree.place, _STEP, "`timeout_seconds` is a number above 0, at most 3600.")

@@ -139,7 +139,8 @@ def split(step: ToolStep, pointer: Pointer, path: str) -> Doing:
     source = pointer.scope.by_name(param(step, "split", "from"), literal=False)
     delimiter = pointer.scope.resolve(parameter(step, "delimiter", "\n"))
     if not isinstance(source, str) or not isinstance(delimiter, str) or not delimiter:
-        kind = type(source).__name__ if not isinstance(source, str) else "an empty delimiter"
+        odd = source if not isinstance(source, str) else delimiter
+        kind = "an empty delimiter" if odd == "" else type(odd).__name__
         raise tool_logic("The 'split' tool takes a text and a delimiter.", f"Given: {kind}")
     yield StepEntered(path, call_line("split", {"from": source, "delimiter": delimiter}))
     parts = str.__str__(source).split(delimiter)

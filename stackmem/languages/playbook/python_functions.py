@@ -172,7 +172,7 @@ def _exchange(here: Execution, frame: PlaybookFrame) -> Routine:
             raise Exit
         if "call" not in said:
             if "value" not in said:
-                return CallFailure(head_and_tail(str(said["failed"]), _ERROR_CHARS))
+                return CallFailure(head_and_tail(" ".join(str(said["failed"]).split()), _ERROR_CHARS))
             why = excess(said["value"])
             return CallFailure(f"{book.name} returned too much: {why}") if why else said["value"]
         line = said.get("line")

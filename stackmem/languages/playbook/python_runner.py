@@ -7,7 +7,7 @@ It reads ``order.json`` in its folder, asks for playbooks and built-in tools by 
 from __future__ import annotations
 
 RUNNER = """\
-import asyncio, collections, collections.abc, inspect, io, json, linecache, os, sys, time, traceback
+import ast, asyncio, collections, collections.abc, inspect, io, json, linecache, os, sys, time, traceback
 place = sys.argv[1]
 with open(place + "/order.json", encoding="utf-8") as file: order = json.load(file)
 true_out, held, asked, coroutine = sys.stdout, io.StringIO(), 0, False
@@ -93,6 +93,14 @@ def caller(name):
         value = ask(name, values, named)
         return Given(value) if coroutine else value
     return call
+def awaited(value): return value if inspect.isawaitable(value) else Given(value)
+def parsed(text):
+    tree = ast.parse(text, order["file"])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Await):
+            at = {each: getattr(node, each) for each in node._attributes}
+            node.value = ast.Call(ast.Name("stackmem awaited", ast.Load(), **at), [node.value], [], **at)
+    return tree
 def leave(): raise Ended
 def playbook(*given, **_):
     return given[0] if given and callable(given[0]) else (lambda function: function)
@@ -106,13 +114,13 @@ def told(error):
     if isinstance(error, SyntaxError): places = [f"{error.filename}:{error.lineno}", *places]; error.filename = None
     what = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
     return f"{what} (at {'; '.join(places[:5])})" if places else what
-space = {"__name__": "playbook", "playbook": playbook, "agent": Agent, "Exit": leave}
+space = {"__name__": "playbook", "playbook": playbook, "agent": Agent, "Exit": leave, "stackmem awaited": awaited}
 space.update({name: caller(name) for name in order["names"]})
 try:
     known(order["variables"])
     text = "\\n" * (order["line"] - 1) + order["source"]
     linecache.cache[order["file"]] = (len(text), None, text.splitlines(True), order["file"])
-    exec(compile(text, order["file"], "exec"), space)
+    exec(compile(parsed(text), order["file"], "exec"), space)
     coroutine = inspect.iscoroutinefunction(space[order["function"]])
     value = space[order["function"]](**order["arguments"])
     if inspect.iscoroutine(value): value = asyncio.run(value)
@@ -120,7 +128,6 @@ try:
     except (TypeError, ValueError, RecursionError) as error:
         raise Failed(f"{order['function']} returned no JSON value: {error}") from None
 except Ended: finish(exit=True)
-except SystemExit as error: finish(failed=f"SystemExit: {error.code}")
 except BaseException as error: finish(failed=told(error))
 finish(value=json.loads(text))
 """

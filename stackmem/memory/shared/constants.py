@@ -13,6 +13,7 @@ _LEVELS = {
     "namespaces": "commands run in a sandbox: they can write only in the workspace and a private /tmp",
     "landlock": "commands run with restricted file access: they can write only in the workspace",
     "none": "commands run without a sandbox; touch nothing outside the workspace",
+    "client": "the agent works with tools of its own, which are not recorded here",
 }
 
 
@@ -20,6 +21,14 @@ _SESSION = (
     "a person reads along: a reply in plain words, without a call, is the result of her request and ends it, as "
     "pop_frame does; end it with a question, or call ask_user, where you need her answer to go on"
 )
+
+
+def _network(start: RunStarted) -> str:
+    if start.allowed is UNSET:
+        return "there is no network" if start.network == "none" else "the network can be reached"
+    hosts = ", ".join(each.partition("=")[0] for each in start.allowed)
+    seen = "; ask an https:// one as http://HOST" if "https://" in hosts else ""
+    return f"of the network these hosts are reached, through the proxy that HTTPS_PROXY names: {hosts}{seen}"
 
 
 @lru_cache(maxsize=8)
@@ -35,7 +44,7 @@ def run_constants(start: RunStarted) -> str:
         if amount is not None
     ]
     level = start.isolation.split(" ", 1)[0]
-    network = "there is no network" if start.network == "none" else "the network can be reached"
+    network = _network(start)
     place = f"; commands begin in {start.place}, and relative paths count from there" if start.place else ""
     return "\n".join(
         (

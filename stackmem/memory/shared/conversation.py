@@ -20,6 +20,7 @@ from stackmem.core.state import Compaction, Notice, Reply, Result, State, Turn
 from stackmem.core.tools import Tool
 
 from .constants import run_constants
+from .opening import first_parts
 
 _UNSAID = {
     "truncated": "(the reply was cut off before it said anything)",
@@ -101,11 +102,12 @@ def own_view(state: State, name: str, opening: str, news: Callable[[Heap, Heap],
     """
     start, frame = state.begun, state.running
     constants, thoughts = run_constants(start), start.thinking == "kept"
-    parts = (Text(constants), Text(opening))
+    parts = first_parts(constants, frame, opening)
     begun = Conversation(Log(), parts, frame.opened, frame.opened, news or no_news, thoughts)
     # A fork may change what stands above the turns: the key tells the two conversations apart.
     messages = frame.turns.fold(extend, begun, (name, constants, thoughts)).close().messages
-    return View(start.system, start.tools, messages, rolling_breakpoints(messages, len(messages[-1].parts)))
+    marks = rolling_breakpoints(messages, len(messages[-1].parts), shared_parts=len(parts) - 1)
+    return View(start.system, start.tools, messages, marks)
 
 
 def no_news(shown: Heap, heap: Heap) -> str:
@@ -133,16 +135,20 @@ class Growing(Struct, frozen=True):
 
 
 def rolling_breakpoints(
-    messages: Log[Message], kept_parts: int, standing_life: Literal["5m", "1h"] = "1h"
+    messages: Log[Message], kept_parts: int, standing_life: Literal["5m", "1h"] = "1h", *, shared_parts: int = 1
 ) -> tuple[Breakpoint, ...]:
     """After the system prompt and the run constants; after the last two user messages, for five minutes.
 
     Args:
         kept_parts: How many parts of the last message stay in later prompts; a breakpoint stands after those.
-        standing_life: How long the first two live.
+        standing_life: How long those live that other frames read, too.
+        shared_parts: How many parts the first message shares with other frames: the run constants, and in a person's
+            request the earlier ones. The first prompt alone has room for a breakpoint after those.
     """
     last = len(messages) - 1
-    standing = (Breakpoint(-1, 0, standing_life), Breakpoint(0, 0, standing_life))
+    standing = [Breakpoint(-1, 0, standing_life), Breakpoint(0, 0, standing_life)]
+    if shared_parts > 1 and not last:
+        standing.append(Breakpoint(0, shared_parts - 1, standing_life))
     rolling = [Breakpoint(last, kept_parts - 1, "5m")] if kept_parts else []
     if last >= 2:
         rolling.insert(0, Breakpoint(last - 2, len(messages[last - 2].parts) - 1, "5m"))

@@ -7,17 +7,17 @@ provider's cache holds all but the opening, and once the frame has popped, the p
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
 
 from msgspec.structs import replace
 
 from stackmem.core.heap import Heap
 from stackmem.core.log import Log
-from stackmem.core.messages import Text, ToolResult, View
+from stackmem.core.messages import ToolResult, View
 from stackmem.core.state import Frame, State
 
 from .constants import run_constants
 from .conversation import Conversation, extend, rolling_breakpoints
+from .opening import first_parts
 
 
 def inherited_view(
@@ -37,9 +37,11 @@ def inherited_view(
     constants, thoughts = run_constants(start), start.thinking == "kept"
     key: Hashable = (name, constants, thoughts)
     conversation: Conversation | None = None
+    shared = 1
     for frame in state.stack:
         if conversation is None or not frame.call_id:  # a program's frame is no answer to a call
-            parts: tuple[Any, ...] = (Text(constants), Text(opening(frame)))
+            parts = first_parts(constants, frame, opening(frame))
+            shared = len(parts) - 1
             begun = Conversation(Log(), parts, frame.opened, frame.opened, news, thoughts)
         else:
             answer = ToolResult(frame.call_id, opening(frame))
@@ -48,4 +50,5 @@ def inherited_view(
     if conversation is None:
         raise IndexError("no frame is running")
     messages = conversation.close().messages
-    return View(start.system, start.tools, messages, rolling_breakpoints(messages, len(messages[-1].parts)))
+    marks = rolling_breakpoints(messages, len(messages[-1].parts), shared_parts=shared)
+    return View(start.system, start.tools, messages, marks)

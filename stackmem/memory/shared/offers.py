@@ -97,3 +97,22 @@ HEAP_SHORT: tuple[Tool, ...] = (
     Offer(HeapWrite, hidden=("description", "source"), text="Replace a chunk that is wrong or STALE."),
     HeapFree,
 )
+
+
+_PUSH_ALONE = (
+    "Start a child frame for a phase of several steps: from here on work by the objective and the context that this "
+    "call answers with, and by the heap. pop_frame ends it. Anything over budget is refused."
+)
+_POP_ALONE = (
+    "End the open frame: nothing that was said in it counts any more; its result, and what it left on the heap, do."
+)
+
+
+def without_workspace(push: Tool, pop: Tool) -> tuple[Offer, Offer]:
+    """Both for an agent whose commands are not ours to run, and whose steps are not ours to count."""
+    begins, ends = (tool if isinstance(tool, Offer) else Offer(tool) for tool in (push, pop))
+    words = (("result", "Chunk names, not data; at most {{result_chars}} characters."),)
+    return (
+        Offer(begins.call, (*begins.hidden, "constraint", "verify"), _PUSH_ALONE, begins.words),
+        Offer(ends.call, ends.hidden, _POP_ALONE, words),
+    )

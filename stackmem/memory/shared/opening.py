@@ -1,9 +1,26 @@
-"""A frame's own block of its first message: what it is for, what it was given, the heap index as of its push."""
+"""A frame's own block of its first message: what it is for, what it was given, the heap index as of its push.
+
+The frame of a person's request has the earlier requests before that, each as a part of its own: the next request begins
+with the same parts and one more, so the provider's cache can read them.
+"""
 
 from __future__ import annotations
 
+import re
+
 from stackmem.core.budgets import Budgets
+from stackmem.core.messages import Text
 from stackmem.core.state import Frame
+
+_NEXT_EXCHANGE = re.compile(r"\n(?=REQUEST \d)")
+
+
+def first_parts(constants: str, frame: Frame, own: str) -> tuple[Text, ...]:
+    """What a frame's first message begins with, its own block last."""
+    if not (frame.request and frame.context):
+        return (Text(constants), Text(own))
+    earlier = f"EARLIER IN THIS CONVERSATION\n{frame.context}"
+    return (Text(constants), *map(Text, _NEXT_EXCHANGE.split(earlier)), Text(own))
 
 
 def opening(frame: Frame, budgets: Budgets, listed: str = "", *, task: str = "", registers: bool = True) -> str:
@@ -32,9 +49,8 @@ def opening(frame: Frame, budgets: Budgets, listed: str = "", *, task: str = "",
 
 
 def request_opening(frame: Frame, listed: str = "") -> str:
-    """The block of a person's request: what was asked and answered before, the heap index, the request last."""
-    before = ["EARLIER IN THIS CONVERSATION", frame.context, ""] if frame.context else []
-    return "\n".join([*before, *([listed, ""] if listed else []), "REQUEST", frame.task])
+    """The block of a person's request: the heap index, the request last."""
+    return "\n".join([*([listed, ""] if listed else []), "REQUEST", frame.task])
 
 
 def _registers(frame: Frame) -> list[str]:

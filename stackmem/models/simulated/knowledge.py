@@ -75,6 +75,7 @@ class Knowledge:
     results: Order of every child's result.
     repeats: How often a call was made since the last news, by its signature.
     frames: What it was told last of what a frame is worth; None where nothing was.
+    talks: A person asks for one thing after another.
     """
 
     __slots__ = (
@@ -82,7 +83,7 @@ class Knowledge:
         "closed", "crowded", "depth", "dials", "done", "done_order", "excluded", "facts", "failures", "files", "frames",
         "index", "listing", "missing", "next_page", "objective", "objective_order", "order", "plan", "planned_from",
         "progress_seen", "ran", "refused", "repeats", "results", "saved", "saved_changes", "sent", "spans", "stubs",
-        "too_deep", "used", "wrong",
+        "talks", "too_deep", "used", "wrong",
     )  # fmt: skip
 
     def __init__(self, dials: ReaderDials = PERFECT) -> None:
@@ -127,6 +128,7 @@ class Knowledge:
         self.next_page: dict[str, str] = {}
         self.index: SeenIndex | None = None
         self.frames: FramesAdvised | None = None
+        self.talks = False
 
     def copied(self) -> Knowledge:
         """One that can be grown by itself."""

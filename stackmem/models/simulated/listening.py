@@ -31,6 +31,9 @@ _STUB = re.compile(r"; expand index (\d{1,6}) ")
 _ENDED = re.compile(r"\[exit \d{1,3}\]\s*\Z")
 _NEXT_PAGE = re.compile(r"(\./work [a-z]{1,20}(?: [0-9]{1,6}){1,3}) shows the next")
 _ALL_LINES = 10**9
+_CONVERSATION = "\nconversation: "
+_REQUEST = "\nREQUEST\n"
+"""Behind it stands what a person asks for now; before it, what she has asked for."""
 _TRANSCRIPT = "STEP "
 """How the turns begin that a compaction request shows as plain text, in the order in which they were."""
 
@@ -60,7 +63,9 @@ def read_message(known: Knowledge, message: Message) -> None:
 
 
 def _hear(known: Knowledge, text: str) -> None:
-    ranges = [(int(first), int(last)) for first, last in _OBJECTIVE.findall(text[:100_000])]
+    known.talks = known.talks or _CONVERSATION in text
+    asked = text[:100_000].rpartition(_REQUEST)[2]
+    ranges = [(int(first), int(last)) for first, last in _OBJECTIVE.findall(asked)]
     ranges = [one for one in ranges if 0 < one[0] <= one[1]]
     if ranges:
         narrowest = min(ranges, key=lambda one: one[1] - one[0])

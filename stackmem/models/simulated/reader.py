@@ -75,6 +75,8 @@ def summary(known: Knowledge, wanted: SummaryRequest) -> str:
     changed = [f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items()]
     done = max(known.done, known.planned_from)
     progress = [f"done units 1-{done}"] if done > 0 else []
+    if known.talks and known.objective is not None:  # else the task says it, which is never summed up
+        progress.append(f"Do units {known.objective[0]} to {known.objective[1]}.")
     heading = [_HEADINGS[wanted.kind]] if wanted.kind in _HEADINGS else []
     lines, room = [], wanted.chars
     most = LINES if known.dials.summary is None else None

@@ -45,15 +45,19 @@ export function openCommand(action, run, given = {}) {
     dry_run: dry?.checked ?? false,
     start: begin,
   });
+  let asked = 0;
   const spell = async () => {
+    const mine = ++asked; // answers may come in another order; the last one asked for counts
+    let command = "", fault = "";
     try {
-      line.textContent = (await ask("command", wanted(false))).command;
-      wrong.textContent = "";
+      command = (await ask("command", wanted(false))).command;
     } catch (error) {
-      line.textContent = "";
-      wrong.textContent = error.message;
+      fault = error.message;
     }
-    start.disabled = !line.textContent;
+    if (mine !== asked) return;
+    line.textContent = command;
+    wrong.textContent = fault;
+    start.disabled = !command;
   };
   form.addEventListener("input", spell);
   form.addEventListener("submit", async (event) => {

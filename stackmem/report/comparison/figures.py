@@ -93,9 +93,13 @@ class Wants(Struct, frozen=True):
 
 def bill(trial: TrialRow, price: Price, multiple: float) -> float:
     """USD of a trial where a read costs ``multiple`` input tokens; nan where it has no bill."""
-    uncached, read, written_5m, written_1h, output = (
-        trial.number(f"bill_{name}") for name in ("uncached", "read", "write_5m", "write_1h", "output")
-    )
+    kinds = ("uncached", "read", "write_5m", "write_1h", "output")
+    return bill_of([trial.number(f"bill_{name}") for name in kinds], price, multiple)
+
+
+def bill_of(tokens: Sequence[float], price: Price, multiple: float) -> float:
+    """USD of tokens: uncached, read, written for five minutes and for an hour, and output."""
+    uncached, read, written_5m, written_1h, output = tokens
     prompt = uncached * price.input + read * price.input * multiple
     written = written_5m * price.cache_write_5m + written_1h * price.cache_write_1h
     return (prompt + written + output * price.output) / 1_000_000

@@ -82,7 +82,7 @@ def findings(section: Section, wants: Wants) -> list[str]:
                          ("peak", f"A smaller peak context than {base}")):  # fmt: skip
         told.append((f"{says}, and solved no fewer", _better(kept, figure)))
         told.append((f"{says}, but solved fewer (no difference shown)", _better(fewer, figure)))
-    told.append((f"Dearer than {base}", [line.strategy for line in held if _verdict(line, "bill") == "worse"]))
+    told.append((f"More expensive than {base}", [line.strategy for line in held if _verdict(line, "bill") == "worse"]))
     said = [*_turning(held, wants), *(f"{says}: {', '.join(names)}." for says, names in told if names)]
     if all(found.verdict == TOO_FEW for line in held for found in line.against.values()):
         said.append(f"There are too few units to compare {len(held)} strategies with {base}.")

@@ -18,6 +18,7 @@ from .anchors import FAMILIES, Anchors
 from .figures import Section, Wants, bill
 from .findings import READING, facts, remarks
 from .plots import Curve, frontier, loss_curves, loss_plot, slope_plot, slopes
+from .requests import request_rows, request_slopes, request_text
 from .results import BenchRows, TrialRow
 from .stability import map_rows, map_text, stability_maps
 from .tables import plain_table, table, trial_list, verdicts
@@ -86,11 +87,28 @@ def _groups(results: BenchRows, shown: Sequence[Section], wants: Wants, anchors:
         plots = list(_plots(trials, horizons or [whole], group, of, wants, anchors))
         yield from plots[:1]
         yield f"Overall{of}", _card(f"{whole.title}{of}", "", table(whole, wants, anchors))
+        yield from _requests(trials, group, of, wants, anchors)
         yield from plots[1:]
         if horizons:
             yield f"Horizons{of}", _folded(f"By horizon{of}", horizons, wants, anchors)
         if tasks:
             yield f"Tasks{of}", _folded(f"By task{of}", tasks, wants, anchors)
+
+
+def _requests(
+    trials: Sequence[TrialRow], group: tuple[str, str], of: str, wants: Wants, anchors: Anchors
+) -> Iterator[tuple[str, str]]:
+    """Of conversations what their requests cost."""
+    rows, slopes_shown = request_rows(trials, wants), request_slopes(trials, wants)
+    if not rows:
+        return
+    says = f"mean cost of a request, USD, reads at {wants.read_multiple:g}"
+
+    def draw(width: int) -> str:
+        return slope_plot(slopes_shown, says, group, wants, anchors, width, "request")
+
+    inside = _figures([("", draw)]) + plain_table(rows)
+    yield f"Requests{of}", _card(f"What the n-th request costs{of}", request_text(), inside)
 
 
 def _plots(
@@ -104,7 +122,7 @@ def _plots(
     drawn = [(one.title, lambda width, one=one: frontier(one, wants, anchors, width)) for one in sections]
     told = (
         "What a trial costs against how often it ends solved, with 95 % intervals. The line joins those that no other "
-        "strategy beats in both; dearer and less often solved lies below it."
+        "strategy beats in both; what costs more and solves less lies below it."
     )
     if inside := _figures(drawn):
         yield f"Frontier{of}", _card(f"Bill against success{of}", told, _legend(trials, anchors) + inside)

@@ -39,13 +39,15 @@ from .svg import (
 )
 
 _LONG = 100.0
+_MOST_TICKS = 12
+HORIZON = "horizon, steps of necessary work"
 
 
 class Slope(Struct, frozen=True):
-    """A strategy over the horizons.
+    """A strategy over the horizons, or over the requests of a conversation.
 
     Attributes:
-        points: Horizon and mean over its trials.
+        points: Horizon, or number of the request, and mean over its trials.
         exponent: Of the fit over the trials; None with one horizon.
     """
 
@@ -79,9 +81,15 @@ def _means(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], 
 
 
 def slope_plot(
-    shown: Sequence[Slope], says: str, group: tuple[str, str], wants: Wants, anchors: Anchors, width: int
+    shown: Sequence[Slope],
+    says: str,
+    group: tuple[str, str],
+    wants: Wants,
+    anchors: Anchors,
+    width: int,
+    along: str = HORIZON,
 ) -> str:
-    """The plot; ``says`` is what is measured. Each line's name stands at its end, with its exponent."""
+    """The plot; ``says`` is what is measured, ``along`` what it grows with. At a line's end stand name and exponent."""
     if not shown:
         return ""
     names = {
@@ -90,11 +98,13 @@ def slope_plot(
     box = _box(names.values(), 50, width)
     across = log_scale([x for slope in shown for x, _ in slope.points], box.left, box.right, 0.03)
     up = log_scale([y for slope in shown for _, y in slope.points], box.bottom, box.top, 0.04)
-    horizons = sorted({x for slope in shown for x, _ in slope.points})
+    values = sorted({x for slope in shown for x, _ in slope.points})
+    ticks = values if len(values) <= _MOST_TICKS else across.ticks()
+    word = along.partition(",")[0]
     drawn = [
         axes(
             box,
-            Axis(across, "horizon, steps of necessary work", [(value, f"{value:g}") for value in horizons]),
+            Axis(across, along, [(value, f"{value:g}") for value in ticks]),
             Axis(up, says, [(value, _tick(value, says)) for value in up.ticks()]),
         )
     ]
@@ -102,10 +112,10 @@ def slope_plot(
     for slope in shown:
         points = [(across(x), up(y)) for x, y in slope.points]
         marks = path(points, "curve") + "".join(dot(x, y, 3, "dot") for x, y in points)
-        tells = f"{slope.name}: grows with the horizon to the power of {_exponent(slope, 2_000)}"
+        tells = f"{slope.name}: grows with the {word} to the power of {_exponent(slope, 2_000)}"
         lines.append(_DrawnLine(slope.name, names[slope.name], (points[-1][0] + 4, points[-1][1]), marks, tells))
     drawn += _named(lines, box, group, wants, anchors)
-    return drawing(box, f"{says} against the horizon", "".join(drawn))
+    return drawing(box, f"{says} against the {word}", "".join(drawn))
 
 
 def _exponent(slope: Slope, width: int) -> str:
@@ -145,7 +155,9 @@ def loss_curves(trials: Sequence[TrialRow], column: str) -> list[Curve]:
     Args:
         column: ``first_loss_step``: out of the prompt; ``first_gone_step``: and on no heap either.
     """
-    counted = [trial for trial in trials if not trial.failed and trial.number("steps") > 0]
+    # Over several sessions in a row no loss was looked for.
+    looked = [trial for trial in trials if trial.text("session") != "new"]
+    counted = [trial for trial in looked if not trial.failed and trial.number("steps") > 0]
     if not any(isfinite(trial.number(column)) for trial in counted):
         return []
     mine: dict[str, list[TrialRow]] = {}
@@ -289,7 +301,7 @@ def _dollars(scale: Scale) -> list[tuple[float, str]]:
 
 
 def _steps(front: list[tuple[float, float]], box: Box) -> list[tuple[float, float]]:
-    """What the best is for at most a bill: it stays until a dearer one solves more."""
+    """What the best is for at most a bill: it stays until a more expensive one solves more."""
     steps = [(front[0][0], box.bottom)]
     for x, y in front:
         steps += [(x, steps[-1][1]), (x, y)]

@@ -1,4 +1,4 @@
-"""Drawing: scales, axes and marks as SVG whose colours the page's style sheet decides, so that both themes work.
+"""Drawing: scales, axes and marks as SVG whose colors the page's style sheet decides, so that both themes work.
 
 Names stand beside their points, none over another.
 """

@@ -23,6 +23,7 @@ from .columns import Column, cell_text, columns
 from .figures import Line, Section, Wants, sections
 from .findings import facts, findings, remarks, title
 from .page import page
+from .requests import request_rows, request_text
 from .results import BenchRows, read_bench
 from .stability import map_rows, map_text, stability_maps
 
@@ -110,13 +111,19 @@ def markdown(results: BenchRows, shown: Sequence[Section], wants: Wants) -> str:
     if not results.trials:
         said += ["", "No trial has ended yet."]
     for one in stability_maps(shown, wants):
-        heads, *rows = map_rows(one, wants)
         said += ["", f"## Which verdicts hang on the model · {escaped(one.title)}", "", escaped(map_text(one)), ""]
-        said += [_row([escaped(cell) for cell in heads]), _row(["---", *("---:" for _ in heads[1:])])]
-        said += [_row([escaped(cell) for cell in row]) for row in rows]
+        said += _plain_table(map_rows(one, wants))
+    if rows := request_rows(results.trials, wants):
+        said += ["", "## What the n-th request costs", "", escaped(request_text()), "", *_plain_table(rows)]
     for section in shown:
         said += _section(section, wants)
     return "\n".join(said) + "\n"
+
+
+def _plain_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of text, the heads first."""
+    heads, *rest = ([escaped(cell) for cell in row] for row in rows)
+    return [_row(heads), _row(["---", *("---:" for _ in heads[1:])]), *map(_row, rest)]
 
 
 def _section(section: Section, wants: Wants) -> list[str]:

@@ -16,6 +16,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
+from stackmem.core.network import NetworkRequest
 from stackmem.core.program_facts import ToolAnswered, ToolFailure
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.command import CommandEnd
@@ -87,6 +90,11 @@ class Live:
             raise self._error
         return _said(self._ended)
 
+    @property
+    def requests(self) -> tuple[NetworkRequest, ...] | UnsetType:
+        """What the process has asked of the network, once it has ended."""
+        return UNSET if self._ended is None else self._ended.requests or UNSET
+
     def stop(self) -> None:
         """End the process and everything that it started."""
         with suppress(ToolRefused, OSError):
@@ -128,7 +136,8 @@ class PythonCalls:
                 live.start(given["program"], given["order"])
             said = scrub_value(live.next(answers, seconds), scrub)
         except TimeoutError:
-            return ToolAnswered(None, "timeout", f"timed out after {seconds:g} s; everything it started was killed")
+            told = f"timed out after {seconds:g} s; everything it started was killed"
+            return ToolAnswered(None, "timeout", told, requests=live.requests if live is not None else UNSET)
         except BaseException:
             if live is not None:
                 live.stop()
@@ -137,7 +146,8 @@ class PythonCalls:
             self._live[folder] = live
             return ToolAnswered(said)
         failed: ToolFailure = "killed" if said["reason"] else "exit" if said["exit_code"] else ""
-        return ToolAnswered(said, failed, f"exit {said['exit_code']}" if failed == "exit" else said["reason"])
+        told = f"exit {said['exit_code']}" if failed == "exit" else said["reason"]
+        return ToolAnswered(said, failed, told, requests=live.requests)
 
     def stop(self) -> None:
         """End every process that waits."""

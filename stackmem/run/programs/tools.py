@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from stackmem.core.program_facts import ToolAnswered, ToolFailure
@@ -136,15 +136,16 @@ def _shell(given: dict[str, Any], seconds: float | None, context: ToolContext) -
     limit = context.command_seconds if seconds is None else seconds
     ended = context.workspace.run_apart(command, limit, context.literal_bytes)
     value: dict[str, Any] = {"stdout": "", "stderr": "", "exit_code": ended.exit_code}
+    requests = ended.requests or UNSET
     for name, capture in (("stdout", ended.capture), ("stderr", ended.errors)):
         if capture is not None and capture.total > context.literal_bytes:
             most = f"the limit is {context.literal_bytes:,}"
             told = f"{name} is {capture.total:,} bytes, {most}; write it to a file instead"
-            return ToolAnswered(None, "too_large", told, tree=context.snapshot())
+            return ToolAnswered(None, "too_large", told, tree=context.snapshot(), requests=requests)
         head = b"" if capture is None else capture.parts()[0]
         value[name] = context.scrub(head.decode("utf-8", "backslashreplace"))
     failed, told = _how(ended, limit)
-    return ToolAnswered(value, failed, told, tree=context.snapshot())
+    return ToolAnswered(value, failed, told, tree=context.snapshot(), requests=requests)
 
 
 def _how(ended: CommandEnd, seconds: float) -> tuple[ToolFailure, str]:

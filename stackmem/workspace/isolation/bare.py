@@ -15,6 +15,7 @@ class Bare:
     mounts = False
     contains = False
     layers = False
+    doors = False
 
     def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
         return CommandLaunch(

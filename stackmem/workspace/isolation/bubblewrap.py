@@ -22,6 +22,7 @@ from subprocess import Popen
 from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
+from stackmem.workspace.egress.door import Start, start_behind
 from stackmem.workspace.environment import build_environment
 from stackmem.workspace.profile import Mount
 from stackmem.workspace.python import INSIDE
@@ -103,6 +104,7 @@ class Bubblewrap:
     mounts = True
     contains = True
     layers = True
+    doors = True
 
     def __init__(self, *, proc: bool = True, candidates: tuple[str, ...] = CANDIDATES) -> None:
         """Without ``proc``, ``/proc`` is an empty folder: for containers that mask their own."""
@@ -133,13 +135,15 @@ class Bubblewrap:
             granted=seat.profile.env,
             caller=os.environ,
         )
-        argv = (kept.program, "--args", str(args), "--", *inner)
+        start = start_behind(seat.network_list, Start(inner, environ), f"{INSIDE}/bin/python", stack)
+        argv = (kept.program, "--args", str(args), "--", *start.argv)
         return CommandLaunch(
             argv=seat.view.entered(*argv) if seat.view else argv,
-            environ=environ,
+            environ=start.environ,
             cwd="/",
-            fds=(args, bpf, seat.fd, status_read, status_write, life, *git_fds, *entered),
+            fds=(args, bpf, seat.fd, status_read, status_write, life, *git_fds, *entered, *start.fds),
             status_fd=status_read,
+            door=start.door,
         )
 
     def _setting(self, seat: Seat) -> _Setting:

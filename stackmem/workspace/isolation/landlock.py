@@ -27,7 +27,7 @@ from .skeleton import copied_names, mounted_names
 # Without the right to truncate (version 3) a file outside could be emptied.
 NEEDED_ABI = 3
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc")
-_ETC = ("passwd", "group", "hosts", "nsswitch.conf", "gai.conf", "host.conf", "gitconfig")
+_ETC = ("passwd", "group", "hosts", "nsswitch.conf", "gai.conf", "host.conf", "gitconfig", "ssl/openssl.cnf")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
@@ -118,6 +118,7 @@ class Landlock:
     mounts = False
     contains = False
     layers = False
+    doors = False
 
     def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
         tmp = private_tmp(stack)

@@ -13,6 +13,8 @@ from typing import Protocol
 from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
+from stackmem.workspace.egress.door import Door
+from stackmem.workspace.egress.network_list import NetworkList
 from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.python import Toolchain
@@ -36,6 +38,7 @@ class Seat(Struct, frozen=True):
         place: The folder in it where commands begin, relative; empty for the workspace itself.
         first: Folders that stand before all others on PATH, as commands see them.
         view: Where the folder is seen, where only namespaces of its own have it.
+        network_list: What commands reach through a door of their own; None where the profile says what they reach.
     """
 
     root: Path
@@ -51,6 +54,7 @@ class Seat(Struct, frozen=True):
     first: tuple[str, ...] = ()
     place: str = ""
     view: WorkspaceView | None = None
+    network_list: NetworkList | None = None
 
 
 class CommandLaunch(Struct, frozen=True):
@@ -61,6 +65,7 @@ class CommandLaunch(Struct, frozen=True):
         fds: Descriptors the child inherits; whoever made the launch closes them through its stack.
         status_fd: Read end of the sandbox's own reports, or -1.
         confinement: Restrictions the starting thread takes upon itself first; None starts it freely.
+        door: The way out of the command's network; None where it has none, or the host's.
     """
 
     argv: tuple[str, ...]
@@ -69,6 +74,7 @@ class CommandLaunch(Struct, frozen=True):
     fds: tuple[int, ...] = ()
     status_fd: int = -1
     confinement: bytes | None = None
+    door: Door | None = None
 
 
 class Level(Protocol):
@@ -80,6 +86,7 @@ class Level(Protocol):
         mounts: Commands see the workspace and its mounts at paths of our choosing.
         contains: Whatever a command starts dies with its first process; else strays are hunted down.
         layers: Commands can be started where a layer over a folder is mounted.
+        doors: Commands have a network of their own, so that they can be kept to listed hosts.
     """
 
     name: str
@@ -87,6 +94,7 @@ class Level(Protocol):
     mounts: bool
     contains: bool
     layers: bool
+    doors: bool
 
     def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
         """Prepare a command; the stack closes what it opened once the command has ended."""

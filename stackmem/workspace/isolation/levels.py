@@ -17,6 +17,8 @@ from msgspec import Struct
 
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.workspace.command import run
+from stackmem.workspace.egress.door import PORT
+from stackmem.workspace.egress.network_list import NetworkList
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.python import Toolchain, build_toolchain
 
@@ -36,6 +38,11 @@ WORKSPACES: dict[str, tuple[Callable[[], Level], ...]] = {
 _SHIPPED = tuple(WORKSPACES)
 _AUTO = ("bubblewrap", "namespaces")
 _PROBE_SECONDS = 20.0
+# What no list allows is asked for, by nothing but the shell; that it is refused shows that the door leads to the proxy.
+_KNOCK = (
+    f"exec 3<>/dev/tcp/127.0.0.1/{PORT} && printf 'CONNECT nowhere.invalid:443 HTTP/1.1\\r\\nHost: nowhere.invalid"
+    '\\r\\n\\r\\n\' >&3 && read -r _ status _ <&3 && echo "the proxy answered $status" && [ "$status" = 403 ]'
+)
 
 _chosen: dict[tuple[str, str, Toolchain], Level] = {}
 
@@ -54,7 +61,9 @@ def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def try_level(level: Level, profile: Profile, toolchain: Toolchain) -> Probe:
-    """Run ``true`` at a level in a folder of its own."""
+    """Run ``true`` at a level in a folder of its own; where hosts are listed, ask for one that is not."""
+    if profile.network == "list" and not level.doors:
+        return Probe(level, no_door(level))
     with ExitStack() as stack:
         root = Path(tempfile.mkdtemp(prefix="stackmem-probe-")).resolve()
         stack.callback(shutil.rmtree, root, ignore_errors=True)
@@ -63,16 +72,27 @@ def try_level(level: Level, profile: Profile, toolchain: Toolchain) -> Probe:
         fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, fd)
         path = "/workspace" if level.mounts else str(root)
+        listed = profile.network == "list"
         seat = Seat(root=root, fd=fd, path=path, profile=profile, mounts=(), environ={}, toolchain=toolchain,
-                    skeleton=skeleton)  # fmt: skip
+                    skeleton=skeleton, network_list=NetworkList() if listed else None)  # fmt: skip
+        command = _KNOCK if listed else "true"
         try:
-            ended = run(level, seat, "true", _PROBE_SECONDS)
+            ended = run(level, seat, command, _PROBE_SECONDS)
         except WorkspaceError as error:
             return Probe(level, str(error))
         if ended.exit_code == 0:
             return Probe(level, "")
         said = ended.capture.parts()[0].decode("utf-8", "replace").strip()
-        return Probe(level, f"`true` ended with {ended.exit_code} {ended.reason}: {said}")
+        what = "asking the proxy" if listed else "`true`"
+        return Probe(level, f"{what} ended with {ended.exit_code} {ended.reason}: {said}")
+
+
+def no_door(level: Level) -> str:
+    """Why commands at a level cannot be kept to listed hosts."""
+    return (
+        f"isolation {level.name} has no network of its own, so commands cannot be kept to listed hosts; "
+        "take bubblewrap or namespaces, or --network none"
+    )
 
 
 def choose(isolation: str, profile: Profile, toolchain: Toolchain | None = None) -> Level:

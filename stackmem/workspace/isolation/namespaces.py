@@ -12,6 +12,7 @@ from pathlib import Path
 from subprocess import Popen
 
 from stackmem.errors import WorkspaceError
+from stackmem.workspace.egress.door import Start, start_behind
 
 from . import confine
 from .landlock import build_order, host_environment, plain_code, private_tmp
@@ -28,6 +29,7 @@ class Namespaces:
     mounts = False
     contains = True
     layers = False
+    doors = True
 
     def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
         setpriv, unshare = (_program(name) for name in ("setpriv", "unshare"))
@@ -41,17 +43,22 @@ class Namespaces:
         stack.callback(os.close, started_read)
         stack.callback(os.close, started_write)
         life = line_of_life(stack)
+        inner = limited(command, seat.profile, place=seat.place, count_processes=True, life=life)
+        start = Start(inner, host_environment(seat, tmp))
+        above = max(order, started_write)  # confine closes what is below
+        start = start_behind(seat.network_list, start, seat.toolchain.python(), stack, above)
         kinds = ("-U", "-r", "-p", "-f", "-i", *(("-n",) if own else ()))
         return CommandLaunch(
             argv=(
                 setpriv, "--pdeathsig", "KILL", unshare, *kinds, "--kill-child", "--mount-proc",
                 seat.toolchain.python(), "-I", "-S", "-c", _HELPER, str(order), str(started_write),
-                *limited(command, seat.profile, place=seat.place, count_processes=True, life=life),
+                *start.argv,
             ),
-            environ=host_environment(seat, tmp),
+            environ=start.environ,
             cwd=f"/proc/self/fd/{seat.fd}",
-            fds=(order, started_write, life),
+            fds=(order, started_write, life, *start.fds),
             status_fd=started_read,
+            door=start.door,
         )  # fmt: skip
 
     def ran(self, process: Popen[bytes], status: bytes) -> int | None:

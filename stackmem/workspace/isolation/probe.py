@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.python import Toolchain, build_toolchain
@@ -25,6 +26,7 @@ class LevelReport(Struct, frozen=True):
         guarantees: What a command cannot do.
         leaks: What it still can.
         remedy: How to get the level; empty where it works.
+        listed: Why commands cannot be kept to listed hosts; empty where they can.
     """
 
     level: str
@@ -35,6 +37,7 @@ class LevelReport(Struct, frozen=True):
     guarantees: str
     leaks: str
     remedy: str
+    listed: str = ""
 
 
 _GUARANTEES = {
@@ -107,6 +110,7 @@ def _finding(isolation: str, profile: Profile, toolchain: Toolchain, index: int)
         guarantees=_GUARANTEES.get(isolation, _UNTOLD),
         leaks=leaks,
         remedy=_remedy(isolation, probe.failure),
+        listed=probe.failure or try_level(probe.level, replace(profile, network="list"), toolchain).failure,
     )
 
 

@@ -8,10 +8,12 @@ Rule 2: commands find each installation at the path at which the environment nam
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import unquote
 
 from msgspec import Struct
 
@@ -23,6 +25,7 @@ _MOST_FILES = 100
 _MOST_BYTES = 256 * 1024
 _OF_A_SYSTEM = ("home", "root", "proc", "usr", ".ssh", ".git")
 """What lies in the root of a system, in a home or in a project, and in no installation."""
+_CHECKOUT = re.compile(r'"url":\s*"file://(/[^"]*)"')
 _KERNELS = ("/proc", "/dev", "/sys")
 _NEVER = ("", ".local", ".local/share", ".cache", ".config", ".pyenv", ".nvm", ".volta", ".ssh")
 
@@ -170,6 +173,20 @@ def _imports(environment: Path) -> list[Path]:
     return list(dict.fromkeys(path for path in paths if path.is_absolute()))
 
 
+def _editable(environment: Path) -> list[Path]:
+    """The packages of editable installations: of a checkout only what has the name of the distribution.
+
+    Source: PEP 610.
+    """
+    packages = []
+    for link in sorted(environment.glob("lib/python3*/site-packages/*.dist-info/direct_url.json"))[:_MOST_FILES]:
+        place = _CHECKOUT.search(read_small(link))
+        name = link.parent.name.partition("-")[0]
+        if place is not None:
+            packages += [Path(unquote(place[1])) / name, Path(unquote(place[1])) / "src" / name]
+    return [package for package in packages if is_file(package / "__init__.py")]
+
+
 def find_node(folder: Path, search: str, granted: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The installation of Node that the person has on her path, and what is missing of it.
 
@@ -193,3 +210,32 @@ def find_node(folder: Path, search: str, granted: tuple[str, ...]) -> tuple[tupl
             return (str(prefix),), ()
         return (), (f"node is {program}, which is no installation of its own; {_GRANT}",)
     return (), (f"there is no node on your PATH; install it, or {_GRANT}",)
+
+
+def runnable(place: Path) -> Path:
+    """Where a program is to be run from: what a link leads to, unless the link belongs to an environment of Python."""
+    hops = _hops(place)[1]
+    if _is_in(place, _SHOWN_ALWAYS):
+        return place
+    return next((hop for hop in hops if is_file(hop.parent.parent / "pyvenv.cfg")), hops[-1])
+
+
+def find_program(place: Path) -> tuple[str, ...]:
+    """What commands must see for a file of the person's to run: itself, or the environment that it belongs to.
+
+    Nothing of what they see anyway, and no folder that holds more than programs.
+
+    Args:
+        place: As ``runnable`` says.
+    """
+    prefix = place.parent.parent
+    modules = next((folder.parent.parent for folder in place.parents if folder.name == "node_modules"), None)
+    if is_file(prefix / "pyvenv.cfg"):
+        pythons = [python.parent.parent for python in _hops(prefix / "bin" / "python")[1][1:]]
+        found = [prefix, *pythons, *_editable(prefix)]
+    elif modules is not None and is_file(modules / "bin" / "node"):
+        found = [modules]
+    else:
+        found = [place]
+    shown = (one for one in found if not _is_in(one, _SHOWN_ALWAYS))
+    return tuple(dict.fromkeys(str(one) for one in shown if is_file(one) or not _holds_more(one, Path("/nowhere"))))

@@ -6,7 +6,7 @@ from pathlib import Path
 from stackmem.languages.loop_agent.forms import TYPES
 from stackmem.languages.loop_agent.prompt import prompt_params
 from stackmem.languages.loop_agent.reader import ACTION_KEYS, AGENT_KEYS, EXPIRY_KEYS, LIMIT_KEYS, SUB_AGENT_KEYS
-from tests.docs.test_pages import DOCS, shell
+from tests.docs.test_pages import DOCS, environ, shell
 from tests.house.test_docs import FENCE, read
 
 PAGE = read(DOCS / "programs" / "loop.md")
@@ -23,7 +23,7 @@ def test_the_first_agent_does_what_the_page_says(tmp_path, home):
     for number, (command, printed) in enumerate(re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", shown, re.M)):
         place = Path(home) / str(number)
         place.mkdir()
-        ran = shell(command, tmp_path, place)
+        ran = shell(command, tmp_path, environ(place))
         assert (ran.returncode, ran.stdout) == (0, printed), ran.stderr
 
 

@@ -1,0 +1,196 @@
+"""How soon the conversation answers at the terminal: a key while a command floods, and a streamed word.
+
+    python benchmarks/terminal.py [--keys 100] [--words 60]
+
+The program runs at a real pseudo-terminal. A key's time is from its press to the moment when the terminal was sent
+what it changed; it is measured while nothing happens (the floor) and while a command prints without end. A word's time
+is from the moment when a server on loopback has sent it to the moment when it was sent to the terminal. All clocks are
+this process's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import string
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.cli.terminal import Terminal
+
+LETTERS = string.ascii_lowercase + string.ascii_uppercase + string.digits
+PAUSE_SECONDS = 0.15
+
+
+def percentile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+def told(name: str, seconds: list[float]) -> float:
+    median = percentile(seconds, 0.5)
+    print(
+        f"{name:<38} median {median * 1000:6.1f} ms   95th {percentile(seconds, 0.95) * 1000:6.1f} ms   "
+        f"most {max(seconds) * 1000:6.1f} ms   n {len(seconds)}"
+    )
+    return median
+
+
+def presses(terminal: Terminal, count: int) -> list[float]:
+    """Seconds from each key to what it changed."""
+    found = []
+    line = ""
+    for number in range(count):
+        if len(line) == 20:  # an empty line again
+            terminal.type("\x15")
+            line = ""
+            settle(terminal)
+        key = LETTERS[number % 26]
+        line += key
+        place = len(terminal.raw)
+        begun = time.perf_counter()
+        terminal.type(key)
+        while key.encode() not in terminal.raw[place:]:
+            terminal.read()
+        found.append(time.perf_counter() - begun)
+        settle(terminal)
+    return found
+
+
+def word_of(number: int) -> str:
+    """Words that no redrawn line shares a character with, so that each is written whole."""
+    return LETTERS[number] * 7
+
+
+def settle(terminal: Terminal) -> None:
+    end = time.perf_counter() + PAUSE_SECONDS
+    while time.perf_counter() < end:
+        terminal.read()
+
+
+def environ(root: Path) -> dict[str, str]:
+    places = {"HOME": str(root), "STACKMEM_RUNS_DIR": str(root / "runs"), "STACKMEM_SANDBOX_DIR": str(root / "work")}
+    return {**os.environ, **places, "TERM": "xterm-256color", "OPENAI_API_KEY": "none"}
+
+
+def keys(root: Path, count: int) -> None:
+    script = root / "script.yaml"
+    # It prints 2 MB a second, for the time that the keys take; a command that prints more is ended by its limit.
+    command = "while :; do head -c 40000 /dev/urandom | base64; sleep 0.025; done"
+    flood = {"call": "run_command", "args": {"command": command}}
+    script.write_text(json.dumps({"replies": [flood, {"text": "Done."}]}), encoding="utf-8")
+    line = [
+        sys.executable,
+        "-m",
+        "stackmem",
+        "chat",
+        "--model",
+        f"script:{script}",
+        "--network",
+        "none",
+        "--command-seconds",
+        "600",
+    ]
+    folder = root / "mine"
+    folder.mkdir()
+    with Terminal(line, environ(root), folder) as terminal:
+        terminal.wait_for("Type a request")
+        settle(terminal)
+        floor = told("a key, nothing happens (floor)", presses(terminal, count))
+        terminal.type("\x15go\r")
+        terminal.wait_for("run_command")
+        busy = told("a key, while a command prints", presses(terminal, count))
+        terminal.type("\x15\x1b")
+        terminal.wait_for("pausing")  # so it was still at work
+        print(f"ratio of the medians {busy / floor:.2f}")
+
+
+class Streaming(BaseHTTPRequestHandler):
+    """Answers a chat request with words, one after the other; notes when each was sent."""
+
+    sent: ClassVar[dict[str, float]] = {}
+    words = 0
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+        for number in range(self.words):
+            word = f"{word_of(number)} "
+            self._event(
+                {"choices": [{"index": 0, "delta": {"role": "assistant", "content": word}, "finish_reason": None}]}
+            )
+            self.sent[word.strip()] = time.perf_counter()
+            time.sleep(PAUSE_SECONDS)
+        with suppress(BrokenPipeError):  # the last word was shown, and the terminal closed
+            self._end()
+
+    def _end(self) -> None:
+        usage = {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}
+        self._event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": usage})
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def do_GET(self) -> None:
+        body = b'{"data": [{"id": "m", "context_length": 100000}]}'
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _event(self, value: dict[str, object]) -> None:
+        chunk = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", **value}
+        self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
+        self.wfile.flush()
+
+    def log_message(self, *_: object) -> None:
+        """The terminal is for figures."""
+
+
+def words(root: Path, count: int) -> None:
+    Streaming.words = count
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Streaming)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    line = [sys.executable, "-m", "stackmem", "chat", "--model", "openai/m", "--base-url", base, "--network", "none"]
+    folder = root / "theirs"
+    folder.mkdir()
+    found = []
+    with Terminal(line, environ(root), folder) as terminal:
+        terminal.wait_for("Type a request")
+        settle(terminal)
+        terminal.type("go\r")
+        for number in range(count):
+            word = word_of(number)
+            while word.encode() not in terminal.raw:
+                terminal.read()
+            shown = time.perf_counter()
+            while word not in Streaming.sent:
+                time.sleep(0.0005)
+            found.append(max(0.0, shown - Streaming.sent[word]))
+    told("the first word", found[:1])
+    told("every word", found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keys", type=int, default=100)
+    parser.add_argument("--words", type=int, default=60, choices=range(1, len(LETTERS) + 1), metavar="N")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as root:
+        keys(Path(root), given.keys)
+        words(Path(root), given.words)
+
+
+if __name__ == "__main__":
+    main()

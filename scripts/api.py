@@ -1,0 +1,119 @@
+"""The public Python API as a page: every name of ``stackmem.__all__`` by its signature and its docstring.
+
+``scripts/reference.py`` writes it into ``docs/api.md``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from msgspec import NODEFAULT, UNSET, Struct
+from msgspec.structs import fields
+
+import stackmem
+
+_NO_DOCSTRING = {
+    "Event": "Every fact that can stand in a trace, as one union: [the trace](trace.md) lists them.",
+    "RULES": "The number of the rules under which runs are recorded today. Replay is strict between equal ones.",
+    "STRATEGIES": "The [memory strategies](strategies.md), name to maker. `open_strategy` reads a whole spelling.",
+}
+_PART = re.compile(r"^(Args|Attributes|Raises|Returns):\n((?: {4}.*\n?|\n)+)", re.M)
+_ITEM = re.compile(r"^ {4}([A-Za-z_0-9, ]+): (.*(?:\n {8,}.*)*)", re.M)
+
+
+class _Bare(NamedTuple):
+    """An annotation that is shown as it is written, without quotes."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def page() -> str:
+    """The names by what they are, each in the order of the alphabet."""
+    names: dict[str, list[str]] = {"Functions": [], "Classes": [], "Errors": [], "Values": []}
+    for name in stackmem.__all__:
+        names[_group(getattr(stackmem, name))].append(name)
+    return "\n\n".join(f"## {group}\n\n" + "\n\n".join(map(_entry, held)) for group, held in names.items())
+
+
+def _group(value: object) -> str:
+    if inspect.isfunction(value):
+        return "Functions"
+    if not isinstance(value, type):
+        return "Values"
+    return "Errors" if issubclass(value, Exception) else "Classes"
+
+
+def _entry(name: str) -> str:
+    value = getattr(stackmem, name)
+    if name in _NO_DOCSTRING:
+        return f"### {name}\n\n{_NO_DOCSTRING[name]}"
+    if isinstance(value, type) and issubclass(value, Exception):
+        above = value.__mro__[1].__name__
+        said = inspect.cleandoc(value.__dict__.get("__doc__") or "")
+        return f"### {name}\n\nA `{above}`. {_marked(said)}".rstrip() + f" Exit code {value.exit_code}.\n".rstrip()
+    parts = [f"### {name}"]
+    if inspect.isfunction(value):
+        parts.append(f"```text\n{_signature(name, value)}\n```")
+    parts.append(_told(inspect.getdoc(value) or ""))
+    if isinstance(value, type):
+        parts += [_fields(value)] if issubclass(value, Struct) else []
+        parts += [_methods(value)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _told(doc: str) -> str:
+    """A docstring as Markdown; what it says of each argument or attribute becomes a list."""
+
+    def listed(found: re.Match[str]) -> str:
+        items = [f"- `{names}`: {' '.join(text.split())}" for names, text in _ITEM.findall(found[2])]
+        return f"{found[1]}:\n\n" + "\n".join(items or [" ".join(found[2].split())]) + "\n\n"
+
+    return _marked(_PART.sub(listed, f"{doc}\n")).strip()
+
+
+def _marked(text: str) -> str:
+    return text.replace("``", "`")
+
+
+def _signature(name: str, function: Callable[..., Any]) -> str:
+    """The call as it is written; one argument a line where it is long."""
+    signature = inspect.signature(function)
+    shown = [
+        one.replace(annotation=_Bare(one.annotation) if isinstance(one.annotation, str) else one.annotation)
+        for one in signature.parameters.values()
+        if one.name != "self"
+    ]
+    returned = signature.return_annotation
+    back = f" -> {returned}" if isinstance(returned, str) else ""
+    whole = f"{name}{inspect.Signature(shown)}{back}"
+    return whole if len(whole) <= 100 else whole.replace("(", "(\n    ", 1).replace(", *, ", ",\n    *, ", 1)
+
+
+def _fields(kind: type[Struct]) -> str:
+    """What a value has, with the default where it is one that can be written."""
+    rows = ["| field | type | default |", "|---|---|---|"]
+    for field in fields(kind):
+        annotated = str(kind.__annotations__.get(field.name, "")).replace("|", "\\|")
+        default = "required" if field.required else "left out" if field.default is UNSET else "made anew"
+        if field.default not in (NODEFAULT, UNSET):
+            default = f"`{field.default!r}`"
+        rows.append(f"| `{field.name}` | `{annotated}` | {default} |")
+    return "\n".join(rows)
+
+
+def _methods(kind: type) -> str:
+    found = []
+    for name, member in vars(kind).items():
+        function = member.fget if isinstance(member, property) else member
+        if name.startswith("_") or not inspect.isfunction(function):
+            continue
+        says = _marked(" ".join((inspect.getdoc(function) or "").split("\n\n")[0].split()))
+        call = name if isinstance(member, property) else _signature(name, function).replace("\n    ", "")
+        found.append(f"- `{call}`" + (f": {says}" if says else ""))
+    return "\n".join(found)

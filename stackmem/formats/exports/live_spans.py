@@ -1,0 +1,229 @@
+"""A run's spans, sent to a collector while the run goes on, by the official exporter of OpenTelemetry (extra ``otel``).
+
+Rule 1: the run waits for no collector. A fact is put on a queue; all else happens in threads that end with the process.
+Rule 2: what a collector does not take is counted and told at the end, and changes nothing about the run.
+Rule 3: the spans are those of ``export --format otel``, with the same ids: sent twice, they are the same spans.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
+from logging import CRITICAL, getLogger
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from stackmem.core.facts import RunForked
+from stackmem.errors import StackmemError, UsageError
+from stackmem.trace.lineage import RunReader
+from stackmem.trace.record import Record
+from stackmem.version import VERSION
+
+from .otel import spans
+from .otlp import SCHEMA, Json, collector, send
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL"
+"""The standard's own variable: ``http/protobuf``, which is the default, or ``http/json``."""
+_PROTOCOLS = ("http/protobuf", "http/json")
+CLOSE_SECONDS = 3.0
+"""What the end of a run waits for spans that are still under way."""
+_REQUEST_SECONDS = 4.0
+_DELAY_MILLIS = 500
+_MOST_WAITING = 100_000
+_KINDS = {1: "INTERNAL", 3: "CLIENT"}
+
+
+class LiveSpans:
+    """One run's spans on their way to one collector.
+
+    Attributes:
+        taken, lost: Spans that the collector took, and that it did not.
+    """
+
+    def __init__(self, run_dir: Path, url: str, protocol: str) -> None:
+        """Send nothing yet; the first fact begins it.
+
+        Args:
+            url: ``http://HOST:PORT``, to which ``/v1/traces`` is added, or with a path, which is used as it is.
+            protocol: What ``PROTOCOL`` says; empty for the default.
+
+        Raises:
+            UsageError: The address or the protocol is none, or the extra is not installed.
+        """
+        collector(url, "--otel")
+        if protocol not in ("", *_PROTOCOLS):
+            raise UsageError(f"{PROTOCOL} is {protocol[:40]!r}; set it to one of {', '.join(_PROTOCOLS)}")
+        if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter") is None:
+            raise UsageError("--otel needs the OpenTelemetry exporter; pip install 'stackmem[otel]'")
+        self.taken = self.lost = 0
+        self._run_dir, self._url, self._json = run_dir, url, protocol == "http/json"
+        self._facts: SimpleQueue[Record | None] = SimpleQueue()
+        self._live = False
+        self._broken = ""
+        self._thread: threading.Thread | None = None
+
+    def take(self, record: Record) -> None:
+        """A fact that was recorded; never waits."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="otel", daemon=True)
+            self._thread.start()
+        if self._facts.qsize() < _MOST_WAITING:
+            self._facts.put(record)
+        else:
+            self._broken = "facts came faster than spans could be made"
+
+    def close(self, seconds: float = CLOSE_SECONDS) -> str:
+        """End what is under way, for at most so long; why not all spans were taken, empty where they were."""
+        if self._thread is None:
+            return ""
+        self._facts.put(None)
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            return f"the collector at {self._url} is too slow or gone; its spans of this run are not complete"
+        if self._broken or self.lost:
+            why = f" ({self._broken})" if self._broken else ""
+            return f"the collector at {self._url} took {self.taken:,} spans, and {self.lost:,} are lost{why}"
+        return ""
+
+    def _work(self) -> None:
+        getLogger("opentelemetry").setLevel(CRITICAL)  # it would print every failed attempt
+        try:
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+            exporter: Any = _Counted(self, self._exporter())
+            # Larger than any batch of facts: what comes faster than a collector takes it is dropped, the oldest first.
+            batches = BatchSpanProcessor(exporter, max_queue_size=_MOST_WAITING, schedule_delay_millis=_DELAY_MILLIS)
+            try:
+                for one in spans(self._records(), self._run_dir.name):
+                    if self._live:
+                        batches.on_end(readable(one, self._run_dir.name))
+            finally:
+                batches.shutdown()  # type: ignore[no-untyped-call]
+        except (StackmemError, ValueError, TypeError, KeyError, RuntimeError, ImportError, OSError) as error:
+            self._broken = f"{type(error).__name__}: {error}"[:200]
+
+    def _exporter(self) -> Any:
+        scheme_and_place = collector(self._url, "--otel").geturl()
+        if self._json:
+            return _JsonExporter(scheme_and_place)
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+        return OTLPSpanExporter(endpoint=scheme_and_place, timeout=_REQUEST_SECONDS)
+
+    def _records(self) -> Iterator[Record]:
+        """What stood in the trace before the first new fact, whose spans are known there; then facts as they come."""
+        first = self._facts.get()
+        if first is None:
+            return
+        if first.seq > 1 or isinstance(first.event, RunForked):
+            for record in RunReader(self._run_dir):
+                if record.at == first.at and record.event == first.event:
+                    break
+                yield record
+        self._live = True
+        yield first
+        while (record_or_end := self._facts.get()) is not None:
+            yield record_or_end
+
+
+class _Counted:
+    """An exporter whose successes are counted; whatever it raises is a failure."""
+
+    def __init__(self, counts: LiveSpans, exporter: Any) -> None:
+        self._counts, self._exporter = counts, exporter
+
+    def export(self, batch: Sequence[ReadableSpan]) -> Any:
+        from opentelemetry.sdk.trace.export import SpanExportResult
+
+        try:
+            result = self._exporter.export(batch)
+        except (StackmemError, OSError, ValueError, RuntimeError):
+            result = SpanExportResult.FAILURE
+        if result is SpanExportResult.SUCCESS:
+            self._counts.taken += len(batch)
+        else:
+            self._counts.lost += len(batch)
+        return result
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return True
+
+
+class _JsonExporter:
+    """The same requests in OTLP's JSON, which spells ids in hex."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._endpoint = endpoint
+
+    def export(self, batch: Sequence[ReadableSpan]) -> Any:
+        from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
+        from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+        from opentelemetry.sdk.trace.export import SpanExportResult
+
+        request = MessageToDict(encode_spans(batch), use_integers_for_enums=True)
+        for one in (
+            span for kind in request["resourceSpans"] for scope in kind["scopeSpans"] for span in scope["spans"]
+        ):
+            for name in {"traceId", "spanId", "parentSpanId"} & one.keys():
+                one[name] = _hex(one[name])
+        send([request], self._endpoint)
+        return SpanExportResult.SUCCESS
+
+    def shutdown(self) -> None:
+        """Nothing is held."""
+
+
+def _hex(base64: str) -> str:
+    from base64 import b64decode
+
+    return b64decode(base64).hex()
+
+
+def readable(one: Json, run: str) -> ReadableSpan:
+    """A span as the SDK has it, from OTLP's JSON."""
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import Event, ReadableSpan
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+    def place(span: str) -> SpanContext:
+        return SpanContext(int(one["traceId"], 16), int(span, 16), is_remote=False, trace_flags=TraceFlags(1))
+
+    about = {"service.name": "stackmem", "service.version": VERSION, "stackmem.run": run}
+    status = one.get("status")
+    return ReadableSpan(
+        one["name"],
+        context=place(one["spanId"]),
+        parent=place(one["parentSpanId"]) if "parentSpanId" in one else None,
+        resource=Resource(about, SCHEMA),
+        attributes=_values(one["attributes"]),
+        events=[
+            Event(each["name"], _values(each["attributes"]), int(each["timeUnixNano"]))
+            for each in one.get("events", ())
+        ],
+        kind=SpanKind[_KINDS[one["kind"]]],
+        status=Status(StatusCode.ERROR, status["message"]) if status else Status(StatusCode.UNSET),
+        start_time=int(one["startTimeUnixNano"]),
+        end_time=int(one["endTimeUnixNano"]),
+        instrumentation_scope=InstrumentationScope("stackmem", VERSION, SCHEMA),
+    )
+
+
+def _values(pairs: list[Json]) -> dict[str, Any]:
+    return {pair["key"]: _value(pair["value"]) for pair in pairs}
+
+
+def _value(typed: Json) -> Any:
+    ((kind, value),) = typed.items()
+    readers: dict[str, Callable[[Any], Any]] = {
+        "intValue": int, "arrayValue": lambda held: [_value(each) for each in held["values"]],
+    }  # fmt: skip
+    return readers.get(kind, lambda same: same)(value)

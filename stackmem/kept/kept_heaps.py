@@ -1,0 +1,140 @@
+"""What a person does with chunks that outlive her runs: she lists, writes, frees and prunes them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from stackmem.core.budgets import Budgets
+from stackmem.core.heap import UNKNOWN, Heap, KeptChunk, KeptHeap, faults, no_chunk, source_faults, taken_over
+from stackmem.core.tools import StoreEntry
+from stackmem.errors import TraceError, UsageError, WorkspaceError
+from stackmem.settings.kept_heap import MOST_CHARS, MOST_CHUNKS, HeapChange, HeapStore, all_heaps
+from stackmem.workspace.workspace import WatchedFolder
+
+_BUDGETS = Budgets(heap_chars=MOST_CHARS, heap_chunks=MOST_CHUNKS)
+
+
+class KeptRow(Struct, frozen=True):
+    """A kept chunk.
+
+    Attributes:
+        folder: Whose chunk it is.
+        state: ``fresh``, ``STALE``, ``missing`` where its source is gone, or empty where nothing can be said.
+        written: Seconds since 1970.
+        by: Id of the run that wrote it; empty where a person did.
+    """
+
+    folder: str
+    name: str
+    chars: int
+    description: str
+    source: str
+    state: str
+    written: float
+    by: str
+
+
+def kept_rows(store: HeapStore) -> list[KeptRow]:
+    """Every chunk, the one written longest ago first; raises ``UsageError`` where the heap cannot be read."""
+    held = [(one, one.chunk) for one in store.read().values() if one.chunk is not None]
+    with _digests(store.folder) as digest:
+        return [
+            KeptRow(
+                store.folder, chunk.name, len(chunk.content), chunk.description, chunk.source, _state(chunk, digest),
+                one.written, one.by,
+            )
+            for one, chunk in held
+        ]  # fmt: skip
+
+
+def kept_content(store: HeapStore, name: str) -> str:
+    """A chunk's content; raises ``UsageError`` where there is no such chunk."""
+    chunk = store.read().get(name)
+    if chunk is None or chunk.chunk is None:
+        heap = _heap(store)
+        raise UsageError(no_chunk(heap, name) if heap.chunks else "no chunk is kept here; stackmem heap write adds one")
+    return chunk.chunk.content
+
+
+def write_kept(store: HeapStore, entry: StoreEntry) -> None:
+    """Write a chunk, over what had its name.
+
+    Raises:
+        UsageError: It is none, or its source is no file of the folder.
+        TraceError: It cannot be written.
+    """
+    with _digests(store.folder) as digest:
+        digests = {entry.source: digest(entry.source)} if entry.source else {}
+    wrong = faults(_heap(store), (entry,), _BUDGETS) or source_faults((entry,), digests)
+    if wrong:
+        raise UsageError("; ".join(wrong))
+    chunk = KeptChunk(entry.name, entry.content, entry.description, entry.source, digests.get(entry.source, ""))
+    store.write([HeapChange(entry.name, round(time.time(), 3), chunk)])
+
+
+def free_kept(store: HeapStore, names: list[str]) -> None:
+    """Free chunks; raises ``UsageError`` where one is not there, and then frees none."""
+    for name in names:
+        kept_content(store, name)
+    store.write([HeapChange(name, round(time.time(), 3)) for name in names])
+
+
+def prune_kept(store: HeapStore, older_seconds: float | None, *, stale: bool, dry_run: bool) -> list[KeptRow]:
+    """Free chunks that were written so long ago, and where ``stale`` those whose source has changed or is gone."""
+    before = None if older_seconds is None else time.time() - older_seconds
+    gone = [
+        row
+        for row in kept_rows(store)
+        if (before is not None and row.written <= before) or (stale and row.state in ("STALE", "missing"))
+    ]
+    if not dry_run:
+        free_kept(store, [row.name for row in gone])
+    return gone
+
+
+def prune_gone(environ: Mapping[str, str], *, dry_run: bool) -> list[HeapStore]:
+    """Remove the heaps of folders that are not there any more.
+
+    Raises:
+        UsageError: A heap cannot be read.
+        TraceError: One cannot be removed.
+    """
+    gone = [store for store in all_heaps(environ) if store.folder and not Path(store.folder).is_dir()]
+    for store in [] if dry_run else gone:
+        try:
+            store.remove()
+        except OSError as error:
+            raise TraceError(f"the kept heap {store.path} cannot be removed ({error.strerror})") from error
+    return gone
+
+
+def _heap(store: HeapStore) -> Heap:
+    return taken_over(KeptHeap(tuple(one.chunk for one in store.read().values() if one.chunk is not None)))
+
+
+def _state(chunk: KeptChunk, digest: Callable[[str], str]) -> str:
+    if not chunk.source or chunk.digest in ("", *UNKNOWN):
+        return ""
+    now = digest(chunk.source)
+    if now in UNKNOWN:
+        return "missing" if now == "missing" else ""
+    return "fresh" if now == chunk.digest else "STALE"
+
+
+@contextmanager
+def _digests(folder: str) -> Iterator[Callable[[str], str]]:
+    """What takes digests of the folder's files; it knows none where the folder is gone."""
+    try:
+        watched = WatchedFolder(Path(folder)) if folder else None
+    except WorkspaceError:
+        watched = None
+    try:
+        yield watched.digest if watched is not None else lambda _: "unknown"
+    finally:
+        if watched is not None:
+            watched.close()

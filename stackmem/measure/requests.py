@@ -1,0 +1,68 @@
+"""What each of a person's requests took, in the order in which she made them, and how that grows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.messages import Usage
+
+from .cached_steps import CachedStep
+from .memory_use import RepeatedLooks
+from .moments import Moment, begins_request
+
+
+class RequestUse(Struct, frozen=True):
+    """One request.
+
+    Attributes:
+        steps: Replies of the model; summaries are none of them.
+        peak_tokens: Of its longest prompt, by the simulator of the provider's cache.
+        repeated_looks: Looks at the workspace that told nothing new; what they repeat may be of an earlier request.
+        usage: Tokens by the same simulator, those of summaries included.
+    """
+
+    steps: int = 0
+    peak_tokens: int = 0
+    repeated_looks: int = 0
+    usage: Usage = Usage()
+
+
+def request_uses(run: Iterable[Moment], steps: Iterable[CachedStep]) -> list[RequestUse]:
+    """Every request; nothing of a run that is no conversation.
+
+    Args:
+        run: One session, or several one after the other.
+        steps: Those of the same run.
+    """
+    found: list[RequestUse] = []
+    looks = RepeatedLooks()
+    for moment in run:
+        if begins_request(moment):
+            found.append(RequestUse())
+        before = looks.value
+        looks.add(moment)
+        if found and looks.value > before:
+            found[-1] = replace(found[-1], repeated_looks=found[-1].repeated_looks + 1)
+    for step in steps:
+        if step.request:
+            mine = found[step.request - 1]
+            found[step.request - 1] = replace(
+                mine,
+                steps=mine.steps + (not step.compaction),
+                peak_tokens=max(mine.peak_tokens, step.usage.prompt),
+                usage=mine.usage + step.usage,
+            )
+    return found
+
+
+def columns(uses: Sequence[RequestUse]) -> dict[str, list[int]]:
+    """The same with a list for each figure, as a row of a bench keeps it."""
+    kinds = ("uncached", "cache_read", "cache_write_5m", "cache_write_1h", "output")
+    own = ("steps", "peak_tokens", "repeated_looks")
+    return {
+        **{name: [getattr(use, name) for use in uses] for name in own},
+        **{name: [getattr(use.usage, name) for use in uses] for name in kinds},
+    }

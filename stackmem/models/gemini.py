@@ -1,0 +1,240 @@
+"""Google's Gemini, and any other server of its API, through the official SDK, an extra.
+
+One call is one attempt, as in ``anthropic.py``: the SDK's own retries, calls of functions and continuations are off.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+import time
+import warnings
+from importlib.util import find_spec
+from logging import CRITICAL, getLogger
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from stackmem.core.facts import ModelFailed, ModelReplied
+from stackmem.core.messages import Usage, View
+from stackmem.core.pricing import Price
+from stackmem.core.requests import AskModel
+from stackmem.core.text import whole
+from stackmem.errors import UsageError
+
+from .asked import NOTHING_ASKED, Asked
+from .catalog import lookup
+from .connection import Connection
+from .endpoint import GEMINI, Endpoint, without_login
+from .failures import answered_with, cause, failed, kind_of_error, one_line, sentence, web_page
+from .gemini_messages import contents, declaration, read_chunks
+from .json_text import MOST_TOKENS
+from .served import ASK_SECONDS
+from .tokens import estimated_usage
+
+if TYPE_CHECKING:
+    from google.genai import Client
+    from google.genai.errors import APIError
+
+WINDOW_TOKENS = 1_048_576
+"""Of every Gemini since 2.5; a smaller one says so when it is asked."""
+_REPLY_TOKENS = 32_000
+_MOST_BYTES = 64 * 1024 * 1024
+_MALFORMED = (ValueError, TypeError, AttributeError, KeyError, RecursionError)
+"""What the SDK raises of an answer that is none; pydantic's errors and its own are the first."""
+_SIGNATURE = re.compile(r"thought[_ ]signature", re.IGNORECASE)
+_MISSING = re.compile(r"missing|is required", re.IGNORECASE)
+_SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
+
+
+class GeminiModel:
+    """A model behind the Gemini API.
+
+    Attributes:
+        name: With the provider before it, as the trace records it.
+        window_tokens: Prompt and reply together.
+        window_source: Who says so, as a person reads it.
+        price: None where neither the person nor the table says it.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        endpoint: Endpoint,
+        *,
+        window_tokens: int | None = None,
+        seed: int | None = None,
+        price: Price | None = None,
+        asked: Asked = NOTHING_ASKED,
+    ) -> None:
+        """The SDK is imported, and the address looked up, only by the first request.
+
+        What is not given is the table's, unless the server is on this machine, where a name says nothing.
+
+        Raises:
+            UsageError: The SDK is not installed.
+        """
+        if find_spec("google") is None or find_spec("google.genai") is None:
+            install = f"{shlex.quote(sys.executable)} -m pip install 'google-genai>=3.4,<4'"
+            raise UsageError(f"gemini/NAME needs the google-genai package; install it with: {install}")
+        self.name = f"gemini/{model}"
+        row = None if endpoint.is_local else lookup(self.name)
+        self._known = window_tokens is not None or row is not None
+        if window_tokens is not None:
+            self.window_tokens, self.window_source = window_tokens, "given by --window-tokens"
+        elif row is not None:
+            self.window_tokens, self.window_source = row.window_tokens, f"the table of models: {row.source}"
+        else:
+            self.window_tokens, self.window_source = WINDOW_TOKENS, "that of Gemini's models; give --window-tokens"
+        self.price = price or (row.price if row else None)
+        self._model = model
+        self._endpoint = endpoint
+        self._most_output = min(_REPLY_TOKENS, row.max_output_tokens if row else _REPLY_TOKENS)
+        self._asked = asked
+        self._seed = seed
+        self._signed, self._filled = True, False
+        self._client: Client | None = None
+        self._connection: Connection | None = None
+
+    def ask_server(self) -> None:
+        """Take the window from the server where neither the person nor the table says it.
+
+        Raises:
+            UsageError: Nobody answers at the address.
+        """
+        if self._known:
+            return
+        client, connection = self._connected()
+        import httpx2
+        from google.genai import errors
+
+        try:
+            with connection.within(ASK_SECONDS):
+                told = client.models.get(model=self._model)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            address, why = without_login(self._endpoint.url), one_line(cause(error), self._endpoint.secret)
+            raise UsageError(
+                f"nothing answers at {address} ({why}); start the server there, or name another with --base-url"
+            ) from error
+        except (errors.APIError, httpx2.HTTPError, OSError, *_MALFORMED):
+            return
+        if told.input_token_limit is not None and 1_000 <= told.input_token_limit <= MOST_TOKENS:
+            self.window_tokens, self.window_source = told.input_token_limit, "said by the server"
+
+    def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
+        """One attempt. Ctrl-C goes through at once."""
+        self._connected()  # to import the SDK takes seconds, which are not the server's
+        answer = self._attempt(request, time.monotonic() + self._endpoint.attempt_seconds(request.left_seconds))
+        if isinstance(answer, ModelReplied) and answer.usage == Usage():
+            return estimated_usage(answer, request.view)
+        return answer
+
+    def _attempt(self, request: AskModel, deadline: float) -> ModelReplied | ModelFailed:
+        """Ask; once more where a signature is missed, or one of another server's is refused."""
+        client, connection = self._connected()
+        import httpx2
+        from google.genai import errors
+
+        secret, address = self._endpoint.secret, without_login(self._endpoint.url)
+        sent = contents(request.view, signed=self._signed, filled=self._filled)
+        try:
+            with connection.within(max(0.0, deadline - time.monotonic())):
+                chunks = client.models.generate_content_stream(
+                    model=self._model, contents=sent, config=self._config(request.view)
+                )
+                answer = read_chunks(chunks, request.facts)
+            return connection.in_time(answer)
+        except errors.APIError as error:
+            if error.code == 400 and self._learns(sentence(error.details)):
+                return self._attempt(request, deadline)
+            return connection.in_time(self._refused(error))
+        except (httpx2.TimeoutException, TimeoutError) as error:
+            return connection.in_time(failed("timeout", f"{address}: {error or 'no answer in time'}", secret))
+        except (httpx2.HTTPError, OSError) as error:
+            return connection.in_time(failed("connection", f"{address}: {cause(error)}", secret))
+        except _MALFORMED as error:
+            page = str(error).partition("Raw response: ")[2]
+            if page.lstrip().startswith("<"):
+                return web_page(page, secret)
+            return connection.in_time(failed("incomplete", f"the reply's stream is malformed: {error}", secret))
+
+    def _config(self, view: View) -> Any:
+        """What is asked beside the conversation; nothing is done by the SDK itself."""
+        from google.genai import types
+
+        asked = self._asked
+        tools = [{"function_declarations": [declaration(tool) for tool in view.tools]}] if view.tools else None
+        return types.GenerateContentConfig.model_validate({
+            "system_instruction": whole(view.system) if view.system.strip() else None,
+            "tools": tools,
+            "max_output_tokens": min(self._most_output, self.window_tokens // 4),
+            "temperature": asked.temperature,
+            "seed": self._seed,
+            "thinking_config": {"thinking_level": asked.effort.upper()} if asked.effort else None,
+            "service_tier": asked.service_tier,
+            "automatic_function_calling": {"disable": True},
+            "automatic_continuation": False,
+        })  # fmt: skip
+
+    def _learns(self, refusal: str) -> bool:
+        """Whether a refusal is about signatures, and something can be changed about it."""
+        if not _SIGNATURE.search(refusal):
+            return False
+        before = (self._signed, self._filled)
+        self._signed, self._filled = self._signed and _MISSING.search(refusal) is not None, True
+        return before != (self._signed, self._filled)
+
+    def _refused(self, error: APIError) -> ModelFailed:
+        """An answer that is no reply; one in mid-stream has no status of its own."""
+        secret, details = self._endpoint.secret, error.details
+        response: Any = error.response
+        text = json.dumps(details)
+        if response is None or not hasattr(response, "reason_phrase"):
+            kind = kind_of_error(str(error.status or ""), text)
+            refused = failed(kind, f"an error in mid-stream: {sentence(details) or text}", secret)
+        else:
+            refused = answered_with(response, response.text, secret)
+        if "API_KEY_INVALID" in text:
+            refused = replace(refused, kind="authentication")
+        wait = _retry_delay(details)
+        return refused if wait is None else replace(refused, retry_after_seconds=wait)
+
+    def _connected(self) -> tuple[Client, Connection]:
+        """The client, which takes nothing but the address, the key and proxies from any environment."""
+        if self._client is None or self._connection is None:
+            import httpx2
+
+            warnings.filterwarnings("ignore", module=r"google\.genai")  # they repeat what a server sent
+            getLogger("google_genai").setLevel(CRITICAL)
+            from google import genai
+            from google.genai import types
+
+            there = self._endpoint
+            self._connection = Connection(
+                httpx2.Client, there.connect_seconds, there.silence_seconds, most_bytes=_MOST_BYTES
+            )
+            self._client = genai.Client(
+                api_key=there.key,
+                vertexai=False,
+                http_options=types.HttpOptions(
+                    base_url=there.url,
+                    api_version=GEMINI.path.strip("/"),
+                    headers=dict(self._asked.headers),
+                    httpx_client=self._connection.client,
+                    retry_options=types.HttpRetryOptions(attempts=1),
+                ),
+            )
+        return self._client, self._connection
+
+
+def _retry_delay(details: Any) -> float | None:
+    """Seconds that an error asks to wait, as ``google.rpc.RetryInfo`` says them (``34.07s``); None where none does."""
+    error = details.get("error", details) if isinstance(details, dict) else {}
+    told = error.get("details") if isinstance(error, dict) else None
+    for one in told if isinstance(told, list) else ():
+        delay = one.get("retryDelay") if isinstance(one, dict) else None
+        if isinstance(delay, str) and (found := _SECONDS.fullmatch(delay)):
+            return float(found.group(1))
+    return None

@@ -1,0 +1,230 @@
+"""The documents that come with stackmem: listed, searched, and made into pages that a browser opens from the disk."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from stackmem.errors import UsageError
+
+_FENCE = re.compile(r"^ *(```+)")
+_HEADING = re.compile(r"^(#+) +(.+?)\s*$")
+_LINKED = re.compile(r"\]\(([^)\s#]+\.md)[^)\s]*\)")
+_ADDRESS = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)|<!--.*?-->", re.S)
+_STYLE = Path(__file__).parent / "assets" / "documents.css"
+
+
+class PageSection(NamedTuple):
+    """A heading with what stands below it, up to the next one.
+
+    Attributes:
+        anchor: What a link names it by.
+        text: Its Markdown, with the heading.
+    """
+
+    anchor: str
+    heading: str
+    text: str
+
+
+class Hit(NamedTuple):
+    """A section that holds all the words of a search; ``place`` is ``PAGE#ANCHOR``, ``line`` the first with a word."""
+
+    place: str
+    line: str
+
+
+@cache
+def folder() -> Path:
+    """The folder of the documents: in the wheel beside the code, in a checkout beside the package."""
+    package = Path(__file__).resolve().parents[1]
+    packaged = package / "_docs"
+    return packaged if packaged.is_dir() else package.parent / "docs"
+
+
+@cache
+def documents() -> dict[str, Path]:
+    """Every page by its name, such as ``programs/apl``."""
+    return {path.relative_to(folder()).with_suffix("").as_posix(): path for path in sorted(folder().rglob("*.md"))}
+
+
+@cache
+def groups() -> dict[str, list[str]]:
+    """The names of the pages by the sections of ``docs/index.md``; what it does not list comes last."""
+    found = {"Start": ["index"]}
+    for section in sections(documents()["index"].read_text("utf-8")):
+        if listed := linked("index", section.text.partition("\n- ")[2]):
+            found[section.heading] = listed
+    seen = {name for listed in found.values() for name in listed}
+    return found | {"More": [name for name in documents() if name not in seen]}
+
+
+@cache
+def title(name: str) -> str:
+    """The first heading of a page."""
+    return next(iter(sections(documents()[name].read_text("utf-8"))), PageSection("", name, "")).heading
+
+
+def sections(text: str) -> Iterator[PageSection]:
+    """A page cut at its headings; those in code are none."""
+    fence, heading, lines, seen = "", "", list[str](), Counter[str]()
+    for line in (*text.splitlines(), "# "):
+        marked = _FENCE.match(line)
+        if marked and (not fence or line.strip().startswith(fence)):
+            fence = "" if fence else marked[1]
+        found = None if fence else _HEADING.match(line)
+        if found or line == "# ":
+            if heading:
+                anchor = _anchor(heading)
+                again = seen[anchor]
+                seen[anchor] += 1
+                yield PageSection(
+                    anchor + (f"-{again}" if again else ""), plain(heading), "\n".join(lines).strip() + "\n"
+                )
+            heading, lines = (found[2] if found else ""), []
+        lines.append(line)
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def plain(markdown: str) -> str:
+    """A line of Markdown without its marks and addresses."""
+    return " ".join(re.sub(r"[`*|]", "", without_addresses(markdown)).split())
+
+
+def without_addresses(markdown: str) -> str:
+    """Markdown of which every link is its text alone, for a terminal has nothing to click."""
+    return _ADDRESS.sub(r"\1", markdown)
+
+
+def find(page: str) -> str | None:
+    """The name of the page that is called so, or that alone ends so (``apl``); None where none is."""
+    name = page.lower().removeprefix("docs/").removesuffix(".md")
+    ends = [one for one in documents() if one.rpartition("/")[2] == name]
+    return name if name in documents() else ends[0] if len(ends) == 1 else None
+
+
+def read(name: str, anchor: str = "") -> str:
+    """The Markdown of a page, or of one section of it.
+
+    Raises:
+        UsageError: There is no such section of the page.
+    """
+    text = documents()[name].read_text("utf-8")
+    if not anchor:
+        return text
+    found = {section.anchor: section.text for section in sections(text)}
+    if anchor not in found:
+        raise UsageError(f"the page {name} has no section {anchor[:80]!r}; it has {', '.join(found)}")
+    return found[anchor]
+
+
+def linked(name: str, markdown: str) -> list[str]:
+    """The names of the pages that a page's text leads to, in order."""
+    names = {path: one for one, path in documents().items()}
+    targets = [_resolved(documents()[name], target) for target in _LINKED.findall(markdown)]
+    return list(dict.fromkeys(names[to] for to in targets if to in names and names[to] != name))
+
+
+def _resolved(page: Path, target: str) -> Path:
+    return Path(os.path.normpath(page.parent / target)) if target else page
+
+
+def search(words: Sequence[str]) -> list[Hit]:
+    """The sections that hold every word, those first that hold them in their heading or their page's name."""
+    wanted = [word.lower() for word in words]
+    ranked = []
+    for name, path in documents().items():
+        for place, section in enumerate(sections(path.read_text("utf-8"))):
+            text = section.text.lower()
+            if not all(word in text for word in wanted):
+                continue
+            named = sum(word in f"{name} {section.heading}".lower() for word in wanted)
+            lines = [line for line in section.text.splitlines()[1:] if any(word in line.lower() for word in wanted)]
+            hit = Hit(f"{name}#{section.anchor}", plain(lines[0] if lines else section.heading))
+            late = name in ("experiments", "map") or name.startswith("decisions/")
+            ranked.append((late, -named, place > 0, -sum(map(text.count, wanted)), hit))
+    return [hit for *_, hit in sorted(ranked)]
+
+
+def write_site(into: Path) -> None:
+    """Write every document as an HTML page that asks nobody for anything, with the pictures beside them.
+
+    Args:
+        into: The folder; pages that stand there are written anew.
+    """
+    into.mkdir(parents=True, exist_ok=True)
+    for name in documents():
+        target = into / f"{name}.html"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(_page(name), "utf-8")
+    for path in sorted(folder().rglob("*")):
+        if path.suffix in (".png", ".svg"):
+            copied = into / path.relative_to(folder())
+            copied.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copied)
+
+
+def _page(name: str) -> str:
+    up = "../" * name.count("/")
+    listed = "".join(
+        f"<h2>{escape(group)}</h2><ul>"
+        + "".join(f'<li><a href="{up}{one}.html">{escape(title(one))}</a></li>' for one in names)
+        + "</ul>"
+        for group, names in groups().items()
+    )
+    policy = "default-src 'none'; img-src 'self' file:; style-src 'unsafe-inline'"
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f"<title>{escape(title(name))} · stackmem</title>"
+        f'<style>{_STYLE.read_text("utf-8")}</style><nav aria-label="All documents">{listed}</nav>'
+        f"<main>{html(name)}</main>"
+    )
+
+
+def html(name: str) -> str:
+    """The page's text; its headings have names, and a link to what is no page here is its text alone."""
+    path, markdown = documents()[name], MarkdownIt("commonmark").enable("table")
+    tokens = markdown.parse(path.read_text("utf-8"))
+    seen = Counter[str]()
+    for place, token in enumerate(tokens):
+        if token.type == "heading_open":
+            anchor = _anchor(tokens[place + 1].content)
+            token.attrSet("id", anchor + (f"-{seen[anchor]}" if seen[anchor] else ""))
+            seen[anchor] += 1
+        token.children = _linked(token.children or [], name, path)
+    return str(markdown.renderer.render(tokens, markdown.options, {}))
+
+
+def _linked(children: list[Token], name: str, path: Path) -> list[Token]:
+    names = {each: one for one, each in documents().items()}
+    kept, opened = [], list[bool]()
+    for token in children:
+        if token.type == "link_open":
+            target, _, anchor = str(token.attrGet("href")).partition("#")
+            to = _resolved(path, target)
+            opened.append(to in names or re.match(r"[a-z]+:", target) is not None)
+            if to in names:
+                token.attrSet("href", f"{'../' * name.count('/')}{names[to]}.html" + (f"#{anchor}" if anchor else ""))
+        elif token.type == "image":
+            source = _resolved(path, str(token.attrGet("src")))
+            token.attrSet("src", os.path.relpath(source, folder() / Path(name).parent))
+        if token.type == "link_open" and not opened[-1]:
+            continue
+        if token.type == "link_close" and not opened.pop():
+            continue
+        kept.append(token)
+    return kept

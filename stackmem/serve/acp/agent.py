@@ -1,0 +1,368 @@
+"""The agent's side of the protocol: answers an editor's requests in a thread of its own, while the main thread plays.
+
+Only this file knows the library, and only ``stackmem acp`` imports it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import unquote, urlsplit
+
+from acp import RequestError
+from acp.agent.connection import AgentSideConnection
+from acp.schema import PermissionOption, RequestPermissionResponse, ToolCallUpdate
+from msgspec import UNSET
+
+from stackmem.core.person_facts import Approve, PersonSaid
+from stackmem.core.state import State
+from stackmem.core.text import mark_cut
+from stackmem.errors import StackmemError, TraceError
+from stackmem.kept.find import kept_sessions
+from stackmem.run.request import read_request
+from stackmem.run.run_folder import TRACE, is_run
+from stackmem.trace.open_run import Run
+from stackmem.trace.private import owners, read_regular
+from stackmem.trace.walk import state_after
+from stackmem.version import VERSION
+
+from .editor_session import EditorSession, TurnFailed
+from .messages import LineTransport
+from .turns import COMMANDS, Turns, command_of
+from .updates import Update
+
+PROTOCOL = 1
+_POINTERS = ".editor_sessions"
+_LAST_SECONDS = 1.0
+"""How long an answer may take once no turn is played any more."""
+_PAGE = 50
+"""Sessions that a list shows at once."""
+_ID = re.compile(r"[0-9a-f]{32}")
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
+_MODES: dict[Approve, tuple[str, str]] = {
+    "never": ("Ask nothing", "Nothing in the sandbox asks."),
+    "writes": ("Ask for writes", "Changes of files ask."),
+    "commands": ("Ask for commands", "Changes of files and commands ask."),
+    "all": ("Ask for everything", "Every call in the workspace asks."),
+}
+_OPTIONS = [("allow_once", "Allow"), ("allow_always", "Always allow this tool"), ("reject_once", "Deny")]
+
+
+class EditorAgent:
+    """Answers what the library hands on; its methods are named as the library wants them.
+
+    Args:
+        runs_dir: Where the runs of a folder are kept.
+        mode: Which calls ask in a new session.
+    """
+
+    def __init__(self, turns: Turns, runs_dir: Callable[[Path], Path], mode: Approve) -> None:
+        self._turns, self._runs_dir, self._mode = turns, runs_dir, mode
+        self._sessions: dict[str, EditorSession] = {}
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._client: AgentSideConnection | None = None
+
+    def on_connect(self, client: AgentSideConnection) -> None:
+        self._client = client
+
+    async def initialize(self, protocol_version: int, **more: Any) -> dict[str, Any]:
+        return {
+            "protocolVersion": PROTOCOL,
+            "agentCapabilities": {
+                "loadSession": True,
+                "promptCapabilities": {"image": False, "audio": False, "embeddedContext": False},
+                "sessionCapabilities": {"list": {}, "resume": {}, "close": {}},
+            },
+            "agentInfo": {"name": "stackmem", "title": "stackmem", "version": VERSION},
+            "authMethods": [],
+        }
+
+    async def authenticate(self, method_id: str, **more: Any) -> dict[str, Any]:
+        raise _wrong("there is nothing to log in to; keys of providers stand in the environment")
+
+    async def new_session(self, cwd: str, **more: Any) -> dict[str, Any]:
+        folder = _folder(cwd)
+        try:
+            self._turns.prepare(folder)  # what cannot be is said now, and not at the first prompt
+        except StackmemError as error:
+            raise _wrong(str(error)) from error
+        conversation = self._begin(secrets.token_hex(16), folder)
+        return {"sessionId": conversation.name, "modes": _modes(conversation.mode)}
+
+    async def load_session(self, cwd: str, session_id: str, **more: Any) -> dict[str, Any]:
+        return await self._take_up(cwd, session_id, shows=True)
+
+    async def resume_session(self, cwd: str, session_id: str, **more: Any) -> dict[str, Any]:
+        return await self._take_up(cwd, session_id, shows=False)
+
+    async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **more: Any) -> dict[str, Any]:
+        folder = _folder(cwd) if cwd else None
+        runs = self._runs_dir(folder or Path.cwd())
+        names = _names_of(runs)
+        found: list[dict[str, Any]] = []
+        last = ""
+        for run_dir, subject in kept_sessions(runs):
+            if (cursor and run_dir.name >= cursor) or folder not in (None, subject):
+                continue
+            if len(found) == _PAGE:
+                return {"sessions": found, "nextCursor": last}
+            last = run_dir.name
+            found.append({"sessionId": names.get(last, last), "cwd": str(subject), **_title(run_dir)})
+        return {"sessions": found}
+
+    async def close_session(self, session_id: str, **more: Any) -> dict[str, Any]:
+        await self.cancel(self._session(session_id).name)
+        self._sessions.pop(session_id)
+        return {}
+
+    async def set_session_mode(self, session_id: str, mode_id: str, **more: Any) -> dict[str, Any]:
+        conversation = self._session(session_id)
+        for mode in _MODES:
+            if mode == mode_id:
+                conversation.mode = mode
+                return {}
+        raise _wrong(f"there is no mode {mode_id[:40]!a}; known: {', '.join(_MODES)}")
+
+    async def prompt(self, session_id: str, prompt: list[Any], **more: Any) -> dict[str, Any]:
+        conversation = self._session(session_id)
+        text = _text(prompt, conversation.folder)
+        if command_of(text)[0] and conversation.queued:
+            raise _wrong("a command waits until the turn is over; cancel the turn, or send the command then")
+        answer, begins = conversation.prompt(text)
+        if begins:
+            self._turns.begin(conversation)
+        try:
+            return {"stopReason": await asyncio.wrap_future(answer)}
+        except TurnFailed as failed:
+            raise RequestError(-32603, str(failed)) from failed
+
+    async def cancel(self, session_id: str, **more: Any) -> None:
+        if session_id in self._sessions:
+            self._sessions[session_id].cancel()
+            self._turns.interrupt(self._sessions[session_id])
+
+    def update(self, session: str, update: Update) -> None:
+        with suppress(ConnectionError, CancelledError):
+            asyncio.run_coroutine_threadsafe(self._send(session, update), self._loop).result()
+
+    def permit(self, session: str, call: dict[str, Any], *, once: bool = False) -> str:
+        options = [each for each in _OPTIONS if not once or each[0] != "allow_always"]
+        asked: Future[str] = asyncio.run_coroutine_threadsafe(self._permission(session, call, options), self._loop)
+        try:
+            return asked.result()
+        finally:
+            asked.cancel()  # the person cancelled: nobody waits for the editor's answer
+
+    async def _permission(self, session: str, call: dict[str, Any], options: list[tuple[str, str]]) -> str:
+        offered = [
+            PermissionOption.model_validate({"optionId": id_, "name": name, "kind": id_}) for id_, name in options
+        ]
+        try:
+            found = await self._connected().request_permission(session, ToolCallUpdate.model_validate(call), offered)
+        except (RequestError, ConnectionError, ValueError):  # an editor that cannot ask has not allowed it
+            return ""
+        outcome = RequestPermissionResponse.model_validate(found).outcome
+        return outcome.option_id if outcome.outcome == "selected" else ""
+
+    async def _send(self, session: str, update: Update) -> None:
+        message: Any = update
+        await self._connected().session_update(session, message)
+
+    def _connected(self) -> AgentSideConnection:
+        if self._client is None:
+            raise ConnectionError("no editor is there")
+        return self._client
+
+    def _begin(self, name: str, folder: Path) -> EditorSession:
+        conversation = EditorSession(name, folder, self._mode, self)
+        if _ID.fullmatch(name):
+            conversation.on_run = lambda run_dir: _keep(name, run_dir)
+        self._sessions[name] = conversation
+        commands = [
+            {"name": each, "description": says, **({"input": {"hint": hint}} if hint else {})}
+            for each, (hint, says) in COMMANDS.items()
+        ]
+        told = {"sessionUpdate": "available_commands_update", "availableCommands": commands}
+        task = self._loop.create_task(self._send(name, told))  # runs once the session's own answer was written
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return conversation
+
+    async def _take_up(self, cwd: str, session_id: str, *, shows: bool) -> dict[str, Any]:
+        """A session of earlier; the editor is shown again what happened in it, where it wants that."""
+        folder = _folder(cwd)
+        if session_id in self._sessions and self._sessions[session_id].queued:
+            raise _wrong("the session is at work; cancel it first")
+        try:
+            run_dir = self._found(session_id, folder)
+            conversation = self._begin(session_id, folder)
+            conversation.run_dir = run_dir
+            state = State()
+            for record in Run(run_dir).records():
+                before, state = state, state_after(state, record)
+                for update in conversation.show_again(record.event, before, state) if shows else ():
+                    await self._send(session_id, update)
+            conversation.state = state
+        except (StackmemError, OSError) as error:
+            self._sessions.pop(session_id, None)
+            raise _wrong(str(error)) from error
+        return {"modes": _modes(conversation.mode)}
+
+    def _session(self, name: str) -> EditorSession:
+        if name not in self._sessions:
+            raise RequestError(-32002, f"there is no session {name[:80]!a}; load it, or begin a new one")
+        return self._sessions[name]
+
+    def _found(self, name: str, folder: Path) -> Path:
+        """The run of a session about the folder; a conversation's run is found by its id, too.
+
+        Raises:
+            RequestError: There is none.
+        """
+        runs = self._runs_dir(folder)
+        run = name
+        if _ID.fullmatch(name):
+            with suppress(OSError, UnicodeDecodeError):
+                run = read_regular(runs / _POINTERS / name).decode()
+        if not _RUN_ID.fullmatch(run) or not is_run(runs / run):
+            raise RequestError(-32002, f"there is no session {name[:80]!a} in {runs}")
+        found = runs / run
+        subject, begun = Path(read_request(found).subject), Run(found).state.start
+        if begun is None or begun.session is UNSET:
+            raise TraceError(f"{run} is no conversation; stackmem resume goes on with it")
+        if subject.resolve() != folder:
+            raise TraceError(f"the session is about {subject}, and not about {folder}; open that folder")
+        return found
+
+
+def serve_acp(turns: Turns, runs_dir: Callable[[Path], Path], mode: Approve) -> int:
+    """Serve the editor at stdin and stdout until it is gone; the exit code.
+
+    Whatever else writes to stdout from now on writes to stderr; whatever else reads stdin reads nothing.
+    """
+    reads, writes = os.fdopen(os.dup(0), "rb"), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    sys.stdout.flush()
+    os.dup2(2, 1)
+    played: Future[None] = Future()
+    serving = threading.Thread(
+        target=lambda: asyncio.run(_serve(turns, runs_dir, mode, (reads, writes), played)), name="acp", daemon=True
+    )
+    serving.start()
+    code = turns.play_all()
+    played.set_result(None)
+    serving.join(_LAST_SECONDS)
+    return code
+
+
+async def _serve(
+    turns: Turns,
+    runs_dir: Callable[[Path], Path],
+    mode: Approve,
+    streams: tuple[BinaryIO, int],
+    played: Future[None],
+) -> None:
+    """Answer the editor until no turn is played any more, and what it asked before that."""
+    try:
+        agent: Any = EditorAgent(turns, runs_dir, mode)
+        transport = LineTransport(*streams, turns.close)
+        connection = AgentSideConnection(agent, transport, listening=False, use_unstable_protocol=True)
+        listening = asyncio.create_task(connection.listen())
+        await asyncio.wrap_future(played)
+    finally:
+        turns.close()
+    if answers := asyncio.all_tasks() - {asyncio.current_task(), listening}:
+        await asyncio.wait(answers, timeout=_LAST_SECONDS)
+
+
+def _keep(name: str, run_dir: Path) -> None:
+    """Keep which run a session is, so that it can be loaded by its name."""
+    place = run_dir.parent / _POINTERS
+    place.mkdir(mode=0o700, exist_ok=True)
+    with open(place / name, "w", encoding="utf-8", opener=owners) as file:
+        file.write(run_dir.name)
+
+
+def _names_of(runs: Path) -> dict[str, str]:
+    """The name of each run that an editor began, by the id of the run."""
+    try:
+        places = [path for path in (runs / _POINTERS).iterdir() if _ID.fullmatch(path.name)]
+    except OSError:
+        return {}
+    found = {}
+    for place in places:
+        with suppress(OSError, UnicodeDecodeError):
+            found[read_regular(place).decode()] = place.name
+    return found
+
+
+def _title(run_dir: Path) -> dict[str, str]:
+    """The first request of a session, and when it was last at work; nothing where it cannot be read."""
+    with suppress(StackmemError, OSError):
+        said = (record.event.text for record in Run(run_dir).records() if isinstance(record.event, PersonSaid))
+        at = datetime.fromtimestamp((run_dir / TRACE).stat().st_mtime, UTC)
+        return {"title": mark_cut(" ".join(next(said, "").split()), 80), "updatedAt": at.isoformat()}
+    return {}
+
+
+def _folder(cwd: str) -> Path:
+    """The folder of a session.
+
+    Raises:
+        RequestError: It is none.
+    """
+    with suppress(OSError, ValueError):
+        if Path(cwd).is_absolute() and Path(cwd).is_dir():
+            return Path(cwd).resolve()
+    raise _wrong(f"cwd must be a folder, by its absolute path; it is {cwd[:200]!a}")
+
+
+def _modes(current: Approve) -> dict[str, Any]:
+    known = [{"id": mode, "name": name, "description": says} for mode, (name, says) in _MODES.items()]
+    return {"currentModeId": current, "availableModes": known}
+
+
+def _text(prompt: list[Any], folder: Path) -> str:
+    """A prompt as words; a file that it links to by its path in the folder.
+
+    Raises:
+        RequestError: It holds something else than text and links, or nothing.
+    """
+    parts = []
+    for block in prompt:
+        if block.type == "text":
+            parts.append(block.text)
+        elif block.type == "resource_link":
+            parts.append(_link(block.uri, folder))
+        else:
+            raise _wrong(f"a prompt takes text and links to files, and no {block.type}")
+    text = "".join(parts)
+    if not text.strip():
+        raise _wrong("the prompt is empty")
+    return text
+
+
+def _link(uri: str, folder: Path) -> str:
+    with suppress(ValueError):
+        split = urlsplit(uri)
+        path = Path(unquote(split.path))
+        if split.scheme == "file" and path.is_relative_to(folder):
+            return f"`{path.relative_to(folder)}`"
+    return uri
+
+
+def _wrong(text: str) -> RequestError:
+    return RequestError(-32602, text)

@@ -1,0 +1,241 @@
+"""One conversation of an editor: what the person says, allows and cancels, as its run asks for it.
+
+The editor's thread puts words in and cancels; the main thread plays the run and asks here. One lock is held for both.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Protocol
+
+from stackmem.core.facts import Event, ModelFailed, ModelReplied
+from stackmem.core.frames import last_words
+from stackmem.core.person_facts import Approve, PersonDecided, PersonSteppedIn, PersonStopped
+from stackmem.core.requests import AskPermission, AskUser
+from stackmem.core.session import is_question
+from stackmem.core.state import State
+from stackmem.core.tools import AskQuestion, EditFile, RunCommand, WriteFile, tool_name
+from stackmem.errors import TraceError
+from stackmem.run.ports import Left
+from stackmem.run.run_folder import HISTORY
+from stackmem.trace.snapshot import Snapshot
+
+from .updates import Shown, Update, call_shown, message, updates
+
+_MOST_BYTES = 1 << 20
+_WRITES = frozenset({tool_name(WriteFile), tool_name(EditFile)})
+_ASKS: dict[Approve, frozenset[str]] = {
+    "never": frozenset(),
+    "writes": _WRITES,
+    "commands": _WRITES | {tool_name(RunCommand)},
+}
+"""Mode to the tools that ask in it; in ``all`` every one does."""
+
+
+class Editor(Protocol):
+    """What a conversation tells its editor and asks it; called from the main thread, and waits until it is written."""
+
+    def update(self, session: str, update: Update) -> None: ...
+    def permit(self, session: str, call: dict[str, Any], *, once: bool = False) -> str:
+        """The option that the person chose; empty where she chose none. With ``once`` nothing holds for longer."""
+
+
+class EditorSession:
+    """Attributes:
+    mode: Which calls in the sandbox ask; it may change at any time.
+    run_dir: Where its run is kept; None before the first prompt.
+    state: The newest; None before the first fact.
+    queued: Whether a turn is played, or waits for it.
+    """
+
+    def __init__(self, name: str, folder: Path, mode: Approve, editor: Editor) -> None:
+        self.name, self.folder, self.mode = name, folder, mode
+        self.run_dir: Path | None = None
+        self.state: State | None = None
+        self.queued = False
+        self.on_run: Callable[[Path], object] = _nothing
+        self._editor = editor
+        self._lock = threading.Lock()
+        self._words: list[str] = []
+        self._waiting: list[Future[str]] = []
+        self._cancelled: list[Future[str]] = []
+        self._stops = self._closed = False
+        self._heard = ""
+
+    # The editor's thread.
+
+    def prompt(self, words: str) -> tuple[Future[str], bool]:
+        """Take words; what becomes of them (a stop reason), and whether a turn must be begun for them."""
+        answer: Future[str] = Future()
+        with self._lock:
+            self._words.append(words)
+            self._waiting.append(answer)
+            begins, self.queued = not self.queued, True
+        return answer, begins
+
+    def cancel(self) -> None:
+        """End the request that is worked on, and drop words that were not taken yet."""
+        with self._lock:
+            self._cancelled += self._waiting
+            self._waiting, self._words = [], []
+            self._stops = self.queued
+
+    def close(self) -> None:
+        """The editor is gone."""
+        with self._lock:
+            self._closed = True
+
+    # The main thread.
+
+    def take_words(self) -> str:
+        """What was said since, all of it; empty where nothing was."""
+        with self._lock:
+            words, self._words = "\n\n".join(self._words), []
+        return words
+
+    def next_words(self) -> str:
+        """The first words that were not taken yet; empty where there are none."""
+        with self._lock:
+            return self._words[0] if self._words else ""
+
+    def finish(self, reason: str, failure: str = "") -> bool:
+        """Answer the prompts that were worked on; whether others wait that came too late for this turn."""
+        with self._lock:
+            kept = len(self._words)
+            done = self._waiting[: len(self._waiting) - kept]
+            self._waiting = self._waiting[len(done) :]
+            cancelled, self._cancelled = self._cancelled, []
+            self._stops, self._heard = False, ""
+            self.queued = bool(kept)
+        for each in cancelled:
+            each.set_result("cancelled")
+        for each in done:
+            if failure:
+                each.set_exception(TurnFailed(failure))
+            else:
+                each.set_result(reason)
+        return bool(kept)
+
+    def say(self, text: str) -> None:
+        self._editor.update(self.name, message(text))
+
+    def hear(self, words: str) -> None:
+        """Words of a reply that is on its way."""
+        self._heard += words
+        self.say(words)
+
+    def observe(self, event: Event, state: State) -> None:
+        """Tell the editor of a fact, and the state it makes."""
+        before, self.state = self.state or State(), state
+        if isinstance(event, PersonStopped):
+            self._stops = False
+        for each in updates(event, before, state, self.shown(heard=self._heard)):
+            self._editor.update(self.name, each)
+        if isinstance(event, ModelReplied | ModelFailed):
+            self._heard = ""
+
+    def show_again(self, event: Event, before: State, after: State) -> list[Update]:
+        """A fact of an earlier time as it is shown again."""
+        self.state = after
+        return updates(event, before, after, self.shown(history=True))
+
+    def shown(self, *, heard: str = "", history: bool = False) -> Shown:
+        return Shown(
+            str(self.folder), self._text_before, heard, self.run_dir.name[-6:] if self.run_dir else "", history
+        )
+
+    def attend(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self.on_run(run_dir)
+
+    def request(self) -> str:
+        return self._said()
+
+    def answer(self, asked: AskUser) -> str | None:
+        words = self._said()
+        if words.strip().isdecimal() and 1 <= int(words.strip()[:6]) <= len(asked.options):
+            return asked.options[int(words.strip()[:6]) - 1]
+        return words
+
+    def decide(self, asked: AskPermission) -> PersonDecided:
+        self._must_be_there()
+        if not asked.outside and self.mode != "all" and asked.tool not in _ASKS[self.mode]:
+            return PersonDecided(allow=True)
+        if self.state is None:
+            raise TypeError("a call is decided in a run")
+        chosen = self._editor.permit(self.name, call_shown(self.state, self.shown()))
+        self._must_be_there()  # an editor that has gone has denied nothing
+        if chosen in ("allow_once", "allow_always"):
+            return PersonDecided(allow=True, scope="once" if chosen == "allow_once" else "session")
+        return PersonDecided(allow=False)
+
+    def permits(self, question: str) -> bool:
+        """Whether the person wants it, of what no call of the model stands for."""
+        self._must_be_there()
+        call = {"toolCallId": "again", "title": question, "kind": "other", "status": "pending"}
+        return self._editor.permit(self.name, call, once=True) == "allow_once"
+
+    def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
+        self._must_be_there()
+        works = self.state is not None and self.state.session is not None and self.state.session.working
+        if not works:
+            return None
+        if self._stops:
+            return PersonStopped()
+        if self.state is not None and _is_asking(self.state):
+            return None  # the words are the answer
+        words = self.take_words()
+        return PersonSteppedIn(words) if words else None
+
+    def _said(self) -> str:
+        self._must_be_there()
+        words = self.take_words()
+        if not words:
+            raise Left
+        return words
+
+    def _must_be_there(self) -> None:
+        if self._closed:
+            raise Left
+
+    def _text_before(self, state: State, path: str) -> str | None:
+        """The text of a file as the run's history has it; of a file that it does not hold, as the folder has it."""
+        try:
+            if self.run_dir is None or not state.tree:
+                return None
+            files = Snapshot(self.run_dir / HISTORY, state.tree)
+            if path in files:
+                found = files[path]
+            elif files.of_layer:
+                found = self._of_folder(path)
+            else:
+                return None
+            return found.decode() if len(found) <= _MOST_BYTES else None
+        except (TraceError, OSError, UnicodeDecodeError):
+            return None
+
+    def _of_folder(self, path: str) -> bytes:
+        place = (self.folder / path).resolve()
+        if not place.is_relative_to(self.folder) or not place.is_file():
+            raise OSError("it is no file of the folder")
+        with place.open("rb") as file:
+            return file.read(_MOST_BYTES + 1)
+
+
+class TurnFailed(Exception):  # noqa: N818 - what a prompt is answered with
+    """A turn came to no end; its message says why."""
+
+
+def _is_asking(state: State) -> bool:
+    """Whether the last reply is a question to the person that has no answer yet."""
+    pending = state.pending
+    if pending is None:
+        return False
+    return isinstance(pending.call, AskQuestion) or (not pending.calls and is_question(last_words(state.running)))
+
+
+def _nothing(run_dir: Path) -> None:
+    """Nobody wants to know."""

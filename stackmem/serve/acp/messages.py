@@ -1,0 +1,103 @@
+"""Messages of an editor, line by line: what is no message is answered and dropped before the library reads it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, BinaryIO
+
+LONGEST_BYTES = 32 << 20
+"""A longer line is refused, and never held whole."""
+
+_PARSE_ERROR, _INVALID_REQUEST = -32700, -32600
+
+
+class BadLine(Exception):  # noqa: N818 - the editor's fault, answered and no error of ours
+    """A line that is no message.
+
+    Attributes:
+        answer: What the editor is told, as a message.
+    """
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.answer = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": text}}
+
+
+def read_message(line: bytes) -> dict[str, Any]:
+    """The message of a line.
+
+    Raises:
+        BadLine: It is no JSON object, or one whose ``method``, ``id`` or ``error`` has a wrong type.
+    """
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadLine(_PARSE_ERROR, "the line is no JSON; write one message a line, in UTF-8") from error
+    if not isinstance(value, dict):
+        raise BadLine(_INVALID_REQUEST, "the line is no JSON object; write one message a line, and no batches")
+    if "method" in value and not isinstance(value["method"], str):
+        raise BadLine(_INVALID_REQUEST, "method must be a string")
+    number = value.get("id")
+    if isinstance(number, bool) or not isinstance(number, int | str | None):
+        raise BadLine(_INVALID_REQUEST, "id must be a string, a whole number or null")
+    if not isinstance(value.get("error"), dict | None):
+        raise BadLine(_INVALID_REQUEST, "error must be an object")
+    return value
+
+
+class LineTransport:
+    """The library's transport over two byte streams.
+
+    Attributes:
+        gone: Called once, in the reading thread, when the editor has closed its end.
+    """
+
+    def __init__(self, reads: BinaryIO, writes: int, gone: Callable[[], object]) -> None:
+        self._reads, self._writes, self._gone = reads, writes, gone
+        self._messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+        threading.Thread(target=self._read, name="acp-lines", daemon=True).start()
+
+    async def receive(self) -> dict[str, Any] | None:
+        return await self._messages.get()
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Write a message, in ASCII, so that no lone surrogate keeps it from being written."""
+        left = memoryview(json.dumps(message).encode("ascii") + b"\n")
+        try:
+            while left:
+                left = left[os.write(self._writes, left) :]
+        except OSError as error:
+            raise ConnectionError("the editor reads no more") from error
+
+    async def close(self) -> None:
+        """Both streams belong to the process and end with it."""
+
+    async def _take(self, line: bytes, *, whole: bool) -> None:
+        try:
+            if not whole:
+                raise BadLine(_INVALID_REQUEST, f"the line has more than {LONGEST_BYTES >> 20} MiB")
+            self._messages.put_nowait(read_message(line))
+        except BadLine as bad:
+            await self.send(bad.answer)
+
+    def _read(self) -> None:
+        try:
+            while line := self._reads.readline(LONGEST_BYTES + 1):
+                whole = len(line) <= LONGEST_BYTES
+                rest = line
+                while not rest.endswith(b"\n") and rest:
+                    rest = self._reads.readline(LONGEST_BYTES)
+                if line.strip():
+                    asyncio.run_coroutine_threadsafe(self._take(line, whole=whole), self._loop).result()
+        except (OSError, RuntimeError):  # the other end is gone, or the loop has ended
+            pass
+        finally:
+            self._gone()
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._messages.put_nowait, None)

@@ -1,0 +1,221 @@
+"""Plays the turns of all conversations in the main thread, where a signal can interrupt what is under way.
+
+One turn is played at a time. Between two turns a run has ended with ``left``, so a kill loses nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from queue import SimpleQueue
+from types import FrameType
+
+from stackmem.core.facts import RunEnded
+from stackmem.core.state import State
+from stackmem.errors import StackmemError
+from stackmem.models.spoken import listening
+from stackmem.run.ending import apply_run
+from stackmem.run.fork import ForkChanges, before_request, fork
+from stackmem.run.limits import LIMITS
+from stackmem.run.open import Person
+from stackmem.run.prepare import Prepared
+from stackmem.run.repeats import MayRepeat
+from stackmem.run.result import RunResult
+from stackmem.run.resume import resume
+from stackmem.run.solve import solve
+from stackmem.trace.open_run import Run
+
+from .editor_session import EditorSession
+
+COMMANDS = {
+    "apply": ("", "bring what the agent changed into your folder"),
+    "undo": ("how many requests; 1 without", "take back the last requests, with their files"),
+    "diff": ("", "show what the agent changed"),
+    "heap": ("a chunk", "list what is on the heap, or show one chunk"),
+    "frames": ("", "list the frames"),
+    "cost": ("", "show tokens and cost"),
+    "model": ("a name", "go on with another model"),
+    "strategy": ("a name", "go on with another memory strategy"),
+    "budget": ("steps, tokens, usd or seconds, then N or +N", "set a limit, and go on"),
+}
+"""Each command, what stands after it, and what it does."""
+
+_GONE_SECONDS = 5.0
+
+Look = Callable[[str, str, State, Path], str]
+"""What a command that only looks shows: its name with the slash, what stands after it, the state, the run's folder."""
+
+
+def command_of(text: str) -> tuple[str, str]:
+    """The command that a prompt is, and what stands after it; both empty where it is none."""
+    name, _, rest = text.strip().removeprefix("/").partition(" ")
+    return (name, rest.strip()) if text.lstrip().startswith("/") and name in COMMANDS else ("", "")
+
+
+class Turns:
+    """Attributes:
+    prepare: What a new conversation about a folder begins with.
+    """
+
+    def __init__(self, prepare: Callable[[Path], Prepared], look: Look, environ: Mapping[str, str]) -> None:
+        self.prepare = prepare
+        self._look, self._environ = look, environ
+        self._queue: SimpleQueue[EditorSession | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._playing: EditorSession | None = None
+        self._sent = self._closed = False
+        self._main = threading.main_thread()
+
+    def begin(self, conversation: EditorSession) -> None:
+        """Have a turn played; from any thread."""
+        self._queue.put(conversation)
+
+    def interrupt(self, conversation: EditorSession) -> None:
+        """Interrupt what the conversation has under way, where it has anything; from any thread."""
+        with self._lock:
+            if self._playing is conversation and self._main.ident is not None:
+                self._sent = True
+                signal.pthread_kill(self._main.ident, signal.SIGINT)
+
+    def close(self) -> None:
+        """The editor is gone: what is under way ends, then ``play_all`` does; from any thread."""
+        self._closed = True
+        self._queue.put(None)
+        last = threading.Timer(_GONE_SECONDS, os._exit, (1,))
+        last.daemon = True
+        last.start()
+        playing = self._playing
+        if playing is not None:
+            playing.close()
+            self.interrupt(playing)
+
+    def play_all(self) -> int:
+        """Play turns until the editor is gone; the exit code."""
+        before = signal.signal(signal.SIGINT, self._came_between)
+        try:
+            while (conversation := self._queue.get()) is not None and not self._closed:
+                with self._lock:
+                    self._playing = conversation
+                try:
+                    code = self._play(conversation)
+                finally:
+                    with self._lock:
+                        self._playing = None
+                if code:
+                    return code
+        finally:
+            signal.signal(signal.SIGINT, before)
+        return 0
+
+    def _came_between(self, number: int, frame: FrameType | None) -> None:
+        """Ctrl-C where no run is played; one of our own came too late for its turn."""
+        if self._sent:
+            self._sent = False
+            return
+        raise SystemExit(128 + number)
+
+    def _play(self, conversation: EditorSession) -> int:
+        """Play a turn and answer its prompts; the exit code where a signal ends the program."""
+        reason, failure, code = "end_turn", "", 0
+        try:
+            with listening(conversation.hear):
+                reason, failure, code = self._outcome(conversation)
+        except KeyboardInterrupt:
+            reason = "cancelled"
+        except StackmemError as error:
+            failure = str(error)
+        except Exception as error:  # noqa: BLE001 - one conversation's fault ends no other one
+            failure = f"this turn broke ({type(error).__name__}: {error})"
+        if conversation.finish(reason, failure):
+            self.begin(conversation)
+        return code
+
+    def _outcome(self, conversation: EditorSession) -> tuple[str, str, int]:
+        """The stop reason, what went wrong, and the exit code of a signal from outside."""
+        words = conversation.next_words()
+        if not words:
+            return "cancelled", "", 0
+        name, rest = command_of(words)
+        if name:
+            conversation.take_words()
+        result = self._obey(name, rest, conversation) if name else self._run(conversation)
+        if result is None:
+            return "end_turn", "" if name else "the run of this conversation is over; begin a new one", 0
+        if result.signal not in (0, signal.SIGINT):
+            return "cancelled", "", result.exit_code
+        if result.ending == "left":
+            return "end_turn", "", 0
+        if result.ending.startswith("limit:"):
+            conversation.say(f"\n\nThe run ended: {result.ending}. /budget raises a limit.")
+            return "max_turn_requests", "", 0
+        return "end_turn", result.failure or f"the run ended: {result.ending}", 0
+
+    def _run(self, conversation: EditorSession) -> RunResult | None:
+        if conversation.run_dir is None:
+            prepared = self.prepare(conversation.folder)
+            return solve(prepared, self._environ, conversation.observe, _second, person=conversation)
+        return self._resume(conversation, conversation.run_dir, {})
+
+    def _resume(self, conversation: EditorSession, run_dir: Path, wanted: dict[str, str]) -> RunResult | None:
+        person = Person(port=conversation)
+        try:
+            return resume(run_dir, wanted, self._environ, conversation.observe, _second, person=person).result
+        except MayRepeat as error:
+            if not conversation.permits(str(error)):
+                raise
+            wanted = {**wanted, "yes": "true"}
+            return resume(run_dir, wanted, self._environ, conversation.observe, _second, person=person).result
+
+    def _obey(self, name: str, rest: str, conversation: EditorSession) -> RunResult | None:
+        """Do what a command says; what came of the run that it began, None where it began none."""
+        run_dir, state = conversation.run_dir, conversation.state
+        if run_dir is None or state is None:
+            conversation.say("nothing has happened yet")
+            return None
+        match name:
+            case "apply":
+                conversation.say(apply_run(run_dir).describe())
+            case "undo":
+                return self._undo(conversation, run_dir, rest)
+            case "model" if rest:
+                return self._fork(conversation, run_dir, ForkChanges(model=rest))
+            case "strategy" if rest:
+                return self._fork(conversation, run_dir, ForkChanges(strategy=rest))
+            case "model" | "strategy":
+                conversation.say(f"/{name} takes a name; this is {state.begun.model}, {state.begun.strategy}")
+            case "budget":
+                limit, _, value = rest.partition(" ")
+                if limit in LIMITS.values() and value.strip():
+                    return self._resume(conversation, run_dir, {f"max_{limit}": value.strip()})
+                conversation.say(f"write /budget, one of {', '.join(LIMITS.values())}, and N or +N")
+            case _:
+                conversation.say(self._look(f"/{name}", rest, state, run_dir))
+        return None
+
+    def _undo(self, conversation: EditorSession, run_dir: Path, rest: str) -> RunResult | None:
+        count = int(rest) if rest.isdecimal() and len(rest) < 6 else 1
+        found = before_request(Run(run_dir).records(), count)
+        if found is None:
+            conversation.say("there is no such request to take back")
+            return None
+        record, words = found
+        conversation.say(f"taken back: {words}\n\nWhat was applied to your folder, or sent elsewhere, stays.")
+        return self._fork(conversation, run_dir, ForkChanges(), record)
+
+    def _fork(
+        self, conversation: EditorSession, run_dir: Path, changes: ForkChanges, record: int | None = None
+    ) -> RunResult:
+        last = record or max(each.seq for each in Run(run_dir).records() if not isinstance(each.event, RunEnded))
+        conversation.state = None
+        return fork(
+            run_dir, 0, changes, self._environ, conversation.observe, _second, conversation, record=last
+        ).result  # fmt: skip
+
+
+def _second(code: int) -> None:
+    """A second SIGTERM or SIGHUP ends the program at once; a second SIGINT is a second cancel, and changes nothing."""
+    if code != 128 + signal.SIGINT:
+        os._exit(code)

@@ -1,0 +1,275 @@
+"""Facts of a conversation as updates for an editor: a pure function from a fact and its states to messages.
+
+Rule 1: a call is announced when the model asks for it, is in progress once it is allowed, and ends with its answer.
+Rule 2: paths are those of the person's folder, and only such that lie in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.core import facts
+from stackmem.core.frames import last_words
+from stackmem.core.messages import Text, ToolCall
+from stackmem.core.person_facts import PersonDecided, PersonSaid, PersonSteppedIn, TurnEnded
+from stackmem.core.program_facts import UserAnswered
+from stackmem.core.state import State
+from stackmem.core.text import mark_cut
+from stackmem.core.tools import (
+    AskQuestion,
+    EditFile,
+    ListFiles,
+    ReadFile,
+    RunCommand,
+    SearchFiles,
+    WriteFile,
+    tool_name,
+)
+
+Update = dict[str, Any]
+
+_KINDS = {
+    tool_name(ReadFile): "read", tool_name(ListFiles): "search", tool_name(SearchFiles): "search",
+    tool_name(WriteFile): "edit", tool_name(EditFile): "edit", tool_name(RunCommand): "execute",
+}  # fmt: skip
+_TITLE_CHARS, _TEXT_CHARS = 200, 20_000
+
+
+class Shown(Struct, frozen=True):
+    """What an editor has been shown, and what of its files is known.
+
+    Attributes:
+        folder: The person's folder, absolute.
+        text_before: The text of a file in the state given; None where there is none, or it is no text.
+        heard: Words of the reply that were streamed already.
+        run: Told apart from the conversation's other runs: what is undone or forked goes on in a new one.
+        history: Whether an earlier conversation is shown again, with what the person said in it.
+    """
+
+    folder: str
+    text_before: Callable[[State, str], str | None]
+    heard: str = ""
+    run: str = ""
+    history: bool = False
+
+
+def updates(event: facts.Event, before: State, after: State, shown: Shown) -> list[Update]:
+    """What an editor is told of a fact, in order.
+
+    Args:
+        before, after: The states that the fact was recorded in, and that it made.
+    """
+    told = _ended_calls(event, before, after, shown)
+    match event:
+        case PersonSaid(text=text) | PersonSteppedIn(text=text) if shown.history:
+            told.append(_chunk("user_message_chunk", text))
+        case UserAnswered(text=str(text)) if shown.history:
+            told.append(_chunk("user_message_chunk", text))
+        case facts.ModelReplied():
+            told += [*_reply(event, before, after, shown), *_usage(after)]
+        case PersonDecided(allow=True) if before.pending is not None and before.pending.calls:
+            told.append(_progress(_call_id(before, before.pending.calls, 0, shown), "in_progress"))
+        case facts.FramePushed() | facts.FramePopped():
+            if isinstance(event, facts.FramePopped) and before.running.request:
+                told += _result(event.result, before)
+            told += _plan(after)
+        case TurnEnded(result=result):
+            told += _result(result, before)
+        case facts.ModelFailed(kind=kind, detail=detail):
+            told.append(_chunk("agent_thought_chunk", f"The provider failed ({kind}): {mark_cut(detail, 500)}\n"))
+        case _:
+            pass
+    return told
+
+
+def call_shown(state: State, shown: Shown) -> Update:
+    """The first pending call as a request for permission names it."""
+    pending = state.pending
+    if pending is None or not pending.calls:
+        return {"toolCallId": "none", "title": "a call"}
+    return _call(state, pending.calls, 0, shown)
+
+
+def message(text: str) -> Update:
+    """Words to the person."""
+    return _chunk("agent_message_chunk", text)
+
+
+def _chunk(kind: str, text: str) -> Update:
+    return {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
+
+
+def _reply(event: facts.ModelReplied, before: State, after: State, shown: Shown) -> list[Update]:
+    text = "\n".join(part.text for part in event.parts if isinstance(part, Text)).strip()
+    told = []
+    if rest := _unheard(text, shown.heard.strip()):
+        told.append(message(rest))
+    calls = after.pending.calls if after.pending else ()
+    for place, call in enumerate(calls):
+        if call.name == tool_name(AskQuestion):
+            told.append(message(_question(call)))
+            continue
+        told.append({"sessionUpdate": "tool_call", "status": "pending", **_call(after, calls, place, shown)})
+        granted = after.session.grants if after.session else ()
+        if not place and any(grant.tool == call.name and not grant.pattern for grant in granted):
+            told.append(_progress(_call_id(after, calls, place, shown), "in_progress"))
+    return told
+
+
+def _unheard(text: str, heard: str) -> str:
+    """What of a reply was not streamed; all of it where an attempt that failed was heard."""
+    if text.startswith(heard):
+        return text[len(heard) :]
+    if "".join(text.split()) == "".join(heard.split()):
+        return ""
+    return f"\n\n{text}"
+
+
+def _question(call: ToolCall) -> str:
+    arguments = call.arguments if isinstance(call.arguments, dict) else {}
+    options = arguments.get("options")
+    lines = [f"\n\n{arguments.get('question', '')}"]
+    lines += [f"- {option}" for option in options] if isinstance(options, list) else []
+    return "\n".join(lines)
+
+
+def _result(result: str, before: State) -> list[Update]:
+    """The result of a request, where the last words were other ones."""
+    said = mark_cut(last_words(before.running), before.begun.budgets.root_result_chars)
+    return [] if result.strip() == said.strip() else [message(f"\n\n{result}")]
+
+
+def _call_id(state: State, calls: tuple[ToolCall, ...], place: int, shown: Shown) -> str:
+    """A call by its run, its reply and its place, counted from the end: calls that are answered go at the front."""
+    return f"{shown.run}-{state.step}-{len(calls) - place}"
+
+
+def _progress(call: str, status: str, **more: Any) -> Update:
+    return {"sessionUpdate": "tool_call_update", "toolCallId": call, "status": status, **more}
+
+
+def _call(state: State, calls: tuple[ToolCall, ...], place: int, shown: Shown) -> Update:
+    call = calls[place]
+    first = next(iter(call.arguments.values()), "") if isinstance(call.arguments, dict) else ""
+    title = f"{call.name} {first}" if isinstance(first, str) else call.name
+    told: Update = {
+        "toolCallId": _call_id(state, calls, place, shown),
+        "title": mark_cut(" ".join(title.split()), _TITLE_CHARS),
+        "kind": _KINDS.get(call.name, "think" if call.name in _of_memory(state) else "other"),
+        "rawInput": call.arguments,
+    }
+    if path := _path(call, state, shown):
+        told["locations"] = [{"path": path}]
+    if diff := _diff(call, state, shown):
+        told["content"] = [diff]
+    return told
+
+
+def _of_memory(state: State) -> frozenset[str]:
+    return frozenset(tool.name for tool in state.begun.tools) - _KINDS.keys() - set(state.begun.registered)
+
+
+def _path(call: ToolCall, state: State, shown: Shown) -> str:
+    """The absolute path in the person's folder that a call names; empty where it names none."""
+    if _KINDS.get(call.name) not in ("read", "edit") or not (inside := _inside(call, state)):
+        return ""
+    return str(PurePosixPath(shown.folder) / inside)
+
+
+def _inside(call: ToolCall, state: State) -> str:
+    """The path below the workspace; empty where it leaves it."""
+    given = call.arguments.get("path") if isinstance(call.arguments, dict) else None
+    if not isinstance(given, str) or not given or "\0" in given:
+        return ""
+    path, root = PurePosixPath(given), PurePosixPath(state.begun.workspace)
+    if path.is_absolute():
+        if not path.is_relative_to(root):
+            return ""
+        path = path.relative_to(root)
+    return "" if ".." in path.parts or not path.parts else str(path)
+
+
+def _diff(call: ToolCall, state: State, shown: Shown) -> Update | None:
+    path, inside = _path(call, state, shown), _inside(call, state)
+    if _KINDS.get(call.name) != "edit" or not path or not isinstance(call.arguments, dict):
+        return None
+    arguments = call.arguments
+    was = shown.text_before(state, inside)
+    if call.name == tool_name(WriteFile):
+        new = arguments.get("content")
+    else:
+        old, fresh = arguments.get("old_string"), arguments.get("new_string")
+        if not isinstance(old, str) or not isinstance(fresh, str):
+            return None
+        if was is not None and old and old in was:
+            new = was.replace(old, fresh, -1 if arguments.get("replace_all") is True else 1)
+        else:
+            was, new = old, fresh
+    return {"type": "diff", "path": path, "oldText": was, "newText": new} if isinstance(new, str) else None
+
+
+def _ended_calls(event: facts.Event, before: State, after: State, shown: Shown) -> list[Update]:
+    """The calls that a fact answered."""
+    calls = before.pending.calls if before.pending else ()
+    left = len(after.pending.calls) if after.pending and after.step == before.step else 0
+    told = []
+    for place, call in enumerate(calls[: len(calls) - left]):
+        if call.name == tool_name(AskQuestion):
+            continue
+        text, failed = "", isinstance(event, facts.CallRejected)
+        if isinstance(event, facts.ToolReturned):
+            text, failed = event.text, event.failed
+        elif isinstance(event, facts.CallRejected):
+            text = event.reason
+        elif isinstance(event, facts.RunEnded) or (before.session and after.session and after.session.stopped):
+            failed = True
+        diff = None if failed else _diff(call, before, shown)
+        said = {"type": "content", "content": {"type": "text", "text": mark_cut(text, _TEXT_CHARS)}}
+        content = [diff] if diff else [said] if text else []
+        told.append(
+            _progress(
+                _call_id(before, calls, place, shown), "failed" if failed else "completed",
+                **({"content": content} if content else {}),
+            )
+        )  # fmt: skip
+    return told
+
+
+def _usage(state: State) -> list[Update]:
+    """The context of the frame that runs, and what the session cost; nothing where the window is not known."""
+    if not state.stack or not state.window_tokens:
+        return []
+    told: Update = {"sessionUpdate": "usage_update", "used": state.running.context_tokens, "size": state.window_tokens}
+    if state.cost_usd is not None:
+        told["cost"] = {"amount": state.cost_usd, "currency": "USD"}
+    return [told]
+
+
+def _plan(state: State) -> list[Update]:
+    """The frames of the request that is worked on, as a plan; nothing where the agent pushed none itself."""
+    done = []
+    for popped in reversed(tuple(state.popped)):
+        if popped.frame.request:
+            break
+        done.append(popped.frame)
+    entries = [(frame.task or frame.registers.intent or frame.name, "completed") for frame in reversed(done)]
+    entries += [
+        (frame.task or frame.registers.intent or frame.name, "in_progress")
+        for frame in state.stack[1:]
+        if not frame.request
+    ]
+    if not entries:
+        return []
+    return [
+        {
+            "sessionUpdate": "plan",
+            "entries": [
+                {"content": mark_cut(" ".join(text.split()), _TITLE_CHARS), "priority": "medium", "status": status}
+                for text, status in entries
+            ],
+        }
+    ]

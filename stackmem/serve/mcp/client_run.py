@@ -1,0 +1,260 @@
+"""A run whose replies are the calls of an agent that is not ours: no model and no sandbox, and the folder as it is.
+
+Rule 1: the run is like any other: the machine's rules decide, the loop records, replay verifies.
+Rule 2: the folder is looked at and never changed.
+Rule 3: an answer is given once what it follows from is recorded, and forced to the disk as ``--fsync`` says.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from msgspec import Struct, json
+from msgspec.structs import replace
+
+from stackmem.core.budgets import Budgets, Limits
+from stackmem.core.facts import ModelReplied, RunStarted
+from stackmem.core.messages import Text, ToolCall, ToolResult, ToolSpec, Usage, View
+from stackmem.core.requests import AskModel
+from stackmem.core.strategy import budgets_of
+from stackmem.core.text import fill, mark_cut, whole_value
+from stackmem.errors import UsageError
+from stackmem.memory import open_strategy
+from stackmem.prompts import prompt_text
+from stackmem.run.assemble import RunParts, RunPlaces, prompt_slots, scrubber_of, tool_specs
+from stackmem.run.in_memory import NoHistory
+from stackmem.run.interrupts import Interrupts
+from stackmem.run.open import Opened, Person
+from stackmem.run.perform import World
+from stackmem.run.ports import Left
+from stackmem.run.prepare import must_be_text
+from stackmem.run.request import RunRequest, write_request
+from stackmem.run.run_folder import TRACE, new_run
+from stackmem.settings.directories import runs_dir
+from stackmem.settings.kept_heap import KEEP, HeapKeeper, HeapStore, heap_store
+from stackmem.settings.keys import signing_key
+from stackmem.settings.settings import Settings, resolve
+from stackmem.trace.signatures import Signer
+from stackmem.trace.store import TraceWriter
+from stackmem.version import VERSION
+from stackmem.workspace.secrets import Scrubber, scrub_value
+from stackmem.workspace.workspace import WatchedFolder
+
+STRATEGY = "stackheap:index=delta,tools=memory"
+MODEL = "client"
+"""What stands for a model in such a run."""
+_TASK = "Memory of an agent with tools of its own, which works in {folder}."
+_NO_WINDOW_TOKENS = 1_000_000_000
+"""Its conversation is the agent's own; no window of ours closes a frame."""
+_MOST_BYTES = 1 << 20
+
+
+class ClientPlan(Struct, frozen=True):
+    """What a client is offered.
+
+    Attributes:
+        system: What the agent is told of it.
+        store: Where the heap outlives the run; None where it does not.
+    """
+
+    folder: Path
+    settings: Settings
+    runs_dir: Path
+    budgets: Budgets
+    tools: tuple[ToolSpec, ...]
+    system: str
+    store: HeapStore | None = None
+
+
+def plan_client_run(folder: str, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path) -> ClientPlan:
+    """Everything that can be refused is refused here.
+
+    Raises:
+        UsageError: There is no such folder, or a setting cannot be.
+    """
+    place = (cwd / Path(folder).expanduser()).resolve()
+    must_be_text(str(place), "the folder's path")
+    if not place.is_dir():
+        raise UsageError(f"{folder} is no folder; name the one that the agent works in")
+    resolved = resolve(flags, environ, cwd)
+    settings = resolved.settings
+    named = settings.heap if resolved.is_given("heap") else KEEP
+    store = None if named is None else heap_store(named, place, cwd, environ)
+    strategy = open_strategy(STRATEGY)
+    budgets = budgets_of(strategy, settings.budgets)
+    slots = prompt_slots(budgets, settings.command_seconds)
+    tools = tool_specs(strategy.tools, tuple(slots.items()))
+    system = fill(prompt_text(strategy.prompt), slots)
+    if store is not None:
+        store.read()  # what cannot be read is refused before anybody calls
+    return ClientPlan(place, settings, runs_dir(settings, cwd, environ), budgets, tools, system, store)
+
+
+class ClientAnswer(Struct, frozen=True):
+    """What a call came to; ``failed`` where it was refused."""
+
+    text: str
+    failed: bool = False
+
+
+class _Waiting(Struct):
+    call: ToolCall
+    answer: Future[ClientAnswer]
+
+
+class ClientCalls:
+    """Where a server hands calls in, in their order, and the loop takes them as replies.
+
+    Attributes:
+        client: Who made the first call, as it says itself.
+    """
+
+    def __init__(self) -> None:
+        self._coming: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._first: _Waiting | None = None
+        self._under_way: _Waiting | None = None
+        self._count = 0
+        self._closed = ""
+        self.client = ""
+        self._lock = threading.Lock()
+
+    def call(self, name: str, arguments: Mapping[str, Any], client: str = "") -> Future[ClientAnswer]:
+        """Make a call; what it comes to is there once it is recorded. A failed run answers that it failed."""
+        answer: Future[ClientAnswer] = Future()
+        given = whole_value(dict(arguments))
+        with self._lock:
+            if self._closed:
+                answer.set_result(ClientAnswer(self._closed, failed=True))
+            elif (size := len(json.encode(given))) > _MOST_BYTES:
+                told = f"{name[:80]} refused: its arguments are {size:,} bytes, maximum is {_MOST_BYTES:,}"
+                answer.set_result(ClientAnswer(told, failed=True))
+            else:
+                self._count += 1
+                self.client = self.client or client
+                self._coming.put(_Waiting(ToolCall(f"call-{self._count}", name[:200], given), answer))
+        return answer
+
+    def wait(self) -> bool:
+        """Wait for the first call; False where none comes any more."""
+        self._first = self._coming.get()
+        return self._first is not None
+
+    def leave(self) -> None:
+        """The client is gone: what it asked is answered, then the run ends."""
+        self._coming.put(None)
+
+    def close(self, why: str) -> None:
+        """Answer what waits, and all that comes, with ``why``."""
+        with self._lock:
+            self._closed = why
+            left = [self._first, self._under_way]
+            while not self._coming.empty():
+                left.append(self._coming.get())
+        for asked in left:
+            if asked is not None and not asked.answer.done():
+                asked.answer.set_result(ClientAnswer(why, failed=True))
+
+    def next_call(self, view: View, scrub: Scrubber) -> ToolCall:
+        """Answer the call that is under way by the prompt that follows from it, and wait for the next one.
+
+        Raises:
+            Left: The client is gone.
+        """
+        if self._under_way is not None:
+            self._under_way.answer.set_result(_answer(view))
+            self._under_way = None
+        asked, self._first = self._first or self._coming.get(), None
+        if asked is None:
+            raise Left
+        asked.answer.set_running_or_notify_cancel()  # a call that was made is answered, wanted or not
+        self._under_way = asked
+        return ToolCall(asked.call.id, scrub.scrub(asked.call.name), scrub_value(asked.call.arguments, scrub.scrub))
+
+
+class ClientModel(Struct, frozen=True):
+    """The client in the place of a model: its next call is the reply."""
+
+    calls: ClientCalls
+    scrub: Scrubber
+
+    def reply(self, request: AskModel) -> ModelReplied:
+        return ModelReplied((self.calls.next_call(request.view, self.scrub),), "call", Usage())
+
+
+def _answer(view: View) -> ClientAnswer:
+    """The end of the prompt: what a model would be told, without what stands above every frame."""
+    last = view.messages[-1]
+    parts = last.parts[1:] if len(view.messages) == 1 else last.parts
+    texts = [part.text for part in parts if isinstance(part, Text | ToolResult)]
+    return ClientAnswer("\n".join(texts), any(isinstance(part, ToolResult) and part.failed for part in parts))
+
+
+@contextmanager
+def open_client_run(
+    plan: ClientPlan, calls: ClientCalls, environ: Mapping[str, str], interrupts: Interrupts
+) -> Iterator[Opened]:
+    """Everything that the run needs, for as long as it is played.
+
+    Raises:
+        UsageError: The run's folder cannot be made.
+        TraceError: The trace cannot be written.
+        WorkspaceError: The folder is gone.
+    """
+    scrubber = scrubber_of(environ)
+    with ExitStack() as stack:
+        workspace = WatchedFolder(plan.folder)
+        stack.callback(workspace.close)
+        start = _start(plan, scrubber.scrub(mark_cut(" ".join(calls.client.split()), 80)), scrubber)
+        keeper = None if plan.store is None else HeapKeeper(plan.store, scrubber.scrub)
+        if keeper is not None:
+            start = replace(start, heap=keeper.taken_over(plan.budgets, workspace.digest))
+        run = new_run(plan.runs_dir, start.task_name, "mcp")
+        writer = TraceWriter(run / TRACE, reserves=True)
+        stack.callback(writer.close)
+        flags = {"heap_chars": plan.budgets.heap_chars, "heap_chunks": plan.budgets.heap_chunks}
+        request = RunRequest(str(plan.folder), start.task, flags, str(plan.folder), "")
+        write_request(request, run)
+        signer = Signer(run, partial(signing_key, environ), writer.count, writer.digest)
+        forced = writer.syncs(plan.settings.fsync)
+
+        def sync() -> None:
+            forced()
+            signer.sign_frame(writer.count, writer.digest)
+
+        model = ClientModel(calls, scrubber)
+        world = World(model, workspace, None, scrubber.scrub, sync, plan.settings.command_seconds)
+        world.must_have_room = writer.must_have_room
+        parts = RunParts(start, open_strategy(STRATEGY), world, workspace, scrubber, 0, keeper)
+        places = RunPlaces(run, plan.folder, run)
+        yield Opened(parts, places, NoHistory(), request, interrupts, Person(), writer, signer)
+
+
+def _start(plan: ClientPlan, client: str, scrubber: Scrubber) -> RunStarted:
+    return RunStarted(
+        task=scrubber.scrub(_TASK.format(folder=plan.folder)),
+        task_name=plan.folder.name or "root",
+        model=MODEL,
+        strategy=STRATEGY,
+        system=plan.system,
+        tools=plan.tools,
+        workspace=str(plan.folder),
+        isolation=WatchedFolder.level,
+        network="none",
+        budgets=plan.budgets,
+        limits=Limits(steps=None),
+        window_tokens=_NO_WINDOW_TOKENS,
+        price=None,
+        checked=False,
+        command_seconds=plan.settings.command_seconds,
+        version=VERSION,
+        several_calls="first",
+        questions="end",
+        client=client,
+    )

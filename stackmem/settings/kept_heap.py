@@ -1,0 +1,279 @@
+"""Chunks that outlive the runs of a folder: a file of lines, in the person's state directory or where she says.
+
+Rule 1: each change is one line, written with one call under a lock: runs side by side lose nothing, nor does kill -9.
+Rule 2: of two chunks of one name the one that was written last holds; one that was freed is gone for the next run.
+Rule 3: it is bounded: beyond the bounds, the chunks that were written longest ago go.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from stackmem.core.budgets import Budgets
+from stackmem.core.heap import Heap, KeptChunk, KeptHeap, faults
+from stackmem.core.strict_json import decode_json
+from stackmem.core.tools import StoreEntry
+from stackmem.errors import TraceError, UsageError
+from stackmem.trace.private import owners, read_regular
+from stackmem.trace.store import cut_torn_line
+
+from .settings_files import user_folder
+
+KEEP = "keep"
+MOST_CHARS = 1_000_000
+MOST_CHUNKS = 1_000
+_COMPACTED_BYTES = 8 << 20
+_encode = msgspec.json.Encoder().encode
+
+
+class HeapOf(Struct, frozen=True, forbid_unknown_fields=True):
+    """The file's first line.
+
+    Attributes:
+        folder: What the sources are files of; empty where that is no folder of one's own.
+    """
+
+    folder: str
+    stackmem_heap: int = 1
+
+
+class HeapChange(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A line: a chunk that was written, or one that was freed.
+
+    Attributes:
+        written: Seconds since 1970.
+        by: Id of the run; empty where it was the person herself.
+    """
+
+    name: str
+    written: float
+    chunk: KeptChunk | None = None
+    by: str = ""
+
+
+class HeapStore:
+    """The chunks of one folder.
+
+    Attributes:
+        path: The file; what is beside it is its lock.
+        folder: As in ``HeapOf``.
+    """
+
+    def __init__(self, path: Path, folder: str) -> None:
+        self.path, self.folder = path, folder
+
+    def read(self) -> dict[str, HeapChange]:
+        """Each chunk by its name, the one written longest ago first; a line that a crash cut short is none.
+
+        Raises:
+            UsageError: The file cannot be read, or holds what is none of ours.
+        """
+        try:
+            raw = read_regular(self.path)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise UsageError(
+                f"the kept heap {self.path} cannot be read ({error.strerror}); give yourself the right"
+            ) from error
+        lines = raw.split(b"\n")[:-1]
+        held: dict[str, HeapChange] = {}
+        for number, line in enumerate(lines, 1):
+            try:
+                if number == 1:
+                    self.folder = decode_json(line, HeapOf).folder
+                    continue
+                change = decode_json(line, HeapChange)
+            except (msgspec.DecodeError, RecursionError) as error:
+                raise UsageError(
+                    f"line {number} of {self.path} is none of a kept heap ({error}); mend it, or remove the file"
+                ) from error
+            held.pop(change.name, None)
+            if change.chunk is not None:
+                held[change.name] = change
+        return _bounded(held)
+
+    def write(self, changes: list[HeapChange]) -> None:
+        """Add lines, durably.
+
+        Raises:
+            TraceError: They cannot be written; what stood before is whole.
+            UsageError: The file is none of ours.
+        """
+        if not changes:
+            return
+        try:
+            with self._locked():
+                lines = b"".join(_encode(change) + b"\n" for change in changes)
+                if _append(self.path, _encode(HeapOf(self.folder)) + b"\n", lines) > _COMPACTED_BYTES:
+                    self._compact()
+        except OSError as error:
+            raise TraceError(
+                f"the kept heap {self.path} cannot be written ({error.strerror}); make room or rights there"
+            ) from error
+
+    def remove(self) -> None:
+        """Remove all of it; raises ``OSError``."""
+        with self._locked():
+            self.path.unlink(missing_ok=True)
+
+    def _compact(self) -> None:
+        """The same chunks in as many lines."""
+        held = self.read()
+        fresh = self.path.with_name(f"{self.path.name}.new")
+        with open(fresh, "wb", opener=owners) as file:
+            file.write(_encode(HeapOf(self.folder)) + b"\n" + b"".join(_encode(one) + b"\n" for one in held.values()))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self.path)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+
+def _append(path: Path, head: bytes, lines: bytes) -> int:
+    """Write the lines behind the last whole one, and the head before the first; the file's size."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    try:
+        whole = cut_torn_line(file)
+        text = lines if whole else head + lines
+        done = 0
+        while done < len(text):
+            try:
+                done += os.pwrite(file, text[done:], whole + done)
+            except OSError:
+                os.ftruncate(file, whole)
+                raise
+        os.fdatasync(file)
+        return whole + len(text)
+    finally:
+        os.close(file)
+
+
+def _bounded(held: dict[str, HeapChange]) -> dict[str, HeapChange]:
+    chars = sum(len(one.chunk.content) for one in held.values() if one.chunk)
+    for name in list(held):
+        if len(held) <= MOST_CHUNKS and chars <= MOST_CHARS:
+            break
+        gone = held.pop(name).chunk
+        chars -= len(gone.content) if gone else 0
+    return held
+
+
+class HeapKeeper:
+    """Keeps what a run changes on its heap, as it changes it."""
+
+    def __init__(self, store: HeapStore, scrub: Callable[[str], str]) -> None:
+        """Keep into ``store``; ``scrub`` takes secrets out of text."""
+        self.store, self._scrub = store, scrub
+        self.by = ""
+        self._seen: Mapping[str, object] = {}
+        self._known: dict[str, KeptChunk] = {}
+
+    def taken_over(self, budgets: Budgets, digest: Callable[[str], str]) -> KeptHeap:
+        """What a run begins with: of all chunks the newest that its budgets hold.
+
+        Args:
+            digest: That of a file of the folder now.
+
+        Raises:
+            UsageError: As ``HeapStore.read``.
+        """
+        held = [one.chunk for one in self.store.read().values() if one.chunk is not None]
+        fitting: list[KeptChunk] = []
+        heap = Heap()
+        for chunk in reversed(held):
+            entry = StoreEntry(chunk.name, chunk.content, chunk.description, chunk.source)
+            if not faults(heap, (entry,), budgets):
+                fitting.insert(0, chunk)
+                heap = heap.put(entry, 0, chunk.digest)
+        return KeptHeap(tuple(fitting), tuple((path, digest(path)) for path in heap.sources), len(held) - len(fitting))
+
+    def begin(self, heap: Heap, by: str) -> None:
+        """Take ``heap`` for what is kept; changes count from here, and are those of the run ``by``."""
+        self.by, self._seen, self._known = by, heap.chunks, _kept(heap)
+
+    def follow(self, heap: Heap) -> None:
+        """Keep what differs from the last heap.
+
+        Raises:
+            TraceError: It cannot be written.
+        """
+        if heap.chunks is self._seen:
+            return
+        now, before = _kept(heap), self._known
+        at = round(time.time(), 3)
+        changes = [HeapChange(name, at, None, self.by) for name in before if name not in now]
+        for name, chunk in now.items():
+            if before.get(name) != chunk:
+                changes.append(HeapChange(name, at, self._scrubbed(chunk), self.by))
+        self.store.write(changes)
+        self._seen, self._known = heap.chunks, now
+
+    def _scrubbed(self, chunk: KeptChunk) -> KeptChunk:
+        scrub = self._scrub
+        return KeptChunk(chunk.name, scrub(chunk.content), scrub(chunk.description), scrub(chunk.source), chunk.digest)
+
+
+def _kept(heap: Heap) -> dict[str, KeptChunk]:
+    return {
+        name: KeptChunk(name, chunk.content, chunk.description, chunk.source, chunk.digest)
+        for name, chunk in heap.chunks.items()
+    }
+
+
+def heap_store(named: str, folder: Path | None, cwd: Path, environ: Mapping[str, str]) -> HeapStore:
+    """The store that ``--heap`` names.
+
+    Args:
+        folder: What is worked on; None for a task.
+        cwd: What a path is relative to.
+
+    Raises:
+        UsageError: ``keep`` for a task, or nothing says where the state directory is.
+    """
+    if named != KEEP:
+        return HeapStore((cwd / Path(named).expanduser()).resolve(), str(folder or ""))
+    if folder is None:
+        raise UsageError("--heap keep is for a folder of your own, and this is a task; name a file with --heap FILE")
+    return HeapStore(heaps_folder(environ) / f"{_key(folder)}.jsonl", str(folder))
+
+
+def heaps_folder(environ: Mapping[str, str]) -> Path:
+    """Where the heaps of all folders are; raises ``UsageError`` where nothing says so."""
+    place = user_folder(environ, "XDG_STATE_HOME", ".local/state", "heaps")
+    if place is None:
+        raise UsageError("neither XDG_STATE_HOME nor HOME says where heaps go; name a file with --heap FILE")
+    return place
+
+
+def all_heaps(environ: Mapping[str, str]) -> list[HeapStore]:
+    """The heap of every folder; raises ``UsageError`` where one cannot be read."""
+    found = [HeapStore(path, "") for path in sorted(heaps_folder(environ).glob("*.jsonl"))]
+    for store in found:
+        store.read()
+    return sorted(found, key=lambda store: store.folder)
+
+
+def _key(folder: Path) -> str:
+    """A file's name for a folder: what people know it by, and what tells it from others of that name."""
+    place = folder.resolve()
+    plain = re.sub(r"[^A-Za-z0-9_.]+", "-", place.name).strip("-.")[:40] or "root"
+    return f"{plain}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:16]}"

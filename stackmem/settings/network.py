@@ -1,0 +1,90 @@
+"""What a run's commands reach of the network: from the settings as it begins, from its trace as it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from stackmem.core.facts import RunStarted
+from stackmem.errors import UsageError
+from stackmem.workspace.egress.network_list import NetworkList, read_credentials, read_hosts
+from stackmem.workspace.profile import Profile
+
+from .settings import Resolved
+
+if TYPE_CHECKING:
+    from stackmem.workspace.egress.registries import Registries
+
+REGISTRIES = "registries"
+"""The entry for what this machine's own package managers use."""
+_NO_DOORS = ("landlock", "none", "memory")
+
+
+def network_of(resolved: Resolved, profile: Profile, environ: Mapping[str, str], cwd: Path) -> NetworkList | None:
+    """The list that the settings make; None where the profile's network is no list.
+
+    Raises:
+        UsageError: An entry or a credential is none, nothing is listed, or the level cannot keep to a list.
+    """
+    settings = resolved.settings
+    if profile.network != "list":
+        if resolved.value("allow").layer == "flag":
+            raise UsageError(f"--allow lists hosts for --network list, and the network is {profile.network}")
+        return None
+    if settings.isolation in _NO_DOORS:
+        raise UsageError(
+            f"isolation {settings.isolation} has no network of its own, so commands cannot be kept to listed hosts; "
+            "take bubblewrap or namespaces, or --network none"
+        )
+    if not settings.allow:
+        raise UsageError("--network list lists no host; name each with --allow HOST:PORT, or take --network none")
+    hosts = read_hosts(tuple(entry for entry in settings.allow if entry != REGISTRIES))
+    credentials = read_credentials(settings.credentials, hosts, environ, cwd)
+    variables: Mapping[str, str] = {}
+    if REGISTRIES in settings.allow:
+        found = _registries(frozenset(environ.items()))
+        hosts = tuple(dict.fromkeys((*hosts, *found.hosts)))
+        credentials, variables = {**found.headers, **credentials}, found.variables
+    return NetworkList(
+        hosts,
+        credentials,
+        variables,
+        connections=profile.network_connections,
+        up_bytes=profile.network_up_mib << 20,
+        down_bytes=profile.network_down_mib << 20,
+    )
+
+
+@cache
+def _registries(environ: frozenset[tuple[str, str]]) -> Registries:
+    """Asked once in a process: it takes seconds, and a bench has many runs."""
+    from stackmem.workspace.egress.registries import machine_registries
+
+    return machine_registries(dict(environ))
+
+
+def network_kept(network: NetworkList | None, base: RunStarted) -> NetworkList | None:
+    """The list under which a run began, whatever the settings say today."""
+    if base.network != "list" or base.allowed is UNSET:
+        return None
+    return replace(network or NetworkList(), hosts=read_hosts(base.allowed))
+
+
+def spelled(network: NetworkList | None) -> tuple[str, ...] | UnsetType:
+    """The entries as the trace keeps them."""
+    return UNSET if network is None else tuple(host.spelled for host in network.hosts)
+
+
+def secrets_of(network: NetworkList | None) -> dict[str, str]:
+    """What is put into requests, by names that say so; of two words also the second, as in ``Bearer …``."""
+    held = {}
+    for host, headers in (network.headers if network else {}).items():
+        for name, value in headers:
+            held[f"CREDENTIAL {host} {name}"] = value
+            held[f"CREDENTIAL {host} {name} value"] = value.split()[-1]
+    return held

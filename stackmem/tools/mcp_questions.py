@@ -1,0 +1,141 @@
+"""What a server asks the person in the middle of a call (elicitation), answered by whoever is there.
+
+Rule 1: without a person no server is told that it may ask.
+Rule 2: an answer goes to the server that asked, and is kept nowhere; what the tool then returns is a fact.
+Rule 3: an address that a server wants opened is shown; nothing here opens it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from stackmem.core.json_schema import first_fault
+from stackmem.core.text import mark_cut, whole
+
+Json = dict[str, Any]
+Ask = Callable[[str, tuple[str, ...]], str | None]
+"""Takes a question and answers to choose from; None is the person who wants to say nothing."""
+
+NO = "/no"
+_TRIES = 5
+_MOST_FIELDS = 50
+_MESSAGE_CHARS = 4_000
+_FIELD_CHARS = 500
+_YES = ("yes", "no")
+
+_PERSON: ContextVar[Ask | None] = ContextVar("person", default=None)
+
+
+@contextmanager
+def answered_by(ask: Ask) -> Iterator[None]:
+    """Within this, what servers ask in calls of this thread is asked of ``ask``."""
+    token = _PERSON.set(ask)
+    try:
+        yield
+    finally:
+        _PERSON.reset(token)
+
+
+def put_to_person(server: str, asked: Any) -> tuple[str, Json | None]:
+    """``(action, content)`` that the protocol wants: accept, decline or cancel, and the form's fields.
+
+    Args:
+        asked: The parameters of the server's request.
+    """
+    ask = _PERSON.get()
+    if ask is None:
+        return "cancel", None
+    message = f"The server {server} asks: {whole(mark_cut(str(asked.message), _MESSAGE_CHARS))}"
+    if getattr(asked, "mode", "form") == "url":
+        place = whole(str(asked.url))[:_MESSAGE_CHARS]
+        return _agreed(ask(f"{message}\nIt wants you to open {place}\nHave you done so?", _YES), None)
+    fields = asked.requested_schema.get("properties")
+    required = asked.requested_schema.get("required")
+    if not isinstance(fields, dict) or not fields:
+        return _agreed(ask(f"{message}\nDo you agree?", _YES), {})
+    if len(fields) > _MOST_FIELDS:
+        return "decline", None
+    content: Json = {}
+    for name, schema in fields.items():
+        needed = isinstance(required, list) and name in required
+        outcome = _field(ask, message, name, schema if isinstance(schema, dict) else {}, needed=needed)
+        if isinstance(outcome, str):
+            return outcome, None
+        content.update(outcome)
+        message = f"The server {server} asks further:"
+    return "accept", content
+
+
+def _agreed(said: str | None, content: Json | None) -> tuple[str, Json | None]:
+    if said is None:
+        return "cancel", None
+    return ("accept", content) if said.strip().lower() in {"y", "yes"} else ("decline", None)
+
+
+def _field(ask: Ask, message: str, name: str, schema: Json, *, needed: bool) -> Json | str:
+    """The field's value by its name, nothing where it was left out; or what the person says to all of it."""
+    question = f"{message}\n{_about(name, schema, needed=needed)}"
+    options = _options(schema)
+    for _ in range(_TRIES):
+        said = ask(question, options)
+        if said is None or said.strip() == NO:
+            return "cancel" if said is None else "decline"
+        if not said.strip() and "default" in schema:
+            return {name: schema["default"]}
+        if not said.strip() and not needed:
+            return {}
+        value = _value(said.strip(), schema)
+        fault = first_fault(value, schema)
+        if not fault:
+            return {name: value}
+        question = f"That does not fit: {fault}\n{_about(name, schema, needed=needed)}"
+    return "decline"
+
+
+def _about(name: str, schema: Json, *, needed: bool) -> str:
+    title = whole(str(schema.get("title", name)))[:_FIELD_CHARS]
+    kind = schema.get("type", "text")
+    more = [str(kind if isinstance(kind, str) else "text"), "" if needed else "may be left out"]
+    if "default" in schema:
+        more.append(f"Enter takes {str(schema['default'])[:_FIELD_CHARS]!r}")
+    about = whole(str(schema.get("description", "")))[:_FIELD_CHARS]
+    return f"{title} ({', '.join(filter(None, more))}; {NO} answers nothing){': ' + about if about else ''}"
+
+
+def _options(schema: Json) -> tuple[str, ...]:
+    if schema.get("type") == "boolean":
+        return _YES
+    given = schema.get("enum")
+    titled = schema.get("oneOf")
+    if isinstance(titled, list) and not isinstance(given, list):
+        given = [one.get("const") for one in titled if isinstance(one, dict)]
+    return tuple(str(one)[:_FIELD_CHARS] for one in given[:100]) if isinstance(given, list) else ()
+
+
+def _value(said: str, schema: Json) -> Any:
+    """What was said as the schema's type; where it is no such thing, the text, in which the schema finds the fault."""
+    match schema.get("type"):
+        case "boolean":
+            return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}.get(
+                said.lower(), said
+            )
+        case "integer" | "number" as kind:
+            try:
+                return int(said) if kind == "integer" else _finite(said)
+            except ValueError:
+                return said
+        case "array":
+            return [one.strip() for one in said.split(",") if one.strip()]
+        case _:
+            return said
+
+
+def _finite(said: str) -> float:
+    value = float(said)
+    if not math.isfinite(value):
+        raise ValueError
+    return value

@@ -1,0 +1,232 @@
+"""The door of one command's sandbox: its loopback leads to a proxy that runs outside.
+
+Inside, before the command, a small program listens on a port of the sandbox's own loopback, hands the listening socket
+out by a unix socket, and becomes the command. So the socket belongs to the sandbox's network, and who accepts on it is
+outside: no process of the proxy is in the sandbox, and no packet leaves it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import sys
+import threading
+from _thread import start_new_thread
+from contextlib import ExitStack, suppress
+
+from msgspec import Struct
+
+from stackmem.core.network import NetworkRequest
+
+from .network_list import NetworkList
+from .request_log import OpenRequest, RequestLog
+
+PORT = 3128
+_BACKLOG = 512
+_FD_BYTES = 4
+_END_SECONDS = 15.0
+_AROUND = "localhost,127.0.0.1,::1"
+
+# Run by the sandbox's own Python, with nothing of the host's, and with no more of Python than is made of C: enum and
+# selectors would take longer to import than all that this does. It trusts nobody and is trusted by nobody: what it
+# hands out is looked at outside.
+_LISTEN = """
+import _signal, _socket, os, sys
+door = _socket.socket(fileno=int(sys.argv[1]))
+listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+listener.bind(("127.0.0.1", int(sys.argv[2])))
+listener.listen(int(sys.argv[3]))
+fd = listener.fileno().to_bytes(4, sys.byteorder)
+door.sendmsg([b"listening"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fd)])
+door.close()
+listener.close()
+for ignored in (_signal.SIGPIPE, _signal.SIGXFSZ):
+    _signal.signal(ignored, _signal.SIG_DFL)
+os.execv(sys.argv[4], sys.argv[4:])
+"""
+
+
+class Door:
+    """One door, open from the command's start to its end.
+
+    Attributes:
+        variables: Lead the command's programs to the proxy.
+    """
+
+    def __init__(self, network: NetworkList, stack: ExitStack) -> None:
+        """Open it; the stack closes it, whatever happens to the command."""
+        proxy = f"http://127.0.0.1:{PORT}"
+        names = ("http_proxy", "https_proxy", "all_proxy")
+        self.variables = {
+            **{spelled: proxy for name in names for spelled in (name, name.upper())},
+            "no_proxy": _AROUND, "NO_PROXY": _AROUND, "NODE_USE_ENV_PROXY": "1",
+            **network.variables,
+        }  # fmt: skip
+        self.log = RequestLog()
+        self._network = network
+        self._ours, self._theirs = socket.socketpair()  # neither is inherited
+        self._stop_read, self._stop_write = os.pipe2(os.O_CLOEXEC)
+        self._arrived = self._closed = False
+        self._broke = ""
+        self._ended = threading.Lock()
+        self._ended.acquire()
+        start_new_thread(self._work, ())
+        stack.callback(self.close)
+
+    def fd_above(self, lowest: int, stack: ExitStack) -> int:
+        """The end for the sandbox to inherit, with a number above ``lowest``; the stack closes it."""
+        fd = fcntl.fcntl(self._theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, lowest + 1)
+        stack.callback(os.close, fd)
+        return fd
+
+    def close(self) -> tuple[NetworkRequest, ...]:
+        """End every connection, and say what was asked; once the command and all it started are dead."""
+        if not self._closed:
+            self._closed = True
+            os.close(self._stop_write)
+            self._theirs.close()
+            if self._ended.acquire(timeout=_END_SECONDS):
+                if not self._arrived and (unserved := self._listener()) is not None:
+                    self._arrived = True  # so the command did run
+                    unserved.close()
+                self._ours.close()
+                os.close(self._stop_read)
+            # Else its thread still has them: two descriptors are lost, and no number is closed under another's feet.
+            if self._broke:
+                self.log.enter(OpenRequest(why=f"was not served, for the proxy failed ({self._broke})", spoke=True))
+        return self.log.requests()
+
+    @property
+    def failure(self) -> str:
+        """Why the command never began; empty where it did, also where the proxy failed afterwards."""
+        return "" if self._arrived else self._broke or "nothing listened in the sandbox"
+
+    def _work(self) -> None:
+        import asyncio
+
+        try:
+            asyncio.run(self._serve())
+        except Exception as error:  # noqa: BLE001 - the thread has nobody to tell; the command's end looks here
+            self._broke = type(error).__name__
+        finally:
+            self._ended.release()
+
+    async def _serve(self) -> None:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda *_: None)  # a connection that breaks while it is closed is no news
+        stopped, came = asyncio.Event(), asyncio.Event()
+        loop.add_reader(self._stop_read, stopped.set)
+        loop.add_reader(self._ours.fileno(), came.set)
+        stopping = asyncio.create_task(stopped.wait())
+        coming = asyncio.create_task(came.wait())
+        await asyncio.wait({stopping, coming}, return_when=asyncio.FIRST_COMPLETED)
+        loop.remove_reader(self._ours.fileno())
+        listener = self._listener() if coming.done() else None
+        if listener is not None:
+            with listener:
+                self._arrived = True
+                accepting = asyncio.create_task(self._accept(listener))
+                await asyncio.wait({stopping, accepting}, return_when=asyncio.FIRST_COMPLETED)
+                if accepting.done() and (error := accepting.exception()) is not None:
+                    self._broke = type(error).__name__
+                accepting.cancel()
+                await asyncio.gather(accepting, return_exceptions=True)
+
+    def _listener(self) -> socket.socket | None:
+        """What was handed out, if it is a socket that listens where it should; the sandbox may send anything."""
+        flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC  # which socket.recv_fds does not pass on
+        try:
+            _, came, _, _ = self._ours.recvmsg(16, socket.CMSG_LEN(_FD_BYTES), flags)
+        except OSError:
+            return None
+        rights = [raw for level, kind, raw in came if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)]
+        for fd in [int.from_bytes(raw, sys.byteorder) for raw in rights if len(raw) == _FD_BYTES]:
+            try:
+                sent = socket.socket(fileno=fd)
+            except OSError:  # it is no socket
+                os.close(fd)
+                continue
+            if _listens(sent):
+                sent.setblocking(False)
+                return sent
+            sent.close()
+        return None
+
+    async def _accept(self, listener: socket.socket) -> None:
+        """Serve so many connections at a time; the others wait in the kernel, and cost this process nothing."""
+        import asyncio
+
+        from .proxy import PIECE_BYTES, Proxy
+
+        loop = asyncio.get_running_loop()
+        proxy = Proxy(self._network, self.log)
+        slots = asyncio.Semaphore(self._network.connections)
+        tasks: set[asyncio.Task[None]] = set()
+
+        async def serve(connection: socket.socket) -> None:
+            try:
+                reader, writer = await asyncio.open_connection(sock=connection, limit=PIECE_BYTES)
+            except OSError:
+                connection.close()
+                return
+            await proxy.answer(reader, writer)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            slots.release()
+            tasks.discard(task)
+
+        try:
+            while True:
+                await slots.acquire()
+                try:
+                    connection, _ = await loop.sock_accept(listener)
+                except OSError:  # no descriptor is free, for now
+                    slots.release()
+                    await asyncio.sleep(0.1)
+                    continue
+                task = asyncio.create_task(serve(connection))
+                tasks.add(task)
+                task.add_done_callback(ended)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _listens(sent: socket.socket) -> bool:
+    with suppress(OSError):
+        listening = sent.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        return bool(listening) and sent.family == socket.AF_INET and sent.getsockname()[1] == PORT
+    return False
+
+
+class Start(Struct, frozen=True):
+    """How a command is started: behind a door, or as it is.
+
+    Attributes:
+        fds: To be inherited.
+    """
+
+    argv: tuple[str, ...]
+    environ: dict[str, str]
+    fds: tuple[int, ...] = ()
+    door: Door | None = None
+
+
+def start_behind(network: NetworkList | None, start: Start, python: str, stack: ExitStack, above: int = 2) -> Start:
+    """Put a command behind a door of its own, where its network is a list.
+
+    Args:
+        python: The interpreter that the sandbox has.
+        stack: Closes what is opened here once the command has ended.
+        above: The inherited descriptor gets a larger number.
+    """
+    if network is None:
+        return start
+    door = Door(network, stack)
+    fd = door.fd_above(above, stack)
+    argv = (python, "-I", "-S", "-c", _LISTEN, str(fd), str(PORT), str(_BACKLOG), *start.argv)
+    return Start(argv, start.environ | door.variables, (fd,), door)

@@ -1,0 +1,173 @@
+"""Which hosts commands reach, and how: an entry as ``--allow`` spells it, and the search among them.
+
+======================  ===================================================================================
+``HOST[:PORT]``         a tunnel to that port alone (443 where none is named); what goes through is not seen
+``http://HOST[:PORT]``  plain HTTP (80), request by request
+``https://HOST[:PORT]`` commands ask for ``http://HOST``, and the proxy speaks TLS (443), request by request
+``…,POST,PUT``          methods beside GET and HEAD, where requests are seen
+``*.HOST``              every name below that one
+``…=ADDRESS[:PORT]``    where the host is: nothing is looked up, and the address may be a private one
+======================  ===================================================================================
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+from msgspec import Struct
+
+from stackmem.errors import UsageError
+
+Way = Literal["tunnel", "http", "https"]
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_HOST = r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9*._-]+"
+_ENTRY = re.compile(rf"(?:(?P<way>https?)://)?(?P<host>{_HOST})(?::(?P<port>[0-9]{{1,5}}))?/?(?:=(?P<at>\S+))?")
+_AUTHORITY = re.compile(rf"(?P<host>{_HOST})(?::(?P<port>[0-9]{{1,5}}))?")
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_METHOD = re.compile(r"[A-Z]{1,20}")
+_PORTS: dict[Way, int] = {"tunnel": 443, "http": 80, "https": 443}
+_READING = ("GET", "HEAD")
+_SHOWN_CHARS = 100
+_MOST_HOST_CHARS = 255
+
+
+class AllowedHost(Struct, frozen=True):
+    """One entry of the list.
+
+    Attributes:
+        host: In small letters; with ``*.`` before it every name below.
+        methods: Of requests that are seen; a tunnel has none.
+        address: Where the host is, as the person says; None is looked up.
+        address_port: The port at that address.
+    """
+
+    way: Way
+    host: str
+    port: int
+    methods: tuple[str, ...] = ()
+    address: str | None = None
+    address_port: int = 0
+
+    @property
+    def spelled(self) -> str:
+        """The entry as it can be given again."""
+        scheme = "" if self.way == "tunnel" else f"{self.way}://"
+        at = f"={joined(self.address, self.address_port)}" if self.address else ""
+        return ",".join((f"{scheme}{joined(self.host, self.port)}{at}", *self.methods[len(_READING) :]))
+
+    def covers(self, host: str) -> bool:
+        return (
+            host.endswith(self.host[1:]) and len(host) >= len(self.host) if self.host[0] == "*" else host == self.host
+        )
+
+
+def joined(host: str, port: int) -> str:
+    """Host and port in one text, with brackets where they are needed."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def read_allowed(text: str) -> AllowedHost:
+    """One entry.
+
+    Raises:
+        UsageError: It is none.
+    """
+    target, *methods = text.split(",")
+    found = _ENTRY.fullmatch(target.strip())
+    if found is None:
+        raise _refused(text, "is no host")
+    way: Way = "http" if found["way"] == "http" else "https" if found["way"] == "https" else "tunnel"
+    stars = found["host"].startswith("*.")
+    host = host_name(found["host"][2 * stars :])
+    if not host or (stars and as_address(host)):
+        raise _refused(text, "is no host")
+    port = int(found["port"]) if found["port"] else _PORTS[way]
+    address, address_port = _pinned(found["at"], port, text) if found["at"] else (None, 0)
+    if as_address(host) and address is None:
+        address, address_port = host, port  # an address that the person names is where it says
+    wrong = next((method for method in methods if not _METHOD.fullmatch(method)), None)
+    if wrong is not None or "CONNECT" in methods or not 0 < port < 65536:
+        raise _refused(text, "names no port or method that there is")
+    if methods and way == "tunnel":
+        raise _refused(text, "has methods, which nobody sees in a tunnel")
+    more = tuple(dict.fromkeys(method for method in methods if method not in _READING))
+    seen = () if way == "tunnel" else (*_READING, *more)
+    return AllowedHost(way, "*." * stars + host, port, seen, address, address_port)
+
+
+def _pinned(text: str, port: int, entry: str) -> tuple[str, int]:
+    address = as_address(text.strip("[]"))
+    found = _AUTHORITY.fullmatch(text)
+    if address is None and found is not None:
+        address = as_address(found["host"].strip("[]"))
+        port = int(found["port"]) if found["port"] else port
+    if address is None or not 0 < port < 65536:
+        raise _refused(entry, "has no address behind its =")
+    return str(address), port
+
+
+def _refused(text: str, why: str) -> UsageError:
+    return UsageError(
+        f"--allow {text[:_SHOWN_CHARS]!a} {why}; write HOST:PORT, http://HOST or https://HOST (then ,POST for more "
+        "than GET), each also as HOST:PORT=ADDRESS, or registries"
+    )
+
+
+def as_address(text: str) -> Address | None:
+    """The address that a text spells in the one usual way, without a zone; None where it spells none."""
+    try:
+        return None if "%" in text else ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def host_name(text: str) -> str:
+    """A host as the list knows it: small letters, no final dot, an address in its usual form; empty where it is none.
+
+    What some libraries also take for an address (``0x7f.1``, ``2130706433``, ``127.1``) is none here: its last label
+    begins with a digit, as no name's does.
+    """
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    address = as_address(bare)
+    if address is not None:
+        return str(address) if ":" not in bare or bare is not text else ""
+    name = text.lower().removesuffix(".")
+    labels = name.split(".")
+    good = len(name) <= 253 and all(_LABEL.fullmatch(label) for label in labels) and not labels[-1][0].isdigit()
+    return name if good else ""
+
+
+def read_authority(text: str, port: int = 0) -> tuple[str, int, str]:
+    """Host and port of a request's target, and the host as it is spelled there; empty and 0 where there is none.
+
+    Args:
+        port: Where the text names none.
+    """
+    found = _AUTHORITY.fullmatch(text)
+    if found is None:
+        return "", 0, ""
+    number = int(found["port"]) if found["port"] else port
+    return host_name(found["host"]), number if 0 < number < 65536 else 0, found["host"][:_MOST_HOST_CHARS]
+
+
+def entry_for(hosts: Iterable[AllowedHost], way: Way, host: str, port: int) -> AllowedHost | None:
+    """The first entry that lets a host be reached so."""
+    return next((each for each in hosts if each.way == way and each.port == port and each.covers(host)), None)
+
+
+def entry_for_request(hosts: tuple[AllowedHost, ...], scheme: str, host: str, port: int) -> AllowedHost | None:
+    """The entry for a request that is seen: the port that it names, or TLS where ``http://HOST`` is asked for."""
+    if scheme == "http" and (found := entry_for(hosts, "http", host, port)):
+        return found
+    return entry_for(hosts, "https", host, 443 if scheme == "http" and port == 80 else port)
+
+
+def why_refused(hosts: tuple[AllowedHost, ...], host: str) -> str:
+    """What is said of a host that no entry allows as it was asked for."""
+    ways = [each.spelled.partition("=")[0] for each in hosts if each.covers(host)]
+    hint = f"; that host is allowed as {', '.join(ways[:3])}" if ways else ""
+    return f"is not on the list of hosts of this run{hint}"

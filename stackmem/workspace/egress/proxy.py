@@ -1,0 +1,394 @@
+"""The proxy that commands find on their loopback: one request a connection, judged by the list, passed on or refused.
+
+Rule 1: what a command sends is parsed whole and written anew, so that no two readers can see two requests in it.
+Rule 2: a host is judged as it was asked for, then by the addresses it leads to; the one judged is the one connected to.
+Rule 3: everything is bounded: heads, connections, bytes, and each wait.
+Rule 4: what is refused is told in one sentence, to the command and to the log. No path, header or body is kept.
+
+Source: RFC 9110 (7.6, hop-by-hop fields; 9.3.6, CONNECT), RFC 9112 (6.3, framing; 11.2, smuggling).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+import h11
+
+from .addresses import look_up, public_ones, system_addresses
+from .hosts import AllowedHost, entry_for, entry_for_request, joined, read_authority, why_refused
+from .network_list import NetworkList
+from .request_log import OpenRequest, RequestLog
+from .tls_name import TunnelName
+
+HEAD_BYTES = 16 * 1024
+_ANSWER_HEAD_BYTES = 64 * 1024
+PIECE_BYTES = 64 * 1024
+_REASON_CHARS = 200
+_LINGER_BYTES = 256 * 1024
+_HOP_BY_HOP = frozenset({
+    b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
+    b"upgrade", b"expect", b"host",
+})  # fmt: skip
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+class Turned(Exception):  # noqa: N818 - the answer to a request that is not passed on
+    """A request ends here; the command is answered with a status and one sentence.
+
+    Attributes:
+        why: What is said of the host, or of the request where it names none: the sentence without its subject.
+        allowed: The list allowed it, and the world did not.
+    """
+
+    def __init__(self, status: int, why: str, *, allowed: bool = False) -> None:
+        super().__init__(f"{status} {why}")
+        self.status, self.why, self.allowed = status, why, allowed
+
+
+class Proxy:
+    """Answers the connections of one command."""
+
+    def __init__(self, network: NetworkList, log: RequestLog) -> None:
+        self.network = network
+        self._log = log
+        self._tls: ssl.SSLContext | None = None
+        self.sent = self.received = 0
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection to its end; whatever went wrong stands in the log."""
+        asked = OpenRequest()
+        try:
+            await _Connection(self, reader, writer, asked).serve()
+        except Turned as turned:
+            asked.allowed, asked.why = turned.allowed, turned.why
+            if not asked.answered:  # else it would be taken for the host's words
+                await _tell(reader, writer, turned.status, f"stackmem: {asked.subject} {turned.why}")
+        except TimeoutError:
+            asked.why = "nothing moved for too long"
+        except (OSError, EOFError, h11.ProtocolError):
+            asked.why = "the connection broke"
+        except Exception:
+            asked.why = "the proxy failed"
+            raise
+        finally:
+            self._log.enter(asked)
+            await _close(writer, whole=not asked.why or not asked.answered)
+
+    def count(self, asked: OpenRequest, *, sent: int = 0, received: int = 0) -> None:
+        """Take note of bytes that passed.
+
+        Raises:
+            Turned: The command has had its share.
+        """
+        asked.sent += sent
+        asked.received += received
+        self.sent += sent
+        self.received += received
+        if why := self.spent():
+            raise Turned(403, why, allowed=asked.allowed)
+
+    def tls(self) -> ssl.SSLContext:
+        """What the machine trusts; read once, for it takes longer than many a request."""
+        self._tls = self._tls or ssl.create_default_context()
+        return self._tls
+
+    def spent(self) -> str:
+        """Which share of bytes is used up; empty where none is."""
+        for done, most, verb in (
+            (self.sent, self.network.up_bytes, "sent"), (self.received, self.network.down_bytes, "received"),
+        ):  # fmt: skip
+            if done > most:
+                return f"was ended: the command has {verb} more than {most / (1 << 20):,.10g} MiB"
+        return ""
+
+
+class _Connection:
+    """One connection of a command, and the one to the host that it leads to."""
+
+    def __init__(
+        self, proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: OpenRequest
+    ) -> None:
+        self._proxy, self._network = proxy, proxy.network
+        self._reader, self._writer, self._asked = reader, writer, asked
+        self._peer = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
+        self._moved = 0.0
+
+    async def serve(self) -> None:
+        request = await self._head()
+        if request is None:
+            return
+        self._asked.method = request.method.decode()
+        if why := self._proxy.spent():
+            raise Turned(403, why)
+        if request.method == b"CONNECT":
+            await self._tunnel(request)
+        else:
+            await self._pass_on(request)
+
+    async def _head(self) -> h11.Request | None:
+        try:
+            async with asyncio.timeout(self._network.head_seconds):
+                while (event := self._peer.next_event()) is h11.NEED_DATA:
+                    piece = await self._reader.read(PIECE_BYTES)
+                    self._asked.spoke = self._asked.spoke or bool(piece)
+                    self._peer.receive_data(piece)
+        except TimeoutError as error:
+            raise Turned(408, "did not come whole in time") from error
+        except h11.RemoteProtocolError as error:
+            status = 431 if error.error_status_hint == 431 else 400
+            why = f"has a head of more than {HEAD_BYTES:,} bytes" if status == 431 else "is none of HTTP"
+            raise Turned(status, why) from error
+        if not isinstance(event, h11.Request):
+            return None
+        names = [name for name, _ in event.headers]
+        if sum(name in _FRAMING for name in names) > 1 or (
+            b"transfer-encoding" in names and event.http_version < b"1.1"
+        ):
+            raise Turned(400, "has two headers that say how long it is")
+        return event
+
+    async def _tunnel(self, request: h11.Request) -> None:
+        host, port = self._name(*read_authority(request.target.decode("ascii", "replace")))
+        if any(name in _FRAMING for name, _ in request.headers):
+            raise Turned(400, "cannot be sent a body with CONNECT")
+        entry = entry_for(self._network.hosts, "tunnel", host, port)
+        if entry is None:
+            raise Turned(403, why_refused(self._network.hosts, host))
+        reader, writer = await self._connect(entry, host, port)
+        try:
+            self._writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            self._asked.answered = True
+            name = TunnelName(host, port)
+            self._pass(self._peer.trailing_data[0], name, writer)
+            await self._both_ways(reader, writer, name)
+        finally:
+            writer.transport.abort()
+
+    def _pass(self, piece: bytes, name: TunnelName, writer: asyncio.StreamWriter) -> None:
+        """Pass on what the command sends, once it is known for whom."""
+        piece = name.let_through(piece) if piece else b""
+        if name.why:
+            raise Turned(403, name.why)
+        self._proxy.count(self._asked, sent=len(piece))
+        writer.write(piece)
+
+    async def _both_ways(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: TunnelName) -> None:
+        """Pass bytes until both sides have ended, or nothing moves any more."""
+        self._moved = asyncio.get_running_loop().time()
+        tasks = {
+            asyncio.create_task(self._pump(self._reader, writer, partial(self._pass, name=name, writer=writer))),
+            asyncio.create_task(self._pump(reader, self._writer, partial(self._write, self._writer, up=False))),
+        }
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+        except TimeoutError:
+            raise
+        except OSError:  # as many a client ends, and no news; the other side is told by the same
+            self._writer.transport.abort()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _pump(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, give: Callable[[bytes], None]
+    ) -> None:
+        while piece := await self._read(source):
+            give(piece)
+            await self._drained(sink)
+        if sink.can_write_eof():
+            sink.write_eof()
+
+    async def _pass_on(self, request: h11.Request) -> None:
+        scheme, mark, rest = _target(request).partition("://")
+        authority, slash, path = rest.partition("/")
+        if not mark or scheme not in _DEFAULT_PORTS or "?" in authority or "#" in rest:
+            raise Turned(400, "names no whole address, as a proxy needs it: http://HOST/PATH")
+        host, port = self._name(*read_authority(authority, _DEFAULT_PORTS[scheme]))
+        entry = entry_for_request(self._network.hosts, scheme, host, port)
+        if entry is None:
+            raise Turned(403, why_refused(self._network.hosts, host))
+        method = request.method.decode()
+        if method not in entry.methods:
+            raise Turned(403, f"may not be asked with {method[:20]}; allowed: {', '.join(entry.methods)}")
+        reader, writer = await self._connect(entry, host, entry.port)
+        try:
+            upstream = h11.Connection(h11.CLIENT, max_incomplete_event_size=_ANSWER_HEAD_BYTES)
+            standard = entry.port == _DEFAULT_PORTS[entry.way]
+            named = host if standard and ":" not in host else joined(host, entry.port)
+            head = h11.Request(
+                method=request.method, target=f"{slash or '/'}{path}",
+                headers=[(b"Host", named.encode()), *self._headers(request, host), (b"Connection", b"close")],
+            )  # fmt: skip
+            self._write(writer, upstream.send(head), up=True)
+            with suppress(ConnectionError):  # the host may have answered before it read all of it
+                await self._send_body(upstream, writer)
+            await self._answer_of(upstream, reader)
+        finally:
+            writer.transport.abort()
+
+    def _headers(self, request: h11.Request, host: str) -> list[tuple[bytes, bytes]]:
+        """Those of the command's that concern the host, and those that are put in here, over its own."""
+        named = [value.lower() for name, value in request.headers if name == b"connection"]
+        dropped = _HOP_BY_HOP | {each.strip() for value in named for each in value.split(b",")} - _FRAMING
+        put_in = [(name.encode(), value.encode()) for name, value in self._network.headers.get(host, ())]
+        dropped |= {name.lower() for name, _ in put_in}
+        return [*((name, value) for name, value in request.headers if name not in dropped), *put_in]
+
+    async def _send_body(self, upstream: h11.Connection, writer: asyncio.StreamWriter) -> None:
+        while True:
+            if self._peer.they_are_waiting_for_100_continue:
+                go_on = h11.InformationalResponse(status_code=100, headers=[])
+                self._writer.write(self._peer.send(go_on) or b"")
+            event = await self._next(self._peer, self._reader)
+            if isinstance(event, h11.Data):
+                self._write(writer, upstream.send(event), up=True)
+                await self._drained(writer)
+            elif isinstance(event, h11.EndOfMessage):
+                self._write(writer, upstream.send(h11.EndOfMessage()), up=True)  # no trailers: they are headers unseen
+                return
+            else:
+                raise EOFError
+
+    async def _answer_of(self, upstream: h11.Connection, reader: asyncio.StreamReader) -> None:
+        while True:
+            try:
+                event = await self._next(upstream, reader)
+            except (h11.RemoteProtocolError, ConnectionError) as error:
+                if not self._asked.answered:
+                    raise Turned(502, "did not answer in HTTP", allowed=True) from error
+                raise
+            if isinstance(event, h11.Response):
+                dropped = _HOP_BY_HOP | {b"transfer-encoding"}
+                headers = [pair for pair in event.headers if pair[0] not in dropped]
+                answer = h11.Response(
+                    status_code=event.status_code, reason=event.reason, headers=[*headers, (b"Connection", b"close")]
+                )
+                self._asked.answered = True
+                self._write(self._writer, self._peer.send(answer), up=False)
+            elif isinstance(event, h11.Data):
+                self._write(self._writer, self._peer.send(event), up=False)
+                await self._drained(self._writer)
+            elif isinstance(event, h11.EndOfMessage):
+                self._write(self._writer, self._peer.send(h11.EndOfMessage()), up=False)
+                return
+            elif not isinstance(event, h11.InformationalResponse):  # h11 lets nobody end after the first of them
+                raise Turned(502, "ended the connection without an answer", allowed=True)
+
+    def _write(self, sink: asyncio.StreamWriter, piece: bytes | None, *, up: bool) -> None:
+        piece = piece or b""
+        self._proxy.count(self._asked, sent=len(piece) * up, received=len(piece) * (not up))
+        sink.write(piece)
+
+    def _name(self, host: str, port: int, spelled: str) -> tuple[str, int]:
+        """Keep in the log which host was asked for, as it was spelled: secrets in it are found by their spelling."""
+        self._asked.host, self._asked.port = spelled, port
+        if not host or not port:
+            raise Turned(400, "names no host and port")
+        return host, port
+
+    async def _connect(
+        self, entry: AllowedHost, host: str, port: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to an address of the host that may be reached."""
+        self._asked.allowed, self._asked.host = True, host
+        if entry.address is not None:
+            addresses, port = [entry.address], entry.address_port
+        else:
+            addresses = await self._addresses(host, port)
+        tls = self._proxy.tls() if entry.way == "https" else None
+        failure: Exception | None = None
+        for address in addresses[:4]:
+            try:
+                async with asyncio.timeout(self._network.connect_seconds):
+                    return await asyncio.open_connection(
+                        address, port, ssl=tls, server_hostname=host if tls else None, limit=PIECE_BYTES
+                    )
+            except (OSError, TimeoutError) as error:
+                failure = error
+        why = "its certificate is not to be trusted" if isinstance(failure, ssl.SSLCertVerificationError) else ""
+        why = why or ("it gave no answer in time" if isinstance(failure, TimeoutError) else "it cannot be connected to")
+        raise Turned(502, f"is allowed, but {why}", allowed=True)
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        try:
+            found = await look_up(self._network.resolve or system_addresses, host, port, self._network.connect_seconds)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise Turned(502, "is allowed, but no address of it was found", allowed=True) from error
+        public = public_ones(found)
+        if not public:
+            raise Turned(403, "leads to an address that is private or this machine's own")
+        return public
+
+    async def _read(self, source: asyncio.StreamReader) -> bytes:
+        """The next piece; the time that nothing moved counts for both ways together."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                async with asyncio.timeout(self._network.idle_seconds):
+                    piece = await source.read(PIECE_BYTES)
+            except TimeoutError:
+                if loop.time() - self._moved >= self._network.idle_seconds:
+                    raise
+            else:
+                self._moved = loop.time()
+                return piece
+
+    async def _next(self, connection: h11.Connection, source: asyncio.StreamReader) -> object:
+        while (event := connection.next_event()) is h11.NEED_DATA:
+            connection.receive_data(await self._read(source))
+        return event
+
+    async def _drained(self, sink: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(self._network.idle_seconds):
+            await sink.drain()
+
+
+def _target(request: h11.Request) -> str:
+    """The whole address that is asked for; that of a client which takes the proxy for the host itself is in two parts.
+
+    Source: RFC 9112, 3.3.
+    """
+    target = request.target.decode("ascii", "replace")
+    if not target.startswith("/"):
+        return target
+    return next(
+        (f"http://{value.decode('ascii', 'replace')}{target}" for name, value in request.headers if name == b"host"),
+        target,
+    )
+
+
+async def _tell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, status: int, sentence: str) -> None:
+    """Answer a request that ends here, and take a little of what still comes: else the answer would be lost with it."""
+    body = f"{sentence}\n".encode()
+    head = (
+        f"HTTP/1.1 {status} {sentence[:_REASON_CHARS]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(2):
+            writer.write(head.encode("ascii", "replace") + body)
+            await writer.drain()
+            writer.write_eof()
+            left = _LINGER_BYTES
+            while left > 0 and (piece := await reader.read(PIECE_BYTES)):
+                left -= len(piece)
+
+
+async def _close(writer: asyncio.StreamWriter, *, whole: bool) -> None:
+    """End a connection; one that broke in the middle of an answer ends so that nobody takes it for a whole one."""
+    if not whole:
+        writer.transport.abort()
+        return
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(5):
+            writer.close()
+            await writer.wait_closed()
+    writer.transport.abort()

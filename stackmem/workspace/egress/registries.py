@@ -1,0 +1,189 @@
+"""The package registries that this machine's own pip, npm and apt use: each is asked itself, none is known here.
+
+Rule 1: a login in an address stays outside of the sandbox: the address then goes by TLS that the proxy speaks, and the
+login is a header that is put in there.
+Rule 2: a registry whose name leads to private addresses alone is pinned to the first one, since the machine trusts it.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.errors import UsageError
+
+from .addresses import public_ones, system_addresses
+from .hosts import AllowedHost, host_name, joined
+from .network_list import Resolve
+
+Run = Callable[[list[str]], str]
+"""What a program prints; empty where it is not there, fails or takes too long."""
+
+_SECONDS = 30
+# What pip uses where nobody says otherwise; it is asked for by pip's own code, since none of its commands prints it.
+_PIP_DEFAULTS = (
+    "from pip._internal.models.index import PyPI as index\n"
+    "print(index.simple_url, 'https://' + index.file_storage_domain, sep='\\n')"
+)
+_PIP_SETTING = re.compile(r"(?P<section>[^.=]+)\.(?P<key>index-url|extra-index-url)=(?P<value>'.*'|\".*\")")
+_READABLE = ("/etc/ssl/certs/", "/usr/")
+_CERTIFICATES = (
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS",
+    "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO",
+)  # fmt: skip
+
+
+class Registries(Struct, frozen=True):
+    """What the machine's package managers need.
+
+    Attributes:
+        headers: Host to the login in its address, as a header.
+        variables: Lead the same programs in the sandbox to the same registries.
+    """
+
+    hosts: tuple[AllowedHost, ...]
+    headers: Mapping[str, tuple[tuple[str, str], ...]]
+    variables: Mapping[str, str]
+
+
+class _Place(Struct, frozen=True):
+    """One address of a registry: how it is reached, and how programs in the sandbox are told of it."""
+
+    hosts: tuple[AllowedHost, ...]
+    told: str
+    login: str = ""
+
+
+def machine_registries(
+    environ: Mapping[str, str], run: Run | None = None, resolve: Resolve | None = None
+) -> Registries:
+    """Ask the machine's own programs.
+
+    Raises:
+        UsageError: None of them names a registry.
+    """
+    ask = run or (lambda command: _output(command, environ))
+    with ThreadPoolExecutor() as at_once:  # each takes a second to answer
+        asked = at_once.submit(_pip, ask), at_once.submit(_npm, ask), at_once.submit(_apt, ask)
+        (index, others), npm, apt = asked[0].result(), asked[1].result(), asked[2].result()
+    places = {url: place for url in (*index, *others, *npm) if (place := _place(url))}
+    hosts = [host for place in places.values() for host in place.hosts]
+    hosts += [host for url in apt if (place := _place(url)) for host in place.hosts]
+    if not hosts:
+        raise UsageError("--allow registries: neither pip, npm nor apt of this machine names one; name each host")
+    variables = {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    if len(index) == 1 or any(url in places for url in others):  # else pip's own default is the default inside, too
+        variables |= _joined("PIP_INDEX_URL", [places[url] for url in index if url in places][:1])
+        variables |= _joined("PIP_EXTRA_INDEX_URL", [places[url] for url in others if url in places])
+        variables |= _trusted([place for url in (*index, *others) if (place := places.get(url))])
+    variables |= _joined("npm_config_registry", [places[url] for url in npm if url in places][:1])
+    variables |= {name: environ[name] for name in _CERTIFICATES if environ.get(name, "").startswith(_READABLE)}
+    headers = {
+        place.hosts[0].host: (("Authorization", f"Basic {place.login}"),) for place in places.values() if place.login
+    }
+    pinned = tuple(dict.fromkeys(_pinned(host, resolve or system_addresses) for host in hosts))
+    return Registries(pinned, headers, variables)
+
+
+def _pip(ask: Run) -> tuple[list[str], list[str]]:
+    """The index, and other ones; the index with a second address where pip's own default holds: that of its files."""
+    for python in (sys.executable, "python3"):
+        said = ask([python, "-m", "pip", "config", "list"])
+        defaults = ask([python, "-c", _PIP_DEFAULTS]).split()
+        if not defaults:
+            continue
+        index: dict[str, str] = {}
+        others: list[str] = []
+        for line in said.splitlines():
+            if found := _PIP_SETTING.fullmatch(line.strip()):
+                value = str(ast.literal_eval(found["value"]))
+                if found["key"] == "index-url":
+                    index[found["section"]] = value
+                else:
+                    others += value.split()
+        own = next((index[section] for section in (":env:", "install", "global") if section in index), None)
+        return ([own] if own else defaults), others
+    return [], []
+
+
+def _npm(ask: Run) -> list[str]:
+    try:
+        said = json.loads(ask(["npm", "config", "list", "--json"]) or "{}")
+    except ValueError:
+        return []
+    if not isinstance(said, dict):
+        return []
+    named = [said.get("registry"), *(value for key, value in said.items() if str(key).endswith(":registry"))]
+    return [value for value in named if isinstance(value, str)]
+
+
+def _apt(ask: Run) -> list[str]:
+    return ask(["apt-get", "indextargets", "--format", "$(REPO_URI)"]).split()
+
+
+def _place(url: str) -> _Place | None:
+    """None where the address is none of HTTP: a folder, a disc."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+        host = host_name(f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or "")
+    except ValueError:
+        return None
+    if parts.scheme not in {"http", "https"} or not host:
+        return None
+    reading = ("GET", "HEAD")
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
+    if parts.username and parts.scheme == "https":
+        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+        inside = bare._replace(scheme="http", netloc=host if port == 443 else joined(host, port)).geturl()
+        seen = AllowedHost("https", host, port, reading)
+        return _Place((seen, AllowedHost("tunnel", host, port)), inside, base64.b64encode(login).decode())
+    if parts.scheme == "http":
+        return _Place((AllowedHost("http", host, port, reading),), bare.geturl())
+    return _Place((AllowedHost("tunnel", host, port),), bare.geturl())
+
+
+def _joined(name: str, places: Iterable[_Place]) -> dict[str, str]:
+    told = " ".join(place.told for place in places)
+    return {name: told} if told else {}
+
+
+def _trusted(places: Iterable[_Place]) -> dict[str, str]:
+    """Hosts that are asked in plain HTTP inside, because the proxy speaks TLS with them."""
+    names = dict.fromkeys(urlsplit(place.told).netloc for place in places if place.login)
+    return {"PIP_TRUSTED_HOST": " ".join(names)} if names else {}
+
+
+def _pinned(host: AllowedHost, resolve: Resolve) -> AllowedHost:
+    try:
+        found = resolve(host.host, host.port)
+    except (OSError, ValueError):
+        return host  # whoever asks for it is told that it has no address
+    if not found or public_ones(found):
+        return host
+    return replace(host, address=found[0], address_port=host.port)
+
+
+def _output(command: list[str], environ: Mapping[str, str]) -> str:
+    program = shutil.which(command[0], path=environ.get("PATH"))
+    if program is None:
+        return ""
+    try:
+        done = subprocess.run(
+            [program, *command[1:]], capture_output=True, text=True, timeout=_SECONDS, check=False, env=dict(environ),
+            cwd="/", stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return ""
+    return done.stdout if done.returncode == 0 else ""

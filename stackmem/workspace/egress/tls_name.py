@@ -1,0 +1,65 @@
+"""Which host the first bytes of a tunnel are for: the name that TLS says in the clear, before anything is encrypted.
+
+Many names are served from one address, so that a tunnel to a listed host could lead to another one there. OpenSSL reads
+the bytes, as the server that it never becomes: it is asked for the name, and the handshake ends.
+
+Source: RFC 6066 (3, server_name), RFC 8446 (4.1.2, ClientHello).
+"""
+
+from __future__ import annotations
+
+import ssl
+
+from .hosts import as_address
+
+_TLS_PORT = 443
+_HANDSHAKE = 0x16
+_MOST_BYTES = 64 * 1024
+
+
+class TunnelName:
+    """Holds what a command sends into a tunnel until it is known whom it is for.
+
+    Attributes:
+        why: What is wrong with it; empty where nothing is.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        """The tunnel that was asked for; on port 443 what is no TLS is refused, on others it is let through."""
+        self.why = ""
+        self._host, self._port = host, port
+        self._held = b""
+        self._settled = False
+        self._name: str | None = None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.sni_callback = self._named
+        self._incoming = ssl.MemoryBIO()
+        self._reader = context.wrap_bio(self._incoming, ssl.MemoryBIO(), server_side=True)
+        self._asked = False
+
+    def _named(self, _: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> int:
+        self._asked, self._name = True, name
+        return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME  # all that was wanted is known
+
+    def let_through(self, piece: bytes) -> bytes:
+        """What may be passed on now; nothing while that is not known, or once ``why`` says that it never may."""
+        if self._settled:
+            return b"" if self.why else piece
+        self._held += piece
+        if self._held[:1] != bytes([_HANDSHAKE]):
+            self._settled = True
+            self.why = "was asked for anything but TLS in its tunnel" if self._port == _TLS_PORT else ""
+            return b"" if self.why else self._held
+        self._incoming.write(piece)
+        try:
+            self._reader.do_handshake()
+        except ssl.SSLWantReadError:
+            if len(self._held) <= _MOST_BYTES:
+                return b""
+        except ssl.SSLError:
+            pass  # as it always ends: with the name, or with bytes that are no greeting
+        self._settled = True
+        named = (self._name or "").lower().removesuffix(".")
+        if not self._asked or named != ("" if as_address(self._host) else self._host):
+            self.why = "was asked for another host in its tunnel, by TLS"
+        return b"" if self.why else self._held

@@ -1,0 +1,96 @@
+"""A conversation in a terminal that others wrote: tmux types, resizes, pastes, closes, and says what it shows."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from stackmem import open_run, replay
+from stackmem.core.facts import RunEnded, ToolReturned
+from stackmem.core.person_facts import PersonSaid, PersonSteppedIn
+from stackmem.run.run_folder import is_run
+from tests.cli.tmux import Tmux, until
+from tests.stage import Stage, command
+
+TEXT = "\n".join(f"line {number} äöü 漢字" for number in range(5_000))
+"""100 kB."""
+
+
+@pytest.fixture
+def tmux(stage: Stage) -> Iterator[Callable[..., Tmux]]:
+    opened: list[Tmux] = []
+
+    def chat(*arguments: str) -> Tmux:
+        folder = stage.root / "mine"
+        folder.mkdir(exist_ok=True)
+        (folder / "a.txt").write_text("one\n")
+        line = [sys.executable, "-m", "stackmem", "chat", *arguments]
+        opened.append(Tmux(stage.root, line, folder, stage.environ()))
+        return opened[-1]
+
+    yield chat
+    for each in opened:
+        subprocess.run(["tmux", "-S", each.socket, "kill-server"], capture_output=True, check=False)
+
+
+def only_run(stage: Stage) -> Path:
+    (run,) = (path for path in stage.runs.iterdir() if is_run(path))
+    return run
+
+
+def facts(stage: Stage, *kinds: type) -> list:
+    return [record.event for record in open_run(only_run(stage)).records() if isinstance(record.event, kinds)]
+
+
+def test_a_conversation_in_tmux_with_typing_resizing_pastes_and_a_closed_window(stage: Stage, tmux):
+    hostile = "\x1b]0;owned\x07\x1b[2J\x1b[5A\x1b]52;c;ZXZpbA==\x07 said 漢字 to its end."
+    replies = [
+        command("i=0; while [ $i -lt 4000 ]; do i=$((i+1)); echo out $i; done; sleep 2; echo late"),
+        command("echo half; touch half; sleep 600"), {"text": hostile}, {"text": "Read."}, command("sleep 4"),
+        {"text": "Back."},
+    ]  # fmt: skip
+    given = ["--model", stage.script(*replies), "--network", "none", "--command-seconds", "600"]
+    window = tmux(*given)
+    title = window("display-message", "-p", "-t", "t", "#{pane_title}")
+    window.wait_for("Type a request")
+    window.type("Do it, grüße", "Enter")
+    window.wait_for("> Do it, grüße")
+    window.type("use 漢字")
+    window("resize-window", "-t", "t", "-x", "60", "-y", "20")
+    window.wait_for_line("> use 漢字")  # what was typed outlives the resize
+    window.type("Enter")
+    window.wait_for("(told before the next step) use 漢字")
+    until(lambda: any("run_command echo half" in line for line in window.screen()), window.history)
+    window.type("/show 1", "Enter")
+    window.wait_for("out 3999")
+    until(lambda: list(stage.work.glob("*/*/half")), window.history)
+    window.type("Escape")
+    window.wait_for("pausing")
+    window.type("Escape")
+    window.wait_for_line("paused>")
+    window.type("Enter")
+    window.wait_for("said 漢字 to its end.")
+    assert max(map(len, window.screen())) <= 60
+    assert window("display-message", "-p", "-t", "t", "#{pane_title}") == title
+    assert window("list-buffers") == ""  # what a model prints reaches no clipboard
+    window.wait_for_line(">")
+    window.paste(TEXT)
+    window.wait_for("line 4999")
+    window.type("Enter")
+    window.wait_for("Read.")
+    window.type("more", "Enter")
+    until(lambda: len(facts(stage, PersonSaid)) == 3, window.history)
+    window.close()
+    until(lambda: facts(stage, RunEnded), lambda: "the run goes on after its window was closed")
+    assert facts(stage, RunEnded)[-1].ending in ("interrupted", "left")
+    again = tmux("--continue")
+    again.wait_for("Back.")
+    again.wait_for_line(">")
+    again.type("C-d")
+    until(lambda: not again.lives(), lambda: "it goes on")
+    assert [event.text for event in facts(stage, PersonSaid)] == ["Do it, grüße", TEXT, "more"]
+    assert facts(stage, ToolReturned)[1].text.startswith("half\n[interrupted by the person")
+    assert [event.text for event in facts(stage, PersonSteppedIn)] == ["use 漢字"]
+    assert replay(only_run(stage)).prompts

@@ -1,0 +1,23 @@
+"""The page of the Python API has every public name, with what its docstring says."""
+
+import re
+
+import stackmem
+from scripts import api
+from tests.docs.test_pages import DOCS, read
+
+
+def test_every_public_name_has_its_place_on_the_page():
+    headings = re.findall(r"^### (\w+)$", read(DOCS / "api.md"), re.M)
+    assert sorted(headings) == sorted(stackmem.__all__)
+
+
+def test_arguments_errors_fields_and_methods_are_told():
+    page = api.page()
+    assert "solve(\n    task: str | os.PathLike[str]" in page
+    assert "- `observe`: Told of every fact" in page
+    assert "- `UsageError`: There is no such run." in page
+    assert "| `max_usd` |" not in page  # a setting is no field
+    assert "| `cost_usd` | `float \\| None` | required |" in page
+    assert "- `records() -> RunReader`: The records in order" in page
+    assert "``" not in re.sub(r"^```.*$", "", page, flags=re.M)

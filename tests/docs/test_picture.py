@@ -1,0 +1,34 @@
+"""The picture of a session at the top of the README."""
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from tests.stage import ROOT
+
+PICTURE = ROOT / "docs" / "session.svg"
+NAME = "{http://www.w3.org/2000/svg}"
+
+
+def screens(path) -> list[str]:
+    root = ET.parse(path).getroot()
+    assert root.tag == f"{NAME}svg"
+    assert {each.tag.removeprefix(NAME) for each in root.iter()} == {"svg", "title", "style", "rect", "g", "text"}
+    return ["\n".join(text.text or "" for text in group) for group in root.iter(f"{NAME}g")]
+
+
+def test_the_picture_is_one_small_file_without_scripts_and_shows_the_whole_session():
+    shown = screens(PICTURE)
+    assert PICTURE.stat().st_size < 60_000
+    assert "applied to" in shown[-1]
+    assert "push_frame look" in shown[-1]
+    assert f"({PICTURE.relative_to(ROOT)})" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.campaign
+def test_the_picture_can_be_made_again(tmp_path):
+    made = tmp_path / "session.svg"
+    subprocess.run([sys.executable, ROOT / "scripts" / "picture.py", made], check=True, timeout=200)
+    assert "applied to" in screens(made)[-1]

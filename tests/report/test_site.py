@@ -1,0 +1,68 @@
+"""The site that `make docs` builds: whole, strict, searched offline, and asking no host for anything."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from stackmem.report import documents
+from tests.house.sources import ROOT
+
+
+def build(config: Path, into: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mkdocs", "build", "-f", str(config), "--site-dir", str(into)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("link", ["[gone](gone.md)", "[gone](#gone)", "[gone](other.md#gone)"])
+@pytest.mark.campaign
+def test_a_link_or_an_anchor_that_leads_nowhere_ends_the_build(tmp_path, link):
+    pages = tmp_path / "docs"
+    pages.mkdir()
+    (pages / "other.md").write_text("# Other\n\n## There\n")
+    config = tmp_path / "mkdocs.yml"
+    config.write_text(f"INHERIT: {ROOT}/mkdocs.yml\ndocs_dir: docs\nhooks: []\nplugins: []\n")
+    (pages / "index.md").write_text("# Index\n\n[there](other.md#there)\n")
+    assert build(config, tmp_path / "whole").returncode == 0
+    (pages / "index.md").write_text(f"# Index\n\n{link}\n")
+    failed = build(config, tmp_path / "site")
+    assert failed.returncode != 0
+    assert "gone" in failed.stderr
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    into = tmp_path_factory.mktemp("site")
+    built = build(ROOT / "mkdocs.yml", into)
+    assert built.returncode == 0, built.stderr[-3_000:]
+    return into
+
+
+@pytest.mark.campaign
+def test_every_page_is_built_and_loads_nothing_from_elsewhere(site):
+    pages = {path.relative_to(site).with_suffix("").as_posix(): path.read_text() for path in site.rglob("*.html")}
+    assert set(documents.documents()) <= set(pages)
+    loads = re.compile(r'<(?:script|img|iframe)[^>]*src="([^"]*)"|<link[^>]*href="([^"]*)"|@import|url\(https?:')
+    asked = {found[1] or found[2] or found[0] for text in pages.values() for found in loads.finditer(text)}
+    assert any("iframe-worker" in one for one in asked)
+    assert [one for one in asked if "//" in one or one.startswith("@")] == []
+    styles = "".join(path.read_text() for path in site.rglob("*.css"))
+    assert not re.search(r"url\(['\"]?https?:", styles)
+
+
+@pytest.mark.campaign
+def test_it_is_found_by_words_from_the_disk(site, browser: Browser):
+    page = browser.new_context(viewport={"width": 1360, "height": 900}).new_page()
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.url))
+    page.goto((site / "index.html").as_uri())
+    page.locator("input.md-search__input").fill("credentials")
+    first = page.locator(".md-search-result__link").first
+    expect(first).to_be_visible()
+    first.click()
+    expect(page.locator("h1")).to_contain_text("Listed hosts")
+    assert page.get_by_role("link", name="The command line", exact=True).count() > 0
+    assert [url for url in asked if not url.startswith(("file:", "blob:", "data:"))] == []
