@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import partial
 from importlib import import_module
 from keyword import iskeyword
@@ -195,12 +196,15 @@ def _fail_usage(error: typer.TyperException) -> NoReturn:
         print(error.format_message(), file=sys.stderr)  # noqa: T201
         sys.exit(2)
     sentence = f"{message[:1].lower()}{message[1:]}".replace(". Did you mean", "; did you mean")
-    sentence = re.sub(r" \(Possible options: (.*)\)$", _meant, sentence)
+    sentence = re.sub(r"(\S+) \(Possible options: (.*)\)$", _meant, sentence)
     fail(f"{sentence.rstrip('.?')}; {command} --help shows what there is", 2)
 
 
 def _meant(found: re.Match[str]) -> str:
-    return f"; did you mean {' or '.join(found[1].split(', '))}"
+    """The flag that was typed, and those that are nearly as near to it as the nearest."""
+    near = {each: SequenceMatcher(None, found[1], each).ratio() for each in found[2].split(", ")}
+    nearest = max(near.values()) - 0.15
+    return f"{found[1]}; did you mean {' or '.join(each for each, ratio in near.items() if ratio >= nearest)}"
 
 
 def _put_right() -> None:

@@ -129,7 +129,7 @@ def kept_or_packed(named: str, runs_dir: str | None = None) -> Iterator[Path]:
     Raises:
         UsageError: No run is named so, or the archive is none.
     """
-    path = Path(os.path.expanduser(named))  # noqa: PTH111 - a name like ~nobody is no error here
+    path = Path(os.path.expanduser(named))
     if path.suffix == ".zip" and path.is_file():
         load_plugins()  # the run's strategy may be one of theirs
         with TemporaryDirectory(prefix="stackmem-") as place:
@@ -151,4 +151,4 @@ def warn_of_plugins() -> None:
 
 def absolute(path: str) -> Path:
     """The path from where she stands, ``~`` and links resolved."""
-    return (Path.cwd() / Path(path).expanduser()).resolve()
+    return (Path.cwd() / os.path.expanduser(path)).resolve()

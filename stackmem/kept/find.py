@@ -44,7 +44,7 @@ def find_run(named: str, *places: Path) -> Path:
     Raises:
         UsageError: None is named so, or several are.
     """
-    given = Path(os.path.expanduser(named))  # noqa: PTH111 - a name like ~nobody is no error here
+    given = Path(os.path.expanduser(named))
     if given.name == TRACE and _is_file(given):
         return given.parent
     if _is_file(given / TRACE):

@@ -125,7 +125,7 @@ def write_page(folders: Sequence[Path], output: str | None) -> Path:
     """
     name = "view.html" if len(folders) == 1 else f"view-{folders[1].resolve().name}.html"
     if output is not None:
-        path = Path(os.path.expanduser(output))  # noqa: PTH111 - ~nobody is a name
+        path = Path(os.path.expanduser(output))
     elif os.access(folders[0], os.W_OK):
         path = folders[0] / name
     else:

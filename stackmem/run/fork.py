@@ -307,7 +307,7 @@ def before_request(records: Iterable[Record], count: int) -> tuple[int, str] | N
 
 
 def _content(value: str, cwd: Path) -> str:
-    path = cwd / Path(os.path.expanduser(value[1:]))  # noqa: PTH111 - a name like ~nobody is no error here
+    path = cwd / Path(os.path.expanduser(value[1:]))
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError, ValueError) as error:

@@ -160,7 +160,7 @@ def _instructions(subject: Subject, settings: Settings, cwd: Path) -> str:
         case "auto":
             return find_instructions(subject.folder / subject.place) if subject.folder else ""
         case named:
-            return read_instructions(cwd / Path(named).expanduser())
+            return read_instructions(cwd / os.path.expanduser(named))
 
 
 def place_run(
@@ -292,7 +292,7 @@ def find_subject(named: str, text: str | None, cwd: Path) -> Subject:
             raise UsageError(f"{named} is a task with an instruction of its own; leave -t out, or copy the task")
         task = read_task(place)
         return Subject(task.short_name, task.instruction, TASK_PLACE, task=task)
-    folder = (cwd / Path(named).expanduser()).resolve()
+    folder = (cwd / os.path.expanduser(named)).resolve()
     if text is None or not text.strip():
         raise UsageError(f"{named} is a folder without task.toml; say what is to be done there with -t TEXT")
     must_be_text(text, "the text of -t")

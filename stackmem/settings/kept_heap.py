@@ -250,7 +250,7 @@ def heap_store(named: str, folder: Path | None, cwd: Path, environ: Mapping[str,
         UsageError: ``keep`` for a task, or nothing says where the state directory is.
     """
     if named != KEEP:
-        return HeapStore((cwd / Path(named).expanduser()).resolve(), str(folder or ""))
+        return HeapStore((cwd / os.path.expanduser(named)).resolve(), str(folder or ""))
     if folder is None:
         raise UsageError("--heap keep is for a folder of your own, and this is a task; name a file with --heap FILE")
     return HeapStore(heaps_folder(environ) / f"{_key(folder)}.jsonl", str(folder))

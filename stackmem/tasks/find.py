@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from pathlib import Path
 
@@ -21,7 +22,7 @@ def find_task(name_or_path: str, cwd: Path) -> Path | None:
     """
     if not name_or_path or "\0" in name_or_path:
         raise UsageError("an empty task; name a task ('stackmem tasks list') or a folder")
-    given = cwd / _expanded(name_or_path)
+    given = cwd / os.path.expanduser(name_or_path)
     if _is_task(given):
         return given
     if _NAME.fullmatch(name_or_path):
@@ -56,13 +57,6 @@ def shipped_tasks() -> Path:
 
 def _places(cwd: Path) -> tuple[Path, Path]:
     return cwd / "tasks", shipped_tasks()
-
-
-def _expanded(path: str) -> Path:
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:  # a ~name that nobody has
-        return Path(path)
 
 
 def _is_task(folder: Path) -> bool:

@@ -47,7 +47,7 @@ def refused_as_json(stage: Stage, *arguments: object, code: int = 2, **more) -> 
         (["slove"], "no such command 'slove'; did you mean 'solve';"),
         (["tasks", "lst"], "no such command 'lst'; did you mean 'list';"),
         (["solve", "small", "--modl", "demo"], "no such option: --modl; did you mean --model;"),
-        (["solve", "small", "--modle", "demo"], "no such option: --modle; did you mean --model or --profile;"),
+        (["solve", "small", "--modle", "demo"], "no such option: --modle; did you mean --model;"),
         (["runs", "prune", "--keep-lst", "3"], "no such option: --keep-lst; did you mean --keep-last;"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

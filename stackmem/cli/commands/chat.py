@@ -51,7 +51,7 @@ def command(
         _must_be_one_of("--policy", policy, get_args(Policy))
     from stackmem.cli.screen.conversation import begin, take_up, talk  # what reads the line takes long to load
 
-    place = (Path.cwd() / Path(folder).expanduser()).resolve()
+    place = (Path.cwd() / os.path.expanduser(folder)).resolve()
     with own_servers(os.environ, Path.cwd(), root=place, asks=True) as warnings:
         say(*warnings)
         if continues or taken_up is not None:

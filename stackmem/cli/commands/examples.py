@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import shutil
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def command(
         near = difflib.get_close_matches(name, programs, n=1, cutoff=0.4)
         raise UsageError(f"no example {name[:80]!r}; " + (f"did you mean {near[0]!r}?" if near else "see the list"))
     main = programs[name]
-    target = (to or Path(main.parent.name)).expanduser()
+    target = Path(os.path.expanduser(to or main.parent.name))
     try:
         shutil.copytree(main.parent, target)
     except OSError as error:

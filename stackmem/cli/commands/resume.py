@@ -103,7 +103,7 @@ def _continue(
                 say(f"read as they are now: {', '.join(map(readable, parted.changed))}")
             say(f"{parted.answers:,} of {parted.recorded:,} recorded answers hold; it goes on from there{where}")
 
-    result = continue_program(folder, Path.cwd() / Path(program).expanduser(), wanted, os.environ, person, say_where)
+    result = continue_program(folder, Path.cwd() / os.path.expanduser(program), wanted, os.environ, person, say_where)
     show_program(result, screen, as_json=as_json)
 
 

@@ -33,7 +33,7 @@ def command(
     quiet: Quiet = False,
 ) -> None:
     """Let a model solve a task, or work on a copy of a folder of yours."""
-    folder = Path(subject).expanduser()
+    folder = Path(os.path.expanduser(subject))
     with own_servers(os.environ, Path.cwd(), root=folder if folder.is_dir() else None) as warnings:
         say(*warnings)
         prepared = prepare(subject, text, flags, os.environ, Path.cwd())

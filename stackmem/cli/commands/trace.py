@@ -84,7 +84,7 @@ def pack_command(
 ) -> None:
     """Write a run with its parents' records and all its files as one archive, which needs nothing beside it."""
     folder = run_folder(run, runs_dir)
-    out = Path(os.path.expanduser(output)) if output is not None else Path.cwd() / f"{folder.resolve().name}.zip"  # noqa: PTH111 - a name like ~nobody is no error here
+    out = Path(os.path.expanduser(output)) if output is not None else Path.cwd() / f"{folder.resolve().name}.zip"
     packed = pack(folder, out)
     if packed.missing:
         say(f"the history lacks {packed.missing:,} files or folders, as after a power cut; they are not in the archive")

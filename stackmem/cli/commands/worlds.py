@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import typer
@@ -39,7 +40,7 @@ def make_command(
 
     The horizon is kept exactly, or within 2 %.
     """
-    made = make(family, seed, horizon, noise, Path(folder).expanduser())
+    made = make(family, seed, horizon, noise, Path(os.path.expanduser(folder)))
     world = manifest(made)
     if json:
         echo_json({"folder": str(made), **world})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -125,7 +126,7 @@ class Look:
         if not path:
             self._say("name a file: /save FILE")
             return
-        place = Path(path).expanduser()
+        place = Path(os.path.expanduser(path))
         with place.open("x", encoding="utf-8") as file:
             file.write(_markdown(state))
         self._say(f"wrote {readable(str(place))}")

@@ -55,7 +55,7 @@ def write_report(
         UsageError: There is no bench, the file's name ends otherwise, or it cannot be written.
         TraceError: The bench's files are broken.
     """
-    path = folder / "report.html" if output is None else Path(os.path.expanduser(output))  # noqa: PTH111 - as in view
+    path = folder / "report.html" if output is None else Path(os.path.expanduser(output))
     if path.suffix.lower() not in KINDS:
         raise UsageError(f"-o {path} ends in none of {', '.join(KINDS)}; name the file by what it shall be")
     if read_multiple is not None and not (isfinite(read_multiple) and 0 <= read_multiple <= 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from datetime import date, datetime
 from pathlib import Path
@@ -95,7 +96,7 @@ def _moment(value: Any) -> str:
 
 
 def _text(file: str, cwd: Path, flag: str) -> str:
-    path = cwd / Path(file).expanduser()
+    path = cwd / os.path.expanduser(file)
     try:
         with path.open("rb") as opened:
             raw = opened.read(_MOST_BYTES + 1)

@@ -54,10 +54,10 @@ def lint_all(
     load_plugins()
     if language is not None:
         open_language(language)
-    lib = tuple(str((cwd / Path(each).expanduser()).resolve()) for each in libraries)
+    lib = tuple(str((cwd / os.path.expanduser(each)).resolve()) for each in libraries)
     found: dict[Path, Linted] = {}
     for each in named:
-        path = (cwd / Path(each).expanduser()).resolve()
+        path = (cwd / os.path.expanduser(each)).resolve()
         if not path.is_dir():
             found[path] = _lint_file(path, whole(each), language, config, cwd, lib)
             continue
@@ -107,7 +107,7 @@ def _lint_file(
     if path.exists() and not path.is_file():
         raise UsageError(f"{shown} is no regular file; name a program, or a folder with some")
     text = read_program(path)
-    given = {"config": str((cwd / Path(config).expanduser()).resolve())} if config else {}
+    given = {"config": str((cwd / os.path.expanduser(config)).resolve())} if config else {}
     named = str(with_config(given, opened, cwd, path).get("config", ""))
     around: dict[str, Any] = {"tools": tuple(tool.spec for tool in TOOLS.values()), "lib": lib}
     own = {"config": named, "tools": around["tools"]} if opened.config else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -158,7 +159,7 @@ def find_program(named: str, language: str | None, cwd: Path) -> tuple[Path, Lan
         UsageError: There is no such file, or nothing says what language it is in.
         Halted: A folder has no main program, and its language has a report for that.
     """
-    path = (cwd / Path(named).expanduser()).resolve()
+    path = (cwd / os.path.expanduser(named)).resolve()
     must_be_text(str(path), "the program's path")
     if path.is_dir():
         path = _main_of(path, language)
@@ -222,7 +223,7 @@ def read_program(path: Path) -> str:
 
 
 def _folder(named: str, cwd: Path, flag: str) -> Path:
-    path = (cwd / Path(named).expanduser()).resolve()
+    path = (cwd / os.path.expanduser(named)).resolve()
     if not path.is_dir():
         raise UsageError(f"{flag} {named}: there is no such folder; name one that exists")
     must_be_text(str(path), f"the path of {flag}")

@@ -7,6 +7,7 @@ Rule 3: an answer is given once what it follows from is recorded, and forced to 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
@@ -79,7 +80,7 @@ def plan_client_run(folder: str, flags: Mapping[str, object], environ: Mapping[s
     Raises:
         UsageError: There is no such folder, or a setting cannot be.
     """
-    place = (cwd / Path(folder).expanduser()).resolve()
+    place = (cwd / os.path.expanduser(folder)).resolve()
     must_be_text(str(place), "the folder's path")
     if not place.is_dir():
         raise UsageError(f"{folder} is no folder; name the one that the agent works in")
