@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ _SENT_MIB = 16 * 1024
 _NO_KEY = "stackmem"
 _PROVIDERS = {"anthropic": "anthropic", "openai": "openai", "responses": "openai"}
 _SHOWN_CHARS = 500
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 class AgentTrial(Struct, frozen=True):
@@ -66,6 +67,8 @@ class AgentTrial(Struct, frozen=True):
 def read_agent(text: str, cwd: Path, search: str) -> tuple[str, ...]:
     """The words of an agent's command; its program, and each file of the person's in it, by the whole path.
 
+    What stands before the program as NAME=VALUE is kept as it is.
+
     Args:
         search: The person's PATH.
 
@@ -76,6 +79,7 @@ def read_agent(text: str, cwd: Path, search: str) -> tuple[str, ...]:
         words = shlex.split(text)
     except ValueError as error:
         raise UsageError(f"--agent {text[:80]!a} is no command ({error}); write it as in a shell") from error
+    variables, words = _parted(words)
     if not any(INSTRUCTION in word for word in words[1:]):
         raise UsageError(
             f"--agent takes a command with {INSTRUCTION} where the task's text goes: mini -t {INSTRUCTION}"
@@ -83,7 +87,14 @@ def read_agent(text: str, cwd: Path, search: str) -> tuple[str, ...]:
     place = shutil.which(words[0], path=search) or shutil.which(cwd / words[0])
     if place is None:
         raise UsageError(f"--agent: there is no program {words[0][:80]!a} on your PATH; install it, or name its file")
-    return (str(runnable(cwd / place)), *(str(cwd / word) if (cwd / word).is_file() else word for word in words[1:]))
+    files = (str(cwd / word) if (cwd / word).is_file() else word for word in words[1:])
+    return (*variables, str(runnable(cwd / place)), *files)
+
+
+def _parted(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The variables that stand before a program, and the program with its words."""
+    begin = next((place for place, word in enumerate(words) if not _VARIABLE.match(word)), len(words))
+    return tuple(words[:begin]), tuple(words[begin:])
 
 
 def refuse_for_agent(models: Iterable[str], strategies: Iterable[str], settings: Mapping[str, Any]) -> None:
@@ -127,13 +138,14 @@ def solve_by_agent(
         here = f"{_URL}=127.0.0.1:{served.url.rpartition(':')[2]},POST"
         prepared = prepare_with({
             "max_usd": None, "base_url": None, "network": "list", "allow": (*given.get("allow", ()), here),
-            "strategy": "full", "model": f"script:{script}", "command_seconds": given.get("max_seconds") or _SECONDS,
+            "strategy": "full", "model": f"script:{script}", "max_seconds": None,
+            "command_seconds": given.get("max_seconds") or _SECONDS,
             "profile": str(_write_profile(trial.agent, given.get("profile"), scratch)),
         })  # fmt: skip
         script.write_text(json.dumps(_script(trial, prepared.subject.text)), encoding="utf-8")
         result = solve(replace(prepared, project=_shown(trial.agent)), environ)
     folders = tuple(served.gateway.recording.folders)
-    return AgentTrial(result, folders, "" if folders else _silence(result))
+    return AgentTrial(result, folders, "" if folders else _silence(result, served.gateway.notes))
 
 
 def _provider(model: str) -> tuple[str, str]:
@@ -152,10 +164,10 @@ def _script(trial: Trial, instruction: str) -> dict[str, Any]:
     """The replies that give the agent's command and take its end."""
     provider, model = _provider(trial.model)
     slots = {INSTRUCTION: instruction, MODEL: model, PROVIDER: provider}
-    words = [_filled(word, slots) for word in agent_command(trial.agent, _URL)]
+    given, program = _parted(trial.agent)
     keys = {f"{name.upper()}_API_KEY": _NO_KEY for name in ("anthropic", "openai")}  # the gateway has the real ones
-    variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in {**gateway_variables(_URL), **keys}.items())
-    command = f"export {variables}; {shlex.join(words)}"
+    variables = [*(f"{name}={value}" for name, value in {**gateway_variables(_URL), **keys}.items()), *given]
+    command = shlex.join(["env", *variables, *(_filled(word, slots) for word in agent_command(program, _URL))])
     return {"replies": [
         {"call": "run_command", "args": {"command": command}},
         {"call": "pop_frame", "args": {"result": "The agent's command has ended."}},
@@ -170,7 +182,7 @@ def _filled(word: str, slots: Mapping[str, str]) -> str:
 def _write_profile(agent: tuple[str, ...], named: str | None, scratch: Path) -> Path:
     """The person's profile with the agent's folder on PATH, and room for what it sends."""
     profile = read_profile(Path(named)) if named else Profile()
-    path, room = (*profile.path, str(Path(agent[0]).parent)), max(_SENT_MIB, profile.network_up_mib)
+    path, room = (*profile.path, str(Path(_parted(agent)[1][0]).parent)), max(_SENT_MIB, profile.network_up_mib)
     values = msgspec.to_builtins(replace(profile, path=path, network_up_mib=room))
     place = scratch / "profile.toml"
     place.write_text("".join(f"{name} = {_toml(value)}\n" for name, value in values.items()), encoding="utf-8")
@@ -191,8 +203,10 @@ def _toml(value: Any) -> str:
     return json.dumps(value)
 
 
-def _silence(result: RunResult) -> str:
-    """Why an agent asked its provider for nothing: what its command said at its end."""
+def _silence(result: RunResult, notes: Sequence[str]) -> str:
+    """Why nothing is recorded of what an agent asked: what the gateway noticed, or what its command said at its end."""
+    if notes:
+        return f"nothing that the agent asked could be recorded: {'; '.join(notes)[:_SHOWN_CHARS]}"
     answers = [one.event for one in RunReader(Path(result.run_dir)) if isinstance(one.event, ToolReturned)]
     said = answers[0].text.strip()[-_SHOWN_CHARS:] if answers else result.failure or result.ending
     return f"the agent asked its provider for nothing; its command ended so: {said}"

@@ -32,7 +32,7 @@ def gateway_variables(url: str) -> dict[str, str]:
 
 def agent_command(command: Sequence[str], url: str) -> list[str]:
     """The command; Codex, which reads no variable, gets the same as settings."""
-    if PurePath(command[0]).name != "codex":
+    if PurePath(command[0]).stem != "codex":
         return list(command)
     provider = f'{{name="stackmem",base_url="{url}/v1",env_key="OPENAI_API_KEY",wire_api="responses"}}'
     settings = ["-c", "model_provider=stackmem", "-c", f"model_providers.stackmem={provider}"]

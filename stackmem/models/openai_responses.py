@@ -130,16 +130,24 @@ def _parts(output: list[Json], facts: int) -> tuple[tuple[ReplyPart, ...], str]:
                 texts += _spoken(item.get("content"), "text")
                 refusals += _spoken(item.get("content"), "refusal")
                 _keep(raw, "message", {name: item[name] for name in ("id", "phase") if item.get(name)})
-            case "function_call":
+            case "function_call" | "custom_tool_call":
                 identity = whole(scalar(item.get("call_id"))) or f"call_{facts}_{len(calls)}"
-                arguments = item.get("arguments")
-                value, malformed = parse_arguments(arguments if isinstance(arguments, str) else json.dumps(arguments))
-                calls.append(ToolCall(identity, whole(scalar(item.get("name"))), value, malformed))
+                calls.append(called(item, identity))
                 if item.get("id"):
                     _keep(raw, "calls", {identity: {"id": item["id"]}})
     text = whole("".join(texts))
     thought = [Thinking(whole_value(raw))] if len(raw) > 2 else []
     return (*thought, *([Text(text)] if text else []), *calls), whole("".join(refusals))
+
+
+def called(item: Json, identity: str) -> ToolCall:
+    """The call of a function, or of a custom tool, which takes a text and no arguments."""
+    name = whole(scalar(item.get("name")))
+    if item.get("type") == "custom_tool_call":
+        return ToolCall(identity, name, {"input": whole(scalar(item.get("input")))})
+    arguments = item.get("arguments")
+    value, malformed = parse_arguments(arguments if isinstance(arguments, str) else json.dumps(arguments))
+    return ToolCall(identity, name, value, malformed)
 
 
 def _keep(raw: Json, name: str, fields: Json) -> None:

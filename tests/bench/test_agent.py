@@ -129,7 +129,7 @@ def test_the_instruction_comes_as_one_word_whatever_it_holds(stage: Stage, upstr
             "sys.exit('I want an account')",
             "the agent asked its provider for nothing; its command ended so: I want an account",
         ),
-        ("import time; time.sleep(600)", "ended so: limit:seconds"),
+        ("print('begun', flush=True); import time; time.sleep(600)", "ended so: begun"),
         ("os.kill(os.getppid(), 9); os.kill(os.getpid(), 9)", "the agent asked its provider for nothing"),
     ],
 )
@@ -157,12 +157,31 @@ for _ in range(3):
     assert len(upstream.seen) == 1
 
 
+def test_variables_before_its_program_are_its_own(stage: Stage, upstream: RawUpstream):
+    code = "print(os.environ['GREETING'])\nask_provider()"
+    agent = f"GREETING='a b' OPENAI_API_KEY=hers {small_agent(code)}"
+    (row,) = tried(stage, agent, upstream, tasks=(str(stage.task()),))
+    assert said(stage, row).startswith("a b")
+    assert upstream.seen[0][1]["authorization"] == f"Bearer {KEY}"
+
+
+def test_what_it_asked_and_nobody_could_read_is_told(stage: Stage, upstream: RawUpstream):
+    code = """
+address = os.environ["OPENAI_BASE_URL"] + "/responses"
+urllib.request.urlopen(urllib.request.Request(address, b'{"input": [3]}', {"content-type": "a/b"}), timeout=30)
+"""
+    (row,) = tried(stage, small_agent(code), upstream, tasks=(str(stage.task()),))
+    assert row["outcome"] == "error"
+    assert row["error"].startswith("nothing that the agent asked could be recorded: ")
+
+
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
         ({"agent": "no-such-agent {instruction}"}, "there is no program 'no-such-agent' on your PATH"),
         ({"agent": "sh -c true"}, "takes a command with {instruction}"),
         ({"agent": "{instruction}"}, "takes a command with {instruction}"),
+        ({"agent": "A=1 B={instruction}"}, "takes a command with {instruction}"),
         ({"agent": "sh 'x {instruction}"}, "is no command"),
         ({"strategies": ("adaptive",)}, "adaptive"),
         ({"models": ("sim/bounded-reader",)}, "name its model anthropic/NAME or openai/NAME"),

@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from stackmem.core.facts import FramePopped, FramePushed, ModelFailed, ModelReplied, NoticeGiven, RunEnded, ToolReturned
+from stackmem.core.messages import ToolCall
 from stackmem.errors import UsageError
 from stackmem.gateway import proxy
 from stackmem.gateway.exchanges import EXCHANGES, RequestPassed, read_exchanges
@@ -168,6 +169,25 @@ def test_each_wire_of_openai_is_read(tmp_path, path, body, pieces):
     start, reply = events(only_run(tmp_path))[:2]
     assert (start.task, start.system) == ("Hi", "Be brief.")
     assert (reply.parts[0].text, reply.usage.prompt, reply.usage.output) == ("Hello.", 9, 2)
+
+
+def test_tools_that_an_item_brings_and_calls_with_a_text_are_read(tmp_path):
+    run = {"type": "function", "name": "run", "description": "Runs.", "parameters": {"type": "object"}}
+    patch = {"type": "custom", "name": "patch", "description": "Patches."}
+    more = {"type": "namespace", "name": "files", "tools": [patch]}
+    told = [{"type": "additional_tools", "role": "developer", "tools": [more]}, *INPUT["input"]]
+    called = {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "*** Begin"}
+    returned = {"type": "custom_tool_call_output", "call_id": "c1", "output": "done"}
+    answers = [RawAnswer((json.dumps(RESPONSE | {"output": output}).encode(),)) for output in ([called], [])]
+    with RawUpstream(*answers) as upstream, gateway(upstream, tmp_path) as served:
+        for items in (told, [*told, called, returned]):
+            body = INPUT | {"tools": [run], "input": items}
+            CLIENT.post(f"{served.url}/v1/responses", json=body, headers={"authorization": f"Bearer {KEY}"})
+        assert served.gateway.notes == []
+    start, reply, result, *_ = events(only_run(tmp_path))
+    assert [tool.name for tool in start.tools] == ["run", "patch"]
+    assert reply.parts == (ToolCall("c1", "patch", {"input": "*** Begin"}),)
+    assert (type(result), result.text) == (ToolReturned, "done")
 
 
 def test_what_is_no_request_for_a_reply_passes_unrecorded(tmp_path):

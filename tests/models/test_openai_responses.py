@@ -102,6 +102,13 @@ def test_a_reply_is_read_from_the_whole_response_or_from_its_items(repeated: boo
     assert (answer.stop, answer.usage) == ("call", Usage(uncached=10, cache_read=60, cache_write_5m=30, output=7))
 
 
+def test_a_custom_tool_s_text_is_its_argument() -> None:
+    item = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "patch", "input": "*** Begin\n"}
+    answer = read(streamed(item))
+    assert isinstance(answer, ModelReplied)
+    assert (answer.parts[-1], answer.stop) == (ToolCall("call_1", "patch", {"input": "*** Begin\n"}), "call")
+
+
 @pytest.mark.parametrize(
     ("stream", "stop"),
     [

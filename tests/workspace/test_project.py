@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from stackmem.workspace.profile import Profile
+from stackmem.workspace.project.installations import find_program, runnable
 from stackmem.workspace.project.project import Project, find_project
 from stackmem.workspace.python import Toolchain
 
@@ -188,3 +189,38 @@ def test_what_the_tests_may_need_and_is_not_installed_is_named(tmp_path: Path, n
     missing = [one for one in find_project(folder).missing if "no node on your PATH" not in one]
     assert len(missing) == len(sentences)
     assert all(map(str.startswith, missing, sentences))
+
+
+def test_a_program_of_an_environment_is_run_from_there_and_sees_it_and_its_python(tmp_path: Path):
+    program = installation(tmp_path / "cpython-3.12")
+    place = environment(tmp_path / "tools", program) / ".venv"
+    made(place, "bin/agent")
+    (tmp_path / "on-path").symlink_to(place / "bin" / "agent")
+    assert runnable(tmp_path / "on-path") == place / "bin" / "agent"
+    assert find_program(place / "bin" / "agent") == (str(place), str(program.parent.parent))
+    checkout = made(tmp_path / "work", "agent/__init__.py", "secrets.txt")
+    link = "lib/python3.12/site-packages/agent-1.0.dist-info/direct_url.json"
+    made(place, link, direct_url_json=f'{{"dir_info": {{"editable": true}}, "url": "file://{checkout}"}}')
+    assert find_program(place / "bin" / "agent")[2:] == (str(checkout / "agent"),)
+
+
+@pytest.mark.parametrize(
+    ("files", "seen"),
+    [
+        (("bin/node", "lib/node_modules/agent/cli.js"), ""),
+        (("lib/node_modules/agent/cli.js",), "lib/node_modules"),
+        (("lib/node_modules/agent/cli.js", "lib/node_modules/agent/node_modules/dep/index.js"), "lib/node_modules"),
+        (("lib/node_modules/@maker/agent/cli.js",), "lib/node_modules"),
+    ],
+)
+def test_a_program_of_node_sees_the_modules_that_it_is_among(tmp_path: Path, files: tuple[str, ...], seen: str):
+    place = made(tmp_path / "node", *files)
+    (tmp_path / "agent").symlink_to(place / files[-1])
+    assert runnable(tmp_path / "agent") == place / files[-1]
+    assert find_program(place / files[-1]) == (str(place / seen),)
+
+
+def test_a_program_by_itself_sees_itself_and_one_of_the_system_nothing_more(tmp_path: Path):
+    made(tmp_path, "agent")
+    assert find_program(tmp_path / "agent") == (str(tmp_path / "agent"),)
+    assert find_program(Path("/usr/bin/env")) == ()

@@ -10,15 +10,15 @@ import msgspec
 from msgspec import Raw
 
 from stackmem.core.facts import ModelFailed, ModelReplied
-from stackmem.core.messages import Part, Text, Thinking, ToolCall, ToolResult, ToolSpec
+from stackmem.core.messages import Part, Text, Thinking, ToolResult, ToolSpec
 from stackmem.core.text import whole, whole_value
-from stackmem.models.json_text import parse_arguments
-from stackmem.models.openai_responses import read_response
+from stackmem.models.openai_responses import called, read_response
 
 from .chat import error
 from .wire import (
     ForeignMessage,
     ForeignRequest,
+    Json,
     ReadMessages,
     Role,
     Shorten,
@@ -40,14 +40,14 @@ _items = msgspec.json.Decoder(list[Raw])
 def _read_item(raw: bytes) -> ForeignMessage:
     item = object_of(json.loads(raw), "an item")
     match item:
-        case {"type": "function_call", "call_id": str(name), "name": str(tool)}:
-            given = item.get("arguments")
-            value, malformed = parse_arguments(given if isinstance(given, str) else json.dumps(given))
-            return message("assistant", [ToolCall(whole(name), whole(tool), value, malformed)])
+        case {"type": "function_call" | "custom_tool_call", "call_id": str(name), "name": str()}:
+            return message("assistant", [called(item, whole(name))])
         case {"type": "function_call_output" | "custom_tool_call_output", "call_id": str(name)}:
             return message("user", [ToolResult(whole(name), result_text(item.get("output")))])
         case {"type": "reasoning"}:
             return message("assistant", [Thinking(whole_value(item))])
+        case {"type": "additional_tools"}:
+            return message("system", [unknown("system", item)])
         case {"role": "user" | "assistant" as role, **rest}:
             return message(role, _content(role, rest.get("content")))
         case {"role": "system" | "developer", **rest}:
@@ -74,11 +74,19 @@ def _content(role: Role, content: object) -> Iterator[Part]:
 
 @lru_cache(maxsize=8)
 def _tools(raw: bytes) -> tuple[ToolSpec, ...]:
+    """The tools of a request's list, or of the item that brings more of them."""
     found = json.loads(raw)
-    tools = [tool for tool in found if isinstance(tool, dict)] if isinstance(found, list) else []
     return tuple(
-        tool_of(one.get("name") or one.get("type"), one.get("description"), one.get("parameters")) for one in tools
+        tool_of(one.get("name") or one.get("type"), one.get("description"), one.get("parameters"))
+        for one in _each(found.get("tools") if isinstance(found, dict) else found)
     )
+
+
+def _each(tools: object) -> Iterator[Json]:
+    """Every tool; those of a namespace by themselves."""
+    for tool in tools if isinstance(tools, list) else []:
+        if isinstance(tool, dict):
+            yield from _each(tool.get("tools")) if tool.get("type") == "namespace" else [tool]
 
 
 _memory = ReadMessages(_read_item)
@@ -95,13 +103,14 @@ def read(body: bytes) -> ForeignRequest:
         raw = tuple(map(bytes, _items.decode(given)))
         messages = _memory.read_all(raw)
     system = [part.text for one in messages if one.role == "system" for part in one.parts if isinstance(part, Text)]
+    more = [one for one in raw if b'"additional_tools"' in one and json.loads(one).get("type") == "additional_tools"]
     shape = (found.text or {}).get("format")
     known = found.conversation
     place = known if isinstance(known, str) else known.get("id", "") if isinstance(known, dict) else ""
     return ForeignRequest(
         model=whole(found.model),
         system="\n\n".join(filter(None, (whole(found.instructions or ""), *system))),
-        tools=_tools(bytes(found.tools) or b"null"),
+        tools=(*_tools(bytes(found.tools) or b"null"), *(tool for item in more for tool in _tools(item))),
         messages=messages,
         raw=raw,
         wants_json=isinstance(shape, dict) and shape.get("type") in {"json_schema", "json_object"},

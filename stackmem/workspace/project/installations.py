@@ -229,12 +229,13 @@ def find_program(place: Path) -> tuple[str, ...]:
         place: As ``runnable`` says.
     """
     prefix = place.parent.parent
-    modules = next((folder.parent.parent for folder in place.parents if folder.name == "node_modules"), None)
+    modules = [folder for folder in place.parents if folder.name == "node_modules"]
     if is_file(prefix / "pyvenv.cfg"):
         pythons = [python.parent.parent for python in _hops(prefix / "bin" / "python")[1][1:]]
         found = [prefix, *pythons, *_editable(prefix)]
-    elif modules is not None and is_file(modules / "bin" / "node"):
-        found = [modules]
+    elif modules:
+        of_node = modules[-1].parent.parent
+        found = [of_node if is_file(of_node / "bin" / "node") else modules[-1]]
     else:
         found = [place]
     shown = (one for one in found if not _is_in(one, _SHOWN_ALWAYS))
