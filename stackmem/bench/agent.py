@@ -76,10 +76,9 @@ def read_agent(text: str, cwd: Path, search: str) -> tuple[str, ...]:
         UsageError: It is no command, takes no instruction, or its program is not there.
     """
     try:
-        words = shlex.split(text)
+        variables, words = _parted(shlex.split(text))
     except ValueError as error:
         raise UsageError(f"--agent {text[:80]!a} is no command ({error}); write it as in a shell") from error
-    variables, words = _parted(words)
     if not any(INSTRUCTION in word for word in words[1:]):
         raise UsageError(
             f"--agent takes a command with {INSTRUCTION} where the task's text goes: mini -t {INSTRUCTION}"

@@ -34,7 +34,7 @@ from .exchanges import (
     RunClosed,
     read_exchanges,
 )
-from .telling import Telling
+from .telling import Telling, opening_of
 
 P = TypeVar("P", RequestPassed, AnswerPassed)
 
@@ -48,8 +48,7 @@ class RunBeingTold:
 
     def __init__(self, runs_dir: Path, first: RequestPassed) -> None:
         """Raises ``UsageError`` or ``TraceError`` where the folder cannot be made or written."""
-        words = next((getattr(part, "text", "") for one in first.told for part in one.parts), "")
-        self.folder = new_run(runs_dir, words[:40], STRATEGY)
+        self.folder = new_run(runs_dir, opening_of(first)[1], STRATEGY)
         self.count = 0
         self.conversations: set[int] = set()
         self._at = first.at

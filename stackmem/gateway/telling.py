@@ -26,7 +26,8 @@ from stackmem.formats.recordings.session import (
 )
 from stackmem.models.catalog import lookup
 
-from .exchanges import AnswerPassed, Passed, RequestPassed, RunClosed
+from .exchanges import AnswerPassed, Passed, RequestPassed, RunClosed, ToldMessage
+from .wires.wire import identity_of
 
 _NAME_CHARS = 40
 _UNKNOWN_WINDOW = 200_000
@@ -116,10 +117,7 @@ class Telling:
             yield self._teller.fact(None, start)
 
     def _session(self, asked: RequestPassed) -> RecordedSession:
-        first = next((one for one in asked.told if one.role == "user"), None)
-        task = "\n\n".join(part.text for part in first.parts if isinstance(part, Text)) if first else ""
-        words = next((part.text for part in reversed(first.parts) if isinstance(part, Text)), "") if first else ""
-        name = " ".join(words.split())[:_NAME_CHARS] or asked.kind
+        task, name = opening_of(asked)
         return RecordedSession(
             self._origin, name, task, asked.system, asked.model, name, tools=asked.tools, turns=[], began=asked.at
         )
@@ -193,6 +191,21 @@ class Telling:
         if self._done:
             yield teller.fact(at, FramePopped("frame-0", self._words))
         yield teller.fact(at, RunEnded("popped" if self._done else "interrupted", self._words))
+
+
+def opening_of(asked: RequestPassed) -> tuple[str, str]:
+    """What a conversation is about, and a name for it; the kind of the request where no person says anything.
+
+    What a client says of itself comes first with some, as a message of its own.
+    """
+    said = [_words(one) for one in asked.told if one.role == "user"]
+    first = next((words for words in said if any(map(identity_of, words))), said[0] if said else [])
+    name = " ".join(first[-1].text.split())[:_NAME_CHARS] if first else ""
+    return "\n\n".join(one.text for one in first), name or asked.kind
+
+
+def _words(told: ToldMessage) -> list[Text]:
+    return [part for part in told.parts if isinstance(part, Text)]
 
 
 def _text(role: str, part: object, wanted: set[str]) -> str:

@@ -47,7 +47,7 @@ def _read_item(raw: bytes) -> ForeignMessage:
         case {"type": "reasoning"}:
             return message("assistant", [Thinking(whole_value(item))])
         case {"type": "additional_tools"}:
-            return message("system", [unknown("system", item)])
+            return message("system", [])
         case {"role": "user" | "assistant" as role, **rest}:
             return message(role, _content(role, rest.get("content")))
         case {"role": "system" | "developer", **rest}:
