@@ -1,4 +1,8 @@
-"""The packs of a copy's own repository: made of another one's objects, and each object hashed again."""
+"""The packs of a copy's own repository: made of another one's objects, and each object hashed again.
+
+Rule 1: in a layer commands find them on a mount of their own, read-only. Git touches the pack of an object that it is
+    to write and that is there already, and the layer would answer each touch by a copy of the whole pack.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,9 @@ from stackmem.errors import WorkspaceError
 from .git import HER_SECONDS, git, store_environment
 from .origin import Origin
 from .pack_cache import PackCache
+
+LENT_AT = "/opt/stackmem/history"
+"""Where commands find the objects that a repository borrows."""
 
 
 class InnerGit(Struct, frozen=True):
@@ -69,3 +76,16 @@ def pack(inner: InnerGit, names: list[str]) -> None:
         inner.alone("index-pack", str(place / f"pack-{name}.pack"))  # hashes each of them, and sees nothing else
         if set(_names_in(inner, place / f"pack-{name}.idx")) != set(names):
             raise WorkspaceError(f"an object of {inner.origin.root} is not what its name says; git fsck tells more")
+
+
+def lend_packs(repository: Path, objects: Path) -> None:
+    """Move the packs of a repository that is whole to a folder of objects, from which it borrows them at ``LENT_AT``.
+
+    Raises:
+        OSError: They cannot be moved.
+    """
+    (objects / "pack").mkdir(parents=True)
+    for part in (repository / "objects" / "pack").iterdir():
+        part.rename(objects / "pack" / part.name)
+    (repository / "objects" / "info").mkdir(exist_ok=True)
+    (repository / "objects" / "info" / "alternates").write_text(f"{LENT_AT}\n", "utf-8")

@@ -24,6 +24,8 @@ from .hidden import plan_layer
 
 WORK = "workspace"
 UPPER, _HIDE, _OWN = "upper", "hidden", "overlay"
+LENT = "lent"
+"""Holds the objects that the repository borrows; it lies beside it, and commands find it on a mount."""
 REPOSITORY = "repository"
 """Holds the ``.git`` that the run is given. It is a part of what lies below, so the run keeps what it changes there."""
 _TRIES, _TRY_SECONDS = 40, 0.05  # for the lock: what a killed process left may still be dying

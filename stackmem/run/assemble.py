@@ -20,7 +20,8 @@ from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.hidden import LayerPlan, plan_layer
 from stackmem.history.history import History
 from stackmem.history.ignored import IgnoreRules
-from stackmem.history.layer import Layer, why_no_layer
+from stackmem.history.inner_packs import LENT_AT
+from stackmem.history.layer import LENT, Layer, why_no_layer
 from stackmem.history.repository import plan_copy
 from stackmem.memory import open_strategy
 from stackmem.models.registry import NOBODY, Model, introduced, open_model
@@ -260,10 +261,13 @@ def _opened(
     task = (subject.task.folder,) if subject.task else ()
     hidden = (shipped_tasks(), *task, *prepared.folders)
 
+    objects = places.scratch / LENT
+    lent = (Mount(str(objects), LENT_AT),) if objects.is_dir() else ()
+
     def open_at(view: WorkspaceView, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
         return open_workspace(
-            settings.isolation, view, subject.inside, plan.profile, mounts, env, scrub=scrubber.scrub, hidden=hidden,
-            project=prepared.project, place=subject.place, network_list=plan.network,
+            settings.isolation, view, subject.inside, plan.profile, (*lent, *mounts), env, scrub=scrubber.scrub,
+            hidden=hidden, project=prepared.project, place=subject.place, network_list=plan.network,
         )  # fmt: skip
 
     workspace = open_at(places.layer.view, (), {})

@@ -13,6 +13,8 @@ from msgspec.structs import replace
 from stackmem.errors import StackmemError, UsageError, WorkspaceError
 from stackmem.history.git import HER_SECONDS, git, her_environment
 from stackmem.history.inner import MOST_COMMITS, InnerRepository, make_repository
+from stackmem.history.inner_packs import lend_packs
+from stackmem.history.layer import LENT
 from stackmem.history.origin import Origin, find_origin, work_tree_of
 from stackmem.history.pack_cache import PackCache
 from stackmem.history.selection import never_copied
@@ -95,7 +97,7 @@ def bring(
 
     Args:
         notice: Told in a sentence what takes long.
-        shared: No command can write there, so what other runs have, too, is linked.
+        shared: It lies below a layer, where no command writes: what other runs have, too, is linked, and lent.
 
     Raises:
         WorkspaceError: It cannot be made.
@@ -104,13 +106,23 @@ def bring(
     slow.daemon = True
     slow.start()
     try:
-        return make_repository(origin, work / GIT, secrets, pack_cache(links=shared))
+        made = make_repository(origin, work / GIT, secrets, pack_cache(links=shared))
+        if shared:
+            _lend(work / GIT, work.parent / LENT)
+        return made
     except WorkspaceError as error:
         raise WorkspaceError(
             f"the history of {origin.root} cannot be brought into the run: {error}; say --git none to go on without it"
         ) from error
     finally:
         slow.cancel()
+
+
+def _lend(repository: Path, objects: Path) -> None:
+    try:
+        lend_packs(repository, objects)
+    except OSError as error:
+        raise WorkspaceError(f"{objects} cannot be made ({error.strerror})") from error
 
 
 def bring_again(request: RunRequest, work: Path, secrets: Scrubber, *, shared: bool) -> bool:

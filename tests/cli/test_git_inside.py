@@ -101,8 +101,12 @@ def test_the_history_that_runs_share_is_counted_to_none_of_them_and_goes_with_th
     (hers / "large.txt").write_bytes(os.urandom(3 << 20).hex().encode())
     run_git(hers, "add", "-A")
     run_git(hers, "commit", "-qm", "large")
-    # It commits nothing: git touches the pack of an object that is there already, and the layer then has a copy of it.
-    run = solve(stage, hers, "--model", stage.script(WORK[0], pop(), name="reads.yaml"))["run"]
+    # What git is to write and has already it touches, and with it the pack: the layer must hold no copy of that.
+    again = command(
+        "echo 3 > app.py; git stash -q; git commit -qm same --allow-empty; git gc -q; ! chmod -R u+w /opt/stackmem/history"
+    )
+    run = solve(stage, hers, "--model", stage.script(WORK[0], again, pop(), name="again.yaml"))["run"]
+    assert answers(stage, str(run))[1].endswith("[exit 0]")
     (row,) = json.loads(stage.call("runs", "--json").stdout)
     assert row["disk_bytes"] < 1 << 20
     told = "histories of repositories that no run has"
