@@ -3,6 +3,8 @@
 Rule 1: recording never stands in the way: what cannot be read, placed or written down is forwarded all the same.
 Rule 2: an answer passes chunk by chunk; of one that is recorded a bounded copy is kept until its end.
 Rule 3: where the client goes, the upstream's connection is closed. Nothing is retried here: clients do that.
+Rule 4: a request is recorded while the upstream thinks, or behind the first piece of an answer that comes at once;
+    in any case before the client has the whole answer.
 """
 
 from __future__ import annotations
@@ -83,13 +85,20 @@ class _Origin:
 
 
 class _Came:
-    """A request as it came, and what goes upstream of it."""
+    """A request as it came, and what goes upstream of it.
+
+    Attributes:
+        recorded: Whether recording was tried; ``underway`` is what it gave, until the answer is recorded, too.
+        first: The reading of a steady clock at the answer's first byte; 0 before it.
+    """
 
     def __init__(self, at: float, began: float, wire: WireFormat | None, request: Request, body: bytes) -> None:
         self.at, self.began, self.wire, self.request = at, began, wire, request
         self.body = self.outgoing = body
         self.asked: ForeignRequest | None = None
         self.cut = ForeignCut(())
+        self.underway: Underway | None = None
+        self.recorded, self.first = False, 0.0
 
 
 class Gateway:
@@ -159,32 +168,31 @@ class Gateway:
         sending = asyncio.ensure_future(self._client.send(sent, stream=True))
         gone = asyncio.ensure_future(_gone(came.request))
         await asyncio.wait({sending, gone}, timeout=_SENT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        underway = self._record(came)  # while the upstream thinks, so that nobody waits for it
+        if not sending.done():
+            self._recorded(came)  # while the upstream thinks, so that nobody waits for it
         await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
         gone.cancel()
         if not sending.done():
             sending.cancel()
-            self._end(underway, 0, failed("incomplete", "the client left before the answer began"))
+            self._end(self._recorded(came), 0, failed("incomplete", "the client left before the answer began"))
             raise ClientDisconnect
         try:
             answer = sending.result()
         except httpx2.TimeoutException as error:
-            return self._unanswered(underway, came.wire, 504, "timeout", "timeout_error", error)
+            return self._unanswered(came, 504, "timeout", "timeout_error", error)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            return self._unanswered(underway, came.wire, 502, "connection", "api_error", error)
-        passing = StreamingResponse(self._pass(answer, underway), status_code=answer.status_code)
+            return self._unanswered(came, 502, "connection", "api_error", error)
+        passing = StreamingResponse(self._pass(answer, came), status_code=answer.status_code)
         passing.raw_headers = to_client(answer.headers.raw)
         return passing
 
-    def _unanswered(
-        self, underway: Underway | None, wire: WireFormat | None, status: int, kind: str, named: str, error: Exception
-    ) -> Response:
+    def _unanswered(self, came: _Came, status: int, kind: str, named: str, error: Exception) -> Response:
         """No answer came: told in the provider's form, without the address, which may hold a login."""
         told = f"stackmem gateway: the upstream gave no answer ({type(error).__name__})"
-        self._end(underway, 0, failed("timeout" if kind == "timeout" else "connection", told))
-        return _refusal(wire, status, named, told)
+        self._end(self._recorded(came), 0, failed("timeout" if kind == "timeout" else "connection", told))
+        return _refusal(came.wire, status, named, told)
 
-    async def _pass(self, answer: httpx2.Response, underway: Underway | None) -> AsyncIterator[bytes]:
+    async def _pass(self, answer: httpx2.Response, came: _Came) -> AsyncIterator[bytes]:
         """The answer's bytes as they come; its record when they end, however they do."""
         kept: list[bytes] = []
         size, tries, why = 0, 0, "the client left before the answer's end"
@@ -194,15 +202,16 @@ class Gateway:
                 if size > MOST_ANSWER_BYTES:
                     why = f"the answer is longer than {MOST_ANSWER_BYTES >> 20:,} MiB"
                     raise httpx2.RemoteProtocolError(why)
-                if underway is not None:
-                    underway.first = underway.first or time.monotonic()
+                came.first = came.first or time.monotonic()
+                if came.wire is not None and (came.underway is not None or not came.recorded):
                     if size <= _MOST_KEPT_BYTES:
                         kept.append(chunk)
                     # Recorded before the client has all of it: its next request may come before the stream is closed.
-                    if tries < _MOST_TRIES and _may_be_over(underway.wire, answer, chunk, size):
+                    if tries < _MOST_TRIES and _may_be_over(came.wire, answer, chunk, size):
                         tries += 1
-                        underway = self._over(underway, answer, kept)
+                        came.underway = self._over(self._recorded(came), answer, kept)
                 yield chunk
+                self._recorded(came)
             why = ""
         except httpx2.HTTPError as error:
             why = why if size > MOST_ANSWER_BYTES else f"the answer broke off ({type(error).__name__})"
@@ -210,13 +219,13 @@ class Gateway:
         finally:
             if size > _MOST_KEPT_BYTES:
                 kept, why = [], why or "the answer is too long to be recorded"
-            self._answered(underway, answer, kept, why)
+            self._answered(self._recorded(came), answer, kept, why)
             with anyio.CancelScope(shield=True):
                 await answer.aclose()
 
-    def _over(self, underway: Underway, answer: httpx2.Response, kept: list[bytes]) -> Underway | None:
+    def _over(self, underway: Underway | None, answer: httpx2.Response, kept: list[bytes]) -> Underway | None:
         """Record an answer that is whole, though its stream is still open; None once that is done."""
-        if answer.status_code >= 300 or "content-encoding" in answer.headers:
+        if underway is None or answer.status_code >= 300 or "content-encoding" in answer.headers:
             return underway
         plain = b"".join(kept)
         reply = underway.wire.reply(_events(plain))
@@ -246,6 +255,15 @@ class Gateway:
             came.cut = cut
         except Exception as error:  # noqa: BLE001 - a strategy that fails changes nothing
             self._note(f"a request of {wire.name} was forwarded as it came: {type(error).__name__}: {error}")
+
+    def _recorded(self, came: _Came) -> Underway | None:
+        """Record a request once; what its answer is recorded to, None where there is nothing or that is done."""
+        if not came.recorded:
+            came.recorded = True
+            came.underway = self._record(came)
+        if came.underway is not None:
+            came.underway.first = came.first
+        return came.underway
 
     def _record(self, came: _Came) -> Underway | None:
         wire = came.wire

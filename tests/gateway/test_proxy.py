@@ -1,9 +1,11 @@
 """What passes is forwarded byte for byte, and recorded."""
 
+import asyncio
 import gzip
 import json
 import os
 import socket
+import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +21,7 @@ from stackmem.errors import UsageError
 from stackmem.gateway import proxy
 from stackmem.gateway.exchanges import EXCHANGES, RequestPassed, read_exchanges
 from stackmem.gateway.recording import tell_to_end, told_lines
-from stackmem.gateway.serving import GatewayTerms, ServedGateway, serving
+from stackmem.gateway.serving import GatewayTerms, ServedGateway, listening, serving
 from stackmem.gateway.upstream import upstreams
 from stackmem.run.run_folder import RESULT, TRACE
 from stackmem.trace.store import TraceReader
@@ -252,6 +254,43 @@ def test_a_client_that_leaves_closes_the_upstream_and_what_was_used_is_known(tmp
     answered = list(read_exchanges(folder / EXCHANGES))[1]
     assert (failure.kind, "client left" in failure.detail) == ("incomplete", True)
     assert (answered.lost.uncached, served.gateway.spending.usd > 0) == (100, True)
+
+
+def test_the_first_piece_of_an_answer_that_comes_at_once_waits_for_no_recording(tmp_path, monkeypatch):
+    monkeypatch.setattr("stackmem.gateway.proxy._SENT_SECONDS", 60)
+    begun, seen = RawAnswer(message_events(text("Half of it"))[:1], hangs=True), threading.Event()
+    with RawUpstream(begun) as upstream, gateway(upstream, tmp_path) as served:
+        record, waited = served.gateway._record, []
+
+        def recorded_once_seen(came: Any) -> Any:
+            waited.append(seen.wait(20))
+            return record(came)
+
+        monkeypatch.setattr(served.gateway, "_record", recorded_once_seen)
+        with CLIENT.stream("POST", f"{served.url}/v1/messages", content=request(user("Hi")), headers=HEADERS) as answer:
+            assert next(answer.iter_raw()) == begun.pieces[0]
+            seen.set()
+        assert upstream.left.wait(30)
+    assert waited == [True]
+    asked, answered, _closed = read_exchanges(only_run(tmp_path) / EXCHANGES)
+    assert (asked.number, answered.number, answered.first_byte_seconds > 0) == (1, 1, True)
+
+
+def test_small_pieces_of_an_answer_go_out_at_once():
+    async def no_delay_of_what_is_accepted() -> int:
+        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        async def accepted(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            found.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        with listening("127.0.0.1", 0) as listener:
+            server = await asyncio.start_server(accepted, sock=listener)
+            with socket.create_connection(listener.getsockname()):
+                async with server:
+                    return await asyncio.wait_for(found, 30)
+
+    assert asyncio.run(no_delay_of_what_is_accepted()) != 0
 
 
 def test_an_upstream_that_is_not_there_is_told_in_the_providers_form(tmp_path):
