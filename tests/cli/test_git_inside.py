@@ -103,7 +103,8 @@ def test_the_history_that_runs_share_is_counted_to_none_of_them_and_goes_with_th
     run_git(hers, "commit", "-qm", "large")
     # What git is to write and has already it touches, and with it the pack: the layer must hold no copy of that.
     again = command(
-        "echo 3 > app.py; git stash -q; git commit -qm same --allow-empty; git gc -q; ! chmod -R u+w /opt/stackmem/history"
+        "echo 3 > app.py; git stash -q; git commit -qm same --allow-empty; git gc -q; "
+        "! chmod -R u+w /opt/stackmem/history"
     )
     run = solve(stage, hers, "--model", stage.script(WORK[0], again, pop(), name="again.yaml"))["run"]
     assert answers(stage, str(run))[1].endswith("[exit 0]")
