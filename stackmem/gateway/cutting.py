@@ -161,7 +161,8 @@ def _closed(messages: Sequence[ForeignMessage], told: tuple[ForeignExchange, ...
     open_calls: set[str] = set()
     safe = 0
     for number, one in enumerate(told[:dropped], 1):
-        for part in _parts(messages[one.said : one.end]):
+        told_here = (message for message in messages[one.said : one.end] if message.role != "system")
+        for part in (part for message in told_here for part in message.parts):
             if isinstance(part, ToolCall):
                 open_calls.add(part.id)
             elif isinstance(part, ToolResult):

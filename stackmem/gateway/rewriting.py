@@ -62,8 +62,12 @@ def _messages(
             continue
         said = request.raw[one.said : one.told]
         shown += map(wire.unbound, said) if changed and wire.unbound else said
-        for raw in request.raw[one.told : one.end]:
-            short = wire.shortened(raw, partial(_shown, cut, shorten, number)) if cut.shortens(number) else raw
+        shortens, known = cut.shortens(number), partial(_shown, cut, shorten, number)
+        for place in range(one.told, one.end):
+            raw = request.raw[place]
+            # Most messages of a long conversation hold no result: those need not be read again at every turn.
+            holds = shortens and any(isinstance(part, ToolResult) for part in request.messages[place].parts)
+            short = wire.shortened(raw, known) if holds else raw
             changed = changed or short != raw
             shown.append(short)
     last = request.raw[cut.exchanges[-1].end :]
