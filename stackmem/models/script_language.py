@@ -18,10 +18,12 @@ from msgspec import Struct, convert
 from stackmem.core.messages import Usage
 from stackmem.core.text import whole
 from stackmem.errors import UsageError
+from stackmem.languages.frame.yaml_depth import bounded_scanner
 
 MAX_SCRIPT_BYTES = 2 * 1024 * 1024
 MAX_VALUES = 200_000
 MAX_WAIT_SECONDS = 3_600
+MAX_BRACKETS = 250
 
 
 def read_text(path: Path) -> str:
@@ -69,9 +71,12 @@ class ScriptSource:
         from ruamel.yaml import YAML
         from ruamel.yaml.error import MarkedYAMLError, YAMLError
         from ruamel.yaml.reader import ReaderError
+        from ruamel.yaml.scanner import RoundTripScanner
 
+        reader = YAML(typ="rt", pure=True)
+        reader.Scanner = bounded_scanner(RoundTripScanner, MAX_BRACKETS)
         try:
-            return YAML(typ="rt", pure=True).load(self.text)
+            return reader.load(self.text)
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             what = str(error.problem or error.context).strip().splitlines()[0]

@@ -138,7 +138,10 @@ def test_an_error_shows_its_line_with_a_caret():
 
 
 def test_nesting_without_end_is_refused():
-    assert "nested too deeply" in refusal("replies: " + "[" * 1_000)
+    assert refusal("replies: " + "[" * 2_000).startswith(
+        "play.yaml:1:261: not the YAML of a script: nested deeper than 250"
+    )
+    assert "nested too deeply" in refusal("replies:\n" + "- " * 1_000 + "x")
 
 
 def test_aliases_that_multiply_are_refused():

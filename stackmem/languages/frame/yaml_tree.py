@@ -3,17 +3,17 @@
 Rule 1: what cannot be read is one ``YamlError`` with its line and column, never another exception.
 Rule 2: an alias stands for a copy, and copies count: a kilobyte of aliases cannot become a gigabyte of values.
 Rule 3: tags are refused; a date or a time is a text.
-Rule 4: brackets are counted as they are read, since the scanner's time grows with the square of how many are open.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+
+from stackmem.languages.frame.yaml_depth import bounded_scanner
 
 if TYPE_CHECKING:
     from ruamel.yaml.error import StreamMark
@@ -80,10 +80,11 @@ def parse_yaml(text: str) -> Tree:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
     from ruamel.yaml.reader import ReaderError
+    from ruamel.yaml.scanner import Scanner
 
     reader = YAML(typ="safe", pure=True)  # the round-trip reader marks in a folded text where it was folded
     reader.allow_duplicate_keys = True
-    reader.Scanner = _scanner()
+    reader.Scanner = bounded_scanner(Scanner, MOST_DEPTH)
     try:
         node = reader.compose(text)
     except MarkedYAMLError as error:
@@ -163,21 +164,6 @@ def _begins_with_template(line: str) -> bool:
     _, colon, value = line.partition(":")
     start = (value if colon else line).strip().removeprefix("- ").lstrip()
     return start.startswith("{{")
-
-
-@cache
-def _scanner() -> type:
-    """The library's scanner, which refuses a bracket that opens too deep instead of going on to the text's end."""
-    from ruamel.yaml.scanner import Scanner, ScannerError
-
-    class BoundedScanner(Scanner):
-        def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803 (the library's name)
-            if len(self.flow_context) > MOST_DEPTH:
-                told = f"nested deeper than {MOST_DEPTH} levels"
-                raise ScannerError(None, None, told, self.reader.get_mark())
-            super().fetch_flow_collection_start(TokenClass, to_push)
-
-    return BoundedScanner
 
 
 class _Grower:
