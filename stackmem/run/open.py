@@ -208,7 +208,7 @@ def _opened(
     signer = None
     if writer is not None:
         signer = Signer(places.run, partial(signing_key, environ), writer.count, writer.digest)
-        parts.world.sync = _sync_and_sign(writer, signer, writer.syncs(prepared.resolved.settings.fsync, history.sync))
+        parts.world.sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
         parts.world.must_have_room = writer.must_have_room
     if request.program is not None:
         parts.world.program = _program_world(parts, places, request.program)
@@ -228,16 +228,6 @@ def _opened(
         case Fresh():
             pass
     return opened
-
-
-def _sync_and_sign(writer: TraceWriter, signer: Signer, sync: Callable[[], None]) -> Callable[[], None]:
-    """A signature is made of what is on the disk already: a power loss leaves none of records that are lost."""
-
-    def sync_and_sign() -> None:
-        sync()
-        signer.sign_frame(writer.count, writer.digest)
-
-    return sync_and_sign
 
 
 def _request(beginning: Beginning, places: RunPlaces, scrub: Callable[[str], str]) -> RunRequest:

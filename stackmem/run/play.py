@@ -68,7 +68,7 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
         if isinstance(event, ModelReplied) and holds_secret(event, parts.scrubber):
             secret_steps.append(after.step)
         if isinstance(event, FramePopped):
-            signer.frame_ended()
+            writer.after_sync(signer.sign_frame)  # a power loss leaves no signature of records that are lost
         if isinstance(event, PhaseEnded):
             world.sync()
 

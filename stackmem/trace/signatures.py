@@ -141,7 +141,6 @@ class Signer:
         self._run_dir, self._open_key = run_dir, open_key
         self._key: SigningKey | None = None
         self._found = Signature("found", found, digest, "") if found else None
-        self._due = False
         self._size = -1
         self.problem: Unsigned | None = None
 
@@ -150,14 +149,9 @@ class Signer:
         """Why the run is not signed; empty where it is, and without the extra, as nobody asked for it."""
         return "" if self.problem is None or isinstance(self.problem, NoPackage) else str(self.problem)
 
-    def frame_ended(self) -> None:
-        """The next ``sign_frame`` has something to sign."""
-        self._due = True
-
     def sign_frame(self, records: int, digest: str) -> None:
-        """Sign these records, where a frame ended among them since the last time."""
-        if self._due:
-            self._write(Signature("frame", records, digest, ""))
+        """Sign these records, as a frame ended among them."""
+        self._write(Signature("frame", records, digest, ""))
 
     def sign_end(self, records: int, digest: str) -> None:
         """Sign the run's end, with what was made of it."""
@@ -179,7 +173,6 @@ class Signer:
 
     def _write(self, signature: Signature) -> None:
         self.open()
-        self._due = False
         if self.problem is None:
             try:
                 self._append(signature)

@@ -122,6 +122,7 @@ class TraceWriter:
         self._size = end.whole_bytes
         self._boundary = False
         self._forced = True
+        self._after_sync: Callable[[int, str], None] | None = None
         self.digest = end.digest
         make = 0 if held else os.O_CREAT | os.O_EXCL
         try:
@@ -214,6 +215,10 @@ class TraceWriter:
         if self._forced:
             self.sync()
 
+    def after_sync(self, call: Callable[[int, str], None]) -> None:
+        """Have this called once with the number and the digest of the last record, as soon as it was synced."""
+        self._after_sync = call
+
     def syncs(self, policy: str, before: Callable[[], None] = _nothing) -> Callable[[], None]:
         """What is to be done before each request under ``--fsync`` ``step``, ``frame`` or ``none``.
 
@@ -228,6 +233,9 @@ class TraceWriter:
             if self._synced < self._seq and (policy == "step" or (policy == "frame" and self._boundary)):
                 before()
                 self.sync()
+            if self._after_sync is not None:
+                call, self._after_sync = self._after_sync, None
+                call(self.count, self.digest)
 
         return sync
 

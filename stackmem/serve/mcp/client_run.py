@@ -223,12 +223,7 @@ def open_client_run(
         request = RunRequest(str(plan.folder), start.task, flags, str(plan.folder), "")
         write_request(request, run)
         signer = Signer(run, partial(signing_key, environ), writer.count, writer.digest)
-        forced = writer.syncs(plan.settings.fsync)
-
-        def sync() -> None:
-            forced()
-            signer.sign_frame(writer.count, writer.digest)
-
+        sync = writer.syncs(plan.settings.fsync)
         model = ClientModel(calls, scrubber)
         world = World(model, workspace, None, scrubber.scrub, sync, plan.settings.command_seconds)
         world.must_have_room = writer.must_have_room
