@@ -47,7 +47,7 @@ def facts(stage: Stage, *kinds: type) -> list:
 def test_a_conversation_in_tmux_with_typing_resizing_pastes_and_a_closed_window(stage: Stage, tmux):
     hostile = "\x1b]0;owned\x07\x1b[2J\x1b[5A\x1b]52;c;ZXZpbA==\x07 said 漢字 to its end."
     replies = [
-        command("i=0; while [ $i -lt 4000 ]; do i=$((i+1)); echo out $i; done; sleep 2; echo late"),
+        command("i=0; while [ $i -lt 4000 ]; do i=$((i+1)); echo out $i; done; sleep 6; echo late"),
         command("echo half; touch half; sleep 600"), {"text": hostile}, {"text": "Read."}, command("sleep 4"),
         {"text": "Back."},
     ]  # fmt: skip
@@ -57,6 +57,7 @@ def test_a_conversation_in_tmux_with_typing_resizing_pastes_and_a_closed_window(
     window.wait_for("Type a request")
     window.type("Do it, grüße", "Enter")
     window.wait_for("> Do it, grüße")
+    until(lambda: any("run_command i=0" in line for line in window.screen()), window.history)  # else it is said too soon
     window.type("use 漢字")
     window("resize-window", "-t", "t", "-x", "60", "-y", "20")
     window.wait_for_line("> use 漢字")  # what was typed outlives the resize
