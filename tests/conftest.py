@@ -30,9 +30,10 @@ settings.load_profile("campaign" if CAMPAIGN else "ci")
 def pytest_configure(config: pytest.Config) -> None:
     if not config.option.basetemp:
         # Of our own and removed by rm: a tree thousands of folders deep, left by a test that was killed, makes
-        # pytest's own clean-up of earlier runs fail. `--basetemp` keeps the files of a failed test.
+        # pytest's own clean-up of earlier runs fail. `--basetemp` keeps the files of a failed test. Nobody waits for
+        # rm: there are 50,000 files, which is minutes on a slow disk.
         config.option.basetemp = tempfile.mkdtemp(prefix="stackmem-tests-")
-        config.add_cleanup(partial(subprocess.run, ["rm", "-rf", config.option.basetemp], check=False))
+        config.add_cleanup(partial(subprocess.Popen, ["rm", "-rf", config.option.basetemp], start_new_session=True))
     for name in list(os.environ):
         if name.startswith(CALLERS_OWN) and name not in FOR_TESTS:
             del os.environ[name]
