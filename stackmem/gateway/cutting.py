@@ -3,6 +3,8 @@
 Rule 1: a decision is a function of the conversation's beginning: the same beginning is always cut the same way.
 Rule 2: a call and its result stay or go together; a border that would part them moves back.
 Rule 3: what a client spells anew from turn to turn decides nothing a second time: a decision that was made is kept.
+Rule 4: a text that stands for exchanges is asked for once, by the same rules; it stays with the beginning that it was
+    written for. Where none could be had, the next try waits for twice as many exchanges as the one before.
 """
 
 from __future__ import annotations
@@ -13,21 +15,31 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.heap import Heap
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Part, Text, ToolCall, ToolResult
+from stackmem.core.state import Compaction
 from stackmem.errors import UsageError
 from stackmem.memory import STRATEGIES, open_strategy
-from stackmem.memory.shared.linear import Linear, OneConversation, Rules, size
+from stackmem.memory.shared.compacting import Summarizing, cold_parts, request_text
+from stackmem.memory.shared.linear import Linear, OneConversation, size
+from stackmem.models.catalog import lookup
+from stackmem.prompts import prompt_text
 
 from .identity import PrefixChain
 from .wires.wire import ForeignMessage, ForeignRequest
 
-FITTING = ("clear", "mask", "truncate", "window")
+FITTING = (
+    "clear", "hierarchical", "mask", "rolling_summary", "structured_summary", "summary", "truncate", "window",
+)  # fmt: skip
+UNKNOWN_WINDOW = 200_000
+"""Tokens of the window of a model that is not known."""
 _MOST_REMEMBERED = 2_048
+_MOST_DOUBLED = 8
 
 
-def foreign_rules(spelled: str) -> Rules | None:
-    """The rules of a strategy, with its parameters after a colon; None for ``full``, which changes nothing.
+def foreign_strategy(spelled: str) -> OneConversation | Summarizing | None:
+    """The strategy, with its parameters after a colon; None for ``full``, which changes nothing.
 
     Raises:
         UsageError: There is no such strategy, or it needs what another's agent does not have.
@@ -35,11 +47,11 @@ def foreign_rules(spelled: str) -> Rules | None:
     name = spelled.partition(":")[0]
     if name in STRATEGIES and name not in ("full", *FITTING):
         raise UsageError(
-            f"--strategy {name} needs tools, frames or requests of its own, which an agent that is not ours does not "
+            f"--strategy {name} needs tools or frames of its own, which an agent that is not ours does not "
             f"have; take full, {', '.join(FITTING)}, or stackheap beside stackmem mcp"
         )
     strategy = open_strategy(spelled)
-    return strategy.rules if isinstance(strategy, OneConversation) else None
+    return strategy if isinstance(strategy, OneConversation | Summarizing) else None
 
 
 class ForeignExchange(Struct, frozen=True):
@@ -102,38 +114,108 @@ def exchanges(messages: Sequence[ForeignMessage]) -> tuple[ForeignExchange, ...]
     return tuple(found)
 
 
+class SummaryWanted(Struct, frozen=True):
+    """A text that a strategy wants to stand for the beginning of a conversation.
+
+    Attributes:
+        turns: Exchanges that it is to stand for; ``kept`` stay behind it.
+        asked: What asks for it.
+        cold: Where it is asked for outside of the conversation, all that the request says; else empty.
+    """
+
+    turns: int
+    kept: int
+    asked: str
+    cold: tuple[Text, ...] = ()
+
+
+class Followed(Struct, frozen=True):
+    """A beginning as the strategy shows it.
+
+    Attributes:
+        failed: Texts in a row that could not be had.
+        waits: So many exchanges must be there before the next is asked for.
+    """
+
+    shown: Linear
+    failed: int = 0
+    waits: int = 0
+
+
 class Cutter:
     """Decides for one strategy; what it has decided of a beginning it remembers."""
 
-    def __init__(self, rules: Rules) -> None:
-        self.rules = rules
-        self._known: OrderedDict[bytes, Linear] = OrderedDict()
+    def __init__(self, strategy: OneConversation | Summarizing) -> None:
+        self.strategy = strategy
+        self._known: OrderedDict[bytes, Followed] = OrderedDict()
 
     def shorten(self, result: ToolResult, step: int) -> ToolResult:
         """A result of the exchange of that number, from 1, as the strategy shows it."""
-        return self.rules.shorten(result, step)
+        return self.strategy.rules.shorten(result, step)
 
     def cut(self, request: ForeignRequest, found: PrefixChain) -> ForeignCut:
         """What is left out or shortened of a request whose chain this is."""
+        told, known = self._follow(request, found)
+        if known is None:
+            return ForeignCut(told)
+        shown = known.shown
+        dropped = _closed(request.messages, told, shown.cut.dropped)
+        head = self.strategy.rules.head(shown) if dropped == shown.cut.dropped else ""
+        return ForeignCut(told, dropped, max(dropped, shown.cut.short), head)
+
+    def wanted(self, request: ForeignRequest, found: PrefixChain) -> SummaryWanted | None:
+        """The text to ask for before the request goes on; None where none is due."""
+        strategy = self.strategy
+        if not isinstance(strategy, Summarizing) or request.wants_json:
+            return None
+        told, known = self._follow(request, found)
+        if known is None or told[-1].end != len(request.messages) or len(told) < known.waits:
+            return None
+        shown, row, most = known.shown, lookup(request.model), strategy.request
+        window = row.window_tokens if row is not None else UNKNOWN_WINDOW
+        turns = strategy.due(window, shown)
+        if turns is None or (turns := _closed(request.messages, told, min(turns, shown.answer))) <= shown.cut.dropped:
+            return None
+        kept = len(told) - turns
+        asked = request_text(prompt_text(most.text), most, turns, kept)
+        cold = cold_parts(shown.opening, shown, turns, window, asked) if most.prefix == "cold" else ()
+        return SummaryWanted(turns, kept, asked, tuple(one for one in cold if isinstance(one, Text)))
+
+    def summarize(self, request: ForeignRequest, found: PrefixChain, wanted: SummaryWanted, text: str) -> None:
+        """Take the text that was wanted; empty where none could be had."""
+        told, known = self._follow(request, found)
+        if known is None:
+            return
+        if text:
+            turn = Compaction(text, wanted.turns, len(told), Heap())
+            grown = Followed(known.shown.summarize(turn))
+        else:
+            waits = len(told) + 2 ** min(known.failed, _MOST_DOUBLED)
+            grown = replace(known, failed=known.failed + 1, waits=waits)
+        self._keep(found.digests[told[-1].blocks], grown)
+
+    def _follow(
+        self, request: ForeignRequest, found: PrefixChain
+    ) -> tuple[tuple[ForeignExchange, ...], Followed | None]:
+        """The exchanges of a request, and what the strategy makes of them; None where it has nothing to decide."""
         told = exchanges(request.messages)
         if not told or request.continues:
-            return ForeignCut(told)
-        first, shown = self._begun(request, found, told)
+            return told, None
+        first, known = self._begun(request, found, told)
         for number in range(first, len(told)):
             one = told[number]
             reply = Message("assistant", _parts(request.messages[one.said : one.told]))
             # As if each exchange held a result: the last one stays whole, whether it is one of calls or of talk.
-            shown = replace(shown, step=number + 1, answer=number).finish_exchange(
+            shown = replace(known.shown, step=number + 1, answer=number).finish_exchange(
                 reply, _parts(request.messages[one.told : one.end]) or (Text(""),)
             )
-            self._keep(found.digests[one.blocks], shown)
-        dropped = _closed(request.messages, told, shown.cut.dropped)
-        head = self.rules.head(shown) if dropped == shown.cut.dropped else ""
-        return ForeignCut(told, dropped, max(dropped, shown.cut.short), head)
+            known = replace(known, shown=shown)
+            self._keep(found.digests[one.blocks], known)
+        return told, known
 
     def _begun(
         self, request: ForeignRequest, found: PrefixChain, told: tuple[ForeignExchange, ...]
-    ) -> tuple[int, Linear]:
+    ) -> tuple[int, Followed]:
         """The longest beginning that is known, in exchanges, and what was made of it."""
         for number in range(len(told), 0, -1):
             known = self._known.get(found.digests[told[number - 1].blocks])
@@ -142,10 +224,15 @@ class Cutter:
         opening = _parts(request.messages[: told[0].said])
         tools = sum(len(tool.name) + len(tool.description) + len(tool.schema) for tool in request.tools)
         first = Message("user", opening)
-        return 0, Linear(self.rules, opening, len(request.system) + tools, Log(), Log([first]), size(first))
+        begun = Linear(
+            self.strategy.rules, opening, len(request.system) + tools, Log(), Log([first]), size(first),
+            summarizes=isinstance(self.strategy, Summarizing),
+        )  # fmt: skip
+        return 0, Followed(begun)
 
-    def _keep(self, digest: bytes, shown: Linear) -> None:
-        self._known[digest] = shown
+    def _keep(self, digest: bytes, known: Followed) -> None:
+        self._known[digest] = known
+        self._known.move_to_end(digest)
         if len(self._known) > _MOST_REMEMBERED:
             self._known.popitem(last=False)
 

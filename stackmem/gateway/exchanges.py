@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from stackmem.core.facts import ModelFailed, ModelReplied
-from stackmem.core.messages import Part, ToolSpec, Usage
+from stackmem.core.messages import Part, Text, ToolSpec, Usage
 from stackmem.errors import TraceError
 from stackmem.trace.store import append_line, cut_torn_line
 
@@ -32,6 +32,37 @@ class ToldMessage(Struct, frozen=True):
     parts: tuple[Part, ...]
 
 
+class SummaryPassed(Struct, frozen=True):
+    """A text that a strategy asked for, with the client's key, before the client's request went on.
+
+    Attributes:
+        turns: Exchanges that it is to stand for; ``kept`` stay behind it.
+        asked: What asked for it.
+        status: The HTTP status; 0 where there was none.
+        lost: Of an answer that did not end: what it used at least.
+        sent_bytes: Of the request that asked.
+    """
+
+    turns: int
+    kept: int
+    asked: str
+    status: int
+    reply: ModelReplied | ModelFailed
+    seconds: float = 0.0
+    sent_bytes: int = 0
+    lost: Usage = Usage()
+
+    @property
+    def text(self) -> str:
+        """What was written; empty where nothing was."""
+        parts = self.reply.parts if isinstance(self.reply, ModelReplied) else ()
+        return "\n".join(part.text for part in parts if isinstance(part, Text)).strip()
+
+    @property
+    def usage(self) -> Usage:
+        return self.reply.usage if isinstance(self.reply, ModelReplied) else self.lost
+
+
 class RequestPassed(Struct, frozen=True, tag="asked"):
     """A client asked.
 
@@ -43,6 +74,7 @@ class RequestPassed(Struct, frozen=True, tag="asked"):
         system, tools: With the first request of a conversation; else empty.
         strategy: What was in force; empty for ``full``. Of the exchanges it left out the first ``dropped``
             and showed the first ``short`` not whole.
+        summary: The text that was asked for before it went on, or why there is none.
         body_sha256, body_bytes: Of the request as the client sent it; ``sent_`` as it went upstream.
     """
 
@@ -66,6 +98,7 @@ class RequestPassed(Struct, frozen=True, tag="asked"):
     strategy: str = ""
     dropped: int = 0
     short: int = 0
+    summary: SummaryPassed | UnsetType = UNSET
 
 
 class AnswerPassed(Struct, frozen=True, tag="answered"):

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from stackmem.core.messages import Text, ToolCall, ToolResult
 
-from .cutting import Cutter, ForeignCut, ForeignExchange, exchanges, foreign_rules
+from .cutting import Cutter, ForeignCut, ForeignExchange, exchanges, foreign_strategy
 from .identity import PrefixChain
 from .wires.wire import ForeignMessage, ForeignRequest, identity_of
 
@@ -34,8 +34,8 @@ def cutter_of(spelled: str) -> Cutter | FrameCutter | None:
     """
     if spelled == FRAMES:
         return FrameCutter()
-    rules = foreign_rules(spelled)
-    return Cutter(rules) if rules is not None else None
+    strategy = foreign_strategy(spelled)
+    return Cutter(strategy) if strategy is not None else None
 
 
 class FrameCutter:

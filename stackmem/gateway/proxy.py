@@ -10,35 +10,32 @@ Rule 4: a request is recorded while the upstream thinks, or behind the first pie
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import math
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from hmac import compare_digest
 from pathlib import Path
 
 import anyio
 import httpx2
-from msgspec import UNSET, Struct
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from stackmem.core.facts import ModelFailed, ModelReplied
-from stackmem.models.event_stream import server_events
-from stackmem.models.failures import failed, kind_of_status, sentence
+from stackmem.models.failures import failed
 
 from .bounds import GatewaySpending
-from .conversations import Conversations, Placed
-from .cutting import ForeignCut
-from .exchanges import AnswerPassed, RequestPassed, ToldMessage
-from .framing import cutter_of
-from .identity import Chains, seed
-from .recording import Recording, RunBeingTold
+from .conversations import Conversations
+from .cutting import Cutter
+from .framing import FrameCutter, cutter_of
+from .identity import PrefixChain
+from .ledger import CameRequest, GatewayLedger, RequestOrigin, may_be_over
+from .recording import Recording
 from .rewriting import rewritten
-from .upstream import TOKEN_HEADER, Upstreams, decoded, keys_in, open_client, to_client, to_upstream
+from .summaries import Summaries
+from .upstream import TOKEN_HEADER, Headers, Upstreams, client_left, open_client, to_client, to_upstream
 from .wires import WIRES, wire_of
 from .wires.messages import MESSAGES
 from .wires.wire import ForeignRequest, WireFormat
@@ -49,78 +46,31 @@ _MOST_KEPT_BYTES = 32 << 20
 _MOST_TRIES = 3
 _SENT_SECONDS = 0.01
 """How long a request is given to be on its way before it is recorded."""
-_AGENT_HEADERS = ("x-claude-code-agent-id",)
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
-class Underway(Struct):
-    """A recorded request while its answer comes.
-
-    Attributes:
-        body: The digest of the request's bytes.
-        began: The reading of a steady clock when it came.
-        first: The same for the answer's first byte; 0 before it.
-    """
-
-    wire: WireFormat
-    asked: ForeignRequest
-    placed: Placed
-    run: RunBeingTold
-    number: int
-    keys: tuple[str, ...]
-    body: bytes
-    began: float
-    first: float = 0.0
-
-
-class _Origin:
-    """Who asks: the keys, and the chain of the conversation that begins with them."""
-
-    def __init__(self, chains: Chains, request: Request, wire: WireFormat, asked: ForeignRequest) -> None:
-        self.keys = keys_in(request.headers.raw)
-        secret = "\0".join(self.keys)
-        agent = next((request.headers[name] for name in _AGENT_HEADERS if name in request.headers), "")
-        self.group = seed(wire.name, secret, "")
-        self.chain = chains.chain(seed(wire.name, secret, agent), asked.messages)
-
-
-class _Came:
-    """A request as it came, and what goes upstream of it.
-
-    Attributes:
-        recorded: Whether recording was tried; ``underway`` is what it gave, until the answer is recorded, too.
-        first: The reading of a steady clock at the answer's first byte; 0 before it.
-    """
-
-    def __init__(self, at: float, began: float, wire: WireFormat | None, request: Request, body: bytes) -> None:
-        self.at, self.began, self.wire, self.request = at, began, wire, request
-        self.body = self.outgoing = body
-        self.asked: ForeignRequest | None = None
-        self.cut = ForeignCut(())
-        self.underway: Underway | None = None
-        self.recorded, self.first = False, 0.0
-
-
 class Gateway:
-    """One gateway: its upstreams, its bounds, and what it has recorded.
-
-    Attributes:
-        notes: What went wrong inside, a sentence each, the last hundred.
-    """
+    """One gateway: its upstreams, its bounds, and what it has recorded."""
 
     def __init__(
         self, upstreams: Upstreams, runs_dir: Path, spending: GatewaySpending, environ: dict[str, str], token: str = "",
         strategy: str = "full", clock: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self.spending = spending
-        self.notes: list[str] = []
         self._upstreams, self._token, self._clock = upstreams, token, clock
         self._cutter = cutter_of(strategy)
-        self._strategy = "" if self._cutter is None else strategy
-        self._conversations, self._chains = Conversations(), Chains()
-        self.recording = Recording(runs_dir, environ, clock, self._conversations.forget)
+        conversations = Conversations()
+        self.recording = Recording(runs_dir, environ, clock, conversations.forget)
+        named = "" if self._cutter is None else strategy
+        self.ledger = GatewayLedger(self.recording, conversations, spending, named, clock)
         self._client = open_client()
+        self._summaries = Summaries(self.ledger, self._client)
         self.app = Starlette(routes=[Route("/{path:path}", self._answer, methods=_METHODS)], lifespan=self._life)
+
+    @property
+    def notes(self) -> list[str]:
+        """What went wrong inside, a sentence each, the last hundred."""
+        return self.ledger.notes
 
     @asynccontextmanager
     async def _life(self, _app: Starlette) -> AsyncIterator[None]:
@@ -152,29 +102,31 @@ class Gateway:
         if body is None:
             told = f"stackmem gateway: the request is longer than {MOST_BODY_BYTES >> 20} MiB"
             return _refusal(wire, 413, "request_too_large", told)
-        came = _Came(self._clock(), time.monotonic(), wire, request, body)
+        came = CameRequest(self._clock(), time.monotonic(), wire, request, body)
         if self._cutter is not None or self.spending.is_bounded:
-            came.asked = self._read(wire, body) if wire is not None else None
+            came.asked = self.ledger.read(wire, body) if wire is not None else None
             if came.asked is not None and (why := self.spending.refusal(came.asked)):
                 return _refusal(wire, 400, "invalid_request_error", why)
-            self._cut(came, path)
         provider = _provider(request, path)
         url = self._upstreams.url(provider, path, request.url.query)
         headers = to_upstream(request.headers.raw, self._upstreams.keys.get(provider))
+        await self._cut(came, path, (url, headers))
         sent = httpx2.Request(request.method, url, headers=headers, content=came.outgoing)
         return await self._forward(came, sent)
 
-    async def _forward(self, came: _Came, sent: httpx2.Request) -> Response:
+    async def _forward(self, came: CameRequest, sent: httpx2.Request) -> Response:
         sending = asyncio.ensure_future(self._client.send(sent, stream=True))
-        gone = asyncio.ensure_future(_gone(came.request))
+        gone = asyncio.ensure_future(client_left(came.request))
         await asyncio.wait({sending, gone}, timeout=_SENT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if not sending.done():
-            self._recorded(came)  # while the upstream thinks, so that nobody waits for it
+            self.ledger.recorded(came)  # while the upstream thinks, so that nobody waits for it
         await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
         gone.cancel()
         if not sending.done():
             sending.cancel()
-            self._end(self._recorded(came), 0, failed("incomplete", "the client left before the answer began"))
+            self.ledger.end(
+                self.ledger.recorded(came), 0, failed("incomplete", "the client left before the answer began")
+            )
             raise ClientDisconnect
         try:
             answer = sending.result()
@@ -186,13 +138,13 @@ class Gateway:
         passing.raw_headers = to_client(answer.headers.raw)
         return passing
 
-    def _unanswered(self, came: _Came, status: int, kind: str, named: str, error: Exception) -> Response:
+    def _unanswered(self, came: CameRequest, status: int, kind: str, named: str, error: Exception) -> Response:
         """No answer came: told in the provider's form, without the address, which may hold a login."""
         told = f"stackmem gateway: the upstream gave no answer ({type(error).__name__})"
-        self._end(self._recorded(came), 0, failed("timeout" if kind == "timeout" else "connection", told))
+        self.ledger.end(self.ledger.recorded(came), 0, failed("timeout" if kind == "timeout" else "connection", told))
         return _refusal(came.wire, status, named, told)
 
-    async def _pass(self, answer: httpx2.Response, came: _Came) -> AsyncIterator[bytes]:
+    async def _pass(self, answer: httpx2.Response, came: CameRequest) -> AsyncIterator[bytes]:
         """The answer's bytes as they come; its record when they end, however they do."""
         kept: list[bytes] = []
         size, tries, why = 0, 0, "the client left before the answer's end"
@@ -207,11 +159,11 @@ class Gateway:
                     if size <= _MOST_KEPT_BYTES:
                         kept.append(chunk)
                     # Recorded before the client has all of it: its next request may come before the stream is closed.
-                    if tries < _MOST_TRIES and _may_be_over(came.wire, answer, chunk, size):
+                    if tries < _MOST_TRIES and may_be_over(came.wire, answer, chunk, size):
                         tries += 1
-                        came.underway = self._over(self._recorded(came), answer, kept)
+                        came.underway = self.ledger.over(self.ledger.recorded(came), answer, kept)
                 yield chunk
-                self._recorded(came)
+                self.ledger.recorded(came)
             why = ""
         except httpx2.HTTPError as error:
             why = why if size > MOST_ANSWER_BYTES else f"the answer broke off ({type(error).__name__})"
@@ -219,152 +171,47 @@ class Gateway:
         finally:
             if size > _MOST_KEPT_BYTES:
                 kept, why = [], why or "the answer is too long to be recorded"
-            self._answered(self._recorded(came), answer, kept, why)
+            self.ledger.answered(self.ledger.recorded(came), answer, kept, why)
             with anyio.CancelScope(shield=True):
                 await answer.aclose()
 
-    def _over(self, underway: Underway | None, answer: httpx2.Response, kept: list[bytes]) -> Underway | None:
-        """Record an answer that is whole, though its stream is still open; None once that is done."""
-        if underway is None or answer.status_code >= 300 or "content-encoding" in answer.headers:
-            return underway
-        plain = b"".join(kept)
-        reply = underway.wire.reply(_events(plain))
-        if not isinstance(reply, ModelReplied):
-            return underway
-        self._end(underway, answer.status_code, reply, plain)
-        return None
+    async def _cut(self, came: CameRequest, path: str, to: tuple[str, Headers]) -> None:
+        """Have the strategy cut a request, or one to count its tokens; where that fails, it goes on as it came.
 
-    def _read(self, wire: WireFormat, body: bytes) -> ForeignRequest | None:
-        try:
-            return wire.read(body)
-        except ValueError as error:
-            self._note(f"a request of {wire.name} was forwarded and not recorded: {error}")
-            return None
-
-    def _cut(self, came: _Came, path: str) -> None:
-        """Have the strategy cut a request, or one to count its tokens; where that fails, it goes on as it came."""
+        A request for a reply waits here for the text that the strategy wants to stand for its beginning.
+        """
+        cutter = self._cutter
+        if cutter is None:
+            return
         counts = came.wire is None and path.endswith("/messages/count_tokens")
         wire = MESSAGES if counts else came.wire
-        asked = self._read(MESSAGES, came.body) if counts else came.asked
-        if self._cutter is None or wire is None or asked is None:
-            return
-        try:
-            found = _Origin(self._chains, came.request, wire, asked).chain
-            cut = self._cutter.cut(asked, found)
-            came.outgoing = rewritten(came.body, wire, asked, cut, self._cutter.shorten)
-            came.cut = cut
-        except Exception as error:  # noqa: BLE001 - a strategy that fails changes nothing
-            self._note(f"a request of {wire.name} was forwarded as it came: {type(error).__name__}: {error}")
-
-    def _recorded(self, came: _Came) -> Underway | None:
-        """Record a request once; what its answer is recorded to, None where there is nothing or that is done."""
-        if not came.recorded:
-            came.recorded = True
-            came.underway = self._record(came)
-        if came.underway is not None:
-            came.underway.first = came.first
-        return came.underway
-
-    def _record(self, came: _Came) -> Underway | None:
-        wire = came.wire
-        asked = came.asked or (self._read(wire, came.body) if wire is not None else None)
+        asked = self.ledger.read(MESSAGES, came.body) if counts else came.asked
         if wire is None or asked is None:
-            return None
-        try:
-            own = _Origin(self._chains, came.request, wire, asked)
-            keys, digest = own.keys, hashlib.sha256(came.body)
-            sent = digest if came.outgoing is came.body else hashlib.sha256(came.outgoing)
-            placed = self._conversations.place(asked, own.chain, own.group, digest.digest())
-            opens = placed.kind not in ("turn", "edit")
-            passed = RequestPassed(
-                at=came.at,
-                number=0,
-                conversation=placed.conversation,
-                kind=placed.kind,
-                wire=wire.name,
-                model=asked.model,
-                told=tuple(ToldMessage(one.role, one.parts) for one in placed.told),
-                body_sha256=digest.hexdigest(),
-                body_bytes=len(came.body),
-                sent_sha256=sent.hexdigest(),
-                sent_bytes=len(came.outgoing),
-                retry=placed.retry,
-                parent=placed.parent,
-                call_id=placed.call_id,
-                system=asked.system if opens else "",
-                tools=asked.tools if opens else (),
-                continues=asked.continues,
-                strategy=self._strategy,
-                dropped=came.cut.dropped,
-                short=came.cut.short,
-            )
-            run, number = self.recording.asked(placed, passed, keys)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong in here, the agent's request goes on
-            self._note(f"a request of {wire.name} was forwarded and not recorded: {type(error).__name__}: {error}")
-            return None
-        return Underway(wire, asked, placed, run, number, keys, digest.digest(), came.began)
-
-    def _answered(self, underway: Underway | None, answer: httpx2.Response, kept: list[bytes], why: str) -> None:
-        """Record an answer by its bytes; ``why`` says what cut it off, empty where nothing did."""
-        if underway is None:
             return
         try:
-            plain = decoded(b"".join(kept), answer.headers.get("content-encoding", "").strip().lower())
-        except ValueError as error:
-            plain, why = b"", str(error)
-        secret = underway.keys[0] if underway.keys else ""
-        if answer.status_code >= 300:
-            text = plain.decode("utf-8", "replace")
-            kind = kind_of_status(answer.status_code, text)
-            told = f"HTTP {answer.status_code}: {sentence(text) or 'no text'}"
-            self._end(underway, answer.status_code, failed(kind, told, secret, answer.headers))
-        elif why:
-            reply = underway.wire.reply(_events(plain))  # a client may leave once it has the last event
-            lost = failed("incomplete", why, secret)
-            self._end(underway, answer.status_code, reply if isinstance(reply, ModelReplied) else lost, plain)
-        else:
-            self._end(underway, answer.status_code, underway.wire.reply(_events(plain)), plain)
+            found = RequestOrigin(self.ledger.chains, came.request, wire, asked).chain
+            self._show(came, wire, asked, cutter, found)
+            wanted = cutter.wanted(asked, found) if isinstance(cutter, Cutter) and not counts else None
+            if wanted is None or not isinstance(cutter, Cutter):
+                return
+            take = partial(cutter.summarize, asked, found, wanted)
+            stayed = await self._summaries.bring(came, wire, wanted, found.tip, to, take)
+            self._show(came, wire, asked, cutter, found)
+        except Exception as error:  # noqa: BLE001 - a strategy that fails changes nothing
+            self.ledger.note(f"a request of {wire.name} was forwarded as it came: {type(error).__name__}: {error}")
+            return
+        underway = self.ledger.recorded(came)  # what was paid for is on the disk before anything else
+        if not stayed:
+            self.ledger.end(underway, 0, failed("incomplete", "the client left before its summary was written"))
+            raise ClientDisconnect
 
-    def _end(
-        self, underway: Underway | None, status: int, reply: ModelReplied | ModelFailed, plain: bytes = b""
+    @staticmethod
+    def _show(
+        came: CameRequest, wire: WireFormat, asked: ForeignRequest, cutter: Cutter | FrameCutter, found: PrefixChain
     ) -> None:
-        if underway is None:
-            return
-        now, begun = time.monotonic(), underway.began
-        try:
-            lost = underway.wire.begun(_events(plain)) if plain and isinstance(reply, ModelFailed) else None
-            used = reply.usage if isinstance(reply, ModelReplied) else lost
-            if used is not None:
-                self.spending.spend(underway.asked.model, used)
-            elsewhere = (
-                self._conversations.answered(underway.placed, reply, underway.body)
-                if isinstance(reply, ModelReplied)
-                else False
-            )
-            passed = AnswerPassed(
-                at=self._clock(),
-                number=underway.number,
-                status=status,
-                reply=reply,
-                first_byte_seconds=round(max(0.0, underway.first - begun), 6),
-                seconds=round(now - begun, 6),
-                elsewhere=elsewhere,
-                lost=lost if lost is not None and lost.total else UNSET,
-            )
-            self.recording.answered(underway.run, passed, underway.keys)
-        except Exception as error:  # noqa: BLE001 - the answer has passed; its record alone is missing
-            self._note(f"an answer was passed and not recorded: {type(error).__name__}: {error}")
-
-    def _note(self, sentence_: str) -> None:
-        self.notes = [*self.notes[-99:], sentence_[:500]]
-
-
-def _may_be_over(wire: WireFormat, answer: httpx2.Response, chunk: bytes, size: int) -> bool:
-    return any(end in chunk for end in wire.ends) or answer.headers.get("content-length") == str(size)
-
-
-def _events(plain: bytes) -> list[str]:
-    return list(server_events([plain], math.inf))
+        cut = cutter.cut(asked, found)
+        came.outgoing = rewritten(came.body, wire, asked, cut, cutter.shorten)
+        came.cut = cut
 
 
 async def _body(request: Request) -> bytes | None:
@@ -376,12 +223,6 @@ async def _body(request: Request) -> bytes | None:
             return None
         pieces.append(piece)
     return b"".join(pieces)
-
-
-async def _gone(request: Request) -> None:
-    """Returns when the client has left."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def _provider(request: Request, path: str) -> str:

@@ -40,6 +40,7 @@ class GatewayRunStatus(Struct, frozen=True):
         state: ``running`` while a gateway writes it, else ``ended``.
         conversations: Sub-agents and side requests included; ``sub_agents`` those of them that are.
         requests: For a reply; ``retries`` those whose bytes had come before, ``failed`` those without a whole reply.
+        summaries: Requests of the strategy's own, for texts that stand for the beginning of a conversation.
         context_tokens: Of the last prompt.
         usage: As the provider reported it, that of unfinished answers included as far as it is known.
         cost_usd: None where a model's price is not known.
@@ -56,6 +57,7 @@ class GatewayRunStatus(Struct, frozen=True):
     requests: int
     retries: int
     failed: int
+    summaries: int
     context_tokens: int
     usage: Usage
     cost_usd: float | None
@@ -87,6 +89,11 @@ def run_status(folder: Path) -> GatewayRunStatus:
     for passed in read_exchanges(folder / EXCHANGES):
         if isinstance(passed, RequestPassed):
             asked[passed.number] = passed
+            row, used = lookup(passed.model), UNSET if passed.summary is UNSET else passed.summary.usage
+            if used is not UNSET:
+                usage += used
+                usd += cost_usd(used, row.price) if row and row.price else 0.0
+                priced = priced and (not used.total or bool(row and row.price))
         elif isinstance(passed, AnswerPassed) and passed.number in asked:
             whole = passed.reply.usage if isinstance(passed.reply, ModelReplied) else None
             used = whole or (Usage() if passed.lost is UNSET else passed.lost)
@@ -98,6 +105,8 @@ def run_status(folder: Path) -> GatewayRunStatus:
             priced = priced and (not used.total or bool(row and row.price))
     requests = list(asked.values())
     cost = round(usd, 6) if priced else None
+    summaries = [one.summary for one in requests if one.summary is not UNSET]
+    sent = sum(one.sent_bytes for one in requests) + sum(one.sent_bytes for one in summaries)
     strategy = next((one.strategy for one in requests if one.strategy), "full")
     came = sum(one.body_bytes for one in requests)
     return GatewayRunStatus(
@@ -110,10 +119,11 @@ def run_status(folder: Path) -> GatewayRunStatus:
         requests=len(requests),
         retries=sum(one.retry for one in requests),
         failed=failed,
+        summaries=len(summaries),
         context_tokens=context,
         usage=usage,
         cost_usd=cost,
-        sent_share=round(sum(one.sent_bytes for one in requests) / came, 4) if came else 1.0,
+        sent_share=round(sent / came, 4) if came else 1.0,
         savings=None if running or strategy in ("full", FRAMES) or cost is None else _savings(folder, cost),
     )
 

@@ -22,7 +22,9 @@ from stackmem.formats.recordings.session import (
     RecordedReply,
     RecordedResult,
     RecordedSession,
+    RecordedSummary,
     RecordedText,
+    RecordedTurn,
 )
 from stackmem.models.catalog import lookup
 
@@ -43,6 +45,7 @@ class Strand(Struct):
     Attributes:
         held: Its last reply, which waits for the results of its calls.
         children: Conversations that work for those calls, with the call of each, where it is known.
+        written: Texts that stand for its beginning, until the results before them are told.
         told: Turns that are ready.
         attached: The strand is a child whose result was told.
     """
@@ -51,11 +54,12 @@ class Strand(Struct):
     held: RecordedReply | None = None
     children: list[tuple[Strand, str]] = field(default_factory=list)
     failures: list[RecordedFailure] = field(default_factory=list)
+    written: list[RecordedSummary] = field(default_factory=list)
     attached: bool = False
     late: bool = False
 
     @property
-    def turns(self) -> list[RecordedReply | RecordedText | RecordedFailure]:
+    def turns(self) -> list[RecordedTurn]:
         return self.session.turns
 
     def release(self, results: Iterable[tuple[ToolResult, float]]) -> None:
@@ -102,6 +106,18 @@ class Telling:
 
     def _ask(self, asked: RequestPassed) -> Iterator[TimedFact]:
         self._asked[asked.number] = asked
+        yield from self._open(asked)
+        if asked.summary is UNSET:
+            return
+        strand, at = self._strands[asked.conversation], asked.at + asked.summary.seconds
+        if isinstance(asked.summary.reply, ModelFailed):
+            strand.failures.append(RecordedFailure(asked.summary.reply, at))
+        else:
+            reply = asked.summary.reply
+            said = RecordedReply(reply.parts, at, reply.stop, reply.usage, asked.model, reply.reply_id)
+            strand.written.append(RecordedSummary(said, asked.summary.kept, at))
+
+    def _open(self, asked: RequestPassed) -> Iterator[TimedFact]:
         if asked.conversation in self._strands:
             return
         strand = Strand(self._session(asked))
@@ -172,6 +188,8 @@ class Telling:
                 opening = opening.replace(part.text, "", 1)
             elif text:
                 strand.turns.append(RecordedText(text, asked.at))
+        strand.turns.extend(strand.written)
+        strand.written.clear()
 
     def _ready(self) -> Iterator[TimedFact]:
         """The root's turns that can be told."""
@@ -186,7 +204,7 @@ class Telling:
         if root is None or teller is None:
             return
         root.release(())
-        root.turns.extend(root.failures)
+        root.turns.extend((*root.written, *root.failures))
         yield from self._ready()
         if self._done:
             yield teller.fact(at, FramePopped("frame-0", self._words))

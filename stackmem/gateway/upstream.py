@@ -18,6 +18,7 @@ from stackmem.models.connection import trusted
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
+    from starlette.requests import Request
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -132,6 +133,12 @@ def decoded(body: bytes, coding: str) -> bytes:
     if opened.unconsumed_tail:
         raise ValueError("the answer is longer than 32 MiB")
     return plain
+
+
+async def client_left(request: Request) -> None:
+    """Returns when the client has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def open_client(silence_seconds: float = SILENCE_SECONDS) -> AsyncClient:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
 
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import ToolSpec
@@ -21,7 +21,7 @@ from .conversations import said
 from .cutting import Cutter
 from .exchanges import EXCHANGES, AnswerPassed, RequestPassed, read_exchanges
 from .framing import FrameCutter, cutter_of
-from .identity import Chains
+from .identity import Chains, PrefixChain
 from .recording import told_lines
 from .wires.wire import ForeignMessage, ForeignRequest, message
 
@@ -86,7 +86,9 @@ def _cuts(folder: Path) -> tuple[int, int]:
         if not isinstance(passed, RequestPassed):
             continue
         one = known.setdefault(passed.conversation, FollowedConversation(passed.system, passed.tools))
-        one.lost = one.lost or passed.kind in ("edit", "compacted") or _SECRET in msgspec.json.encode(passed.told)
+        written = None if passed.summary is UNSET else passed.summary
+        hidden = _SECRET in msgspec.json.encode((passed.told, written))
+        one.lost = one.lost or passed.kind in ("edit", "compacted") or hidden
         added = tuple(message(each.role, each.parts) for each in passed.told)
         one.asked[passed.number], home[passed.number] = (*one.messages, *added), one
         if passed.strategy not in cutters:
@@ -100,8 +102,10 @@ def _cuts(folder: Path) -> tuple[int, int]:
         asked = ForeignRequest(
             passed.model, one.system, one.tools, one.asked[passed.number], (), continues=passed.continues
         )
-        start = passed.conversation.to_bytes(8, "big")
-        cut = cutter.cut(asked, chains.chain(start, asked.messages))
+        found = chains.chain(passed.conversation.to_bytes(8, "big"), asked.messages)
+        if passed.summary is not UNSET:
+            _summary(folder, cutter, asked, found, passed)
+        cut = cutter.cut(asked, found)
         if (cut.dropped, cut.short) != (passed.dropped, passed.short):
             raise RulesDiffer(
                 f"request {passed.number:,} of {folder.name} left out {passed.dropped:,} exchanges and shortened "
@@ -109,6 +113,21 @@ def _cuts(folder: Path) -> tuple[int, int]:
             )
         followed += 1
     return followed, lost
+
+
+def _summary(
+    folder: Path, cutter: Cutter | FrameCutter, asked: ForeignRequest, found: PrefixChain, passed: RequestPassed
+) -> None:
+    """A text is written where one is due, and stands for what it says."""
+    wanted = cutter.wanted(asked, found) if isinstance(cutter, Cutter) else None
+    if not isinstance(cutter, Cutter) or wanted is None or passed.summary is UNSET:
+        raise RulesDiffer(f"request {passed.number:,} of {folder.name} brought a summary and none was due")
+    if (wanted.turns, wanted.asked) != (passed.summary.turns, passed.summary.asked):
+        raise RulesDiffer(
+            f"the summary of request {passed.number:,} of {folder.name} stands for {passed.summary.turns:,} exchanges; "
+            f"{passed.strategy} comes to {wanted.turns:,}, or asks in other words"
+        )
+    cutter.summarize(asked, found, wanted, passed.summary.text)
 
 
 def _answer(one: FollowedConversation | None, passed: AnswerPassed) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from stackmem.core.messages import ToolResult
-from stackmem.core.state import State
 from stackmem.core.text import clip_chars
 
 from .shared.compacting import CompactionRequest, Summarizing, overfull, summary_rules
@@ -26,9 +25,9 @@ REQUEST = CompactionRequest("tier", "compaction_tier", 8_000, "cold")
 _COMPACT_CHARS = 400  # of a result of a warm turn
 
 
-def _due(hot: int, warm: int, state: State, shown: Linear) -> int | None:
+def _due(hot: int, warm: int, window_tokens: int, shown: Linear) -> int | None:
     """The turns that are cold now."""
-    if overfull(state, shown):
+    if overfull(window_tokens, shown):
         return len(shown.past) - min(hot, (len(shown.past) - shown.cut.dropped) // 2)
     return shown.cut.short - warm if shown.cut.short - shown.cut.dropped >= 2 * warm else None
 

@@ -10,8 +10,6 @@ Source: incremental summaries of chat memories.
 
 from __future__ import annotations
 
-from stackmem.core.state import State
-
 from .shared.compacting import CompactionRequest, Summarizing, overfull, summary_rules
 from .shared.linear import Linear
 from .shared.parameters import Count, Partial
@@ -20,10 +18,10 @@ from .shared.parameters import parameters as parse
 REQUEST = CompactionRequest("rolling", "compaction_rolling", 6_000)
 
 
-def _due(turns: int, state: State, shown: Linear) -> int | None:
+def _due(turns: int, window_tokens: int, shown: Linear) -> int | None:
     """All exchanges but the last ``turns``, once there are twice as many."""
     keep = turns
-    if overfull(state, shown):
+    if overfull(window_tokens, shown):
         keep = min(keep, shown.whole // 2)
     elif shown.whole < 2 * turns:
         return None

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from stackmem.core.state import State
-
 from .shared.compacting import PREFIXES, THRESHOLD, CompactionRequest, Summarizing, summary_rules, worth
 from .shared.linear import Linear
 from .shared.parameters import Choice, Count, Partial
@@ -27,9 +25,9 @@ REQUEST = CompactionRequest("summary", "compaction", 8_000)
 _REPLACES = 0.25  # of the threshold
 
 
-def due(threshold: int, keep: int, state: State, shown: Linear) -> int | None:
+def due(threshold: int, keep: int, window_tokens: int, shown: Linear) -> int | None:
     """All exchanges but the last ``keep``, once the whole prompt reaches the threshold."""
-    threshold = min(threshold, state.window_tokens // 2)
+    threshold = min(threshold, window_tokens // 2)
     turns = len(shown.past) - keep
     if shown.tokens < threshold or not worth(shown, turns, threshold * _REPLACES):
         return None

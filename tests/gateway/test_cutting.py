@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.errors import UsageError
-from stackmem.gateway.cutting import FITTING, Cutter, ForeignCut, foreign_rules
+from stackmem.gateway.cutting import FITTING, Cutter, ForeignCut, foreign_strategy
 from stackmem.gateway.identity import chain
 from stackmem.gateway.rewriting import rewritten
 from stackmem.gateway.wires.chat import CHAT
@@ -23,7 +23,7 @@ SPELLED = ("mask:2,poll=1", "mask:1,poll=3", "window:2,step=1", "window:1,step=2
 
 
 def rules(spelled: str) -> Any:
-    found = foreign_rules(spelled)
+    found = foreign_strategy(spelled)
     assert found is not None
     return found
 
@@ -31,7 +31,7 @@ def rules(spelled: str) -> Any:
 def sent(cutter: Cutter, body: bytes, wire: WireFormat = MESSAGES) -> tuple[ForeignCut, bytes]:
     asked = wire.read(body)
     cut = cutter.cut(asked, chain(b"seed", asked.messages))
-    return cut, rewritten(body, wire, asked, cut, cutter.rules.shorten)
+    return cut, rewritten(body, wire, asked, cut, cutter.shorten)
 
 
 def blocks(words: str) -> list[Any]:
@@ -209,9 +209,9 @@ def test_everything_beside_the_messages_keeps_its_bytes():
 
 
 def test_a_strategy_that_needs_more_than_a_foreign_agent_has_says_so():
-    assert foreign_rules("full") is None
-    assert all(foreign_rules(name) for name in FITTING)
+    assert foreign_strategy("full") is None
+    assert all(foreign_strategy(name) for name in FITTING)
     with pytest.raises(UsageError, match="does not have"):
-        foreign_rules("stackheap")
+        foreign_strategy("stackheap")
     with pytest.raises(UsageError, match="no strategy"):
-        foreign_rules("nothing")
+        foreign_strategy("nothing")

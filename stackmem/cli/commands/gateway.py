@@ -11,6 +11,7 @@ from stackmem.cli.options import Json, JsonArray, argument, option, runs_folder
 from stackmem.cli.screen.text import align, echo_json, one_line, readable, terminal_width
 from stackmem.errors import UsageError
 from stackmem.gateway.agents import run_agent
+from stackmem.gateway.cutting import FITTING
 from stackmem.gateway.framing import cutter_of
 from stackmem.gateway.serving import TOKEN_VARIABLE, GatewayBill, GatewayTerms, bill_of, serving
 from stackmem.gateway.status import GatewayRunStatus, gateway_status
@@ -21,7 +22,7 @@ app = typer.Typer(help="Record any agent: a gateway between it and its provider.
 _UPSTREAM = option("--upstream", "anthropic, openai, or the address of a server for all requests.", "NAME|URL")
 _MAX_USD = option("--max-usd", "Refuse requests once so much is spent.", "AMOUNT")
 _MAX_TOKENS = option("--max-tokens-per-request", "Refuse longer prompts; estimated.", "N")
-_STRATEGIES = "full, clear, mask, truncate or window, with parameters; or stackheap, for agents with stackmem mcp."
+_STRATEGIES = f"full, {', '.join(FITTING)}, with parameters; or stackheap, for agents with stackmem mcp."
 _STRATEGY = option("--strategy", _STRATEGIES, "NAME", default="full")
 _HOST = option("--host", f"Listen there; not on loopback only with {TOKEN_VARIABLE}.", "HOST", default="127.0.0.1")
 _PORT = option("--port", "Listen at this port; 0 for any that is free.", "PORT", default=0)

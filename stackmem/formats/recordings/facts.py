@@ -17,6 +17,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.core.facts import (
+    ContextCompacted,
     Ending,
     Event,
     FramePopped,
@@ -33,7 +34,15 @@ from stackmem.core.tool_schemas import parse
 from stackmem.core.tools import PushFrame
 from stackmem.trace.imported import mark
 
-from .session import RecordedFailure, RecordedReply, RecordedResult, RecordedSession, RecordedText
+from .session import (
+    RecordedFailure,
+    RecordedReply,
+    RecordedResult,
+    RecordedSession,
+    RecordedSummary,
+    RecordedText,
+    RecordedTurn,
+)
 
 USER = "imported:user"
 UNANSWERED = "(the recording holds no result)"
@@ -132,19 +141,23 @@ class Teller:
         self._by = by
         self._at = began
         self._frames = 0
+        self._steps = 0
+        self._open: list[tuple[str, list[int]]] = [("frame-0", [])]
 
     def fact(self, at: float | None, event: Event) -> TimedFact:
         """What has no time of its own happened when the last thing did; nothing did before what stands before it."""
         self._at = self._at if at is None else max(self._at, at)
         return TimedFact(self._at, event)
 
-    def turn(self, turn: RecordedReply | RecordedText | RecordedFailure) -> Iterator[TimedFact]:
+    def turn(self, turn: RecordedTurn) -> Iterator[TimedFact]:
         """The facts of one turn; a reply's answers, and the agents that its calls started, are told with it."""
         match turn:
             case RecordedText():
                 yield self.fact(turn.at, NoticeGiven(USER, turn.text))
             case RecordedFailure():
                 yield self.fact(turn.at, turn.failed)
+            case RecordedSummary():
+                yield self._compacted(turn)
             case RecordedReply():
                 yield from self._said(turn)
 
@@ -171,7 +184,18 @@ class Teller:
 
     def _replied(self, said: RecordedReply, parts: tuple[ReplyPart, ...], usage: Usage) -> TimedFact:
         reply = ModelReplied(parts, said.stop, usage, reply_id=said.reply_id, answerer=self._by(said))
+        self._steps += 1
+        self._open[-1][1].append(self._steps)
         return self.fact(said.at, reply)
+
+    def _compacted(self, turn: RecordedSummary) -> TimedFact:
+        frame, steps = self._open[-1]
+        text = "\n".join(part.text for part in turn.said.parts if isinstance(part, Text)).strip()
+        upto = steps[-1 - turn.kept] if turn.kept < len(steps) else 0
+        return self.fact(turn.at, ContextCompacted(
+            frame, upto, text, turn.said.usage, stop=turn.said.stop, reply_id=turn.said.reply_id,
+            answerer=self._by(turn.said),
+        ))  # fmt: skip
 
     def _returned(self, answer: RecordedResult | None) -> TimedFact:
         if answer is None:
@@ -188,8 +212,10 @@ class Teller:
         yield self.fact(
             began, FramePushed(frame, push.name, push.objective, push.return_spec, push.constraint, push.context)
         )
+        self._open.append((frame, []))
         for turn in child.turns:
             yield from self.turn(turn)
+        self._open.pop()
         yield self.fact(answer.at, FramePopped(frame, answer.text))
 
 

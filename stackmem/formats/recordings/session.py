@@ -82,11 +82,27 @@ class RecordedText(Struct):
     at: float | None = None
 
 
+class RecordedSummary(Struct):
+    """A text that the model wrote to stand for the beginning of its conversation.
+
+    Attributes:
+        said: The reply that it is; it is no step.
+        kept: So many replies before it, and what answered them, it does not stand for.
+    """
+
+    said: RecordedReply
+    kept: int
+    at: float | None = None
+
+
 class RecordedFailure(Struct):
     """A request that the provider gave no whole reply to."""
 
     failed: ModelFailed
     at: float | None = None
+
+
+RecordedTurn = RecordedReply | RecordedText | RecordedFailure | RecordedSummary
 
 
 class RecordedSession(Struct):
@@ -108,7 +124,7 @@ class RecordedSession(Struct):
     name: str = ""
     workspace: str = ""
     tools: tuple[ToolSpec, ...] = ()
-    turns: list[RecordedReply | RecordedText | RecordedFailure] = []
+    turns: list[RecordedTurn] = []
     began: float | None = None
     usd: float | None = None
     result: str | None = None

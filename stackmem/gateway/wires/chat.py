@@ -120,6 +120,17 @@ def _added(raw: bytes, text: str) -> bytes:
     return spelled({**told, "content": f"{content}\n\n{text}" if content else text})
 
 
+def _asking(last: bytes, text: str) -> tuple[bytes, ...]:
+    if json.loads(last).get("role") == "user":
+        return (_added(last, text),)
+    return last, spelled({"role": "user", "content": text})
+
+
+def _plain(model: str, system: str, texts: Iterable[str]) -> Json:
+    told = [{"type": "text", "text": text} for text in texts]
+    return {"model": model, "messages": [{"role": "system", "content": system}, {"role": "user", "content": told}]}
+
+
 def error(kind: str, text: str) -> Json:
     """A failure in the form of both of OpenAI's formats."""
     return {"error": {"message": text, "type": kind, "param": None, "code": None}}
@@ -141,4 +152,6 @@ CHAT = WireFormat(
     error=error,
     shortened=_shortened,
     added=_added,
+    asking=_asking,
+    plain=_plain,
 )

@@ -13,6 +13,7 @@ from stackmem.core.text import whole, whole_value
 from stackmem.models.anthropic_stream import read_reply
 
 from .wire import (
+    LEAST_REPLY_TOKENS,
     ForeignMessage,
     ForeignRequest,
     Json,
@@ -122,6 +123,19 @@ def _added(raw: bytes, text: str) -> bytes:
     return spelled({**told, "content": [*blocks, {"type": "text", "text": text}]})
 
 
+def _asking(last: bytes, text: str) -> tuple[bytes, ...]:
+    if json.loads(last).get("role") == "user":
+        return (_added(last, text),)
+    return last, spelled({"role": "user", "content": [{"type": "text", "text": text}]})
+
+
+def _plain(model: str, system: str, texts: Iterable[str]) -> Json:
+    told = [{"type": "text", "text": text} for text in texts]
+    before = [{"type": "text", "text": system}]
+    return {"model": model, "max_tokens": LEAST_REPLY_TOKENS, "system": before,
+            "messages": [{"role": "user", "content": told}]}  # fmt: skip
+
+
 def _unbound(raw: bytes) -> bytes:
     """Without thinking, which is signed over everything before it."""
     if b"thinking" not in raw:
@@ -165,5 +179,7 @@ MESSAGES = WireFormat(
     error=_error,
     shortened=_shortened,
     added=_added,
+    asking=_asking,
+    plain=_plain,
     unbound=_unbound,
 )

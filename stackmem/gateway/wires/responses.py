@@ -135,6 +135,19 @@ def _added(raw: bytes, text: str) -> bytes:
     return spelled({**item, "content": f"{content}\n\n{text}" if content else text})
 
 
+def _asking(last: bytes, text: str) -> tuple[bytes, ...]:
+    return last, spelled(_said([text]))
+
+
+def _plain(model: str, system: str, texts: Iterable[str]) -> Json:
+    return {"model": model, "instructions": system, "input": [_said(texts)], "store": False}
+
+
+def _said(texts: Iterable[str]) -> Json:
+    content = [{"type": "input_text", "text": text} for text in texts]
+    return {"type": "message", "role": "user", "content": content}
+
+
 def _reply(events: Iterable[str]) -> ModelReplied | ModelFailed:
     return read_response(events, 0)
 
@@ -151,4 +164,6 @@ RESPONSES = WireFormat(
     error=error,
     shortened=_shortened,
     added=_added,
+    asking=_asking,
+    plain=_plain,
 )

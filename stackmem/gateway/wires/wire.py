@@ -25,6 +25,8 @@ Role = Literal["user", "assistant", "system"]
 _LEFT_OUT = ("<system-reminder>", "<environment_context>")
 """Texts that begin so are the client's own, and may be another at the next turn."""
 _DATA_CHARS = 200
+LEAST_REPLY_TOKENS = 8_192
+"""That a request of the gateway's own may be answered with, thinking included."""
 _MOST_RECENT = 16
 
 
@@ -82,6 +84,8 @@ class WireFormat(Struct, frozen=True):
         begun: What an answer that did not end used at least, by the events that came.
         shortened: A message with its results as a strategy shows them; itself where none changes.
         added: A message of the user's with one more text at its end.
+        asking: The last message, and a text of the user's behind it: as one message, or as two.
+        plain: A request of its own, of a model, a system prompt and texts of the user's.
         unbound: A message without what the provider binds to the bytes before it. None where it binds nothing, or
             drops by itself what no longer fits.
         error: The body of a refusal, in the form that clients of this format read.
@@ -98,6 +102,8 @@ class WireFormat(Struct, frozen=True):
     error: Callable[[str, str], Json]
     shortened: Callable[[bytes, Shorten], bytes]
     added: Callable[[bytes, str], bytes]
+    asking: Callable[[bytes, str], tuple[bytes, ...]]
+    plain: Callable[[str, str, Iterable[str]], Json]
     unbound: Callable[[bytes], bytes] | None = None
 
 

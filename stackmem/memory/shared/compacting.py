@@ -62,13 +62,13 @@ class Summarizing(Struct, frozen=True):
     """A strategy of one conversation that asks the model for summaries.
 
     Attributes:
-        due: How many exchanges a text is to stand for now; None where none is due.
+        due: How many exchanges a text is to stand for now, by the model's window in tokens; None where none is due.
         rules: As of the strategies that ask for none; they say nothing of the exchanges that have a text.
     """
 
     name: str
     request: CompactionRequest
-    due: Callable[[State, Linear], int | None]
+    due: Callable[[int, Linear], int | None]
     rules: Rules
     tools: tuple[Tool, ...] = ONE_FRAME
     prompt: str = "full"
@@ -83,7 +83,7 @@ class Summarizing(Struct, frozen=True):
 
     def upkeep(self, state: State) -> Effect | None:
         shown = self._conversation(state)
-        turns = self.due(state, shown)
+        turns = self.due(state.window_tokens, shown)
         return None if turns is None else compaction(state, shown, self.request, turns)
 
     def _conversation(self, state: State) -> Linear:
@@ -128,14 +128,18 @@ def worth(shown: Linear, turns: int, tokens: float) -> bool:
     return chars >= tokens * CHARS_PER_TOKEN
 
 
-def overfull(state: State, shown: Linear) -> bool:
+def overfull(window_tokens: int, shown: Linear) -> bool:
     """Whether half of the window is filled; whatever a strategy waits for, it does not wait longer."""
-    return shown.tokens >= state.window_tokens // 2
+    return shown.tokens >= window_tokens // 2
 
 
 def _request_text(state: State, request: CompactionRequest, last: int, kept: int) -> str:
-    values = {"most_chars": f"{request.most}", "last_step": f"{last:,}", "kept": f"{kept:,}"}
-    return fill(_text(state, request.text, _plain(request.kind)), values)
+    return request_text(_text(state, request.text, _plain(request.kind)), request, last, kept)
+
+
+def request_text(prompt: str, request: CompactionRequest, last: int, kept: int) -> str:
+    """What asks for a text that stands for everything up to step ``last``; ``kept`` exchanges stay behind it."""
+    return fill(prompt, {"most_chars": f"{request.most}", "last_step": f"{last:,}", "kept": f"{kept:,}"})
 
 
 def _plain(kind: str) -> str:
@@ -161,12 +165,14 @@ def _shared(state: State, shown: Linear, asked: str) -> View:
 
 
 def _cold(state: State, shown: Linear, asked: str, turns: int) -> View:
-    old = shown.past[shown.cut.dropped : turns]
-    room = int(state.window_tokens / 2 * CHARS_PER_TOKEN)
-    before = standing_for(len(shown.summary or ""), shown)
-    parts: list[Part] = [shown.opening[1], Text(transcript(old, room)), Text(asked)]
-    if before:
-        parts.insert(1, Text(before))
-    message = Message("user", tuple(parts))
+    message = Message("user", cold_parts(shown.opening[1:2], shown, turns, state.window_tokens, asked))
     system = _text(state, SYSTEM, "You shorten the records of a coding agent so that it can go on with its work.")
     return View(system, (), Log([message]))
+
+
+def cold_parts(task: tuple[Part, ...], shown: Linear, turns: int, window_tokens: int, asked: str) -> tuple[Part, ...]:
+    """The task, the last text and the exchanges up to ``turns`` as plain text, and what asks for a new one."""
+    old = shown.past[shown.cut.dropped : turns]
+    before = standing_for(len(shown.summary or ""), shown)
+    text = transcript(old, int(window_tokens / 2 * CHARS_PER_TOKEN))
+    return (*task, *((Text(before),) if before else ()), Text(text), Text(asked))

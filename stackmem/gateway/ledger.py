@@ -1,0 +1,241 @@
+"""What is recorded of each request and its answer: where it belongs, what it said, what it cost.
+
+Rule 1: whatever is wrong in here, the agent's request goes on: the fault is a note.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable
+
+import httpx2
+from msgspec import UNSET, Struct, UnsetType
+from starlette.requests import Request
+
+from stackmem.core.facts import ModelFailed, ModelReplied
+from stackmem.core.messages import Usage
+from stackmem.models.event_stream import server_events
+from stackmem.models.failures import failed, kind_of_status, sentence
+
+from .bounds import GatewaySpending
+from .conversations import Conversations, Placed
+from .cutting import ForeignCut
+from .exchanges import AnswerPassed, RequestPassed, SummaryPassed, ToldMessage
+from .identity import Chains, seed
+from .recording import Recording, RunBeingTold
+from .upstream import decoded, keys_in
+from .wires.wire import ForeignRequest, WireFormat
+
+_AGENT_HEADERS = ("x-claude-code-agent-id",)
+
+
+class UnderwayRequest(Struct):
+    """A recorded request while its answer comes.
+
+    Attributes:
+        body: The digest of the request's bytes.
+        began: The reading of a steady clock when it came.
+        first: The same for the answer's first byte; 0 before it.
+    """
+
+    wire: WireFormat
+    asked: ForeignRequest
+    placed: Placed
+    run: RunBeingTold
+    number: int
+    keys: tuple[str, ...]
+    body: bytes
+    began: float
+    first: float = 0.0
+
+
+class RequestOrigin:
+    """Who asks: the keys, and the chain of the conversation that begins with them."""
+
+    def __init__(self, chains: Chains, request: Request, wire: WireFormat, asked: ForeignRequest) -> None:
+        self.keys = keys_in(request.headers.raw)
+        secret = "\0".join(self.keys)
+        agent = next((request.headers[name] for name in _AGENT_HEADERS if name in request.headers), "")
+        self.group = seed(wire.name, secret, "")
+        self.chain = chains.chain(seed(wire.name, secret, agent), asked.messages)
+
+
+class CameRequest:
+    """A request as it came, and what goes upstream of it.
+
+    Attributes:
+        summary: The text that a strategy had written before it went on, or why there is none.
+        recorded: Whether recording was tried; ``underway`` is what it gave, until the answer is recorded, too.
+        first: The reading of a steady clock at the answer's first byte; 0 before it.
+    """
+
+    def __init__(self, at: float, began: float, wire: WireFormat | None, request: Request, body: bytes) -> None:
+        self.at, self.began, self.wire, self.request = at, began, wire, request
+        self.body = self.outgoing = body
+        self.asked: ForeignRequest | None = None
+        self.cut = ForeignCut(())
+        self.summary: SummaryPassed | UnsetType = UNSET
+        self.underway: UnderwayRequest | None = None
+        self.recorded, self.first = False, 0.0
+
+
+class GatewayLedger:
+    """What one gateway has recorded.
+
+    Attributes:
+        notes: What went wrong inside, a sentence each, the last hundred.
+    """
+
+    def __init__(
+        self, recording: Recording, conversations: Conversations, spending: GatewaySpending, strategy: str,
+        clock: Callable[[], float],
+    ) -> None:  # fmt: skip
+        self.recording, self.spending, self.chains = recording, spending, Chains()
+        self.notes: list[str] = []
+        self._conversations, self._strategy, self._clock = conversations, strategy, clock
+
+    def read(self, wire: WireFormat, body: bytes) -> ForeignRequest | None:
+        try:
+            return wire.read(body)
+        except ValueError as error:
+            self.note(f"a request of {wire.name} was forwarded and not recorded: {error}")
+            return None
+
+    def over(
+        self, underway: UnderwayRequest | None, answer: httpx2.Response, kept: list[bytes]
+    ) -> UnderwayRequest | None:
+        """Record an answer that is whole, though its stream is still open; None once that is done."""
+        if underway is None or answer.status_code >= 300 or "content-encoding" in answer.headers:
+            return underway
+        plain = b"".join(kept)
+        reply = underway.wire.reply(events_of(plain))
+        if not isinstance(reply, ModelReplied):
+            return underway
+        self.end(underway, answer.status_code, reply, plain)
+        return None
+
+    def recorded(self, came: CameRequest) -> UnderwayRequest | None:
+        """Record a request once; what its answer is recorded to, None where there is nothing or that is done."""
+        if not came.recorded:
+            came.recorded = True
+            came.underway = self._record(came)
+        if came.underway is not None:
+            came.underway.first = came.first
+        return came.underway
+
+    def _record(self, came: CameRequest) -> UnderwayRequest | None:
+        wire = came.wire
+        asked = came.asked or (self.read(wire, came.body) if wire is not None else None)
+        if wire is None or asked is None:
+            return None
+        try:
+            own = RequestOrigin(self.chains, came.request, wire, asked)
+            keys, digest = own.keys, hashlib.sha256(came.body)
+            sent = digest if came.outgoing is came.body else hashlib.sha256(came.outgoing)
+            placed = self._conversations.place(asked, own.chain, own.group, digest.digest())
+            opens = placed.kind not in ("turn", "edit")
+            passed = RequestPassed(
+                at=came.at,
+                number=0,
+                conversation=placed.conversation,
+                kind=placed.kind,
+                wire=wire.name,
+                model=asked.model,
+                told=tuple(ToldMessage(one.role, one.parts) for one in placed.told),
+                body_sha256=digest.hexdigest(),
+                body_bytes=len(came.body),
+                sent_sha256=sent.hexdigest(),
+                sent_bytes=len(came.outgoing),
+                retry=placed.retry,
+                parent=placed.parent,
+                call_id=placed.call_id,
+                system=asked.system if opens else "",
+                tools=asked.tools if opens else (),
+                continues=asked.continues,
+                strategy=self._strategy,
+                dropped=came.cut.dropped,
+                short=came.cut.short,
+                summary=came.summary,
+            )
+            run, number = self.recording.asked(placed, passed, keys)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong in here, the agent's request goes on
+            self.note(f"a request of {wire.name} was forwarded and not recorded: {type(error).__name__}: {error}")
+            return None
+        return UnderwayRequest(wire, asked, placed, run, number, keys, digest.digest(), came.began)
+
+    def answered(self, underway: UnderwayRequest | None, answer: httpx2.Response, kept: list[bytes], why: str) -> None:
+        """Record an answer by its bytes; ``why`` says what cut it off, empty where nothing did."""
+        if underway is not None:
+            secret = underway.keys[0] if underway.keys else ""
+            self.end(underway, answer.status_code, *reply_of(underway.wire, answer, kept, why, secret))
+
+    def end(
+        self, underway: UnderwayRequest | None, status: int, reply: ModelReplied | ModelFailed, plain: bytes = b""
+    ) -> None:
+        if underway is None:
+            return
+        now, begun = time.monotonic(), underway.began
+        try:
+            lost = begun_usage(underway.wire, plain) if plain and isinstance(reply, ModelFailed) else None
+            used = reply.usage if isinstance(reply, ModelReplied) else lost
+            if used is not None:
+                self.spending.spend(underway.asked.model, used)
+            elsewhere = (
+                self._conversations.answered(underway.placed, reply, underway.body)
+                if isinstance(reply, ModelReplied)
+                else False
+            )
+            passed = AnswerPassed(
+                at=self._clock(),
+                number=underway.number,
+                status=status,
+                reply=reply,
+                first_byte_seconds=round(max(0.0, underway.first - begun), 6),
+                seconds=round(now - begun, 6),
+                elsewhere=elsewhere,
+                lost=lost if lost is not None and lost.total else UNSET,
+            )
+            self.recording.answered(underway.run, passed, underway.keys)
+        except Exception as error:  # noqa: BLE001 - the answer has passed; its record alone is missing
+            self.note(f"an answer was passed and not recorded: {type(error).__name__}: {error}")
+
+    def note(self, sentence_: str) -> None:
+        self.notes = [*self.notes[-99:], sentence_[:500]]
+
+
+def reply_of(
+    wire: WireFormat, answer: httpx2.Response | None, kept: list[bytes], why: str, secret: str = ""
+) -> tuple[ModelReplied | ModelFailed, bytes]:
+    """What an answer's bytes say, and they without their coding.
+
+    Args:
+        answer: Its status and headers; None where there was none.
+        why: What cut it off; empty where nothing did.
+    """
+    if answer is None:
+        return failed("connection", why, secret), b""
+    try:
+        plain = decoded(b"".join(kept), answer.headers.get("content-encoding", "").strip().lower())
+    except ValueError as error:
+        plain, why = b"", str(error)
+    if answer.status_code >= 300:
+        text = plain.decode("utf-8", "replace")
+        told = f"HTTP {answer.status_code}: {sentence(text) or 'no text'}"
+        return failed(kind_of_status(answer.status_code, text), told, secret, answer.headers), b""
+    reply = wire.reply(events_of(plain))  # a client may leave once it has the last event
+    return (failed("incomplete", why, secret) if why and isinstance(reply, ModelFailed) else reply), plain
+
+
+def begun_usage(wire: WireFormat, plain: bytes) -> Usage:
+    """What an answer that did not end used at least."""
+    return wire.begun(events_of(plain)) if plain else Usage()
+
+
+def may_be_over(wire: WireFormat, answer: httpx2.Response, chunk: bytes, size: int) -> bool:
+    return any(end in chunk for end in wire.ends) or answer.headers.get("content-length") == str(size)
+
+
+def events_of(plain: bytes) -> list[str]:
+    return list(server_events([plain], math.inf))
