@@ -111,6 +111,44 @@ def git_into(place: Path, *arguments: str, cwd: Path, environment: dict[str, str
         raise
 
 
+class GitStop:
+    """Ends the git that a thread waits for, and lets it start no other one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+
+    @contextmanager
+    def of_this_thread(self) -> Iterator[None]:
+        _stops.current = self
+        try:
+            yield
+        finally:
+            _stops.current = None
+
+    def begun(self, process: subprocess.Popen[bytes]) -> None:
+        with self._lock:
+            self._process = process
+            if self._stopped:
+                process.kill()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            if self._process is not None:
+                self._process.kill()  # does nothing to one that was waited for
+
+
+_stops = threading.local()
+
+
+def _note_begun(process: subprocess.Popen[bytes]) -> None:
+    stop: GitStop | None = getattr(_stops, "current", None)
+    if stop is not None:
+        stop.begun(process)
+
+
 @contextmanager
 def git_stream(
     *arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes, seconds: float
@@ -123,6 +161,7 @@ def git_stream(
             git_command(*arguments), cwd=cwd, env=environment, process_group=0,
             stdin=questions, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
+        _note_begun(process)
         timer = threading.Timer(seconds, process.kill)
         timer.daemon = True
         timer.start()
@@ -152,20 +191,26 @@ def git_and_warnings(
     """
     command = git_command(*arguments)
     try:
-        ended = subprocess.run(
-            command, cwd=cwd, env=environment, input=stdin, check=False, timeout=seconds,
-            stdout=subprocess.PIPE if stdout is None else stdout, stderr=subprocess.PIPE,
+        with subprocess.Popen(
+            command, cwd=cwd, env=environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE if stdout is None else stdout, stderr=subprocess.PIPE,
             process_group=0,  # Ctrl-C is the harness's to answer: a result is being kept
-        )  # fmt: skip
+        ) as process:  # fmt: skip
+            _note_begun(process)
+            try:
+                printed, complained = process.communicate(stdin, timeout=seconds)
+            except BaseException:
+                process.kill()
+                raise
     except subprocess.TimeoutExpired as error:
         raise WorkspaceError(
             f"git {arguments[0]} has not answered within {seconds:g} s in {cwd}; see that no .gitignore there is a pipe"
         ) from error
     except OSError as error:
         raise WorkspaceError(f"git {arguments[0]} cannot run ({error}); see that git works in {cwd}") from error
-    if ended.returncode:
-        raise failure(arguments[0], cwd, ended.stderr)
-    return ended.stdout or b"", ended.stderr
+    if process.returncode:
+        raise failure(arguments[0], cwd, complained)
+    return printed or b"", complained
 
 
 def failure(what: str, cwd: Path, stderr: bytes) -> WorkspaceError:

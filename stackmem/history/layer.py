@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -35,10 +35,12 @@ class Layer(Protocol):
     """Attributes:
     view: The files, as file tools and commands see them.
     kept: Where on the host what the run wrote stands: with all else in a copy, alone in a layer.
+    ready: Returns once its repository is there, for whoever is to look at that.
     """
 
     view: WorkspaceView
     kept: Path
+    ready: Callable[[], object]
 
     def copy(self, place: Path) -> Layer:
         """The same files below a folder that exists, to be changed apart from these.
@@ -54,11 +56,14 @@ class Layer(Protocol):
 class OwnFolder:
     """A workspace that is a folder of the host."""
 
+    ready: Callable[[], object] = bool
+
     def __init__(self, work: Path) -> None:
         self.kept = work
         self.view = folder_view(work)
 
     def copy(self, place: Path) -> OwnFolder:
+        self.ready()
         return OwnFolder(copy_folder(self.view.root, place / WORK))
 
     def close(self) -> None:
@@ -73,6 +78,8 @@ class Overlay:
         upper: Holds what the run changed, and nothing else.
         hidden: Paths in it that the run does not see.
     """
+
+    ready: Callable[[], object] = bool
 
     def __init__(self, folder: Path, place: Path, hidden: Iterable[bytes], repository: Path | None = None) -> None:
         """Mount the layer that ``place`` holds, with what was changed in it.
@@ -103,6 +110,7 @@ class Overlay:
             raise
 
     def copy(self, place: Path) -> Overlay:
+        self.ready()
         copy_folder(self.upper, place / UPPER)
         return Overlay(self.folder, place, self.hidden, self._repository)
 

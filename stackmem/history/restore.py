@@ -155,6 +155,8 @@ def _changed_since(place: Path, wanted: dict[bytes, Node], since: float) -> tupl
     folders = {above for path in wanted for above in _folders(path)}
     root = os.open(place, _FOLDER)
     opened = opener_for(root)
+    limit = int(since * 1e9)
+    git_limit = max(limit, _repository_since_ns(root))
     todo = [b""]
     try:
         while todo:
@@ -168,7 +170,7 @@ def _changed_since(place: Path, wanted: dict[bytes, Node], since: float) -> tupl
                 for entry in list(os.scandir(folder)):
                     name = os.fsencode(entry.name)
                     path = at + b"/" + name if at else name
-                    later = _later(folder, name, int(since * 1e9))
+                    later = _later(folder, name, git_limit if path.startswith(b".git/") else limit)
                     if not entry.is_dir(follow_symlinks=False):
                         found += [path] if later and path not in wanted else []
                     elif name not in CACHES:
@@ -180,6 +182,14 @@ def _changed_since(place: Path, wanted: dict[bytes, Node], since: float) -> tupl
     finally:
         os.close(root)
     return found, fresh
+
+
+def _repository_since_ns(root: int) -> int:
+    """When the run was given its repository, which a command waits for; its configuration is put in place last."""
+    try:
+        return os.stat(".git/config", dir_fd=root, follow_symlinks=False).st_ctime_ns
+    except OSError:
+        return 0
 
 
 def _later(folder: int, name: bytes, limit: int) -> bool:

@@ -261,13 +261,14 @@ def _opened(
     task = (subject.task.folder,) if subject.task else ()
     hidden = (shipped_tasks(), *task, *prepared.folders)
 
-    objects = places.scratch / LENT
+    ready, objects = places.layer.ready, places.scratch / LENT
     lent = (Mount(str(objects), LENT_AT),) if objects.is_dir() else ()
 
     def open_at(view: WorkspaceView, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
         return open_workspace(
             settings.isolation, view, subject.inside, plan.profile, (*lent, *mounts), env, scrub=scrubber.scrub,
             hidden=hidden, project=prepared.project, place=subject.place, network_list=plan.network,
+            ready=ready,
         )  # fmt: skip
 
     workspace = open_at(places.layer.view, (), {})

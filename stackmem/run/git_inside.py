@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from threading import Timer
 
 from msgspec.structs import replace
 
@@ -14,6 +13,7 @@ from stackmem.errors import StackmemError, UsageError, WorkspaceError
 from stackmem.history.git import HER_SECONDS, git, her_environment
 from stackmem.history.inner import MOST_COMMITS, InnerRepository, make_repository
 from stackmem.history.inner_packs import lend_packs
+from stackmem.history.late_repository import LateRepository, put_in_place
 from stackmem.history.layer import LENT
 from stackmem.history.origin import Origin, find_origin, work_tree_of
 from stackmem.history.pack_cache import PackCache
@@ -23,15 +23,17 @@ from stackmem.workspace.clip import clean
 from stackmem.workspace.isolation.levels import state_folder
 from stackmem.workspace.refusals import ToolRefused
 from stackmem.workspace.secrets import Scrubber
+from stackmem.workspace.tree import remove_tree
 from stackmem.workspace.workspace import Workspace
 
-from .request import RunRequest
+from .request import RunRequest, write_request
 
 GIT = ".git"
+BUILDING = "repository.new"
+"""Beside the workspace, for as long as its repository is not there yet."""
 _MOST_COMMITS = 50  # that are named
 _SECONDS, _BYTES = 20.0, 16_384
 
-_SLOW_SECONDS = 2.0
 _READS_HISTORY = "reading the history of the folder for the run; later runs share it, and --git none goes without"
 
 
@@ -91,49 +93,74 @@ def pack_cache(*, links: bool = False) -> PackCache:
 
 
 def bring(
-    origin: Origin, work: Path, secrets: Scrubber, notice: Callable[[str], object] = str, *, shared: bool
-) -> InnerRepository:
-    """Put the repository into a new workspace.
+    origin: Origin, request: RunRequest, into: tuple[Path, Path], secrets: Scrubber, notice: Callable[[str], object],
+    *, shared: bool,
+) -> tuple[RunRequest, LateRepository]:  # fmt: skip
+    """Begin to put the repository into a new workspace: the request that says so, and what does it.
 
     Args:
-        notice: Told in a sentence what takes long.
+        into: The workspace, and the run's folder, where the request is kept, again once all of it is known.
+        notice: Told in a sentence where somebody waits for long.
         shared: It lies below a layer, where no command writes: what other runs have, too, is linked, and lent.
 
     Raises:
-        WorkspaceError: It cannot be made.
+        WorkspaceError: Its folder cannot be made.
     """
-    slow = Timer(_SLOW_SECONDS, notice, [_READS_HISTORY])
-    slow.daemon = True
-    slow.start()
+    work, run_dir = into
+    building = work.parent / BUILDING
     try:
-        made = make_repository(origin, work / GIT, secrets, pack_cache(links=shared))
-        if shared:
-            _lend(work / GIT, work.parent / LENT)
-        return made
-    except WorkspaceError as error:
-        raise WorkspaceError(
-            f"the history of {origin.root} cannot be brought into the run: {error}; say --git none to go on without it"
-        ) from error
-    finally:
-        slow.cancel()
-
-
-def _lend(repository: Path, objects: Path) -> None:
-    try:
-        lend_packs(repository, objects)
+        for folder in (building, work / GIT, *([work.parent / LENT] if shared else [])):
+            folder.mkdir(parents=True)
     except OSError as error:
-        raise WorkspaceError(f"{objects} cannot be made ({error.strerror})") from error
+        raise WorkspaceError(f"{error.filename} cannot be made ({error.strerror}); make room there") from error
+    begun = replace(request, git=InnerRepository(origin.head))
+    write_request(begun, run_dir)
+
+    def make() -> InnerRepository:
+        made = _make(origin, building / GIT, secrets, shared=shared)
+        put_in_place(building, building / GIT, work / GIT)
+        write_request(replace(request, git=made), run_dir)
+        return made
+
+    return begun, LateRepository(make, lambda: notice(_READS_HISTORY))
+
+
+def _make(origin: Origin, repository: Path, secrets: Scrubber, *, shared: bool) -> InnerRepository:
+    try:
+        made = make_repository(origin, repository, secrets, pack_cache(links=shared))
+        if shared:
+            lend_packs(repository, repository.parent.parent / LENT)
+    except (WorkspaceError, OSError) as error:
+        raise WorkspaceError(
+            f"the history of {origin.root} cannot be brought into the run: {error}; begin anew with --git none to go "
+            "without it"
+        ) from error
+    return made
 
 
 def bring_again(request: RunRequest, work: Path, secrets: Scrubber, *, shared: bool) -> bool:
     """Put what the run had of a repository into a workspace that is made again; whether that could be done."""
     if request.git is None:
         return True
+    building = work.parent / BUILDING
     try:
-        bring(replace(find_origin(Path(request.subject)), head=request.git.head), work, secrets, shared=shared)
-    except StackmemError:  # the folder has another history by now
+        origin = replace(find_origin(Path(request.subject)), head=request.git.head)
+        _make(origin, building / GIT, secrets, shared=shared)
+        (work / GIT).mkdir(parents=True)
+        put_in_place(building, building / GIT, work / GIT)
+    except (StackmemError, OSError):  # the folder has another history by now
+        remove_tree(building)
         return False
     return True
+
+
+def bring_what_is_missing(request: RunRequest, work: Path, secrets: Scrubber, *, shared: bool) -> bool:
+    """As ``bring_again``, for a run that was stopped before its repository was there, and so before any command."""
+    if not (work.parent / BUILDING).exists():
+        return True
+    for left in (work.parent / BUILDING, work / GIT, *([work.parent / LENT] if shared else [])):
+        remove_tree(left)
+    return bring_again(request, work, secrets, shared=shared)
 
 
 def remove_stale_locks(work: Path) -> None:

@@ -23,6 +23,7 @@ from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.hidden import LayerPlan
 from stackmem.history.history import History, folder_under, share
 from stackmem.history.ignored import IgnoreRules
+from stackmem.history.late_repository import LateRepository
 from stackmem.history.layer import UPPER, Layer, Overlay, OwnFolder, hidden_again, make_upper, repository_place
 from stackmem.history.repository import CopyPlan, copy_planned
 from stackmem.history.restore import restore
@@ -42,7 +43,7 @@ from stackmem.workspace.workspace import Workspace
 
 from .assemble import RunParts, RunPlaces, assemble, scrubber_of
 from .begin import Beginning, Edited, Forked, Fresh, Rehearsed, Resumed
-from .git_inside import GIT, bring, bring_again, remove_stale_locks
+from .git_inside import GIT, bring, bring_again, bring_what_is_missing, remove_stale_locks
 from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts
 from .perform import ProgramWorld
@@ -107,6 +108,7 @@ class Opened(Struct):
         apply: Whether the patch is to be brought there once the work is done.
         seconds_before: Wall time of the run before this process took it up.
         steps_with_secrets: Steps of that time whose reply holds a secret.
+        late: Makes the repository of a new workspace; None where nothing does.
         missing: Dependency folders that no place holds any more; the workspace is without them.
         program: Of a program's run, what decides what happens next; else the agent's rules do.
     """
@@ -126,6 +128,7 @@ class Opened(Struct):
     missing: tuple[str, ...] = ()
     program: ProgramDecider | None = None
     live: SpanSender | None = None
+    late: LateRepository | None = None
 
 
 @contextmanager
@@ -186,15 +189,19 @@ def _opened(
         stack.callback(writer.close)
         write_request(request, places.run)  # before anything else is made: whoever removes the run reads there what was
     missing: tuple[str, ...] = ()
+    late: LateRepository | None = None
     history: History | NoHistory = NoHistory()
     if prepared.resolved.settings.isolation != MEMORY:
         over, missing = _fill(beginning, places, person)
         ground = places if over is None else replace(places, work=places.scratch / UPPER)
         into = places.work if over is None else repository_place(over[0], places.scratch)
-        request, gone = _with_repository(beginning, request, ground, scrubber, into, person)
+        request, late, gone = _with_repository(beginning, request, ground, scrubber, into, person)
         missing += gone
         layer: Layer = OwnFolder(places.work) if over is None else Overlay(over[0], places.scratch, over[1])
         stack.callback(layer.close)
+        if late is not None:
+            stack.callback(late.close)
+            layer.ready = late.wait
         places = replace(places, layer=layer)
         history = _history(beginning, places, request.leave_out, scrubber)
     parts = assemble(beginning.plan, prepared, places, scrubber, environ, history)
@@ -217,7 +224,8 @@ def _opened(
         parts, places, history, request, interrupts, person, writer, signer,
         folder=request.subject if request.text is not None else "",
         apply=bool(request.flags.get("apply")) and not isinstance(beginning, Forked),
-        missing=missing, live=live_spans(places.run, prepared.resolved.settings.otel, environ) if writer else None,
+        missing=missing, late=late,
+        live=live_spans(places.run, prepared.resolved.settings.otel, environ) if writer else None,
     )  # fmt: skip
     match beginning:
         case Resumed():
@@ -243,13 +251,9 @@ def _request(beginning: Beginning, places: RunPlaces, scrub: Callable[[str], str
 
 
 def _new_writer(beginning: Beginning, places: RunPlaces) -> TraceWriter | None:
-    match beginning:
-        case Fresh() | Edited():
-            return TraceWriter(places.run / TRACE, reserves=True)
-        case Forked():
-            return TraceWriter(places.run / TRACE, after=beginning.at, digest=beginning.digest, reserves=True)
-        case Resumed() | Rehearsed():
-            return None
+    if isinstance(beginning, Forked):
+        return TraceWriter(places.run / TRACE, after=beginning.at, digest=beginning.digest, reserves=True)
+    return TraceWriter(places.run / TRACE, reserves=True) if isinstance(beginning, Fresh | Edited) else None
 
 
 def _history(beginning: Beginning, places: RunPlaces, leave_out: tuple[str, ...], scrubber: Scrubber) -> History:
@@ -266,10 +270,8 @@ def _history(beginning: Beginning, places: RunPlaces, leave_out: tuple[str, ...]
 
 
 def _fill(beginning: Beginning, places: RunPlaces, person: Person) -> tuple[_Over | None, tuple[str, ...]]:
-    """Put into the workspace what the run begins with, or tell over what it will lie and what it hides there.
-
-    Returns:
-        That, and the dependency folders that are nowhere any more.
+    """Put into the workspace what the run begins with, or tell over what it will lie and what it hides there; with the
+    dependency folders that are nowhere any more.
     """
     prepared = beginning.prepared
     over: _Over | None = None
@@ -301,20 +303,20 @@ def _fill(beginning: Beginning, places: RunPlaces, person: Person) -> tuple[_Ove
 
 def _with_repository(
     beginning: Beginning, request: RunRequest, places: RunPlaces, secrets: Scrubber, into: Path, person: Person
-) -> tuple[RunRequest, tuple[str, ...]]:
-    """The request with the repository that a new workspace was given; of a workspace made again, what it is without."""
+) -> tuple[RunRequest, LateRepository | None, tuple[str, ...]]:
+    """The request with the repository of a new workspace, and what makes it; what one made again is without."""
     shared = into != places.work
     match beginning:
         case Fresh(prepared):
-            if prepared.origin:
-                request = replace(request, git=bring(prepared.origin, into, secrets, person.notice, shared=shared))
-                write_request(request, places.run)
+            if prepared.origin is None:
+                return request, None, ()
+            return *bring(prepared.origin, request, (into, places.run), secrets, person.notice, shared=shared), ()
         case Resumed():
             remove_stale_locks(places.work)
+            there = bring_what_is_missing(request, into, secrets, shared=shared)
         case Forked() | Edited() | Rehearsed():
-            if not bring_again(request, into, secrets, shared=shared):
-                return request, (GIT,)
-    return request, ()
+            there = bring_again(request, into, secrets, shared=shared)
+    return request, None, () if there else (GIT,)
 
 
 def _make_scratch(places: RunPlaces) -> None:
@@ -322,10 +324,8 @@ def _make_scratch(places: RunPlaces) -> None:
         # Closed to others: a command that root runs can leave programs there which take root's rights (setuid).
         places.scratch.mkdir(mode=0o700, parents=True)
     except OSError as error:
-        where = places.scratch.parent
-        raise UsageError(
-            f"the sandbox directory {where} cannot be written ({error.strerror}); choose one with --sandbox-dir"
-        ) from error
+        why = f"{places.scratch.parent} cannot be written ({error.strerror}); choose one with --sandbox-dir"
+        raise UsageError(f"the sandbox directory {why}") from error
 
 
 def _copy_subject(prepared: Prepared, places: RunPlaces, notice: Callable[[str], object]) -> None:

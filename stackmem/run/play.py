@@ -123,6 +123,8 @@ def _appending(writer: TraceWriter, opened: Opened, heap: Heap) -> Callable[[Eve
 def _ended(result: RunResult, opened: Opened) -> RunResult:
     """The result, once its spans are sent and nothing unused is left."""
     end_spans(opened.live, opened.person.notice)
+    if opened.late is not None:
+        opened.late.close()
     if not result.workspace and not isinstance(opened.history, NoHistory):
         remove_tree(opened.places.scratch)
     return result
@@ -137,7 +139,7 @@ def _had_no_use(state: State, places: RunPlaces) -> bool:
 
 def _with_commits(opened: Opened, result: RunResult) -> RunResult:
     """The result with what the agent committed, and how much of the history it could read."""
-    given, workspace = opened.request.git, opened.parts.workspace
+    given, workspace = opened.request.git if opened.late is None else opened.late.made, opened.parts.workspace
     if given is None or not isinstance(workspace, Workspace):
         return result
     shortened = f"the last {given.commits:,} commits" if given.shortened else ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import struct
 from collections.abc import Callable
 from functools import lru_cache
@@ -97,6 +98,19 @@ def open_by_walk(root: int, path: bytes, flags: int) -> int:
     finally:
         for fd in held:
             os.close(fd)
+
+
+def passes_link(root: int, path: bytes) -> bool:
+    """Whether a path that is there leads through a link, or is one."""
+    at = b""
+    for name in path.split(b"/"):
+        at += b"/" * bool(at) + name
+        try:
+            if name and stat.S_ISLNK(os.stat(at, dir_fd=root, follow_symlinks=False).st_mode):
+                return True
+        except (OSError, ValueError):  # what is not there, and a NUL, are the opener's to refuse
+            return False
+    return False
 
 
 def _components(path: bytes) -> list[bytes]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from stackmem.errors import WorkspaceError
 
 from .answers import answer, encoded, first_line, parted, path_parts, protected, relative, written
-from .beneath import Opener, opener_for
+from .beneath import Opener, opener_for, passes_link
 from .clip import meant_name, shown_name
 from .editing import EDITED_BYTES, edited
 from .lines import scan
@@ -62,12 +62,14 @@ class Files:
         opener: Opener | None = None,
         scrub: Callable[[str], str] = str,
         place: str = "",
+        before_git: Callable[[], object] | None = None,
     ) -> None:
         """Open the root, or use a descriptor of it; commands and the model know it as ``inside``, an absolute path.
 
         ``opener`` is how paths are resolved; None is the best way that this kernel allows. ``scrub`` takes secrets out
         of a line before it is cut, since half a secret is no longer recognised; other text is left to the caller.
-        Relative paths count from ``place``, a folder below the root; empty is the root.
+        Relative paths count from ``place``, a folder below the root; empty is the root. ``before_git`` is called
+        before a path is opened that may lead into ``.git``.
 
         Raises:
             WorkspaceError: ``root`` is no directory, or a symlink to one.
@@ -76,6 +78,7 @@ class Files:
         self._inside = inside
         self._place = os.fsencode(place)
         self._scrub = scrub
+        self._before_git = before_git
         self.rules: Callable[[], IgnoreAnswers] | None = None
         self._open: Opener = opener or opener_for(self.fd)
 
@@ -188,7 +191,11 @@ class Files:
     def _relative(self, path: str) -> bytes:
         """A path of the model's from the root: a relative one counts from the place."""
         raw = relative(path, self._inside)
-        return self._place + b"/" + raw if self._place and not path.startswith("/") else raw
+        raw = self._place + b"/" + raw if self._place and not path.startswith("/") else raw
+        if self._before_git is not None and (b".git" in raw.lower() or passes_link(self.fd, raw)):
+            self._before_git()
+            self._before_git = None
+        return raw
 
     def _spelled(self, path: bytes) -> bytes:
         """The path, or the one that a listing shows so, where only that one exists."""

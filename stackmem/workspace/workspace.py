@@ -49,6 +49,7 @@ def open_workspace(
     project: Project | None = None,
     place: str = "",
     network_list: NetworkList | None = None,
+    ready: Callable[[], object] = bool,
 ) -> Workspace:
     """Open a folder as a workspace.
 
@@ -64,6 +65,7 @@ def open_workspace(
         place: A folder below, relative: commands begin there, and relative paths count from there.
         project: What the folder brings: its programs stand first on PATH, its interpreters are seen.
         network_list: What commands reach where the profile's network is ``list``; None reaches nothing.
+        ready: Returns once the folder's ``.git`` is there, before anything can look at it.
 
     Raises:
         WorkspaceError: The folder is missing or a link, the level cannot be had, or this process ignores SIGCHLD.
@@ -83,7 +85,7 @@ def open_workspace(
     _must_suit(level, profile, view)
     folder = host.resolve()
     path = inside if level.mounts else str(folder)
-    files = Files(folder if view is None else view.fd, path, scrub=scrub, place=place)
+    files = Files(folder if view is None else view.fd, path, scrub=scrub, place=place, before_git=ready)
     skeleton = build_skeleton(network=profile.network == "host")
     brought = project or Project()
     seat = Seat(
@@ -92,7 +94,7 @@ def open_workspace(
         first=brought.path(path), place=place, view=view,
         network_list=(network_list or NetworkList()) if profile.network == "list" else None,
     )  # fmt: skip
-    return Workspace(level, files, seat, scrub)
+    return Workspace(level, files, seat, scrub, ready)
 
 
 def _must_suit(level: Level, profile: Profile, view: WorkspaceView | None) -> None:
@@ -116,7 +118,9 @@ class Workspace:
         path: The folder as commands see it.
     """
 
-    def __init__(self, level: Level, files: Files, seat: Seat, scrub: Callable[[str], str]) -> None:
+    def __init__(
+        self, level: Level, files: Files, seat: Seat, scrub: Callable[[str], str], ready: Callable[[], object] = bool
+    ) -> None:
         self.level = level.name
         self.root = seat.root
         self.view = seat.view or WorkspaceView(seat.root, seat.fd)
@@ -126,6 +130,7 @@ class Workspace:
         self._seat = seat
         self._seats = {True: seat, False: structs.replace(seat, binds_git=False)}
         self._scrub = scrub
+        self._ready = ready
         self._gate = Gate()
 
     def place(self, mount: Mount) -> str:
@@ -174,6 +179,7 @@ class Workspace:
             return ToolOutcome(refused, failed=True)
         if os.fstat(self._seat.fd).st_nlink == 0:
             raise WorkspaceError(f"the workspace {self.root} was removed; put it back and resume the run")
+        self._ready()
         try:
             with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)) as binds_git:
                 ended = self._run(command, seconds, binds_git=binds_git)
@@ -198,6 +204,7 @@ class Workspace:
             raise ToolRefused(refused)
         if os.fstat(self._seat.fd).st_nlink == 0:
             raise WorkspaceError(f"the workspace {self.root} was removed; put it back and resume the run")
+        self._ready()
         with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)) as binds_git:
             return self._run(command, seconds, most_bytes, binds_git=binds_git)
 

@@ -1,16 +1,28 @@
-"""Which folder a run works on where the one that was named lies in a work tree; and what a killed git leaves."""
+"""Which folder a run works on where the one that was named lies in a work tree; and how its repository comes to it."""
 
+import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from stackmem.core.facts import Event, ToolReturned
+from stackmem.core.state import State
 from stackmem.errors import WorkspaceError
+from stackmem.history.git import git, her_environment
+from stackmem.history.inner import InnerRepository, make_repository
+from stackmem.history.late_repository import LateRepository
 from stackmem.history.origin import Origin
-from stackmem.run.git_inside import GIT, bring, place_of, remove_stale_locks
+from stackmem.run.git_inside import GIT, place_of, remove_stale_locks
+from stackmem.run.open import Observe
+from stackmem.run.prepare import prepare
+from stackmem.run.request import read_request
+from stackmem.run.result import RunResult
+from stackmem.run.resume import resume
+from stackmem.run.solve import solve
 from stackmem.settings.settings import Settings
-from stackmem.workspace.secrets import Scrubber
-from tests.history.folders import folder, repository
+from tests.history.folders import folder, repository, run_git
 
 
 def test_a_tracked_folder_is_a_place_in_its_work_tree(tmp_path: Path):
@@ -57,17 +69,142 @@ def test_locks_of_a_killed_git_are_removed_and_no_link_is_followed(tmp_path: Pat
     assert (theirs / "index.lock").exists()
 
 
-def test_a_history_that_takes_long_is_told(tmp_path, monkeypatch):
-    said: list[str] = []
+class Held:
+    """``make_repository``, held up until somebody lets it go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go = threading.Event()
+        monkeypatch.setattr("stackmem.run.git_inside.make_repository", self._make)
+
+    def _make(self, origin: Origin, *rest: Any) -> InnerRepository:
+        assert self.go.wait(60)
+        return make_repository(origin, *rest)
+
+
+def played(hers: Path, replies: str, tmp_path: Path, *, observe: Observe | None = None, **flags: Any) -> RunResult:
+    script = tmp_path / "script.yaml"
+    script.write_text(replies)
+    places = {"runs_dir": tmp_path / "runs", "sandbox_dir": tmp_path / "sandbox", "fsync": "none"}
+    prepared = prepare(str(hers), "Look.", {"model": f"script:{script}", **places, **flags}, {}, hers)
+    return solve(prepared, {}, observe)
+
+
+LOOK = """
+replies:
+  - call: list_files
+  - call: run_command
+    args: {command: "git log --format=%s; git status --porcelain"}
+  - call: pop_frame
+    args: {result: done}
+"""
+
+
+@pytest.mark.parametrize("layer", ["copy", "auto"])
+def test_a_model_is_asked_and_answered_before_the_history_is_there_and_a_command_finds_it(tmp_path, monkeypatch, layer):
+    hers = repository(tmp_path / "hers", {"a.py": "1\n"})
+    held = Held(monkeypatch)
+    answers = []
+
+    def observe(event: Event, _: State) -> None:
+        if isinstance(event, ToolReturned):
+            held.go.set()  # the files were listed
+            answers.append(event.text)
+
+    result = played(hers, LOOK, tmp_path, observe=observe, layer=layer)
+    assert result.outcome == "finished"
+    assert answers[0].splitlines()[0] == ".git/"
+    assert answers[1] == "start\n[exit 0]"
+    assert not list((tmp_path / "sandbox").glob("*/repository.new"))
+    assert read_request(tmp_path / "runs" / result.run).git == InnerRepository(
+        run_git(hers, "rev-parse", "HEAD").strip(), 1
+    )
+
+
+def test_a_file_tool_that_looks_into_git_waits_for_it(tmp_path, monkeypatch):
+    hers = repository(tmp_path / "hers", {"a.py": "1\n"})
+    held = Held(monkeypatch)
+    threading.Timer(0.2, held.go.set).start()
+    answers = []
+
+    def observe(event: Event, _: State) -> None:
+        if isinstance(event, ToolReturned):
+            answers.append(event.text)
+
+    look = LOOK.replace("call: list_files", "call: read_file\n    args: {path: ./.git/../.git/HEAD}")
+    assert played(hers, look, tmp_path, observe=observe).outcome == "finished"
+    assert answers[0].startswith("ref: refs/heads/")
+    assert answers[1] == "start\n[exit 0]"
+
+
+def test_a_run_that_needs_no_history_ends_without_it_and_leaves_nothing_of_it(tmp_path, monkeypatch):
+    hers = repository(tmp_path / "hers", {"a.py": "1\n"})
+    os.mkfifo(tmp_path / "pipe")
+
+    def stuck(*_: Any) -> None:
+        git("hash-object", str(tmp_path / "pipe"), cwd=hers, environment=her_environment())
+
+    monkeypatch.setattr("stackmem.run.git_inside.make_repository", stuck)
+    result = played(hers, "replies:\n  - call: pop_frame\n    args: {result: done}\n", tmp_path)
+    assert (result.outcome, result.commits) == ("finished", ())
+    assert not [thread for thread in threading.enumerate() if thread.name == "repository"]
+
+
+@pytest.mark.parametrize("layer", ["copy", "auto"])
+def test_a_history_that_cannot_be_had_ends_the_run_at_its_first_command_and_resume_tries_again(
+    tmp_path, monkeypatch, layer
+):
+    hers = repository(tmp_path / "hers", {"a.py": "1\n"})
+
+    def broken(origin: Origin, into: Path, *_: Any) -> None:
+        folder(into, {"HEAD": "half of it"})
+        raise WorkspaceError("an object is missing")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("stackmem.run.git_inside.make_repository", broken)
+        result = played(hers, LOOK, tmp_path, layer=layer)
+    assert result.outcome == "workspace_error"
+    assert "an object is missing; begin anew with --git none to go without it" in result.failure
+    # as a kill in the middle of the move leaves it
+    (half,) = (tmp_path / "sandbox").glob("*/repository/.git" if layer == "auto" else "*/workspace/.git")
+    (half / "HEAD").write_text("half of it")
+    run = tmp_path / "runs" / result.run
+    answers = []
+
+    def observe(event: Event, _: State) -> None:
+        if isinstance(event, ToolReturned):
+            answers.append(event.text)
+
+    assert resume(run, {}, {}, observe).outcome == "finished"
+    assert answers == ["start\n[exit 0]"]
+    assert not list((tmp_path / "sandbox").glob("*/repository.new"))
+
+
+def test_a_history_that_takes_long_is_told(monkeypatch):
+    monkeypatch.setattr("stackmem.history.late_repository.SLOW_SECONDS", 0.0)
     told = threading.Event()
 
-    def slow(*_: object) -> None:
-        assert told.wait(30)
-        raise WorkspaceError("nothing was made")
+    def make() -> InnerRepository:
+        assert told.wait(60)
+        return InnerRepository("")
 
-    monkeypatch.setattr("stackmem.run.git_inside.make_repository", slow)
-    monkeypatch.setattr("stackmem.run.git_inside._SLOW_SECONDS", 0.0)
-    hers = Origin(tmp_path, tmp_path, tmp_path, "", "")
-    with pytest.raises(WorkspaceError, match="--git none"):
-        bring(hers, tmp_path, Scrubber({}), lambda line: (said.append(line), told.set()), shared=False)
-    assert said[0].startswith("reading the history of the folder")
+    late = LateRepository(make, told.set)
+    late.wait()
+    assert late.made == InnerRepository("")
+
+
+@pytest.mark.parametrize("layer", ["copy", "auto"])
+def test_a_link_to_git_that_is_looked_through_too_early_hides_nothing_later(tmp_path, monkeypatch, layer):
+    hers = repository(tmp_path / "hers", {"a.py": "1\n"})
+    (hers / "g").symlink_to(".git")
+    held = Held(monkeypatch)
+    threading.Timer(0.2, held.go.set).start()
+    answers = []
+
+    def observe(event: Event, _: State) -> None:
+        if isinstance(event, ToolReturned):
+            answers.append(event.text)
+
+    look = LOOK.replace("call: list_files", "call: read_file\n    args: {path: g/HEAD}")
+    assert played(hers, look, tmp_path, observe=observe, layer=layer).outcome == "finished"
+    assert answers[0].startswith("ref: refs/heads/")
+    assert answers[1] == "start\n?? g\n[exit 0]"
