@@ -227,14 +227,11 @@ def _opened(
         missing=missing, late=late,
         live=live_spans(places.run, prepared.resolved.settings.otel, environ) if writer else None,
     )  # fmt: skip
-    match beginning:
-        case Resumed():
-            opened.seconds_before = beginning.stopped.seconds
-            opened.steps_with_secrets = beginning.stopped.steps_with_secrets
-        case Forked() | Edited() | Rehearsed():
-            opened.seconds_before = beginning.state.seconds
-        case Fresh():
-            pass
+    if isinstance(beginning, Resumed):
+        opened.seconds_before = beginning.stopped.seconds
+        opened.steps_with_secrets = beginning.stopped.steps_with_secrets
+    elif not isinstance(beginning, Fresh):
+        opened.seconds_before = beginning.state.seconds
     return opened
 
 
