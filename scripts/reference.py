@@ -62,6 +62,8 @@ _MORE = {
     "FramePopped.result": "What the parent is given.",
     "stored": "Names of the chunks that the same call stored.",
     "chars": "Characters of the content; of a read: of what was read.",
+    "CallAnswered.chars": "Length of the answer.",
+    "others": "Names of the further chunks.",
     "code": "One word per cause ([machine](machine.md#refusals)).",
     "reason": "What the model reads.",
     "NoticeGiven.text": "What the model reads.",

@@ -330,10 +330,15 @@ class ChunkAllocated(Struct, frozen=True, tag=True):
 
 
 class ChunkRead(Struct, frozen=True, tag=True):
-    """A chunk's content entered the running frame."""
+    """A chunk's content entered the running frame; ``others`` were read by the same call, and ``chars`` counts all."""
 
     name: str
     chars: int
+    others: tuple[str, ...] | UnsetType = UNSET
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *(self.others or ()))
 
 
 class ChunkWritten(Struct, frozen=True, tag=True):
@@ -351,11 +356,7 @@ class ChunkFreed(Struct, frozen=True, tag=True):
 
 
 class CallAnswered(Struct, frozen=True, tag=True):
-    """A call was answered from the state alone; what the model was told follows from the call and the state.
-
-    Attributes:
-        chars: Length of the answer.
-    """
+    """A call was answered from the state alone; what the model was told follows from the call and the state."""
 
     tool: str
     chars: int

@@ -51,7 +51,9 @@ def root(start: RunStarted) -> Frame:
 
 def first_heap(start: RunStarted) -> Heap:
     """What the run begins with: nothing, or what it takes over from those before it."""
-    return Heap() if start.heap is UNSET else taken_over(start.heap)
+    heap = Heap() if start.heap is UNSET else taken_over(start.heap)
+    brief = start.session is not UNSET and start.session.index is not UNSET
+    return replace(heap, brief=True) if brief else heap
 
 
 def standing_chars(start: RunStarted) -> int:

@@ -80,16 +80,18 @@ class KeptHeap(Struct, frozen=True, omit_defaults=True):
 
 
 class Heap(Struct, frozen=True):
-    """All chunks, in order of allocation.
+    """All chunks, in order of allocation; in a brief heap, of their last writes.
 
     Attributes:
         chars: Characters of content in total.
         current: Last known digest of each source file.
+        brief: How its index tells of it, as ``SessionRules.index`` says.
     """
 
     chunks: dict[str, Chunk] = {}
     chars: int = 0
     current: dict[str, str] = {}
+    brief: bool = False
 
     def stale(self, chunk: Chunk) -> bool:
         now = self.current.get(chunk.source, "unknown")
@@ -114,7 +116,8 @@ class Heap(Struct, frozen=True):
             kept=old.kept if old else False,
         )
         chars = self.chars + len(entry.content) - (len(old.content) if old else 0)
-        return replace(self, chunks={**self.chunks, entry.name: chunk}, chars=chars)
+        others = self.without(entry.name).chunks if self.brief and old else self.chunks
+        return replace(self, chunks={**others, entry.name: chunk}, chars=chars)
 
     def mark_read(self, name: str, step: int) -> Heap:
         return replace(self, chunks={**self.chunks, name: replace(self.chunks[name], read=step)})
@@ -143,6 +146,7 @@ def index(heap: Heap, budgets: Budgets, *, described: bool = True) -> str:
     """The heap index as the model reads it: a line for every chunk, with or without its description."""
     many = "1 chunk" if len(heap.chunks) == 1 else f"{len(heap.chunks)} chunks"
     head = f"HEAP INDEX: {many}, {heap.chars:,} of {budgets.heap_chars:,} characters used"
+    head += ", the last written last" if heap.brief else ""
     return "\n".join([head, *(line(heap, chunk, described=described) for chunk in heap.chunks.values())])
 
 
@@ -153,10 +157,11 @@ def line(heap: Heap, chunk: Chunk, *, described: bool = True) -> str:
         parts.append(chunk.description)
     if chunk.source:
         parts.append(f"source {chunk.source}")
-    parts.append("kept from before this run" if chunk.kept else f"created step {chunk.created}")
-    if chunk.written != chunk.created:
-        parts.append(f"rewritten step {chunk.written}")
-    parts.append("last read never" if chunk.read is None else f"last read step {chunk.read}")
+    if not heap.brief:
+        parts.append("kept from before this run" if chunk.kept else f"created step {chunk.created}")
+        if chunk.written != chunk.created:
+            parts.append(f"rewritten step {chunk.written}")
+        parts.append("last read never" if chunk.read is None else f"last read step {chunk.read}")
     stale = " | STALE: its source has changed since" if heap.stale(chunk) else ""
     return " | ".join(parts) + stale
 
@@ -164,7 +169,15 @@ def line(heap: Heap, chunk: Chunk, *, described: bool = True) -> str:
 def index_rows(heap: Heap) -> tuple[tuple[object, ...], ...]:
     """What an index says of each chunk; a conversation that last said something else is told anew."""
     return tuple(
-        (chunk.name, len(chunk.content), chunk.description, chunk.source, chunk.written, chunk.read, heap.stale(chunk))
+        (
+            chunk.name,
+            len(chunk.content),
+            chunk.description,
+            chunk.source,
+            chunk.written,
+            None if heap.brief else chunk.read,
+            heap.stale(chunk),
+        )
         for chunk in heap.chunks.values()
     )
 

@@ -57,6 +57,7 @@ from .tools import (
     Delegate,
     HeapAlloc,
     HeapFree,
+    HeapLoad,
     HeapRead,
     HeapWrite,
     LookupCall,
@@ -184,6 +185,8 @@ def _settle_call(state: State, call: Call, pending: Pending, offered: tuple[Tool
             return memory_tools.look_up(state, call)
         case HeapRead():
             return memory_tools.read(state, call)
+        case HeapLoad():
+            return memory_tools.load(state, call)
         case HeapWrite():
             return memory_tools.rewrite(state, call, pending)
         case HeapFree():
@@ -319,7 +322,9 @@ def _without_others(state: State, told: State) -> State:
     return told
 
 
-def _answer(state: State, text: str, digests: dict[str, str], *, failed: bool = False, read: str = "") -> State:
+def _answer(
+    state: State, text: str, digests: dict[str, str], *, failed: bool = False, read: tuple[str, ...] = ()
+) -> State:
     """The state with the one pending call answered."""
     heap = state.heap.with_digests(digests)
     call_id = state.pending.calls[0].id if state.pending and state.pending.calls else ""
@@ -340,7 +345,7 @@ def _take_answer(state: State, event: ToolAnswered | SourceLoaded | UserAnswered
 
 def _change_heap(state: State, event: ChunkAllocated | ChunkWritten | ChunkRead | ChunkFreed) -> State:
     heap, text = memory_tools.change_heap(state, event)
-    return _answer(replace(state, heap=heap), text, {}, read=event.name if isinstance(event, ChunkRead) else "")
+    return _answer(replace(state, heap=heap), text, {}, read=event.names if isinstance(event, ChunkRead) else ())
 
 
 def _look_up(state: State) -> State:

@@ -33,6 +33,7 @@ from .tools import (
     HeapAlloc,
     HeapFree,
     HeapList,
+    HeapLoad,
     HeapRead,
     HeapWrite,
     LookupCall,
@@ -45,6 +46,7 @@ from .tools import (
 
 EXCERPT_CHARS = 4_000
 _PASSAGE_CHARS = 400
+_MISSING_NAMED = 3
 _PREFIX = "frame:"
 
 
@@ -113,6 +115,22 @@ def read(state: State, call: HeapRead) -> ChunkRead | Refusal:
     return Refusal("no_lines", f"heap_read refused: {fault}") if fault else ChunkRead(call.name, len(text))
 
 
+def load(state: State, call: HeapLoad) -> ChunkRead | Refusal:
+    """The chunks read together, or the refusal; a result is shown whole, so what is too much of one is refused."""
+    names = tuple(dict.fromkeys(call.names))
+    if not names:
+        return Refusal("no_chunk", "heap_load refused: names is empty", "name the chunks to load")
+    missing = [name for name in names if name not in state.heap.chunks]
+    if missing:
+        told = "; ".join(heaps.no_chunk(state.heap, name) for name in missing[:_MISSING_NAMED])
+        return Refusal("no_chunk", f"heap_load refused, nothing was loaded: {told}")
+    size = len(_chunk_texts(state, names).encode(errors="replace"))
+    if size > state.shown_bytes:
+        reason = f"heap_load refused: together they are {size:,} bytes, maximum is {state.shown_bytes:,}"
+        return Refusal("too_large", reason, "load fewer at once")
+    return ChunkRead(names[0], sum(len(state.heap.chunks[name].content) for name in names), names[1:] or UNSET)
+
+
 def free(state: State, call: HeapFree) -> ChunkFreed | Refusal:
     if call.name not in state.heap.chunks:
         return _no_chunk(state, call)
@@ -146,6 +164,11 @@ def change_heap(state: State, event: ChunkAllocated | ChunkWritten | ChunkRead |
             return heap, f"replaced {event.name!r}, now {event.chars:,} characters; {heap.chars:,} of {most:,} used"
         case ChunkRead() if isinstance(call, HeapRead):
             return state.heap.mark_read(event.name, state.step), _chunk_text(state, call)
+        case ChunkRead() if isinstance(call, HeapLoad):
+            heap = state.heap
+            for name in event.names:
+                heap = heap.mark_read(name, state.step)
+            return heap, _chunk_texts(state, event.names)
         case ChunkFreed():
             heap = state.heap.without(event.name)
             return heap, f"freed {event.name!r}, {event.chars:,} characters; {heap.chars:,} of {most:,} used"
@@ -156,12 +179,21 @@ def change_heap(state: State, event: ChunkAllocated | ChunkWritten | ChunkRead |
 
 
 def _chunk_text(state: State, call: HeapRead) -> str:
-    chunk = state.heap.chunks[call.name]
     text, _ = heaps.read_text(state.heap, call)
-    head = f"heap {call.name!r}, {len(chunk.content):,} characters, last read step {state.step}"
+    return f"{_chunk_head(state, call.name)}\n{clip_bytes(text, state.shown_bytes)}"
+
+
+def _chunk_texts(state: State, names: tuple[str, ...]) -> str:
+    return "\n\n".join(f"{_chunk_head(state, name)}\n{state.heap.chunks[name].content}" for name in names)
+
+
+def _chunk_head(state: State, name: str) -> str:
+    chunk = state.heap.chunks[name]
+    head = f"heap {name!r}, {len(chunk.content):,} characters"
+    head += "" if state.heap.brief else f", last read step {state.step}"
     if state.heap.stale(chunk):
         head += f"; STALE: {chunk.source} has changed since this was stored, check it before you rely on it"
-    return f"{head}\n{clip_bytes(text, state.shown_bytes)}"
+    return head
 
 
 def _digest(state: State, source: str) -> str:

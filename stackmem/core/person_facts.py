@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 Policy = Literal["frame", "flat"]
 Approve = Literal["never", "writes", "commands", "all"]
@@ -21,10 +21,13 @@ class SessionRules(Struct, frozen=True):
         policy: ``frame`` where each request is a frame below the root, ``flat`` where all of them are one conversation.
         approve: Which calls in the sandbox need the person's permission: none; those that write files; commands, too;
             or all. What leaves the sandbox needs it always.
+        index: ``brief`` where the heap index shows no steps, its order those of the last writes instead, and where a
+            frame that has seen the index is told of changes alone. Conversations from before that have none.
     """
 
     policy: Policy = "frame"
     approve: Approve = "never"
+    index: Literal["brief"] | UnsetType = UNSET
 
 
 class PersonSaid(Struct, frozen=True, tag=True):

@@ -84,9 +84,11 @@ def _words(state: State, frame: Frame) -> str:
 def earlier(state: State) -> str:
     """The requests so far with their results, the newest whole; it grows at its end, until its older half is shortened.
 
-    At most about 4,000 characters, so the thousandth request begins as small as the tenth.
+    At most about 4,000 characters, so the thousandth request begins as small as the tenth. What is shortened breaks the
+    provider's cache for all that stands behind it, so little is left standing then, and the next time is long away.
     """
-    folded = state.popped.fold(_with_exchange, _Exchanges(), "exchanges")
+    begun = _Exchanges(left=3 if state.heap.brief else 2)
+    folded = state.popped.fold(_with_exchange, begun, f"exchanges, one in {begun.left} left")
     if not folded.shown:
         return ""
     before = f"(requests 1 to {folded.dropped} are no longer listed)\n" if folded.dropped else ""
@@ -101,12 +103,14 @@ class _Exchanges(Struct, frozen=True):
         dropped: So many of them are not listed.
         short: The listed ones in one line each.
         shown: The listed ones as they are shown.
+        left: Where even lines are too many, one in so many stays listed.
     """
 
     count: int = 0
     dropped: int = 0
     short: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
+    left: int = 2
 
 
 def _with_exchange(log: _Exchanges, popped: PoppedFrame) -> _Exchanges:
@@ -124,8 +128,9 @@ def _with_exchange(log: _Exchanges, popped: PoppedFrame) -> _Exchanges:
         half = len(shown) // 2
         shown = (*short[:half], *shown[half:])
         if sum(map(len, shown)) > _LOG_CHARS:  # its older half is short already
-            shown, short, dropped = shown[half:], short[half:], dropped + half
-    return _Exchanges(number, dropped, short, shown)
+            gone = len(shown) * (log.left - 1) // log.left
+            shown, short, dropped = shown[gone:], short[gone:], dropped + gone
+    return _Exchanges(number, dropped, short, shown, log.left)
 
 
 def _line(text: str) -> str:

@@ -53,7 +53,7 @@ class Result(Struct, frozen=True):
 
     Attributes:
         heap, step: Those of the moment it was given.
-        read: The chunk that it brought into the conversation, if any.
+        read: The chunks that it brought into the conversation.
     """
 
     call_id: str
@@ -61,7 +61,7 @@ class Result(Struct, frozen=True):
     failed: bool
     heap: Heap
     step: int
-    read: str = ""
+    read: tuple[str, ...] = ()
 
 
 class Notice(Struct, frozen=True):

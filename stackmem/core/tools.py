@@ -200,6 +200,14 @@ class HeapRead(Struct, frozen=True, tag="heap_read"):
     end_line: int | None = None
 
 
+class HeapLoad(Struct, frozen=True, tag="heap_load"):
+    """Load several chunks at once, whole: one step instead of one for each heap_read."""
+
+    behavior: ClassVar[Behavior] = Behavior(while_closing=True)
+
+    names: tuple[str, ...]
+
+
 class HeapWrite(Struct, frozen=True, tag="heap_write"):
     """Replace a chunk's content. A description or source that is left out stays; STALE is cleared."""
 
@@ -312,7 +320,7 @@ class AskQuestion(Struct, frozen=True, tag="ask_user"):
 
 WorkspaceCall = ReadFile | WriteFile | EditFile | SearchFiles | ListFiles | RunCommand
 """Performed by ``run/perform.py``."""
-HeapCall = HeapAlloc | HeapRead | HeapWrite | HeapFree
+HeapCall = HeapAlloc | HeapRead | HeapLoad | HeapWrite | HeapFree
 StartCall = Delegate | Branch
 """Start a frame without registers, from a prompt."""
 PopCall = PopFrame | Return
@@ -377,7 +385,9 @@ CALLS: dict[str, type[Call]] = {tool_name(call): call for call in get_args(Call)
 """Every tool by its name."""
 
 
-OPTIONAL_TOOLS: dict[str, type[Call]] = {tool_name(call): call for call in (EditFile, SearchFiles, AskQuestion)}
+OPTIONAL_TOOLS: dict[str, type[Call]] = {
+    tool_name(call): call for call in (EditFile, SearchFiles, AskQuestion, HeapLoad)
+}
 """Tools that no strategy offers by itself: a run offers those that its settings name, as ``RunStarted.tools`` says."""
 
 

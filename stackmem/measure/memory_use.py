@@ -177,8 +177,8 @@ class ReadsPerWrite:
 
     def add(self, moment: Moment) -> None:
         match moment.event:
-            case facts.ChunkRead():
-                self._reads += 1
+            case facts.ChunkRead(names=names):
+                self._reads += len(names)
             case facts.ChunkAllocated() | facts.ChunkWritten():
                 self._writes += 1
             case facts.FramePushed(stored=stored) | facts.FramePopped(stored=stored):
@@ -208,8 +208,8 @@ class NeverReadShare:
                 for name in stored:
                     if name not in moment.before.heap.chunks:
                         self._store(name)
-            case facts.ChunkRead(name=name):
-                self._unread.discard(name)
+            case facts.ChunkRead(names=names):
+                self._unread.difference_update(names)
             case facts.ChunkFreed(name=name):
                 self._lost += name in self._unread
                 self._unread.discard(name)
@@ -228,5 +228,5 @@ def stale_reads(moment: Moment) -> int:
     if not isinstance(moment.event, facts.ChunkRead):
         return 0
     heap = moment.before.heap
-    chunk = heap.chunks.get(moment.event.name)
-    return int(chunk is not None and heap.stale(chunk))
+    read = (heap.chunks.get(name) for name in moment.event.names)
+    return sum(chunk is not None and heap.stale(chunk) for chunk in read)

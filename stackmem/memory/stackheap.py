@@ -3,7 +3,7 @@
 ``index``: where the index stands.
 
 - ``on_change`` (default): the whole index in the next user message whenever it differs from what was last shown;
-- ``delta``: one line per change instead;
+- ``delta``: one line per change instead, as in every conversation with a person;
 - ``tail``: at the end of every prompt, never kept;
 - ``system``: in the system prompt, which costs the provider's cache at every change;
 - ``listed``: in no prompt; the tool ``heap_list`` shows it.
@@ -104,6 +104,8 @@ def heap_news(place: str, budgets: Budgets, described: bool = True) -> Callable[
 
 
 def _whole_index(budgets: Budgets, described: bool, before: Heap, now: Heap) -> str:
+    if now.brief:
+        return _changed_lines(budgets, described, before, now)
     return "" if before is now or index_rows(before) == index_rows(now) else index(now, budgets, described=described)
 
 

@@ -80,7 +80,7 @@ def _of_person(event: facts.Event, ref: Callable[[str], Ref]) -> PageFact | None
 def _of_memory(event: facts.Event, ref: Callable[[str], Ref], told: Result | None) -> PageFact | None:
     match event:
         case facts.ChunkRead():
-            return ["heap", "read", event.name, event.chars, ref(told.text) if told else None]
+            return ["heap", "read", ", ".join(event.names), event.chars, ref(told.text) if told else None]
         case facts.ChunkAllocated() | facts.ChunkWritten() | facts.ChunkFreed():
             return ["heap", type(event).__name__.removeprefix("Chunk").lower(), event.name, event.chars]
         case facts.CallAnswered():

@@ -154,7 +154,7 @@ class PageFold:
             self.page.forked = f"{event.parent} at record {event.at}"
         if isinstance(event, ProgramStarted) and (gone_on := event.continued):
             self.page.forked = f"{gone_on.parent} at record {gone_on.at}, with an edited program"
-        if isinstance(event, facts.ChunkRead) and event.name in before.heap.chunks:
+        if isinstance(event, facts.ChunkRead) and not event.others and event.name in before.heap.chunks:
             told = self._told()  # its text is the chunk's, which is noted before the text is kept
             if told is not None:
                 self._texts.around(told.text, before.heap.chunks[event.name].content)

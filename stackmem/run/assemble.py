@@ -15,7 +15,7 @@ from stackmem.core.messages import PromptText, ToolSpec
 from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import spec
-from stackmem.core.tools import OPTIONAL_TOOLS, Tool
+from stackmem.core.tools import OPTIONAL_TOOLS, HeapLoad, HeapRead, Tool, tool_name
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.hidden import LayerPlan, plan_layer
 from stackmem.history.history import History
@@ -121,7 +121,8 @@ def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
     budgets = budgets_of(strategy, settings.budgets)
     profile = _profile(prepared)
     slots = prompt_slots(budgets, profile.command_seconds)
-    wanted = tuple(OPTIONAL_TOOLS[name] for name in prepared.tools)
+    reads = HeapRead in strategy.tools
+    wanted = tuple(OPTIONAL_TOOLS[name] for name in prepared.tools if reads or name != tool_name(HeapLoad))
     tools = tool_specs((*strategy.tools, *wanted), tuple(slots.items()))
     system = _system(settings, strategy, slots)
     _refuse_small_window(model, system, tools, subject.text + prepared.instructions)

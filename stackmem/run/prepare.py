@@ -14,7 +14,7 @@ from stackmem.core.facts import RunStarted
 from stackmem.core.person_facts import SessionRules
 from stackmem.core.session import SESSION_TASK
 from stackmem.core.state import State
-from stackmem.core.tools import OPTIONAL_TOOLS, AskQuestion, tool_name
+from stackmem.core.tools import OPTIONAL_TOOLS, AskQuestion, HeapLoad, tool_name
 from stackmem.errors import UsageError
 from stackmem.history.hidden import LayerPlan
 from stackmem.history.origin import Origin
@@ -132,10 +132,10 @@ def prepare(
 
 
 def as_session(prepared: Prepared, rules: SessionRules) -> Prepared:
-    """The same as a conversation, in which the agent may ask."""
-    asking = (tool_name(AskQuestion),) if tool_name(AskQuestion) not in prepared.tools else ()
+    """The same as a conversation, in which the agent may ask, and load what a request needs of the heap at once."""
+    more = tuple(tool_name(tool) for tool in (AskQuestion, HeapLoad) if tool_name(tool) not in prepared.tools)
     subject = replace(prepared.subject, text=SESSION_TASK)
-    return replace(prepared, subject=subject, session=rules, tools=(*prepared.tools, *asking))
+    return replace(prepared, subject=subject, session=replace(rules, index="brief"), tools=(*prepared.tools, *more))
 
 
 def _in_work_tree(subject: Subject, settings: Settings) -> tuple[Subject, tuple[str, ...]]:

@@ -138,7 +138,7 @@ _TABLE = (
         none_means="no instructions", rule="AGENTS.md, else CLAUDE.md, from the root of the work tree to the folder",
     ),
     Option(
-        "extra_tools", "texts", (), "Tools offered beside the strategy's own: edit_file, search_files.",
+        "extra_tools", "texts", (), "Tools offered beside the strategy's own: edit_file, search_files, heap_load.",
         none_means="nothing more", project=True, rule="edit_file for a folder of your own, nothing more for a task",
     ),
     Option(

@@ -1,11 +1,15 @@
 """The heap: its budget, its names, its index, and what each refusal says."""
 
 import pytest
+from msgspec import json
+from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets
 from stackmem.core.facts import CallRejected, ChunkAllocated, ChunkFreed, ChunkRead, ChunkWritten
 from stackmem.core.heap import Chunk, Heap, index
 from stackmem.core.requests import DigestSources, UseTool
+from stackmem.core.tool_schemas import spec
+from stackmem.core.tools import HeapLoad
 from tests.build import World, alloc, do, play, pop, push, shown_text, started, stored
 
 SMALL = started(budgets=Budgets(heap_chars=100, heap_chunks=3))
@@ -147,6 +151,65 @@ def test_a_read_returns_the_content_and_marks_it():
     assert played.of(ChunkRead)
     assert played.state.heap.chunks["a"].read == 2
     assert played.answer == "heap 'a', 11 characters, last read step 2\nthe content"
+
+
+def loading(*replies, **changes):
+    start = started(**changes)
+    return play(*replies, start=replace(start, tools=(*start.tools, spec(HeapLoad, {}))))
+
+
+def test_a_load_brings_several_chunks_at_once_each_as_a_read_does():
+    files = {"f.py": "1"}
+    start = started()
+    played = play(
+        alloc("a", "one"), alloc("b", "two\n", source="f.py"), alloc("c", "three"),
+        do("write_file", path="f.py", content="2"), do("heap_load", names=["b", "a", "b"]),
+        start=replace(start, tools=(*start.tools, spec(HeapLoad, {}))), world=World(files),
+    )  # fmt: skip
+    assert played.answer == (
+        "heap 'b', 4 characters, last read step 5; STALE: f.py has changed since this was stored, check it before you "
+        "rely on it\ntwo\n\n\nheap 'a', 3 characters, last read step 5\none"
+    )
+    (event,) = played.of(ChunkRead)
+    assert (event.names, event.chars) == (("b", "a"), 7)
+    assert [chunk.read for chunk in played.state.heap.chunks.values()] == [5, 5, None]
+    assert "HEAP INDEX" not in shown_text(played.view).rpartition("heap 'a', 3")[2], "the answer tells of its reads"
+
+
+def test_a_load_of_one_chunk_is_the_fact_of_a_read():
+    (event,) = loading(alloc("a", "one"), do("heap_load", names=["a"])).of(ChunkRead)
+    assert json.encode(event) == b'{"type":"ChunkRead","name":"a","chars":3}'
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ([], "names is empty; name the chunks to load"),
+        (["a", "ab"], "heap_load refused, nothing was loaded: there is no chunk 'ab'; nearest: b, a"),
+        (["b"] * 3 + [f"n{number}" for number in range(5_000)], "there is no chunk 'n0'"),
+    ],
+)
+def test_a_load_that_cannot_be_whole_loads_nothing(names, told):
+    played = loading(alloc("a", "one"), alloc("b", "two"), do("heap_load", names=names))
+    assert told in rejected(played).reason
+    assert len(rejected(played).reason) < 500
+    assert not played.of(ChunkRead)
+    assert played.state.heap.chunks["a"].read is None
+
+
+def test_a_load_that_one_result_cannot_show_is_refused():
+    played = loading(
+        alloc("a", "ü" * 1_000), alloc("b", "y" * 1_000), do("heap_load", names=["a", "b"]),
+        do("heap_load", names=["a"]), window_tokens=8_000,
+    )  # fmt: skip
+    assert "together they are 3,0" in rejected(played).reason
+    assert rejected(played).reason.endswith("maximum is 2,500; load fewer at once")
+    assert played.of(ChunkRead)[0].names == ("a",)
+
+
+def test_a_run_that_was_not_offered_the_load_refuses_it_as_before():
+    played = play(alloc("a", "one"), do("heap_load", names=["a"]))
+    assert rejected(played).reason.startswith("there is no tool 'heap_load'; the tools are read_file, ")
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,7 @@ def test_a_call_that_cannot_be_one_is_refused_in_the_same_words(spelled):
 def test_the_optional_tools_are_told_in_the_same_bytes_and_no_strategy_offers_them_by_itself():
     assert {name: digest(spec(tool, SLOTS)) for name, tool in OPTIONAL_TOOLS.items()} == {
         "edit_file": "d8f8a093704e8706", "search_files": "eca50c0905f334f2", "ask_user": "22326ef812e3aef7",
+        "heap_load": "414bb7cf38bc0f89",
     }  # fmt: skip
     offered = {tool_name(tool) for spelled in SPELLED for tool in open_strategy(spelled).tools}
     assert offered.isdisjoint(OPTIONAL_TOOLS)

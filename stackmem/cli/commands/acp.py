@@ -49,7 +49,8 @@ def command(
         # Every call asks, and the session's mode answers for the person: so a mode can change while a run is on.
         found = prepare(str(folder), None, flags, os.environ, Path.cwd(), SessionRules(approve="all"))
         framed = has_frames(open_strategy(found.resolved.settings.strategy))
-        return replace(found, session=SessionRules("frame" if framed else "flat", "all"))
+        rules = found.session or SessionRules()
+        return replace(found, session=replace(rules, policy="frame" if framed else "flat"))
 
     with own_servers(os.environ, Path.cwd()) as warnings:
         for warning in warnings:

@@ -59,7 +59,7 @@ def command(
             sys.exit(talk(Path(read_request(found).subject), found.parent, partial(take_up, found)))
         rules = SessionRules(approve=approve)  # type: ignore[arg-type] # one of them, as was looked at
         prepared = prepare(str(place), None, flags, os.environ, Path.cwd(), rules)
-        rules = replace(rules, policy=_policy(policy, prepared.resolved.settings.strategy))
+        rules = replace(prepared.session or rules, policy=_policy(policy, prepared.resolved.settings.strategy))
         say(*prepared.warnings)
         sys.exit(talk(place, prepared.folders[0], partial(begin, replace(prepared, session=rules))))
 

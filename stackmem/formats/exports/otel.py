@@ -192,7 +192,8 @@ class _Spans:
                 case facts.ChunkWritten():
                     yield self._chunk("update_memory", fact.name, under, piece.started, piece.ended)
                 case facts.ChunkRead():
-                    yield self._chunk("search_memory", fact.name, under, piece.started, piece.ended)
+                    for name in fact.names:
+                        yield self._chunk("search_memory", name, under, piece.started, piece.ended)
                 case facts.ChunkFreed():
                     yield self._chunk("delete_memory", fact.name, under, piece.started, piece.ended)
                 case facts.FramePushed() | facts.FramePopped():

@@ -69,8 +69,8 @@ def extend(conversation: Conversation, turn: Turn) -> Conversation:
         case Result():
             part: Part = ToolResult(turn.call_id, turn.text, turn.failed)
             shown = conversation.shown
-            if turn.read in shown.chunks:  # the result tells of its read by itself
-                shown = shown.mark_read(turn.read, turn.step)
+            for name in turn.read:  # the result tells of its read by itself
+                shown = shown.mark_read(name, turn.step) if name in shown.chunks else shown
             return replace(conversation, parts=(*conversation.parts, part), heap=turn.heap, shown=shown)
         case Notice():
             return replace(conversation, parts=(*conversation.parts, Text(turn.text)), heap=turn.heap)

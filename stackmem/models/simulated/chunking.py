@@ -9,14 +9,12 @@ Rule 4: a source is named for facts of one file alone, and only while what is wr
 
 from __future__ import annotations
 
-from .index import SeenChunk, SeenIndex, description
+from .index import SeenChunk, SeenIndex, description, last_part
 from .knowledge import Held, Knowledge
 from .known_facts import dead_ends, unsaved, unsaved_changes, valid
 from .lines import StatedFact, fact_line, lines, topic_of
 from .sight import ChosenCall, ReaderSight, fresh
 
-_PART_CHARS = 300
-_MANY_CHUNKS = 40
 _NO_INDEX = SeenIndex({}, 0, 10_000)
 
 
@@ -68,9 +66,8 @@ def _targets(
         else:
             wanted.setdefault(home.name, []).append(key)
     if fresh_keys:
-        last = rows[-1]
-        small = last.chars < _PART_CHARS or len(index.rows) >= _MANY_CHUNKS
-        name = last.name if small else f"{topic}.{len(rows) + 1}"
+        last = last_part(index, topic)
+        name = last.name if last else f"{topic}.{len(rows) + 1}"
         wanted.setdefault(name, []).extend(fresh_keys)
     return {name: _with_own(known, index.rows.get(name), facts, keys) for name, keys in wanted.items()}
 

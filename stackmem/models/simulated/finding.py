@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .index import SeenChunk
+from .index import SeenChunk, last_part
 from .knowledge import SEEN, Knowledge, ShownLines
+from .known_facts import visible
 from .lines import StatedNeed, topic_of
 from .sight import ChosenCall, ReaderSight, command, fresh
 
@@ -40,10 +41,16 @@ def _remembered(sight: ReaderSight, need: StatedNeed) -> Iterator[ChosenCall | N
         return
     if "heap_list" in names and known.index is None:
         yield ChosenCall("heap_list", {}, f"a chunk may hold {need.key}")
-    if "heap_read" in names and known.index is not None:
-        for row in sorted(known.index.rows.values(), key=lambda row: -row.written):
-            if _may_hold(known, row, need.key):
-                yield ChosenCall("heap_read", {"name": row.name}, f"the index says that {row.name} holds {topic} facts")
+    if "heap_read" in names:
+        holding = _holding(known, need.key)
+        if holding and "heap_load" in names:
+            together = list(
+                dict.fromkeys([holding[0], *(name for key in _ahead(known) for name in _useful(known, key))])
+            )
+            if len(together) > 1:
+                yield ChosenCall("heap_load", {"names": together}, "the index says what the planned units will need")
+        for name in holding:
+            yield ChosenCall("heap_read", {"name": name}, f"the index says that {name} holds {topic} facts")
     if "memory" in names:
         path = f"{MEMORY}/{topic}.md"
         if known.listing is None:
@@ -54,6 +61,30 @@ def _remembered(sight: ReaderSight, need: StatedNeed) -> Iterator[ChosenCall | N
         name = f"frame:{frame_of(int(need.way[5:]))}" if need.way[5:].isdigit() else ""
         if name:
             yield ChosenCall("heap_read", {"name": name, "query": need.key}, f"a popped frame was told {need.key}")
+
+
+def _holding(known: Knowledge, key: str) -> list[str]:
+    """The chunks that may hold a fact, the last written first; none where what they say may not hold any more."""
+    if known.index is None or not _told_of_change(known, key):
+        return []
+    rows = sorted(known.index.rows.values(), key=lambda row: row.written)[::-1]
+    return [row.name for row in rows if _may_hold(known, row, key)]
+
+
+def _useful(known: Knowledge, key: str) -> list[str]:
+    """The chunks that may hold a fact, or the one that it will be added to."""
+    holding = _holding(known, key)
+    home = None if holding or known.index is None else last_part(known.index, topic_of(key))
+    return [home.name] if home is not None and home.name not in known.chunks else holding
+
+
+def _ahead(known: Knowledge) -> Iterator[str]:
+    """What the units of this frame will need that is not visible, as far as a plan is."""
+    first, last = known.objective or (0, -1)
+    for unit in range(max(first, known.done + 1), last + 1):
+        for need in known.plan[unit].needs if unit in known.plan else ():
+            if visible(known, need.key) is None:
+                yield need.key
 
 
 def frame_of(unit: int) -> str:

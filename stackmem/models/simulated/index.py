@@ -7,6 +7,8 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from .lines import topic_of
+
 _HEAD = re.compile(r"^HEAP (INDEX|CHANGES): (?:[^\n]*?, )?([\d,]{1,12}) of ([\d,]{1,12}) characters used", re.MULTILINE)
 _MORE = " …"
 INDEX_HEAD = "HEAP INDEX: "
@@ -18,7 +20,7 @@ class SeenChunk(Struct, frozen=True):
     Attributes:
         items: What its description says it holds, by the part of a key after the topic.
         whole: The description names everything in it.
-        written: The step it was last written at.
+        written: The step it was last written at; 0 where the index shows none.
     """
 
     name: str
@@ -46,10 +48,9 @@ def index_in(text: str, before: SeenIndex | None) -> SeenIndex | None:
         for line in text[head.end() :].split("\n")[1:]:
             if not line.startswith("- "):
                 break
+            rows.pop(line[2:].partition(" | ")[0], None)
             row = _row(line)
-            if row is None:
-                rows.pop(line[2:].partition(" | ")[0], None)
-            else:
+            if row is not None:
                 rows[row.name] = row
         before = SeenIndex(rows, used, budget)
     return before
@@ -74,6 +75,17 @@ def _row(line: str) -> SeenChunk | None:
     if chars < 0:
         return None
     return SeenChunk(name, chars, items, whole, source, written, any(part.startswith("STALE") for part in parts))
+
+
+PART_CHARS = 300
+"""A topic's last chunk takes further facts while it is smaller than this."""
+MANY_CHUNKS = 40
+
+
+def last_part(index: SeenIndex, topic: str) -> SeenChunk | None:
+    """The chunk that a topic's next facts are added to; None where they begin one of their own."""
+    rows = sorted((row for row in index.rows.values() if topic_of(row.name) == topic), key=lambda row: row.name)
+    return rows[-1] if rows and (rows[-1].chars < PART_CHARS or len(index.rows) >= MANY_CHUNKS) else None
 
 
 def description(items: list[str], most: int) -> str:

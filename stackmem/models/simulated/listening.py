@@ -26,6 +26,7 @@ _FIRST = re.compile(r"unit (\d{1,6}) comes first")
 _SPAN = re.compile(r"\[lines? (\d{1,9})(?:-(\d{1,9}))? of (more than )?(\d{1,9})")
 _SHORTENED = re.compile(r"\[(?:shortened: |\.\.\. [\d,]{1,12} of [\d,]{1,12} characters left out)")
 _MASKED = re.compile(r"\[[a-z]{4,12}: [\d,]{1,12} characters of output")
+_CHUNK = re.compile(r"^heap '([^'\n]{1,64})', [\d,]{1,12} characters(?=,|;|$)", re.MULTILINE)
 _STORED = re.compile(r"\[stored on the heap: ([^\]\n]*)\]")
 _STUB = re.compile(r"; expand index (\d{1,6}) ")
 _ENDED = re.compile(r"\[exit \d{1,3}\]\s*\Z")
@@ -125,6 +126,10 @@ def _answered(known: Knowledge, result: ToolResult) -> None:
         _read_file(known, str(arguments.get("path", "")), text)
     elif tool == "heap_read":
         _read_chunk(known, str(arguments.get("name", "")), text, whole=not arguments.get("start_line"))
+    elif tool == "heap_load":
+        heads = list(_CHUNK.finditer(text))
+        for head, after in zip(heads, [*heads[1:], None], strict=True):
+            _read_chunk(known, head[1], text[head.start() : after.start() - 2 if after else None], whole=True)
     elif tool in CHILD_TOOLS and _OPENING.match(text):
         _hear(known, text)  # this is the child, and its parent's call is answered by what it is to do
     elif tool in CHILD_TOOLS:

@@ -34,6 +34,7 @@ _SAID = {
     "I rely on has changed.",
     "read_file": "I read the file itself, because nothing that I can see tells what stands there.",
     "heap_read": "Reading what was stored costs less than finding it out again by myself.",
+    "heap_load": "Reading all of it now is one step, and finding it out again by myself would be many.",
     "push_frame": "A child with a clean conversation does that part; what it will need is stored or told.",
     "pop_frame": "The result tells how far the work is, and what others would have to find out again is stored.",
 }
