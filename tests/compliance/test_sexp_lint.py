@@ -25,7 +25,9 @@ def cases() -> list[Any]:
 def test_lint_finds_what_is_there_and_the_run_refuses_what_is_an_error(text: str, wanted: list[str]) -> None:
     found = [f"{each.line}:{each.column} {each.severity} {each.code.removeprefix('sexp/')}" for each in finds(text)]
     assert sorted(found) == sorted(wanted)
-    assert halts_before_effects(text) == any(" error " in one for one in wanted)
+    refused = halts_before_effects(text)
+    assert refused or not any(" error " in one for one in wanted)
+    assert not refused or any(" error " in one or "unknown-operator" in one for one in wanted)  # of a server's tool
 
 
 def test_there_are_enough_cases() -> None:

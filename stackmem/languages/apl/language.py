@@ -121,7 +121,7 @@ def _answer(fact: ToolAnswered) -> tuple[str, ...]:
     value = fact.value
     if isinstance(value, dict) and set(value) == {"stdout", "stderr", "exit_code"}:
         lines = [f"  Exit code: {value['exit_code']}{failed}"]
-        lines += [f"  {name}: {value[name]}" for name in ("stdout", "stderr") if value[name]]
+        lines += [f"  {name}: {str(value[name]).rstrip()}" for name in ("stdout", "stderr") if value[name]]
         return tuple(lines)
     return (f"  Result{failed}: {value if isinstance(value, str) else _json(value)}",)
 

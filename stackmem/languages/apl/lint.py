@@ -115,8 +115,9 @@ def _registry(path: str, program: Program, named: str, own: tuple[ToolSpec, ...]
     try:
         registry = yield from registry_of(program, path, shared)
     except Halt as halt:
-        place = program.places.get("local_tool_paths") or program.places.get("import") or Place(1, 1)
-        errors.append(Fault(place, "Unreadable Tools", f"{halt.reason} {halt.details}"))
+        errors.append(
+            Fault(Place(halt.line or 1, halt.column or 1), "Unreadable Tools", f"{halt.reason} {halt.details}")
+        )
     return registry, shared, tuple(errors)
 
 

@@ -146,10 +146,15 @@ def registry_of(program: Program, source: str, base: Registry) -> Reading:
     Raises:
         Halt: A folder or a file that is named is missing or broken.
     """
-    found = yield from _tools_in(program.local_tool_paths, source)
-    for path in program.imports:
-        loaded = yield from _load(LoadSource(path, source), "An imported tool file could not be read.")
-        found.append((_tool(loaded), loaded.path))
+    named = "local_tool_paths"
+    try:
+        found = yield from _tools_in(program.local_tool_paths, source)
+        named = "import"
+        for path in program.imports:
+            loaded = yield from _load(LoadSource(path, source), "An imported tool file could not be read.")
+            found.append((_tool(loaded), loaded.path))
+    except Halt as halt:
+        raise halt.at(source, program.places.get(named)) from None
     return base.with_custom(found, "local")
 
 

@@ -85,6 +85,7 @@ def parse_yaml(text: str) -> Tree:
     reader = YAML(typ="safe", pure=True)  # the round-trip reader marks in a folded text where it was folded
     reader.allow_duplicate_keys = True
     reader.Scanner = bounded_scanner(Scanner, MOST_DEPTH)
+    reader.composer.warn_double_anchors = False  # YAML 1.2 allows a second anchor of one name; the last one holds
     try:
         node = reader.compose(text)
     except MarkedYAMLError as error:

@@ -272,4 +272,5 @@ def _change(session: AgentSession, request: dict[str, Any]) -> Routine:
     session.payload = change.result
     yield variable_set("payload", change.result)
     flags = [f"please look at this again: {flag}" for flag in change.flags]
-    session.tell_notes("your payload change", [*change.warnings, *change.blocked, *session.misfit(), *flags], flags)
+    remarks = (*flags, *change.corrections)
+    session.tell_notes("your payload change", [*change.warnings, *change.blocked, *session.misfit(), *flags], remarks)

@@ -22,6 +22,7 @@ from .paths import MISSING, Draft, Operation, Path, Rule, denial, look_up, path_
 from .reply_json import json_kind
 
 DELETE = "__DELETE__"
+_CORRECTED = "Auto-corrected"
 WORDS = ("newElements", "updateElements", "removeElements", "replaceElements", "reasoning")
 
 
@@ -32,6 +33,7 @@ class PayloadChange(Struct, frozen=True):
         edits: What was done, in order.
         flags: Why somebody should look at it again; empty where nothing is odd.
         blocked: What was not allowed.
+        corrections: Those of the warnings that say what was done in another way than it was asked for.
     """
 
     result: Any
@@ -39,6 +41,7 @@ class PayloadChange(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
+    corrections: tuple[str, ...] = ()
 
 
 def fault_of(request: Any) -> str:
@@ -69,8 +72,9 @@ def apply_change(
         work.remove((key,), value)
     for key, value in new.items():
         work.add((key,), value)
-    edits = tuple(work.edits)
-    return PayloadChange(work.result, edits, tuple(dict.fromkeys(work.warnings)), flags_of(edits), tuple(work.blocked))
+    edits, warnings = tuple(work.edits), tuple(dict.fromkeys(work.warnings))
+    corrections = tuple(told for told in warnings if told.startswith(_CORRECTED))
+    return PayloadChange(work.result, edits, warnings, flags_of(edits), tuple(work.blocked), corrections)
 
 
 def write_one(draft: Draft, path: Path, value: Any, rules: tuple[Rule, ...], *, gone: bool = False) -> tuple[str, ...]:
@@ -122,7 +126,7 @@ class _PayloadEditor:
                 continue
             target, word = (update, "updateElements") if key in self.result else (new, "newElements")
             target[key] = value
-            self.warnings.append(f"Auto-corrected: '{key}' stood outside of the known words (moved to {word})")
+            self.warnings.append(f"{_CORRECTED}: '{key}' stood outside of the known words (moved to {word})")
 
     def replace(self, path: Path, value: Any) -> None:
         there = look_up(self.result, path) is not MISSING
@@ -159,7 +163,7 @@ class _PayloadEditor:
                 self.add((*path, name), member)
         else:
             key = path_text(path)
-            told = f"Auto-corrected: '{key}' was in newElements but already exists (treated as update)"
+            told = f"{_CORRECTED}: '{key}' was in newElements but already exists (treated as update)"
             self.warnings.append(told)
             self.update(path, value)
 
@@ -170,7 +174,7 @@ class _PayloadEditor:
         elif have is MISSING:
             if top:
                 key = path_text(path)
-                told = f"Auto-corrected: '{key}' was in updateElements but does not exist (treated as addition)"
+                told = f"{_CORRECTED}: '{key}' was in updateElements but does not exist (treated as addition)"
                 self.warnings.append(told)
             self.add_allowed(path, _without_marks(value))
         elif value == {} and isinstance(value, dict):

@@ -43,6 +43,7 @@ LIMIT_KEYS = ("iterations", "tokens", "failures", "context_tokens", "usd", "seco
 EXPIRY_KEYS = ("turns", "mode", "by", "chars", "prompt")
 MOST_DEPTH = 8
 """Agents inside of one another."""
+_NOWHERE = Place(1, 1)
 
 
 def load_agent(text: str) -> tuple[Agent | None, tuple[DefinitionFault, ...]]:
@@ -380,5 +381,9 @@ def unknown_tool(loaded: LoadedAgent, path: str, tools: tuple[ToolSpec, ...]) ->
     for source, agent in every_agent(loaded, path):
         for action in agent.actions:
             if action.tool not in known:
-                return f"{source}: the action {action.name!r} needs the tool {action.tool!r}; known: {', '.join(known)}"
+                place = action.places.get("tool", _NOWHERE)
+                meant = nearest_name(action.tool, known)
+                told = f"; did you mean {meant}?" if meant else ""
+                needs = f"the action {action.name!r} needs the tool {action.tool!r}{told}; known: {', '.join(known)}"
+                return f"{source}:{place.line}:{place.column}: {needs}"
     return ""

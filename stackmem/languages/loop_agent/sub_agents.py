@@ -8,7 +8,7 @@ Rule 3: what it was shown in part is neither replaced nor removed as a whole.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -118,7 +118,8 @@ def _for_parent(sub: SubAgent, given: Any, after: Any, payload: Any) -> tuple[tu
     merged = PayloadMerge(given, sub.writes, together=False)
     merged.merge(0, writes_between(given, after))
     found, refused = list[Write](), merged.warnings
-    for write in writes_between(given, merged.payload):
+    changes = writes_between(given, merged.payload)
+    for write in (one for each in changes for one in _members(each, look_up(given, each.path), payload)):
         before, real = look_up(given, write.path), look_up(payload, write.path)
         if write.appended and real is MISSING:
             found.append(Write(write.path, look_up(merged.payload, write.path)))
@@ -127,6 +128,16 @@ def _for_parent(sub: SubAgent, given: Any, after: Any, payload: Any) -> tuple[tu
         else:
             found.append(write)
     return tuple(found), tuple(f"{sub.name}: {told}" for told in refused)
+
+
+def _members(write: Write, before: Any, payload: Any) -> Iterator[Write]:
+    """An object that the sub-agent did not see goes into the one that is there, member by member."""
+    whole = write.appended or write.gone or before is not MISSING
+    if whole or not isinstance(write.value, dict) or not isinstance(look_up(payload, write.path), dict):
+        yield write
+        return
+    for name, value in write.value.items():
+        yield from _members(Write((*write.path, name), value), MISSING, payload)
 
 
 def _request(session: AgentSession, ask: Ask, sub: SubAgent) -> str:

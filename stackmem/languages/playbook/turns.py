@@ -203,6 +203,7 @@ class _ReplyCheck:
             return False
         for passed in path:
             line = passed.line
+            self._here.notify_debugger("line", f"(inferred) {line.label}:{line.code} {line.text}", line.line)
             yield StepEntered(f"{book.name}:{line.label}", brief(f"(inferred) {line.code} {line.text}", 200))
             for call, into in passed.calls:
                 yield from self._claim(call, into)

@@ -128,18 +128,27 @@ class UnboundSymbolError(SexpEvaluationError, NameError):
         self.symbol = symbol
 
 
+def unbound_symbol(error: BaseException | None) -> str | None:
+    """The ``symbol`` of the unbound one that an error comes from; None where it comes from none."""
+    while error is not None and not isinstance(error, UnboundSymbolError):
+        error = error.__cause__
+    return error.symbol if error is not None else None
+
+
 class TaskError(ProgramError):
     """What no expression can catch: a collaborator's error, a spent budget, a limit of the run.
 
     Attributes:
         type: ``RESOURCE_EXHAUSTION``, ``TASK_FAILURE``, ``INVALID_OUTPUT`` or ``VALIDATION_ERROR``.
         reason: What ran out, or why.
+        place: Of the expression at the top of a source that it ended; None until it is known.
     """
 
     def __init__(self, kind: str, message: str, reason: str = "", details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
         self.type, self.message, self.reason = kind, message, reason
         self.details = details or {}
+        self.place: SourcePlace | None = None
 
 
 def error_line(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from stackmem.core.json_schema import first_fault, read_json
 from stackmem.languages.debugger import DebugPort
 
 from .calls import Calls, optional_params, typed_params
-from .errors import Budget, SexpEvaluationError, TaskError, error_line
+from .errors import Budget, SexpEvaluationError, SourcePlace, TaskError, error_line
 from .forms import ADDED_FORMS, DOCUMENT_FORMS
 from .interpreter import Doing, Machine, is_task_error
 from .loops import LOOPS
@@ -32,7 +32,7 @@ from .requests import (
     failed_result,
     task_result,
 )
-from .tree import Node, bound_names
+from .tree import Form, Node, bound_names
 from .values import SexpEnvironment, containers, from_python, is_null, to_source
 
 OWN_FORMS = frozenset({*DOCUMENT_FORMS, *LOOPS, *OUTSIDE_FORMS, "defatom"})
@@ -68,7 +68,12 @@ class Evaluation:
         self.machine.bind_names(names)
         value: Any = []
         for node in nodes:
-            value = yield from self.machine.evaluate(node, env)
+            try:
+                value = yield from self.machine.evaluate(node, env)
+            except TaskError as error:
+                if isinstance(node, Form):
+                    error.place = error.place or SourcePlace.of(node.source.path, node.source.text, node.at)
+                raise
         list(containers(value, self.machine.meter.budget))
         return value
 

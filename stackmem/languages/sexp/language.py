@@ -16,7 +16,7 @@ from stackmem.languages.operations import Completion, FrameAnswer, Halted, Progr
 
 from .analysis import Analysis
 from .definitions import definitions_of
-from .errors import SexpEvaluationError, SexpSyntaxError, TaskError, UnboundSymbolError
+from .errors import SexpEvaluationError, SexpSyntaxError, TaskError, unbound_symbol
 from .evaluator import Evaluation
 from .interpreter import Doing
 from .lint import LintResult, SourcePart, examine, libraries, lint, place_of
@@ -81,7 +81,8 @@ def start(launch: Launch) -> Program:
     except SexpEvaluationError as error:
         raise Halted("Evaluation Error", str(error), _at(error)) from error
     except TaskError as error:
-        raise Halted(error.type, f"{error.type}: {error.message}") from error
+        excerpt = f"\n{error.place.excerpt}" if error.place else ""
+        raise Halted(error.type, f"{error.type}: {error.message}{excerpt}", _at(error)) from error
 
 
 def outline(launch: Launch) -> Reading:
@@ -118,7 +119,7 @@ def _run(launch: Launch) -> Program:
         for part in parts:
             value = yield from _drive(evaluation.run(part.nodes, env), host)
     except SexpEvaluationError as error:
-        name = _missing(error)
+        name = unbound_symbol(error)
         found: LintResult = yield from examine(parts, frozenset(), launch.tools)
         if name and name in found.free | found.needed.keys():
             raise Halted("Missing Input", f"{_NO_INPUT.format(name=name)}\n{error}", _at(error)) from error
@@ -235,13 +236,6 @@ def _talk(evaluation: Evaluation, env: SexpEnvironment, host: Workflow, place: s
         yield Say(said)
 
 
-def _missing(error: BaseException | None) -> str:
-    """The name that an error comes from, where it is that a name has no value."""
-    while error is not None and not isinstance(error, UnboundSymbolError):
-        error = error.__cause__
-    return error.symbol if error is not None else ""
-
-
 def _line(node: Node) -> str:
     if isinstance(node, Form):
         text = " ".join(node.source.text[node.at : node.end].split())
@@ -249,7 +243,7 @@ def _line(node: Node) -> str:
     return node.name if isinstance(node, Name) else to_source(node.value, 100)
 
 
-def _at(error: SexpEvaluationError) -> str:
+def _at(error: SexpEvaluationError | TaskError) -> str:
     return f"{error.place.line}:{error.place.column}" if error.place else ""
 
 

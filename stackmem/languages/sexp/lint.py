@@ -1,6 +1,7 @@
 """``stackmem lint`` for workflows, and the same look at a program before its first effect.
 
-A source is read with what it loads and with the schemas that it names; nothing is run.
+A source is read with what it loads and with the schemas that it names. A run evaluates up to its first effect by
+itself; ``lint`` does that too, where nothing else is wrong.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from stackmem.languages.operations import Source
 
 from .analysis import Analysis
 from .definitions import definition_of, definitions_of, read_schema
-from .errors import LineIndex, SexpEvaluationError, SexpSyntaxError, SourcePlace
+from .errors import Budget, LineIndex, SexpEvaluationError, SexpSyntaxError, SourcePlace
 from .lint_scopes import Fault, Surroundings
 from .reader import read, split_budget
 from .tools import PARAMETERS, READERS, plain_name
 from .tree import Atom, Form, Node, bound_names, name_of, walk
+from .trial import first_failure
+from .workflow import WITHOUT_TOOLS
 
 _MOST_FILES = 50
 _MOST_FAULTS = 20
@@ -48,11 +51,15 @@ class LintResult(Struct, frozen=True):
         faults: Of each part.
         needed: Names without which no run can be, each with its part and place.
         free: Names that the program itself leaves to its inputs.
+        texts: ``(file that names it, name)`` to ``(path, text)`` of all that is loaded.
+        bound: Names that any of the sources binds somewhere.
     """
 
     faults: tuple[tuple[SourcePart, Fault], ...]
     needed: dict[str, tuple[SourcePart, int]]
     free: frozenset[str]
+    texts: dict[tuple[str, str], tuple[str, str]]
+    bound: frozenset[str]
 
     @property
     def report(self) -> str:
@@ -70,14 +77,35 @@ def place_of(part: SourcePart, at: int) -> SourcePlace:
 def lint(path: str, text: str, *, tools: tuple[ToolSpec, ...] = (), lib: tuple[str, ...] = ()) -> Reading:
     """The findings on one file, as a tuple of ``Finding``; ``lib`` are the libraries that a run is given."""
     try:
-        nodes, _ = split_budget(read(text, path))
+        nodes, budget = split_budget(read(text, path))
     except SexpSyntaxError as error:
         return (Finding(path, error.line, error.column, "error", "sexp/syntax", error.error_details),)
     own = SourcePart(path, text, nodes)
     parts = yield from libraries(lib)
     found: LintResult = yield from examine([*parts, own], frozenset(), tools)
     places = LineIndex(text)
-    return tuple(_finding(path, places.of(fault.at), fault) for part, fault in found.faults if part is own)
+    findings = [_finding(path, places.of(fault.at), fault) for part, fault in found.faults if part is own]
+    if not found.report:
+        findings += _tried([*parts, own], budget, tools, found)
+    return tuple(findings)
+
+
+def _tried(
+    parts: list[SourcePart], budget: Budget, tools: tuple[ToolSpec, ...], found: LintResult
+) -> Iterator[Finding]:
+    """The error that every run of a program ends with before its first effect."""
+    own = parts[-1]
+    failed = first_failure([part.nodes for part in parts], budget, tools, found.texts, found.bound)
+    if failed is None or failed[0] not in own.nodes:
+        return
+    node, error = failed
+    place = error.place if isinstance(error, SexpEvaluationError) else None
+    if place is None or place.path != own.path:
+        told = f"{error.message} ({place.path}:{place.line}:{place.column})" if place else error.message
+        fault = Fault(node.at, "error", "evaluation", told)
+        yield _finding(own.path, LineIndex(own.text).of(fault.at), fault)
+    else:
+        yield Finding(own.path, place.line, place.column, "error", "sexp/evaluation", error.message)
 
 
 def libraries(named: Iterable[object]) -> Reading:
@@ -130,7 +158,8 @@ def examine(parts: list[SourcePart], names: frozenset[str], tools: tuple[ToolSpe
                     inner_faults.append(use.fault("faulty library", f"line {line}, column {column}: {fault.message}"))
             number += 1
         faults += [(part, fault) for fault in (*loaded.faults, *inner_faults, *analysis.faults)]
-    return LintResult(tuple(faults), needed, frozenset(analysis.free))
+    texts = {key: text for loaded in loads for key, text in loaded.texts.items()}
+    return LintResult(tuple(faults), needed, frozenset(analysis.free), texts, frozenset().union(*by_source))
 
 
 class FileUse(Struct, frozen=True):
@@ -157,11 +186,12 @@ class Loaded(Struct):
 
     sources: list[tuple[SourcePart, FileUse]]
     faults: list[Fault]
+    texts: dict[tuple[str, str], tuple[str, str]]
     is_whole: bool = True
 
 
 def _load_all(part: SourcePart, own_tools: frozenset[str]) -> Reading:
-    found = Loaded([], [])
+    found = Loaded([], [], {})
     seen: set[tuple[str, str]] = set()
     paths: set[str] = set()
     waiting = [(part.path, use) for use in _file_uses(part.nodes, own_tools)]
@@ -178,6 +208,7 @@ def _load_all(part: SourcePart, own_tools: frozenset[str]) -> Reading:
             )
             found.is_whole = found.is_whole and use.is_schema
             continue
+        found.texts[beside, use.name] = source.path, source.text
         if source.path in paths:
             continue
         paths.add(source.path)
@@ -230,7 +261,8 @@ def _file_uses(nodes: list[Node], own_tools: frozenset[str]) -> Iterator[FileUse
 
 def _writes(nodes: list[Node], own_tools: frozenset[str]) -> Iterator[int]:
     """Where the calls stand that may write a file."""
-    tasks = {task.template["name"] for task in definitions_of(nodes)}
+    named = [task.template for task in definitions_of(nodes)]
+    tasks = {task["name"] for task in named if task.get("subtype") not in WITHOUT_TOOLS}
     for node in walk(nodes):
         name = name_of(node.items[0]) if isinstance(node, Form) and node.items else ""
         plain = plain_name(name)

@@ -39,13 +39,13 @@ def read(text: str, path: str = "", most: int = 1_000_000) -> list[Node]:
     """
     if not isinstance(text, str):
         raise TypeError(f"a workflow is a text, not {type(text).__name__}")
-    if not text.strip():
-        raise SexpSyntaxError("Input string is empty or contains only whitespace.", text)
     if len(text) > most:
         raise SexpSyntaxError(f"The source has {len(text):,} characters; the most is {most:,}.", text[:200])
     nodes = _Reader(SourceText(path, text)).nodes()
     if not nodes:
-        raise SexpSyntaxError("Input string is empty or contains only whitespace.", text)
+        raise SexpSyntaxError(
+            "Input string is empty or contains only whitespace.", text, place=SourcePlace.of(path, text, 0)
+        )
     return nodes
 
 

@@ -1,6 +1,7 @@
 """What the linter calls an error ends a run before its first effect, and only what hangs on inputs does beside it."""
 
 import json
+import re
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,11 +58,12 @@ def test_a_run_halts_before_its_first_effect_where_the_linter_has_an_error_and_n
     text = json.dumps(agent)
     errors = [each for each in read_with(lint(PATH, text, OWN), load) if each.severity == "error"]
     program = start(Launch(PATH, text, {}, "/w", "/w", {"checked": True}, OWN))
-    halted = None
+    halted, report = None, "a.yaml:1:1: "
     try:
         asked = next(program)
         while isinstance(asked, LoadSource):
             asked = program.send(load(asked))
     except Halted as halt:
-        halted = halt.kind
+        halted, report = halt.kind, halt.report
+    assert re.search(r":\d+:\d+: ", report), report
     assert (halted in ("Invalid Agent", "Unknown Tool")) == bool(errors), (halted, errors)

@@ -32,9 +32,9 @@ def finds(text: str) -> tuple[Finding, ...]:
 def _answer(effect: Any) -> Any:
     match effect:
         case RunFrame():
-            return FrameAnswer("done", {})
+            return FrameAnswer("done")
         case Complete():
-            return Completion("done", {})
+            return Completion("done")
         case _:
             return ToolAnswer("done")
 
@@ -45,9 +45,8 @@ def run_text(text: str, *, checked: bool) -> Done:
 
 
 def halts_before_effects(text: str) -> bool:
-    """Whether the run is refused for a static fault; then nothing was done."""
+    """Whether the run ends with a fault before anything was done; a missing input is none."""
     done = run_text(text, checked=True)
-    if done.halted is None or done.halted.kind not in ("Static Fault", "Syntax Error"):
-        return False
-    assert all(isinstance(each, LoadSource) for each in done.happened)
-    return True
+    nothing = all(isinstance(each, LoadSource) for each in done.happened)
+    assert nothing or done.halted is None or done.halted.kind not in ("Static Fault", "Syntax Error")
+    return nothing and done.halted is not None and done.halted.kind != "Missing Input"

@@ -83,8 +83,10 @@ def programs(draw: Any) -> str:
 @given(programs())
 def test_what_ends_a_run_by_its_text_alone_is_an_error_of_lint(text: str) -> None:
     halted = run_text(text, checked=False).halted
-    errors = [each for each in finds(text) if each.severity == "error"]
-    assert errors or halted is None, halted and halted.report
+    found = finds(text)
+    errors = [each for each in found if each.severity == "error"]
+    written = [each for each in found if "unreadable" in each.code]  # an effect before it may write the file
+    assert errors or written or halted is None, halted and halted.report
 
 
 @given(programs())

@@ -13,7 +13,8 @@ from stackmem.languages.sexp.reader import TypedLines
 FILES = {
     "lib.sexp": '(define (double x) (* 2 x)) (bind shared 1) (load "more.sexp")'
     ' (defatom lib-task (params) (instructions "x"))',
-    "more.sexp": '(define (triple x) (* 3 x)) (load "lib.sexp") ',
+    "more.sexp": "(define (triple x) (* 3 x))",
+    "circle.sexp": '(load "circle.sexp")',
     "broken.sexp": "(",
 }
 
@@ -55,7 +56,8 @@ def codes(text: str) -> list[str]:
         "(define (f) (bind y 2) y) (f)",
         "(director-evaluator-loop (max-iterations 1) (initial-director-input 1) (director list) (executor list)"
         " (evaluator list) (controller (lambda (f p e n) (list 'stop *loop-config*))))",
-        "(" * 5_000 + "+ 1" + ")" * 5_000,
+        "(bind n 0) (loop 200000 (set! n (+ n 1))) (map car n)",  # lint evaluates 50,000 nodes
+        "(log-message 1) " + "(" * 5_000 + "+ 1" + ")" * 5_000,
     ],
 )
 def test_nothing_is_said_of_what_is_right(text: str) -> None:
@@ -106,8 +108,16 @@ def test_what_is_wrong_is_found_at_its_place(text: str, found: str) -> None:
     assert found in codes(text)
 
 
+def test_what_an_input_may_mend_is_no_error() -> None:
+    assert codes("(try given (catch (e) (let ((f 5)) (f 1))))") == ["1:6 warning sexp/unbound"]
+
+
+def test_libraries_that_load_each_other_are_an_error() -> None:
+    assert codes('(load "circle.sexp")') == ["1:1 error sexp/evaluation"]
+
+
 def test_a_function_that_is_defined_twice_has_no_known_arity() -> None:
-    assert codes("(define (f x) x) (define (f x y) y) (f 1)") == []
+    assert codes("(log-message 1) (define (f x) x) (define (f x y) y) (f 1)") == []
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_a_type_that_is_not_checked_is_told_by_the_linter() -> None:
 
 
 def test_a_value_that_is_not_written_out_is_left_to_the_run() -> None:
-    text = "(let ((n 1)) (t (a n) (b 2))) (t (a (+ 1 2)) (b 2))"
+    text = "(log-message 1) (let ((n 1)) (t (a n) (b 2))) (t (a (+ 1 2)) (b 2))"
     assert codes(task("string") + text) == []
     assert codes(task("string") + task("int") + "(t (a 1) (b 2)) (t (a true) (b 2))") == []
 
