@@ -27,8 +27,8 @@ PROGRAMS = sorted(path for path in EXAMPLES.rglob("*.*") if language_of(path.nam
 PIECES = (
     "(", ")", "[", "]", "{", "}", "{{", "}}", "{%", "'", '"', "`", "```", "```python\n", "---\n", ": ", "- ", "# ",
     "## ", "### ", "|", "&a ", "*a ", "!!str ", "? ", "<<: ", "\t", "\n", "\r", "\0", "\u2028", "é", "~", ".nan",
-    "1e999", "9" * 25, "@playbook", "$x", "T1:BGN", "JMP 99", "nil", "'(", "(lambda (x) ", "(defatom ", "a..b", "ForEach", ",",
-    "\\", "",
+    "1e999", "9" * 25, "@playbook", "$x", "T1:BGN", "JMP 99", "nil", "'(", "(lambda (x) ", "(defatom ", "a..b",
+    "ForEach", ",", "\\", "",
 )  # fmt: skip
 NEEDS_INPUT = ("Missing Required Input", "Missing Input")
 PLACE = re.compile(r":\d+")
