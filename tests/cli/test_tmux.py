@@ -57,7 +57,7 @@ def test_a_conversation_in_tmux_with_typing_resizing_pastes_and_a_closed_window(
     window.wait_for("Type a request")
     window.type("Do it, grüße", "Enter")
     window.wait_for("> Do it, grüße")
-    until(lambda: any("run_command i=0" in line for line in window.screen()), window.history)  # else it is said too soon
+    until(lambda: any("run_command i=0" in line for line in window.screen()), window.history)
     window.type("use 漢字")
     window("resize-window", "-t", "t", "-x", "60", "-y", "20")
     window.wait_for_line("> use 漢字")  # what was typed outlives the resize
