@@ -18,7 +18,7 @@ from tests.stage import Stage
 
 CAMPAIGN = os.environ.get("STACKMEM_CAMPAIGN") == "1"
 # What the person who runs the tests says to the tests; every other variable of ours is hers, not theirs.
-FOR_TESTS = ("STACKMEM_CAMPAIGN", "STACKMEM_EXPECT_LEVEL", "STACKMEM_PICTURES")
+FOR_TESTS = ("STACKMEM_CAMPAIGN", "STACKMEM_CAMPAIGN_SECONDS", "STACKMEM_EXPECT_LEVEL", "STACKMEM_PICTURES")
 CALLERS_OWN = ("ANTHROPIC_", "OPENAI_", "STACKMEM_", "XDG_", "TIKTOKEN_", "GIT_")
 
 settings.register_profile("ci", derandomize=True, max_examples=30, deadline=None, print_blob=True)

@@ -47,7 +47,7 @@ from .git_inside import GIT, bring, bring_again, bring_what_is_missing, remove_s
 from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts
 from .perform import ProgramWorld
-from .ports import AnswersQuestions, PersonPort, SpanSender, live_spans
+from .ports import AnswersQuestions, Clock, PersonPort, SpanSender, live_spans
 from .prepare import Prepared, first_request
 from .programs.edited_sources import EditedSources
 from .programs.prepare import reachable_folders
@@ -87,6 +87,7 @@ class Person(Struct, frozen=True):
         watch: A debugger of programs, where there is one.
         notice: Told in a sentence what takes long.
         port: Who talks with an agent; None where only questions are answered, by ``ask``.
+        clock: The one that they go by.
     """
 
     ask: Callable[[str], str | None] = nobody_answers
@@ -97,6 +98,7 @@ class Person(Struct, frozen=True):
     watch: Watcher | None = None
     notice: Callable[[str], object] = str
     port: PersonPort | None = None
+    clock: Clock = Clock()
 
 
 class Opened(Struct):
@@ -184,7 +186,7 @@ def _opened(
     stack, interrupts, person = held
     prepared, scrubber = beginning.prepared, scrubber_of(environ, beginning.plan.network)
     request = _request(beginning, places, scrubber.scrub)
-    writer = _new_writer(beginning, places)
+    writer = _new_writer(beginning, places, person.clock)
     if writer is not None:
         stack.callback(writer.close)
         write_request(request, places.run)  # before anything else is made: whoever removes the run reads there what was
@@ -210,7 +212,8 @@ def _opened(
     if isinstance(history, NoHistory):
         _recall(beginning, parts)
     if isinstance(beginning, Resumed):  # the last thing that can fail: it cuts off a torn record
-        writer = TraceWriter(places.run / TRACE, held=(beginning.lock, beginning.stopped.end), reserves=True)
+        lock = beginning.lock, beginning.stopped.end
+        writer = TraceWriter(places.run / TRACE, person.clock.wall, held=lock, reserves=True)
         stack.callback(writer.close)
     signer = None
     if writer is not None:
@@ -220,6 +223,7 @@ def _opened(
     if request.program is not None:
         parts.world.program = _program_world(parts, places, request.program)
     parts.world.person = person.port or AnswersQuestions(person.ask)
+    parts.world.clock, parts.world.sleep = person.clock.elapsed, person.clock.sleep
     opened = Opened(
         parts, places, history, request, interrupts, person, writer, signer,
         folder=request.subject if request.text is not None else "",
@@ -247,10 +251,11 @@ def _request(beginning: Beginning, places: RunPlaces, scrub: Callable[[str], str
             return beginning.request
 
 
-def _new_writer(beginning: Beginning, places: RunPlaces) -> TraceWriter | None:
-    if isinstance(beginning, Forked):
-        return TraceWriter(places.run / TRACE, after=beginning.at, digest=beginning.digest, reserves=True)
-    return TraceWriter(places.run / TRACE, reserves=True) if isinstance(beginning, Fresh | Edited) else None
+def _new_writer(beginning: Beginning, places: RunPlaces, clock: Clock) -> TraceWriter | None:
+    if isinstance(beginning, Resumed | Rehearsed):
+        return None
+    at, digest = (beginning.at, beginning.digest) if isinstance(beginning, Forked) else (0, "")
+    return TraceWriter(places.run / TRACE, clock.wall, after=at, digest=digest, reserves=True)
 
 
 def _history(beginning: Beginning, places: RunPlaces, leave_out: tuple[str, ...], scrubber: Scrubber) -> History:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -88,7 +87,7 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
     world.sync()
     writer.settle()
     result = replace(
-        _result(state, parts, places, opened.seconds_before + time.monotonic() - begun),
+        _result(state, parts, places, opened.seconds_before + world.clock() - begun),
         steps_with_secrets=tuple(secret_steps),
         records=writer.count,
         digest=writer.digest,

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from stackmem.core.facts import ChecksReturned, ModelFailed, ModelReplied
 from stackmem.core.network import NetworkRequest
 from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped
 from stackmem.core.requests import AskModel, AskPermission, AskUser
 from stackmem.trace.record import Record
+
+
+class Clock(Struct, frozen=True):
+    """What tells a run the time, all in seconds.
+
+    Attributes:
+        elapsed: Never goes back; where it begins means nothing.
+        wall: Since 1970, as the machine's owner has set it: it may jump either way.
+        sleep: Lets so much of it pass.
+    """
+
+    elapsed: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
 
 
 class ModelPort(Protocol):

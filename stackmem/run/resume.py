@@ -102,7 +102,7 @@ def resume(
     run_dir = run_dir.resolve()  # the sandbox mounts what is in it
     person = replace(person or Person(), observe=observe, stop=stop)
     moments = LiveMoments(person.watch) if person.watch else None
-    with ExitStack() as stack, Interrupts(stop) as interrupts:
+    with Interrupts(stop) as interrupts, ExitStack() as stack:
         lock = Lock(run_dir / TRACE)
         stack.callback(lock.close)
         with interrupts.setting_up("run", run_dir):

@@ -1,7 +1,8 @@
 """Every sequence of a few model facts over a small alphabet, each with every answer of the world, explored to the end.
 
-Two histories that leave the machine in the same place are merged: the same stack, heap, limits and counts, whatever was
-said on the way. From there on the rules decide the same for both, so that one of them is gone on with.
+The world may also fail, or the person interrupt, wherever something is asked of it; a run that stopped so is taken up
+again, once. Two histories that leave the machine in the same place are merged: the same stack, heap, limits and counts,
+whatever was said on the way. From there on the rules decide the same for both, so that one of them is gone on with.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from stackmem.core.facts import (
     ModelReplied,
     ReplyNudged,
     RunEnded,
+    RunResumed,
     SourcesDigested,
     ToolReturned,
     VerifyReturned,
 )
+from stackmem.core.frames import partial_result
 from stackmem.core.limits import closing_refusal
 from stackmem.core.log import Log
 from stackmem.core.machine import advance, evolve
@@ -36,7 +39,7 @@ from stackmem.core.messages import Usage, View
 from stackmem.core.requests import AskModel, Compact, DigestSources, Effect, ReadClock, RunChecks, UseTool, Verify
 from stackmem.core.state import PoppedFrame, Reply, Result, State
 from stackmem.core.strategy import MemoryStrategy
-from stackmem.memory import open_strategy
+from stackmem.memory import STRATEGIES, open_strategy
 from tests.build import PRICE, alloc, call, do, failed, named, pop, push, reply, started, stored
 from tests.properties import prompt_rules
 
@@ -45,6 +48,7 @@ BUDGETS = Budgets(
     depth=2, heap_chars=6, heap_chunks=2, description_chars=8, source_chars=8,
 )  # fmt: skip
 FACTS_IN_A_ROW = 8
+STOPPED = ("interrupted", "workspace_error")
 HEAVY = Usage(uncached=34_500, output=20)
 """A reply after which a window of 40,000 tokens is closed."""
 
@@ -114,21 +118,40 @@ class Found(Struct):
 
 
 class Place(Struct, frozen=True):
-    """A state in which the model is asked, or the run is over; ``view`` is the prompt."""
+    """A state in which the model is asked, or the run is over, where nothing is asked; ``view`` is the prompt.
+
+    Attributes:
+        resumed: How often the run was taken up again on the way.
+    """
 
     state: State
-    view: View | None
+    asked: AskModel | None
     way: tuple[str, ...]
+    resumed: int = 0
+
+    @property
+    def view(self) -> View | None:
+        return None if self.asked is None else self.asked.view
 
 
 class Exploration:
-    """All that can happen under one strategy within so many model facts; what must hold is checked at every fact."""
+    """All that can happen under one strategy within so many model facts; what must hold is checked at every fact.
 
-    def __init__(self, spelled: str, most: int, *, limits: Limits | None = None, checked: bool = False) -> None:
+    Args:
+        faults: Whether the world fails, and the person interrupts.
+        others: Whether each state is rendered by one of the other strategies, too, each in its turn.
+    """
+
+    def __init__(
+        self, spelled: str, most: int, *, limits: Limits | None = None, checked: bool = False, faults: bool = False,
+        others: bool = False,
+    ) -> None:  # fmt: skip
         self.strategy = open_strategy(spelled)
         self.alphabet = alphabet(self.strategy)
         self.most = most
         self.found = Found()
+        self._faults = faults
+        self._others = [open_strategy(name) for name in STRATEGIES if name != spelled] if others else []
         self._seen: set[bytes] = set()
         start = started(
             spelled, system="SYSTEM", budgets=BUDGETS, limits=limits or Limits(), price=PRICE, window_tokens=40_000,
@@ -137,34 +160,60 @@ class Exploration:
         self._begin = evolve(State(), start)
 
     def explore(self) -> Found:
-        waiting = list(self._places(self._begin, ()))
-        while waiting:
-            place = waiting.pop()
-            if place.view is None or place.state.facts >= self.most:
-                continue
-            for name, given in self.alphabet.items():
-                asked = self._asked(place.state)
-                fact = named(given, asked)
-                for after in self._places(self._after(place.state, fact), (*place.way, name)):
-                    if after.view is not None:
-                        self._prompt_goes_on(place, after)
-                    waiting.append(after)
+        for piece in self.pieces(0):
+            self.explore_from(piece)
         return self.found
 
-    def _asked(self, state: State) -> Effect:
-        upcoming = advance(state, self.strategy)
-        assert isinstance(upcoming, AskModel)
-        return upcoming
+    def pieces(self, facts: int) -> list[Place]:
+        """Where so many model facts lead, from each of which the rest is explored by itself."""
+        waiting, pieces = list(self._places(self._begin, ())), []
+        while waiting:
+            place = waiting.pop()
+            if place.asked is not None and place.state.facts >= facts:
+                pieces.append(place)
+            else:
+                waiting += self._next(place)
+        return pieces
 
-    def _places(self, state: State, way: tuple[str, ...]) -> Iterator[Place]:
+    def explore_from(self, place: Place) -> None:
+        waiting = [place]
+        while waiting:
+            waiting += self._next(waiting.pop())
+
+    def _next(self, place: Place) -> Iterator[Place]:
+        state, asked = place.state, place.asked
+        if asked is None:
+            yield from self._taken_up(place)
+            return
+        if state.facts >= self.most:
+            return
+        if self._faults:
+            interrupted = RunEnded("interrupted", partial_result(state))
+            yield from self._places(self._after(state, interrupted), (*place.way, "interrupted"), place.resumed)
+        for name, given in self.alphabet.items():
+            after_fact = self._after(state, named(given, asked))
+            for after in self._places(after_fact, (*place.way, name), place.resumed):
+                self._prompt_goes_on(place, after)
+                yield after
+
+    def _taken_up(self, place: Place) -> Iterator[Place]:
+        """A run that stopped goes on, with whatever limits it needs."""
+        state = place.state
+        if self._faults and not place.resumed and state.stack and state.facts < self.most:
+            resumed = self._after(state, RunResumed(Limits(), "none", "0"))
+            yield from self._places(resumed, (*place.way, "resumed"), 1)
+
+    def _places(self, state: State, way: tuple[str, ...], resumed: int = 0) -> Iterator[Place]:
         """Where a state leads by each answer of the world; of those that were met before, none."""
         waiting = [state]
         while waiting:
             state, upcoming = self._derived(waiting.pop())
             if isinstance(upcoming, Effect) and not isinstance(upcoming, AskModel):
                 waiting += [self._after(state, answer) for answer in answers(upcoming)]
+                if self._faults and not isinstance(upcoming, RunChecks):
+                    waiting += [self._after(state, RunEnded(end, partial_result(state))) for end in STOPPED]
                 continue
-            key = merged(state)
+            key = merged(state, resumed)
             if key in self._seen:
                 continue
             self._seen.add(key)
@@ -172,10 +221,9 @@ class Exploration:
             if upcoming is None:
                 assert state.end is not None, way
                 self.found.endings.setdefault(state.end.ending, way)
-                yield Place(state, None, way)
             else:
                 self._prompt_holds(state, upcoming.view)
-                yield Place(state, upcoming.view, way)
+            yield Place(state, upcoming, way, resumed)
 
     def _derived(self, state: State) -> tuple[State, Effect | None]:
         """The state once every fact that follows is folded, and what is then asked."""
@@ -201,6 +249,9 @@ class Exploration:
         prompt_rules.well_marked(view)
         if self.strategy.prompt == "stackheap":
             assert prompt_rules.derived_index(view) == prompt_rules.true_index(state.heap)
+        if self._others:
+            other = self._others[self.found.states % len(self._others)]
+            prompt_rules.well_formed(other.render(state))
 
     def _prompt_goes_on(self, before: Place, after: Place) -> None:
         """The cache finds what was marked for it, where the same frame is asked again."""
@@ -237,14 +288,16 @@ def answers(effect: Effect) -> Iterable[Event]:
             raise AssertionError(f"nobody answers {effect}")
 
 
-def merged(state: State) -> bytes:
+def merged(state: State, resumed: int) -> bytes:
     """What the rules go by, without what was said on the way."""
     stack = tuple(replace(frame, turns=Log(), opened=frame.opened) for frame in state.stack)
     kinds = tuple("".join(type(turn).__name__[2] for turn in frame.turns) for frame in state.stack)
     plain = replace(state, start=None, stack=stack, popped=Log(), failures=())
     failures = tuple(failure.kind for failure in state.failures)
     ends = [(done.frame.name, done.forced, done.verified) for done in state.popped]
-    return hashlib.blake2b(json.encode((plain, kinds, failures, ends), enc_hook=_plain), digest_size=12).digest()
+    return hashlib.blake2b(
+        json.encode((plain, kinds, failures, ends, resumed), enc_hook=_plain), digest_size=12
+    ).digest()
 
 
 def _plain(value: object) -> object:
@@ -282,9 +335,13 @@ def holds(before: State, event: Event, after: State) -> None:
             assert digests.items() <= heap.current.items()
         case RunEnded():
             assert after.end == event
+        case RunResumed():
+            assert after.end is None
+            assert (after.heap, after.step, after.pending) == (before.heap, before.step, before.pending)
+            assert [frame.turns for frame in after.stack] == [frame.turns for frame in before.stack]
         case _:
             pass
-    assert before.end is None or isinstance(event, ChecksReturned)
+    assert before.end is None or isinstance(event, ChecksReturned | RunResumed)
 
 
 def _popped(before: State, event: FramePopped, after: State) -> None:

@@ -4,27 +4,45 @@ import pytest
 
 from stackmem.core.budgets import Limits
 from stackmem.memory import STRATEGIES
+from tests.campaigns import Campaign
 from tests.conftest import CAMPAIGN
-from tests.properties.exhaustive import Exploration
+from tests.properties.exhaustive import Exploration, Found
 
 OTHERS = sorted({*STRATEGIES} - {"stackheap"})
+SHORT = Limits(steps=2, tokens=34_000, seconds=50.0)
+STOPPED = {"interrupted", "workspace_error"}
 
 
-def test_every_sequence_under_stackheap():
-    found = Exploration("stackheap", 6 if CAMPAIGN else 3).explore()
-    assert found.states >= (1_000_000 if CAMPAIGN else 3_000)
+def explored(name: str, exploration: Exploration) -> Found:
+    """All of it; in a campaign piece by piece, so that one that was stopped goes on."""
+    pieces = exploration.pieces(2)
+    campaign = Campaign(name, len(pieces), saved_every=1)
+    states, facts = campaign.progress.counts.get("states", 0), campaign.progress.counts.get("facts", 0)
+    for number in campaign:
+        exploration.explore_from(pieces[number])
+        found = exploration.found
+        campaign.progress.counts = {"states": states + found.states, "facts": facts + found.facts}
+    return exploration.found
+
+
+@pytest.mark.parametrize("facts", (5, 6) if CAMPAIGN else (3,))
+def test_every_sequence_under_stackheap_with_each_fault_and_each_state_rendered_by_another_strategy(facts):
+    found = explored(f"sequences of {facts} facts", Exploration("stackheap", facts, faults=True, others=True))
+    assert found.states >= (1_000_000 if CAMPAIGN else 9_000)
     assert found.codes >= {
         "chunk_exists", "constraint", "heap_refused", "no_call", "no_chunk", "pop_refused", "push_refused",
         "several_calls", "too_deep", "unknown_tool", "window",
     }  # fmt: skip
-    assert found.endings == {"popped": ("pop",), "stalled": ("window",), "model_error": ("no key",)}
+    assert found.endings.keys() == {"popped", "stalled", "model_error", *STOPPED}
+    assert found.endings["popped"] == ("pop",)
 
 
-def test_every_sequence_under_limits_and_checks():
-    limits = Limits(steps=2, tokens=34_000, seconds=50.0)
-    found = Exploration("stackheap", 5 if CAMPAIGN else 2, limits=limits, checked=True).explore()
+def test_every_sequence_under_limits_and_checks_with_each_fault():
+    facts = 5 if CAMPAIGN else 2
+    exploration = Exploration("stackheap", facts, limits=SHORT, checked=True, faults=True)
+    found = explored(f"sequences of {facts} facts under limits and checks", exploration)
     assert found.endings.keys() == {
-        "popped", "stalled", "model_error", "limit:steps", "limit:tokens", "limit:seconds",
+        "popped", "stalled", "model_error", "limit:steps", "limit:tokens", "limit:seconds", *STOPPED,
     }  # fmt: skip
 
 

@@ -1,14 +1,14 @@
 """Histories of one run that dies and dies again, each made by one seed; whatever happens, it comes to the same end.
 
-A history: the first process dies with the trace cut at any byte. Then some lives follow, each ended by a kill or by
-Ctrl-C after some fact, by a disk that takes no more at some byte, or by a power cut, which keeps what was forced to the
-disk and of the rest a beginning, perhaps with zeros behind it. Files beside the trace are there, old, half or gone. The
-last life has no fault.
+A history: the first process dies with the trace cut at any byte. Then some lives follow, each with a fault of its disk
+(see ``ground``), Ctrl-C or a kill after some fact, or a disk that takes no more at some byte; its provider is late, or
+fails, and its clock jumps. Files beside the trace are there, old, half or gone. The last life has no fault.
 
-Real are the program and its files; simulated is only what a crash leaves.
+Real are the program and its files; simulated is the ground that they stand on.
 """
 
 import os
+import random
 import resource
 import shutil
 import signal
@@ -22,20 +22,20 @@ import msgspec
 from msgspec.structs import replace
 
 import stackmem
-from stackmem import RunResult, TraceReader, replay
-from stackmem.core.facts import ChecksReturned, ClockRead, Event, RunEnded, RunResumed
+from stackmem import RunResult, TraceReader
+from stackmem.core.facts import ChecksReturned, ClockRead, Event, ModelFailed, ModelReplied, RunEnded, RunResumed
 from stackmem.core.state import State
-from stackmem.errors import StackmemError
+from stackmem.errors import StackmemError, TraceError
+from stackmem.kept.recover import recover
+from stackmem.run.open import Person
 from stackmem.run.resume import resume
 from stackmem.trace.signatures import SIGNATURES
 from stackmem.worlds import make
+from tests.simulation.ground import CALLS_OF_A_LIFE, FAULTS, MODEL, Died, Disk, weather
 
-MINE = ("run", "signal", "run_dir", "workspace", "wall_seconds", "digest", "records")
+MINE = ("run", "signal", "run_dir", "workspace", "wall_seconds", "digest", "records", "unsigned")
 DEAD = b'{"pid":999999999,"started":1,"boot":"another"}\n'
-
-
-class Died(BaseException):
-    """The process is gone."""
+STOPPED = ("interrupted", "model_error", "workspace_error")
 
 
 class Reference:
@@ -44,11 +44,25 @@ class Reference:
     def __init__(self, place: Path) -> None:
         world = make("moving_target", 7, 10, 0.2, place / "world")
         places = {"runs_dir": str(place / "runs"), "sandbox_dir": str(place / "work")}
-        self.result = stackmem.solve(str(world), None, model="demo", isolation="memory", fsync="none", **places)
+        self.result = stackmem.solve(
+            str(world), None, model=MODEL, isolation="memory", fsync="none", max_seconds=30_000_000, **places
+        )
         self.folder = Path(self.result.run_dir)
         self.trace = (self.folder / "trace.jsonl").read_bytes()
+        self.request = msgspec.json.decode((self.folder / "request.json").read_bytes())
         self.story = story(self.folder)
         self.told = told(self.result)
+
+
+def environ() -> dict[str, str]:
+    """Of the caller's environment, where her key is."""
+    return {name: os.environ[name] for name in ("HOME", "XDG_STATE_HOME") if name in os.environ}
+
+
+def place_of_histories(other: Path) -> Path:
+    """A folder in memory where there is one: what a disk costs is not what is looked at."""
+    memory = Path("/dev/shm")
+    return memory if os.access(memory, os.W_OK) else other
 
 
 def story(run: Path) -> list[Event]:
@@ -56,7 +70,9 @@ def story(run: Path) -> list[Event]:
     kept: list[Event] = []
     for record in TraceReader(run / "trace.jsonl"):
         match record.event:
-            case RunResumed() | ClockRead() | RunEnded(ending="interrupted"):
+            case RunResumed() | ClockRead() | ModelFailed():
+                pass
+            case RunEnded(ending=ending) if ending in STOPPED:
                 pass
             case ChecksReturned(error="the checks were interrupted"):
                 del kept[-1]  # the end that they judged; it comes again
@@ -70,30 +86,32 @@ def told(result: RunResult | None) -> dict[str, Any]:
     return {name: getattr(result, name) for name in result.__struct_fields__ if name not in MINE}
 
 
-def live_through(seed: int, reference: Reference, place: Path) -> None:
-    """One history, in a folder of its own.
+def live_through(seed: int, reference: Reference, place: Path) -> bytes:
+    """One history, in a folder of its own; the trace that is left of it.
 
     Raises:
         AssertionError: Something was lost, left over, or is another one than it was.
         Exception: The program failed with what is none of its own errors.
     """
     chance = Random(seed)
+    random.seed(seed)  # retries are spread by chance
     run = place / reference.folder.name
     begin(run, reference, chance)
     for _ in range(chance.randrange(4)):
-        with suppress(Died):
-            one_life(run, chance)
-        assert not (run / "trace.lock").exists(), "a lock is left"
+        one_life(run, chance)
         spoil(run, reference, chance)
     ends_as(run, reference)
+    left = (run / "trace.jsonl").read_bytes()
     shutil.rmtree(place)
+    return left
 
 
 def begin(run: Path, reference: Reference, chance: Random) -> None:
     """What the first process left: a trace that is cut anywhere behind its first record, and what else was there."""
     run.mkdir(parents=True)
-    for name in ("request.json", "run.json"):
-        shutil.copy(reference.folder / name, run / name)
+    shutil.copy(reference.folder / "run.json", run / "run.json")
+    flags = reference.request["flags"] | {"fsync": chance.choice(("none", "frame", "step"))}
+    (run / "request.json").write_bytes(msgspec.json.encode(reference.request | {"flags": flags}))
     first = reference.trace.index(b"\n") + 1
     kept = reference.trace[: chance.choice([chance.randrange(first, len(reference.trace) + 1), len(reference.trace)])]
     (run / "trace.jsonl").write_bytes(kept if chance.random() < 0.8 else kept[: kept.rindex(b"\n")])
@@ -111,7 +129,7 @@ def spoil(run: Path, reference: Reference, chance: Random) -> None:
         case 3:
             result.write_bytes(of_an_earlier_end(run, reference, chance))
         case 1:
-            result.write_bytes(now[: chance.randrange(len(now) - 2)])
+            result.write_bytes(now[: chance.randrange(max(1, len(now) - 2))])
         case 2 if not ended:
             result.unlink(missing_ok=True)
         case _:
@@ -142,64 +160,77 @@ def of_an_earlier_end(run: Path, reference: Reference, chance: Random) -> bytes:
 def one_life(run: Path, chance: Random) -> None:
     """The run goes on until its fault comes, and leaves what was not forced to the disk to chance."""
     trace = run / "trace.jsonl"
-    before = list(TraceReader(trace))
-    left = chance.randrange(1, 12)
+    before = [record.event for record in TraceReader(trace)]
+    fault = chance.choice((*FAULTS, *FAULTS, "fact", "ctrl-c after a fact", "full"))
+    left = chance.randrange(1, 12) if "fact" in fault else -1
+    full = trace.stat().st_size + chance.randrange(4_000) if fault == "full" else None
+    forced_each_step = b'"fsync":"step"' in (run / "request.json").read_bytes()
     seen: list[Event] = []
 
     def observe(event: Event, state: State) -> None:
         seen.append(event)
-        if len(seen) == left and fault == "ctrl-c":
-            signal.raise_signal(signal.SIGINT)
-        elif len(seen) == left:
+        if forced_each_step and isinstance(event, ModelReplied | ModelFailed):
+            assert disk.forced.count(b"\n") >= trace.read_bytes().count(b"\n") - 1, "asked before it was forced"
+        if len(seen) == left and fault == "fact":
+            disk.dead = True
             raise Died
+        if len(seen) == left:
+            signal.raise_signal(signal.SIGINT)
 
-    fault = chance.choice(["killed", "ctrl-c", "disk", "power"])
-    durable = trace.stat().st_size
-    if fault == "disk":
-        left = -1
-        with a_disk_that_ends(durable + chance.randrange(4_000)), suppress(StackmemError):
-            resume(run, {}, os.environ, observe)
-    else:
-        resume(run, {}, os.environ, observe)
+    disk = Disk(run, fault, chance.randrange(1, CALLS_OF_A_LIFE), chance)
+    with weather(chance) as clock, a_disk_that_ends(full), disk, suppress(Died, StackmemError, KeyboardInterrupt):
+        resume(run, {}, environ(), observe, person=Person(clock=clock))
+    assert disk.dead or "refused" in fault or not (run / "trace.lock").exists(), "a lock is left"
     kept = [record.event for record in TraceReader(trace)]
-    assert kept[: len(before)] == [record.event for record in before], "what stood is another one"
-    assert kept[len(kept) - len(seen) :] == seen, "what was acknowledged is lost"
+    assert kept[: len(before)] == before, "what stood is another one"
+    new = kept[len(before) :]
+    assert seen in (new[len(new) - len(seen) :], new[:-1][len(new) - 1 - len(seen) :]), "what was acknowledged is lost"
     if fault == "power":
-        cut_power(trace, durable, chance)
+        disk.cut_power()
+        take_ways_out(run)
+        whole = disk.forced[: disk.forced.rfind(b"\n") + 1]
+        assert trace.read_bytes().startswith(whole), "what was forced to the disk is lost"
+
+
+def take_ways_out(run: Path) -> None:
+    """What a person is told to do with what a power cut may leave, which no program can take for whole.
+
+    That is a later record without the one before it, and, where nothing is forced to the disk, a result without its
+    trace.
+    """
+    trace = run / "trace.jsonl"
+    try:
+        list(TraceReader(trace))
+    except TraceError:
+        recover(trace, trace.with_name("saved"))
+        trace.with_name("saved").replace(trace)
+    if b'"fsync":"none"' in (run / "request.json").read_bytes():
+        (run / "result.json").unlink(missing_ok=True)
 
 
 @contextmanager
-def a_disk_that_ends(at: int) -> Iterator[None]:
-    """No file grows longer: a write is taken up to there, and the next one refused."""
+def a_disk_that_ends(at: int | None) -> Iterator[None]:
+    """No file grows longer: a write is taken up to there, and the next one refused; None sets no end."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (at, hard))
+    if at is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (at, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def cut_power(trace: Path, durable: int, chance: Random) -> None:
-    whole = trace.read_bytes()
-    if len(whole) <= durable:
-        return
-    kept = whole[: chance.randrange(durable, len(whole) + 1)]
-    if kept != whole:  # the trace is forced to the disk before the result is written
-        trace.with_name("result.json").unlink(missing_ok=True)
-    if not kept.endswith(b"\n") and chance.random() < 0.5:
-        kept += bytes(chance.randrange(1, 600))
-    trace.write_bytes(kept)
-
-
 def ends_as(run: Path, reference: Reference) -> None:
     """The last life has no fault: the run is the one that never died, and nothing is left to do."""
-    resumed = resume(run, {}, os.environ)
+    with weather(None) as clock:
+        resumed = resume(run, {}, environ(), person=Person(clock=clock))
     assert story(run) == reference.story, "another story"
     kept = msgspec.json.decode((run / "result.json").read_bytes(), type=RunResult)
     lines = (run / "trace.jsonl").read_bytes().splitlines(keepends=True)
     assert (kept.records, kept.digest) == (len(lines), digest_of(lines[-1])), "a verdict without its facts"
     assert told(kept) == reference.told, "another result"
     assert resumed.result is None or told(resumed.result) == reference.told
-    assert replay(run).outcome == kept.outcome
     assert not (run / "trace.lock").exists(), "a lock is left"
-    assert resume(run, {}, os.environ).result is None, "there is something left to do"
+    again = resume(run, {}, environ())  # it verifies the run, as replay does
+    assert again.result is None, "there is something left to do"
+    assert again.outcome == kept.outcome

@@ -43,6 +43,13 @@ PLANTED = {
     "checks that were interrupted count as a verdict": (
         "run/resume.py", "(checks is not None and bool(checks.rewards or not checks.error))", "checks is not None",
     ),
+    "a short write is taken for a whole one": (
+        "trace/store.py", "    if written < len(line):\n        os.ftruncate(file, size)",
+        "    if written < 0:\n        os.ftruncate(file, size)",
+    ),
+    "a request is sent before what led to it is on the disk": (
+        "trace/store.py", "                before()\n                self.sync()\n", "                before()\n",
+    ),
 }  # fmt: skip
 """The file, what stands there, and what is put in its place."""
 SEARCH = """

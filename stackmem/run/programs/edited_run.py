@@ -96,7 +96,7 @@ def continue_program(
     scrubber = scrubber_of(environ)
     moments = LiveMoments(person.watch) if person.watch else None
     text = scrubber.scrub(read_program(file))
-    with ExitStack() as stack, Interrupts(person.stop) as interrupts:
+    with Interrupts(person.stop) as interrupts, ExitStack() as stack:
         with interrupts.setting_up("run", run.folder):
             again = _again(run, _edited_request(run, file), text, wanted, scrubber.scrub)
             level = wanted.get("isolation") or again.tape.isolation
