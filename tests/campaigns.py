@@ -17,6 +17,8 @@ from tests.conftest import CAMPAIGN
 from tests.stage import ROOT
 
 PLACE = ROOT / ".campaign"
+LONG = pytest.mark.timeout(36_000 if CAMPAIGN else 600)
+"""Of a campaign that takes hours on a machine that has other work."""
 
 
 class Progress(msgspec.Struct):

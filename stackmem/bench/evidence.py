@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import Price, cost_usd
+from stackmem.core.strict_json import decode_json
 from stackmem.errors import StackmemError, UsageError
 from stackmem.kept.import_ import sessions_of
 from stackmem.kept.whatif import WhatIf, WhatIfQuestion, WhatIfRow, tell_again
@@ -121,7 +122,7 @@ def read_entries(rows: Path) -> list[RecordingEntry]:
     found, lines = [], rows.read_bytes().split(b"\n")
     for number, line in enumerate(lines, 1):
         try:
-            found += [msgspec.json.decode(line, type=RecordingEntry)] if line else []
+            found += [decode_json(line, RecordingEntry)] if line else []
         except msgspec.DecodeError as error:
             if number == len(lines):
                 break

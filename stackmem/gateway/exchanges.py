@@ -172,7 +172,7 @@ def read_exchanges(path: Path) -> Iterator[Passed]:
                     return
                 try:
                     yield _decoder.decode(line)
-                except (msgspec.DecodeError, RecursionError) as error:
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     raise TraceError(f"line {number} of {path} is no line of the gateway's ({error})") from error
     except OSError as error:
         raise TraceError(f"{path} cannot be read ({error.strerror})") from error

@@ -102,7 +102,7 @@ def _cuts(folder: Path) -> tuple[int, int]:
         asked = ForeignRequest(
             passed.model, one.system, one.tools, one.asked[passed.number], (), continues=passed.continues
         )
-        found = chains.chain(passed.conversation.to_bytes(8, "big"), asked.messages)
+        found = chains.chain(b"%d" % passed.conversation, asked.messages)
         if passed.summary is not UNSET:
             _summary(folder, cutter, asked, found, passed)
         cut = cutter.cut(asked, found)

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError
 
 FOLDER, LINK, EXECUTABLE, REMOVED = "40000", "120000", "100755", "160000"
@@ -95,7 +96,7 @@ class Objects:
 
     def _remembered(self, name: str) -> str:
         try:
-            state = msgspec.json.decode((self._git_dir / "stackmem.json").read_bytes(), type=dict[str, object])
+            state = decode_json((self._git_dir / "stackmem.json").read_bytes(), dict[str, object])
         except (OSError, msgspec.DecodeError):
             return ""
         return str(state.get(name, ""))

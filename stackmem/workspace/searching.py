@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from stackmem.core.strict_json import decode_json
+
 from . import search_program
 from .clip import cut, shown_name, visible
 from .command import CommandEnd
@@ -105,7 +107,7 @@ def shown_matches(
     if ended.reason == "timeout":
         return ToolOutcome(f"the search took over {SECONDS:g} s; search a smaller folder, or a simpler pattern", True)
     try:
-        answer = msgspec.json.decode(ended.capture.parts()[0], type=SearchAnswer)
+        answer = decode_json(ended.capture.parts()[0], SearchAnswer)
     except msgspec.DecodeError:
         why = ended.reason or f"exit {ended.exit_code}"
         return ToolOutcome(f"the search ended without an answer ({why}); use run_command with grep", True)

@@ -95,9 +95,10 @@ def test_a_study_goes_on_where_it_stopped_and_a_torn_line_is_made_again(small, t
     again = study(small, rows, 1, made.append)
     assert again == whole
     assert len(made) == len(whole) - 2
-    rows.write_bytes(b"{}\n" + b"".join(lines))
-    with pytest.raises(UsageError, match="line 1: no entry"):
-        read_entries(rows)
+    for broken in (b"{}", b'{"file":"\xff"}', b'{"x":' + b"[" * 5_000):
+        rows.write_bytes(broken + b"\n" + b"".join(lines))
+        with pytest.raises(UsageError, match="line 1: no entry"):
+            read_entries(rows)
 
 
 def entry(model, task, bill, *, base=1.0, lost=0, facts=1, steps=20):

@@ -371,6 +371,7 @@ def test_what_is_no_record_is_refused(tmp_path, clone, text):
         ({"FAIL_TO_PASS": "[]"}, "doing nothing would solve it"),
         ({"FAIL_TO_PASS": ["test_x (app.tests.T)"]}, "which is no test of pytest"),
         ({"FAIL_TO_PASS": "x"}, "is no list of tests"),
+        ({"FAIL_TO_PASS": "[" * 5_000}, "is no list of tests"),
         ({"test_patch": "--- a/../../x\n+++ b/../../x\n@@ -0,0 +1 @@\n+x\n"}, "git apply failed"),
         ({"patch": "nonsense"}, "git apply failed"),
     ],

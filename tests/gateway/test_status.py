@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from stackmem.core.facts import ModelReplied, RunEnded
-from stackmem.errors import RulesDiffer
+from stackmem.errors import RulesDiffer, TraceError
 from stackmem.gateway.exchanges import EXCHANGES
 from stackmem.gateway.serving import GatewayTerms, serving
 from stackmem.gateway.status import gateway_status
@@ -100,6 +100,12 @@ def test_a_replay_verifies_the_trace_and_every_cut_and_names_what_was_changed(tm
         (folder / EXCHANGES).write_bytes(lines.replace(cut, b'"short":7', 1))
         with pytest.raises(RulesDiffer, match="left out"):
             verify_gateway_run(folder)
+    (folder / EXCHANGES).write_bytes(lines.replace(b"Step 1.", b"Step \xff."))
+    with pytest.raises(TraceError, match="no line of the gateway's"):
+        verify_gateway_run(folder)
+    for number in (2**64, -1):
+        (folder / EXCHANGES).write_bytes(lines.replace(b'"conversation":1', b'"conversation":%d' % number))
+        verify_gateway_run(folder)
     (folder / EXCHANGES).write_bytes(lines.replace(b"Step 1.", b"Step 9."))
     with pytest.raises(RulesDiffer, match="does not follow"):
         verify_gateway_run(folder)

@@ -4,7 +4,7 @@ import pytest
 
 from stackmem.core.budgets import Limits
 from stackmem.memory import STRATEGIES
-from tests.campaigns import Campaign
+from tests.campaigns import LONG, Campaign
 from tests.conftest import CAMPAIGN
 from tests.properties.exhaustive import Exploration, Found
 
@@ -25,6 +25,7 @@ def explored(name: str, exploration: Exploration) -> Found:
     return exploration.found
 
 
+@LONG
 @pytest.mark.parametrize("facts", (5, 6) if CAMPAIGN else (3,))
 def test_every_sequence_under_stackheap_with_each_fault_and_each_state_rendered_by_another_strategy(facts):
     found = explored(f"sequences of {facts} facts", Exploration("stackheap", facts, faults=True, others=True))
@@ -37,6 +38,7 @@ def test_every_sequence_under_stackheap_with_each_fault_and_each_state_rendered_
     assert found.endings["popped"] == ("pop",)
 
 
+@LONG
 def test_every_sequence_under_limits_and_checks_with_each_fault():
     facts = 5 if CAMPAIGN else 2
     exploration = Exploration("stackheap", facts, limits=SHORT, checked=True, faults=True)

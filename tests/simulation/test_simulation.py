@@ -11,7 +11,7 @@ import pytest
 
 from stackmem.run.open import Person
 from stackmem.run.resume import resume
-from tests.campaigns import Campaign
+from tests.campaigns import LONG, Campaign
 from tests.conftest import CAMPAIGN
 from tests.simulation.ground import Disk, mixed, weather
 from tests.simulation.histories import Reference, begin, ends_as, live_through, place_of_histories
@@ -30,6 +30,7 @@ def reference(place: Path) -> Reference:
     return Reference(place / "reference")
 
 
+@LONG
 def test_whatever_kills_a_run_it_comes_to_the_same_end(reference: Reference, place: Path):
     for seed in Campaign("simulated crashes", SEEDS):
         try:

@@ -19,6 +19,7 @@ from stackmem.core.facts import CallRejected, FramePopped, ModelReplied, Stop
 from stackmem.core.heap import Heap
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage, View
 from stackmem.core.state import Notice, State
+from stackmem.core.strict_json import decode_json
 from stackmem.errors import UsageError
 from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
@@ -295,7 +296,7 @@ class InspectParts:
             found = []
             for tool in tools:
                 try:
-                    parameters = ToolParams.model_validate(msgspec.json.decode(tool.schema or "{}"))
+                    parameters = ToolParams.model_validate(decode_json(tool.schema or "{}", dict[str, Any]))
                 except (ValidationError, msgspec.DecodeError):  # another agent's, in words of its own
                     parameters = ToolParams()
                 found.append(ToolInfo(name=tool.name, description=tool.description, parameters=parameters))

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.strict_json import decode_json
 from stackmem.errors import UsageError
 
 from .folder import ImportedTask, TaskRefused, dockerfile, make, toml, write
@@ -100,7 +101,7 @@ def _records(path: Path) -> list[Any]:
 def _tests(instance: Instance, kind: str) -> list[str]:
     given = getattr(instance, kind)
     try:
-        names = msgspec.json.decode(given, type=list[str]) if isinstance(given, str) else given
+        names = decode_json(given, list[str]) if isinstance(given, str) else given
     except msgspec.DecodeError as error:
         raise UsageError(f"its {kind} is no list of tests ({error})") from error
     foreign = [name for name in names if "::" not in name or not name.split("::")[0].endswith(".py")]

@@ -99,7 +99,7 @@ def read(body: bytes) -> ForeignRequest:
         tools=_tools(bytes(found.tools) or b"null"),
         messages=messages,
         raw=raw,
-        wants_json=(found.response_format or {}).get("type") in {"json_schema", "json_object"},
+        wants_json=(found.response_format or {}).get("type") in ("json_schema", "json_object"),
     )
 
 

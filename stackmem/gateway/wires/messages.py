@@ -38,7 +38,7 @@ _ATTRIBUTION = "x-anthropic-billing-header"
 def _read_message(raw: bytes) -> ForeignMessage:
     told = object_of(json.loads(raw), "a message")
     role = told.get("role")
-    if role not in {"user", "assistant", "system"}:
+    if role not in ("user", "assistant", "system"):
         raise ValueError(f"no role {role!r:.40}")
     content = told.get("content")
     blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]

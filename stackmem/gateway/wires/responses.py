@@ -113,14 +113,14 @@ def read(body: bytes) -> ForeignRequest:
         tools=(*_tools(bytes(found.tools) or b"null"), *(tool for item in more for tool in _tools(item))),
         messages=messages,
         raw=raw,
-        wants_json=isinstance(shape, dict) and shape.get("type") in {"json_schema", "json_object"},
+        wants_json=isinstance(shape, dict) and shape.get("type") in ("json_schema", "json_object"),
         continues=whole(found.previous_response_id or str(place)),
     )
 
 
 def _shortened(raw: bytes, shorten: Shorten) -> bytes:
     item = json.loads(raw)
-    if item.get("type") not in {"function_call_output", "custom_tool_call_output"}:
+    if item.get("type") not in ("function_call_output", "custom_tool_call_output"):
         return raw
     (result,) = _read_item(raw).parts
     short = shorten(result) if isinstance(result, ToolResult) else result

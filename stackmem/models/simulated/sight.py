@@ -98,7 +98,7 @@ def _parameters(schema: str) -> dict[str, str]:
     """Name to description; empty for what is no schema."""
     try:
         properties = json.decode(schema, type=dict[str, object]).get("properties")
-    except DecodeError:
+    except (DecodeError, RecursionError):
         return {}
     found = properties.items() if isinstance(properties, dict) else ()
     return {name: str(one.get("description", "")) for name, one in found if isinstance(one, dict)}

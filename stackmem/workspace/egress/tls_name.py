@@ -9,12 +9,17 @@ Source: RFC 6066 (3, server_name), RFC 8446 (4.1.2, ClientHello).
 from __future__ import annotations
 
 import ssl
+import sys
 
 from .hosts import as_address
 
 _TLS_PORT = 443
 _HANDSHAKE = 0x16
 _MOST_BYTES = 64 * 1024
+
+
+def _nothing(_: object) -> None:
+    """A name that is not ASCII is none; Python would print where it found that out, among what a person reads."""
 
 
 class TunnelName:
@@ -51,6 +56,7 @@ class TunnelName:
             self.why = "was asked for anything but TLS in its tunnel" if self._port == _TLS_PORT else ""
             return b"" if self.why else self._held
         self._incoming.write(piece)
+        told, sys.unraisablehook = sys.unraisablehook, _nothing
         try:
             self._reader.do_handshake()
         except ssl.SSLWantReadError:
@@ -58,6 +64,8 @@ class TunnelName:
                 return b""
         except ssl.SSLError:
             pass  # as it always ends: with the name, or with bytes that are no greeting
+        finally:
+            sys.unraisablehook = told
         self._settled = True
         named = (self._name or "").lower().removesuffix(".")
         if not self._asked or named != ("" if as_address(self._host) else self._host):

@@ -1,0 +1,46 @@
+"""``python -m tests.fuzz [TARGET ...] --seconds 60``: look for faults for so much processor time each.
+
+``--keep`` writes what reached most lines into the corpus of the repository.
+"""
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+from random import Random
+
+from tests.fuzz.corpus import keep, kept_corpus
+from tests.fuzz.loop import Fuzzer
+from tests.fuzz.targets import TARGETS
+
+
+def say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 - a person reads it
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
+    parser.add_argument("targets", nargs="*", default=sorted(TARGETS))
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", action="store_true")
+    given = parser.parse_args()
+    say("| target | inputs | lines reached | of | by seeds | faults |\n|---|---:|---:|---:|---:|---:|")
+    for name in given.targets:
+        with tempfile.TemporaryDirectory(prefix="stackmem-fuzz-") as folder:
+            os.environ["XDG_STATE_HOME"] = folder
+            fuzzer = Fuzzer(TARGETS[name], Path(folder) / "place", kept_corpus(name))
+            fuzzer.go_on(Random(given.seed), seconds=given.seconds)
+        lines = fuzzer.lines
+        say(
+            f"| {name} | {fuzzer.tried:,} | {len(lines.reached):,} | {lines.there_are():,} | {fuzzer.by_seeds:,} "
+            f"| {len(fuzzer.faults)} |"
+        )
+        for fault in fuzzer.faults.values():
+            say(f"\n{fault.kind} at {fault.where} by {fault.data[:400]!r}\n{fault.trace[-1500:]}\n")
+        if given.keep:
+            keep(fuzzer)
+
+
+if __name__ == "__main__":
+    main()

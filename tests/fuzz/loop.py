@@ -1,0 +1,220 @@
+"""A small loop that looks for inputs which a reader does not take well, led by the lines of ours that they reach.
+
+An input that reaches a line which none reached before is kept, and further inputs are made from it. A fault is any
+exception but the reader's own refusals, or more processor time than any input should need.
+"""
+
+import hashlib
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from types import CodeType, FrameType
+from typing import Any
+
+from msgspec import Struct
+
+import stackmem
+from tests.fuzz.mutations import mutated
+
+PACKAGE = str(Path(stackmem.__file__).parent)
+MOST_SECONDS = 20.0
+"""Of processor time, for one input of at most ``MOST_BYTES``."""
+MOST_BYTES = 32_768
+_MOST_KEPT = 400
+_MOST_TRIES = 150
+
+
+class Target(Struct, frozen=True):
+    """A reader of bytes that may come from anybody.
+
+    Attributes:
+        read: Is given the bytes and an empty folder.
+        seeds: Inputs that it takes.
+        watched: The files whose lines count, below the package, by how their paths begin.
+        refusals: What it may raise.
+        words: What inputs are made of, beside what stands in the seeds.
+    """
+
+    name: str
+    read: Callable[[bytes, Path], object]
+    seeds: Callable[[], list[bytes]]
+    watched: tuple[str, ...]
+    refusals: tuple[type[Exception], ...]
+    words: tuple[bytes, ...] = ()
+
+
+class TooLong(BaseException):
+    """An input took more processor time than any should."""
+
+
+class Fault(Struct, frozen=True):
+    """What an input came to; ``where`` is the last line of ours that led to it."""
+
+    kind: str
+    where: str
+    data: bytes
+    trace: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.kind, self.where
+
+
+class Lines:
+    """The lines of some files that were reached; a function of which all were is watched no longer."""
+
+    def __init__(self, watched: tuple[str, ...]) -> None:
+        self.reached: set[tuple[str, int]] = set()
+        self._prefixes = tuple(f"{PACKAGE}/{prefix}" for prefix in watched)
+        self._left: dict[CodeType, set[int]] = {}
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        before = sys.gettrace()
+        sys.settrace(self._called)
+        threading.settrace(self._called)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+            threading.settrace(None)  # type: ignore[arg-type]
+
+    def _called(self, frame: FrameType, event: str, value: Any) -> Any:
+        code = frame.f_code
+        left = self._left.get(code)
+        if left is None:
+            ours = code.co_filename.startswith(self._prefixes)
+            left = self._left[code] = {line for *_, line in code.co_lines() if line} if ours else set()
+        return self._line if left else None
+
+    def _line(self, frame: FrameType, event: str, value: Any) -> Any:
+        code, line = frame.f_code, frame.f_lineno
+        if line in self._left[code]:
+            self._left[code].discard(line)
+            self.reached.add((code.co_filename, line))
+        return self._line
+
+    def there_are(self) -> int:
+        """Lines of the watched files that can be reached."""
+        return sum(len(_lines_of(path)) for path in _files(self._prefixes))
+
+
+class Fuzzer:
+    """Looks for faults of one target.
+
+    Attributes:
+        kept: Inputs of which each reached a line first.
+        faults: The first input for each kind of fault, made small.
+    """
+
+    def __init__(self, target: Target, place: Path, corpus: list[bytes] = []) -> None:  # noqa: B006 - only read
+        self.target, self._place = target, place
+        self.lines = Lines(target.watched)
+        self.kept: list[bytes] = []
+        self.faults: dict[tuple[str, str], Fault] = {}
+        self.tried = 0
+        self.seeds = target.seeds()
+        for data in (*self.seeds, *corpus):
+            self.try_one(data)
+        self.by_seeds = len(self.lines.reached)
+
+    def go_on(self, chance: Random, *, inputs: int = sys.maxsize, seconds: float = float("inf")) -> None:
+        """Try so many further inputs, or for so much processor time."""
+        began = time.process_time()
+        while inputs and time.process_time() - began < seconds:
+            inputs -= 1
+            # New finds lead on more often than the oldest ones do.
+            place = max(chance.randrange(len(self.kept)), chance.randrange(len(self.kept)))
+            self.try_one(mutated(self.kept[place], chance, self.kept, self.target.words)[:MOST_BYTES])
+
+    def try_one(self, data: bytes) -> None:
+        self.tried += 1
+        before = len(self.lines.reached)
+        fault = self._read(data)
+        if fault is not None and fault.key not in self.faults:
+            self.faults[fault.key] = self._smaller(fault)
+        if len(self.lines.reached) > before or not self.kept:
+            self.kept.append(data)
+            del self.kept[len(self.seeds) : -_MOST_KEPT]
+
+    def _read(self, data: bytes) -> Fault | None:
+        shutil.rmtree(self._place, ignore_errors=True)
+        self._place.mkdir(parents=True)
+        try:
+            with self.lines.watching(), _bounded():
+                self.target.read(data, self._place)
+        except self.target.refusals:
+            return None
+        except (Exception, TooLong) as error:  # noqa: BLE001 - whatever else it is, it is a fault
+            frames = traceback.extract_tb(error.__traceback__)
+            ours = [frame for frame in frames if frame.filename.startswith(PACKAGE)]
+            last = ours[-1] if ours else frames[-1]
+            where = f"{os.path.relpath(last.filename, Path(PACKAGE).parent)}:{last.lineno}"
+            return Fault(type(error).__name__, where, data, "".join(traceback.format_exception(error)))
+        return None
+
+    def _smaller(self, fault: Fault) -> Fault:
+        """The same fault by less, found by leaving out ever smaller pieces."""
+        size, tries = max(1, len(fault.data) // 2), 0
+        while size and tries < (_MOST_TRIES if fault.kind != "TooLong" else 0):
+            for start in range(0, len(fault.data), size):
+                tries += 1
+                found = self._read(fault.data[:start] + fault.data[start + size :])
+                if found is not None and found.key == fault.key:
+                    fault = found
+                    break
+            else:
+                size //= 2
+        return fault
+
+
+@contextmanager
+def _bounded() -> Iterator[None]:
+    def over(*_: object) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGPROF, over)
+    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def _files(prefixes: tuple[str, ...]) -> list[Path]:
+    return [path for path in sorted(Path(PACKAGE).rglob("*.py")) if str(path).startswith(prefixes)]
+
+
+def _lines_of(path: Path) -> set[int]:
+    waiting, lines = [compile(path.read_bytes(), str(path), "exec", dont_inherit=True)], set()
+    module = waiting[0]
+    while waiting:
+        code = waiting.pop()
+        if code is not module:  # what runs at the import has run before
+            lines |= {line for *_, line in code.co_lines() if line}
+        waiting += [one for one in code.co_consts if isinstance(one, CodeType) and not _is_class(one)]
+        waiting += [
+            inner
+            for one in code.co_consts
+            if isinstance(one, CodeType) and _is_class(one)
+            for inner in one.co_consts
+            if isinstance(inner, CodeType)
+        ]
+    return lines
+
+
+def _is_class(code: CodeType) -> bool:
+    return "__module__" in code.co_names and "__qualname__" in code.co_names
+
+
+def name_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:10]

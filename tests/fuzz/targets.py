@@ -1,0 +1,318 @@
+"""Every reader of bytes that may come from anybody, each with inputs that it takes. To add one: a line below."""
+
+import io
+import json
+import math
+import threading
+import zipfile
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from acp import RequestError
+from acp.schema import PromptRequest
+from mcp_types import CallToolResult
+from pydantic import ValidationError
+
+from stackmem import replay
+from stackmem.bench.log import BenchLog, LogProof, refuse_false
+from stackmem.bench.suite import read_suite
+from stackmem.errors import StackmemError
+from stackmem.formats.recordings import IMPORTERS
+from stackmem.formats.tasks import import_tasks
+from stackmem.gateway.conversations import Conversations
+from stackmem.gateway.cutting import Cutter, foreign_rules
+from stackmem.gateway.exchanges import EXCHANGES, read_exchanges
+from stackmem.gateway.identity import chain
+from stackmem.gateway.recording import told_lines
+from stackmem.gateway.rewriting import rewritten
+from stackmem.gateway.upstream import decoded
+from stackmem.gateway.verifying import verify_gateway_run
+from stackmem.gateway.wires import WIRES
+from stackmem.gateway.wires.wire import WireFormat
+from stackmem.kept.import_ import import_file
+from stackmem.models.event_stream import server_events
+from stackmem.models.script_language import parse_script
+from stackmem.replays.replay import replay_run
+from stackmem.run.programs.lint import lint_all
+from stackmem.serve.acp.agent import _text
+from stackmem.serve.acp.messages import BadLine
+from stackmem.serve.acp.messages import read_message as read_line
+from stackmem.serve.dap import DebugSession
+from stackmem.tasks.reader import read_task
+from stackmem.tools.mcp_content import told
+from stackmem.tools.own_tools import ToolFailed
+from stackmem.trace.pack import unpack
+from stackmem.trace.signatures import SIGNATURES
+from stackmem.workspace.egress.hosts import read_allowed, read_authority
+from stackmem.workspace.egress.tls_name import TunnelName
+from tests.fuzz.loop import Target
+from tests.fuzz.seeds import (
+    ACP_LINE,
+    ENTRY,
+    HEAD,
+    HELLO,
+    MCP_RESULTS,
+    PROGRAMS,
+    RESULT,
+    SIGNATURE,
+    SWEBENCH,
+    answers_of,
+    chained,
+    dap_messages,
+    encoded,
+    packs,
+    passed,
+    recordings,
+    requests_of,
+    stories,
+)
+from tests.stage import ROOT
+
+OURS = (StackmemError,)
+
+
+def run_with(place: Path, trace: bytes) -> Path:
+    run = place / "run"
+    run.mkdir()
+    (run / "trace.jsonl").write_bytes(trace)
+    return run
+
+
+def trace(data: bytes, place: Path) -> None:
+    replay(run_with(place, data))
+
+
+def facts(data: bytes, place: Path) -> None:
+    replay(run_with(place, chained(data)))
+
+
+def signed(data: bytes, place: Path) -> None:
+    run = run_with(place, chained(stories()[0]))
+    (run / SIGNATURES).write_bytes(data)
+    replay_run(run, {"a" * 64: "somebody"})
+
+
+def result(data: bytes, place: Path) -> None:
+    run = run_with(place, chained(stories()[0]))
+    (run / "result.json").write_bytes(data)
+    replay(run)
+
+
+def pack(data: bytes, place: Path) -> None:
+    (place / "pack.zip").write_bytes(data)
+    replay(unpack(place / "pack.zip", place / "into"))
+
+
+def forged_pack(data: bytes, place: Path) -> None:
+    """An archive of the names and texts that a JSON object has."""
+    with zipfile.ZipFile(place / "pack.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in msgspec.json.decode(data, type=dict[str, str]).items():
+            archive.writestr(name or "r", text)
+    replay(unpack(place / "pack.zip", place / "into"))
+
+
+def log(data: bytes, place: Path) -> None:
+    entries, _, heads = data.partition(b"\n\n")
+    (place / "log.jsonl").write_bytes(entries + b"\n")
+    (place / "heads.jsonl").write_bytes(heads + b"\n")
+    BenchLog(place)
+    with suppress(msgspec.DecodeError):
+        refuse_false(msgspec.json.decode(data, type=LogProof), {"a" * 64: "somebody"})
+
+
+def suite(data: bytes, place: Path) -> None:
+    (place / "suite.toml").write_bytes(data)
+    read_suite(place / "suite.toml", "/home/somebody")
+
+
+def script(data: bytes, place: Path) -> None:
+    parse_script(data.decode("utf-8", "replace"))
+
+
+def task(data: bytes, place: Path) -> None:
+    (place / "tests").mkdir()
+    (place / "tests" / "test.sh").write_text("true\n")
+    (place / "instruction.md").write_text("Do it.\n")
+    (place / "task.toml").write_bytes(data)
+    read_task(place)
+
+
+def recording(data: bytes, place: Path, *, named: str) -> None:
+    (place / "recording.json").write_bytes(data)
+    with suppress(StackmemError):
+        import_file(place / "recording.json", None, place / "runs")
+    import_file(place / "recording.json", named, place / "runs")
+
+
+def swebench(data: bytes, place: Path) -> None:
+    (place / "tasks.jsonl").write_bytes(data)
+    list(import_tasks("swebench", place / "tasks.jsonl", place / "out", place))
+
+
+def program(data: bytes, place: Path, *, name: str) -> None:
+    (place / name).write_bytes(data)
+    lint_all([name], place)
+
+
+def mcp_result(data: bytes, place: Path) -> None:
+    told(CallToolResult.model_validate_json(data))
+
+
+def dap(data: bytes, place: Path) -> None:
+    raised: list[BaseException] = []
+    before, threading.excepthook = threading.excepthook, lambda args: raised.append(args.exc_value or SystemExit())
+    try:
+        DebugSession(io.BytesIO(data), io.BytesIO()).serve(lambda *_: 0)
+    finally:
+        threading.excepthook = before
+    for error in raised:
+        raise error
+
+
+def acp(data: bytes, place: Path) -> None:
+    for line in data.splitlines():
+        with suppress(BadLine):
+            given = read_line(line).get("params")
+            with suppress(ValidationError, RequestError):
+                _text(PromptRequest.model_validate(given).prompt, place)
+
+
+def gateway_request(data: bytes, place: Path, *, wire: WireFormat) -> None:
+    asked = wire.read(data)
+    found = chain(b"seed", asked.messages)
+    placed = Conversations().place(asked, found, b"group", data)
+    assert placed.conversation >= 0
+    for spelled in ("mask:2,poll=1", "window:1,step=2", "clear:150,keep=1"):
+        rules = foreign_rules(spelled)
+        assert rules is not None
+        cutter = Cutter(rules)
+        rewritten(data, wire, asked, cutter.cut(asked, found), cutter.shorten)
+
+
+def gateway_answer(data: bytes, place: Path, *, wire: WireFormat) -> None:
+    plain = decoded(data, "gzip") if data[:2] == b"\x1f\x8b" else data
+    events = list(server_events([plain[:50], plain[50:]], math.inf))
+    wire.begun(events)
+    wire.reply(events)
+
+
+def exchanges(data: bytes, place: Path) -> None:
+    """A gateway's lines, and beside them the trace that follows from them."""
+    run = place / "run"
+    run.mkdir()
+    (run / EXCHANGES).write_bytes(data)
+    (run / "trace.jsonl").write_bytes(told_lines(read_exchanges(run / EXCHANGES)))
+    verify_gateway_run(run)
+
+
+def egress(data: bytes, place: Path) -> None:
+    """What a command writes to the proxy: names of hosts, and the beginning of TLS."""
+    text = data.decode("latin-1")
+    for read in (read_allowed, read_authority):
+        with suppress(StackmemError, ValueError):
+            read(text)
+    tunnel = TunnelName("host.example", 443)
+    for start in range(0, len(data), 100):
+        tunnel.let_through(data[start : start + 100])
+
+
+def _named() -> Iterable[tuple[str, Callable[[bytes, Path], object], Callable[[], list[bytes]], tuple[str, ...], Any]]:
+    values = (ValueError, *OURS)
+    yield "trace", trace, lambda: [chained(each) for each in stories()], ("trace/", "replays/replay"), OURS
+    yield "facts", facts, stories, ("trace/", "core/", "replays/replay", "memory/stackheap", "memory/shared/"), OURS
+    yield "signatures", signed, lambda: encoded(SIGNATURE), ("trace/signatures",), OURS
+    yield "result", result, lambda: encoded(RESULT), ("run/result",), OURS
+    yield "pack", pack, packs, ("trace/pack",), OURS
+    names = {"r/trace.jsonl": chained(stories()[2]).decode(), "r/result.json": json.dumps(RESULT), "r/x/y": ""}
+    yield (
+        "pack of a forger",
+        forged_pack,
+        lambda: encoded(names),
+        ("trace/pack",),
+        (msgspec.DecodeError, ValueError, *OURS),
+    )
+    yield (
+        "log of a bench",
+        log,
+        lambda: [
+            b"\n\n".join(encoded(ENTRY, HEAD)),
+            *encoded({"entry": ENTRY, "index": 0, "path": ["a" * 64], "head": HEAD}),
+        ],
+        ("bench/log",),
+        OURS,
+    )
+    yield (
+        "suite",
+        suite,
+        lambda: [path.read_bytes() for path in sorted((ROOT / "benchmarks").rglob("*.toml"))],
+        ("bench/suite", "settings/"),
+        OURS,
+    )
+    yield (
+        "script",
+        script,
+        lambda: [path.read_bytes()[:4_000] for path in sorted((ROOT / "tasks").glob("*/demo.yaml"))],
+        ("models/script_language", "languages/yaml"),
+        OURS,
+    )
+    yield (
+        "task",
+        task,
+        lambda: [path.read_bytes() for path in sorted((ROOT / "tasks").glob("*/task.toml"))],
+        ("tasks/reader",),
+        OURS,
+    )
+    for name in sorted(IMPORTERS):
+        watched = f"formats/recordings/{name.replace('-', '_')}"
+        seeds = partial(recordings().__getitem__, name)
+        yield (
+            f"recording {name}",
+            partial(recording, named=name),
+            seeds,
+            (watched, "formats/recordings/session", "kept/import_"),
+            OURS,
+        )
+    yield "task of swebench", swebench, lambda: encoded(SWEBENCH), ("formats/tasks/swebench",), OURS
+    for name, (file, folder, seeds) in PROGRAMS.items():
+        yield name, partial(program, name=file), seeds, (f"languages/{folder}/",), OURS
+    yield (
+        "result of an MCP tool",
+        mcp_result,
+        lambda: encoded(*MCP_RESULTS),
+        ("tools/mcp_content",),
+        (ValidationError, ToolFailed),
+    )
+    yield "DAP", dap, dap_messages, ("serve/dap",), OURS
+    yield "ACP", acp, lambda: encoded(ACP_LINE), ("serve/acp/messages", "serve/acp/agent"), OURS
+    for wire in WIRES:
+        yield (
+            f"gateway request {wire.name}",
+            partial(gateway_request, wire=wire),
+            partial(requests_of, wire.name),
+            ("gateway/",),
+            values,
+        )
+        yield (
+            f"answer {wire.name}",
+            partial(gateway_answer, wire=wire),
+            partial(answers_of, wire.name),
+            ("gateway/wires/", "models/"),
+            values,
+        )
+    yield "exchanges of a gateway", exchanges, passed, ("gateway/",), OURS
+    yield (
+        "proxy of listed hosts",
+        egress,
+        lambda: [b"https://host.example:443", b"[::1]:80", HELLO],
+        ("workspace/egress/hosts", "workspace/egress/tls_name"),
+        OURS,
+    )
+
+
+TARGETS: dict[str, Target] = {
+    name: Target(name, read, seeds, watched, refusals) for name, read, seeds, watched, refusals in _named()
+}
