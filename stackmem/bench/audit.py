@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from stackmem.core.facts import ChecksReturned, RunEnded
 from stackmem.errors import TraceError, UsageError
 from stackmem.replays.replay import replay_run
 from stackmem.trace.lineage import RunReader
@@ -75,7 +76,7 @@ def hand_in(folder: Path, run_dir: Path, trusted: Mapping[str, str], open_key: C
     """Take a signed run from elsewhere into a bench's log.
 
     Raises:
-        UsageError: There is no log, or it holds the run already, or one that this run goes on from.
+        UsageError: There is no log, or it holds the run, one that it goes on from, or one that goes on from it.
         TraceError: The run is not signed to its end by a trusted key; or another process runs the bench.
         Unsigned: The entry stands, and the log cannot be signed.
     """
@@ -84,20 +85,29 @@ def hand_in(folder: Path, run_dir: Path, trusted: Mapping[str, str], open_key: C
     with closing(Lock(folder / LEDGER, "bench")):
         log = _open(folder)
         known = {entry.digest: number for number, entry in enumerate(log.entries, 1) if entry.digest}
-        reader = RunReader(run_dir)
-        for _ in reader:
+        later = {digest: number for number, entry in enumerate(log.entries, 1) for digest in entry.earlier}
+        reader, ends = RunReader(run_dir), []
+        for record in reader:
             if reader.digest in known:
-                raise UsageError(
-                    f"{run_dir.name} is refused: entry {known[reader.digest]:,} of {folder / LOG} is that run, or one "
-                    "that it goes on from; a run counts once"
-                )
-        entry = BenchEntry(reader.digest, replayed.outcome, run=run_dir.name)
+                raise _counted(run_dir, folder, known[reader.digest], "one that it goes on from")
+            if isinstance(record.event, RunEnded | ChecksReturned):
+                ends.append(reader.digest)
+        if reader.digest in later:
+            raise _counted(run_dir, folder, later[reader.digest], "one that goes on from it")
+        earlier = tuple(digest for digest in ends if digest != reader.digest)
+        entry = BenchEntry(reader.digest, replayed.outcome, run=run_dir.name, earlier=earlier)
         try:
             log.add(entry)
         except OSError as error:
             raise TraceError(f"{folder / LOG} cannot be written ({error.strerror}); make room or rights") from error
         log.sign(open_key)
         return entry
+
+
+def _counted(run_dir: Path, folder: Path, number: int, how: str) -> UsageError:
+    return UsageError(
+        f"{run_dir.name} is refused: entry {number:,} of {folder / LOG} is that run, or {how}; a run counts once"
+    )
 
 
 def _open(folder: Path) -> BenchLog:

@@ -34,6 +34,7 @@ class BenchEntry(Struct, frozen=True, forbid_unknown_fields=True):
         digest: Of its last record; empty of a trial that left no run.
         trial, row: Of a trial: its id, and the SHA-256 of its line in the ledger.
         run: Of a pack that was handed in: its name.
+        earlier: Of such a one that was resumed after an end, the digests of those ends.
     """
 
     digest: str
@@ -41,6 +42,7 @@ class BenchEntry(Struct, frozen=True, forbid_unknown_fields=True):
     trial: str = ""
     row: str = ""
     run: str = ""
+    earlier: tuple[str, ...] = ()
 
 
 class LogHead(Struct, frozen=True, forbid_unknown_fields=True):

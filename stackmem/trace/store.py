@@ -147,7 +147,7 @@ class TraceWriter:
         try:
             os.ftruncate(self._file, end.whole_bytes)
             if not end.terminated:
-                self._size += os.write(self._file, b"\n")
+                self._size = append_line(self._file, b"\n", self._size)
             os.fdatasync(self._file)
         except OSError as error:
             self.close()

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,22 @@ def test_a_bench_proves_its_trials_and_takes_a_pack_once(stage: Stage, tmp_path)
     (bench / "ledger.jsonl").write_bytes(ledger.replace(b'"outcome":"solved"', b'"outcome":"better"'))
     refused = stage.call("log", "check", bench)
     assert (refused.returncode, "line 1 of" in refused.stderr) == (7, True)
+
+
+def test_of_a_run_that_was_resumed_after_an_end_only_one_end_counts_whichever_comes_first(stage: Stage, tmp_path):
+    task = stage.task(command("echo x > made"), pop("Done."))
+    options = ("--models", "demo", "--strategies", "stackheap", "--isolation", "none", "--fsync", "none")
+    assert stage.call("bench", task, *options, "--jobs", 1, "-o", tmp_path / "bench", "--quiet").returncode == 0
+    run = Path(stage.solve(task, max_steps=1).run_dir)
+    pack(run, tmp_path / "limited.zip")
+    assert stage.call("resume", run, "--max-steps", 5).returncode == 0
+    pack(run, tmp_path / "done.zip")
+    shutil.copytree(tmp_path / "bench", tmp_path / "other")
+    for bench, first, second in (("bench", "limited", "done"), ("other", "done", "limited")):
+        added = stage.call("log", "add", tmp_path / bench, tmp_path / f"{first}.zip")
+        assert added.returncode == 0, added.stderr
+        refused = stage.call("log", "add", tmp_path / bench, tmp_path / f"{second}.zip")
+        assert (refused.returncode, "a run counts once" in refused.stderr) == (2, True)
 
 
 def test_a_leaf_is_no_node():

@@ -24,8 +24,8 @@ from stackmem.errors import StackmemError
 from stackmem.formats.recordings import IMPORTERS
 from stackmem.formats.tasks import import_tasks
 from stackmem.gateway.conversations import Conversations
-from stackmem.gateway.cutting import Cutter, foreign_rules
 from stackmem.gateway.exchanges import EXCHANGES, read_exchanges
+from stackmem.gateway.framing import cutter_of
 from stackmem.gateway.identity import chain
 from stackmem.gateway.recording import told_lines
 from stackmem.gateway.rewriting import rewritten
@@ -186,10 +186,9 @@ def gateway_request(data: bytes, place: Path, *, wire: WireFormat) -> None:
     found = chain(b"seed", asked.messages)
     placed = Conversations().place(asked, found, b"group", data)
     assert placed.conversation >= 0
-    for spelled in ("mask:2,poll=1", "window:1,step=2", "clear:150,keep=1"):
-        rules = foreign_rules(spelled)
-        assert rules is not None
-        cutter = Cutter(rules)
+    for spelled in ("mask:2,poll=1", "window:1,step=2", "clear:150,keep=1", "stackheap"):
+        cutter = cutter_of(spelled)
+        assert cutter is not None
         rewritten(data, wire, asked, cutter.cut(asked, found), cutter.shorten)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import zipfile
 from pathlib import Path
 
 import msgspec
@@ -132,6 +133,44 @@ def test_what_is_forged_mixed_cut_or_rechained_never_passes(stage: Stage, run: P
         assert says(stage, copy, 0)
         forge(copy, other)
         assert expected in says(stage, copy), forge
+        assert expected in says(stage, zipped(copy)), "the same as a pack"
+
+
+def zipped(run: Path) -> Path:
+    """The folder as a pack, without the looks that our own packer takes."""
+    with zipfile.ZipFile(run.with_suffix(".zip"), "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(run.rglob("*")):
+            archive.write(path, path.relative_to(run.parent))
+    return run.with_suffix(".zip")
+
+
+def test_a_pack_that_is_cut_anywhere_never_passes(stage: Stage, run: Path, tmp_path):
+    pack(run, tmp_path / "run.zip")
+    whole = (tmp_path / "run.zip").read_bytes()
+    for size in (0, 1, len(whole) // 3, len(whole) // 2, len(whole) - 30, len(whole) - 1):
+        (tmp_path / "cut.zip").write_bytes(whole[:size])
+        replayed = stage.call("replay", tmp_path / "cut.zip", "--signed")
+        assert (replayed.returncode in (2, 7), len(replayed.stderr.splitlines())) == (True, 1)
+
+
+def test_records_behind_a_signed_end_and_an_older_end_beside_newer_files_do_not_pass(
+    stage: Stage, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    run = Path(stage.solve(stage.task(*REPLIES, test=SOLVED), max_steps=2).run_dir)
+    ended, signed = (run / "trace.jsonl").read_bytes(), (run / "signatures.jsonl").read_bytes()
+    assert stage.call("resume", run, "--max-steps", 20).returncode == 0
+    assert says(stage, run, 0)
+    pack(run, tmp_path / "run.zip")
+    older = unpack(tmp_path / "run.zip", tmp_path / "older")
+    (older / "trace.jsonl").write_bytes(ended)
+    (older / "signatures.jsonl").write_bytes(signed)
+    assert "the lines between are lost" in says(stage, older)
+    (older / "result.json").unlink()
+    assert "result.json of " in says(stage, older)
+    longer = unpack(tmp_path / "run.zip", tmp_path / "longer")
+    (longer / "signatures.jsonl").write_bytes(signed)
+    assert "is unfinished: record" in says(stage, longer)
 
 
 def test_a_killed_run_is_signed_by_whoever_goes_on_with_it_and_what_was_there_is_named(stage: Stage, run: Path):
