@@ -46,7 +46,11 @@ make_base() { # SUITE
     [ -e "$base/usr/bin/python3" ] && return
     say "making a root of $1"
     rm -rf "$base"
-    mmdebstrap --quiet --variant=minbase --include="$always$(packages)" "$1" "$base" ${MIRROR:+"$MIRROR"} >&2 || return 1
+    if ! mmdebstrap --variant=minbase --include="$always$(packages)" "$1" "$base" ${MIRROR:+"$MIRROR"} \
+        >"$base.log" 2>&1 </dev/null; then
+        grep '^E:' "$base.log" >&2
+        return 1
+    fi
     # The machine's own ways out, which a fresh root does not know.
     cp -L /etc/resolv.conf /etc/hosts "$base/etc/"
     mkdir -p "$base/usr/local/share/ca-certificates"
@@ -96,7 +100,7 @@ inside() { # ROOT USER COMMAND...
 }
 
 row() { # SUITE WHO BUBBLEWRAP
-    local suite=$1 who=$2 with=$3 root=$place/row home=/root began outcome version arguments=()
+    local suite=$1 who=$2 with=$3 root=$place/row-$$ home=/root began outcome version arguments=()
     rm -rf "$root"
     cp -a --reflink=auto "$place/$suite" "$root"
     [ "$who" = root ] || home=/home/$who
@@ -120,6 +124,7 @@ row() { # SUITE WHO BUBBLEWRAP
 }
 
 failed=0
+trap 'rm -rf "${place:?}/row-$$"' EXIT
 echo "| suite | Python | as | bubblewrap | make $purpose | took |"
 echo "|---|---|---|---|---|---:|"
 for suite in "${suites[@]}"; do
