@@ -65,7 +65,7 @@ def plan_layer(folder: Path, include: tuple[str, ...] = (), own: Iterable[Path] 
         skipped=tuple(map(shown_name, sorted(look.skipped))),
         outside_links=tuple(map(shown_name, sorted(look.outside))),
         hidden=tuple(sorted({*look.hidden, *_SECRETS})),
-        obstacle=look.foreign or _mounted_below(os.fsencode(folder)),
+        obstacle=look.foreign or _mount_point_in(os.fsencode(folder)),
     )
 
 
@@ -184,16 +184,22 @@ def _folders(path: bytes) -> Iterator[bytes]:
         yield path
 
 
-def _mounted_below(root: bytes) -> str:
+def _mount_point_in(root: bytes) -> str:
     """Why a mount point stands against a layer: it would show what lies under it."""
     try:
-        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+        below = mounts_below(root)
     except OSError as error:
         return f"/proc/self/mountinfo cannot be read ({error.strerror})"
-    for line in lines:
+    return f"{shown_name(root + b'/' + below[0])} is a mount point" if below else ""
+
+
+def mounts_below(root: bytes) -> list[bytes]:
+    """The mount points in a folder, relative to it; raises ``OSError`` where nobody can say."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
         place = line.split(b" ")[4]
         for escape, byte in _ESCAPES.items():
             place = place.replace(escape, byte)
         if place.startswith(root + b"/"):
-            return f"{shown_name(place)} is a mount point"
-    return ""
+            found.append(place[len(root) + 1 :])
+    return found

@@ -10,13 +10,14 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 from stackmem.errors import StackmemError, UsageError, WorkspaceError
-from stackmem.workspace.overlay.mount import OverlayPlaces, mount_overlay
+from stackmem.workspace.beneath import passes_link
+from stackmem.workspace.overlay.mount import OverlayPlaces, mount_overlay, show_read_only
 from stackmem.workspace.overlay.view import WorkspaceView, folder_view
 from stackmem.workspace.tree import copy_folder, remove_tree
 
@@ -36,11 +37,13 @@ class Layer(Protocol):
     view: The files, as file tools and commands see them.
     kept: Where on the host what the run wrote stands: with all else in a copy, alone in a layer.
     ready: Returns once its repository is there, for whoever is to look at that.
+    granted: Folders of the host that links in it lead to, for commands to read.
     """
 
     view: WorkspaceView
     kept: Path
     ready: Callable[[], object]
+    granted: tuple[Path, ...]
 
     def copy(self, place: Path) -> Layer:
         """The same files below a folder that exists, to be changed apart from these.
@@ -54,17 +57,33 @@ class Layer(Protocol):
 
 
 class OwnFolder:
-    """A workspace that is a folder of the host."""
+    """A workspace that is a folder of the host.
+
+    Attributes:
+        lent: Folders of the person's that are seen in it, read-only, by their paths: mounted there, or linked.
+    """
 
     ready: Callable[[], object] = bool
 
-    def __init__(self, work: Path) -> None:
+    def __init__(self, work: Path, lent: Mapping[bytes, Path] | None = None) -> None:
+        """Open the folder; those of ``lent`` are mounted that have an empty folder in it.
+
+        Raises:
+            WorkspaceError: It cannot be opened, or nothing can be mounted.
+        """
         self.kept = work
+        self.lent = dict(lent or {})
         self.view = folder_view(work)
+        links = {path for path in self.lent if passes_link(self.view.fd, path)}
+        self.granted = tuple(self.lent[path] for path in links)
+        seen = [(other, path) for path, other in self.lent.items() if path not in links and _is_empty(work, path)]
+        if seen:
+            self.view.close()
+            self.view = show_read_only(work, seen)
 
     def copy(self, place: Path) -> OwnFolder:
         self.ready()
-        return OwnFolder(copy_folder(self.view.root, place / WORK))
+        return OwnFolder(copy_folder(self.view.root, place / WORK), self.lent)
 
     def close(self) -> None:
         self.view.close()
@@ -80,6 +99,7 @@ class Overlay:
     """
 
     ready: Callable[[], object] = bool
+    granted: tuple[Path, ...] = ()
 
     def __init__(self, folder: Path, place: Path, hidden: Iterable[bytes], repository: Path | None = None) -> None:
         """Mount the layer that ``place`` holds, with what was changed in it.
@@ -119,6 +139,27 @@ class Overlay:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def can_show(sandbox: Path) -> bool:
+    """Whether folders can be shown in another one that lies in ``sandbox``."""
+    place = sandbox / f"probe-{os.getpid()}-{time.monotonic_ns()}"
+    try:
+        (place / "seen").mkdir(mode=0o700, parents=True)
+        show_read_only(place, [(sandbox, b"seen")]).close()
+    except (WorkspaceError, OSError):
+        return False
+    finally:
+        with suppress(StackmemError):
+            remove_tree(place)
+    return True
+
+
+def _is_empty(work: Path, path: bytes) -> bool:
+    try:
+        return not any((work / os.fsdecode(path)).iterdir())
+    except OSError:
+        return False
 
 
 def make_upper(folder: Path, place: Path) -> None:

@@ -21,7 +21,9 @@ from stackmem.errors import StackmemError, UsageError, WorkspaceError
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.tree import remove_tree
 
-from .selection import Selection, own_below, real_folder, select
+from .hidden import mounts_below
+from .lent_folders import How
+from .selection import DEPENDENCIES, Selection, own_below, real_folder, select
 
 _FICLONE = 0x40049409  # ioctl_ficlone(2): share the blocks until one side writes
 _SMALL_BYTES = 128 * 1024  # one read and one write are quicker than asking for more
@@ -40,6 +42,7 @@ class CopyPlan(Struct, frozen=True):
         outside_links: Links, copied as they are, whose target is not in the folder: it may be missing in the sandbox.
         selected: The files themselves, so that the folder is looked through once.
         why: Why it is a copy, and no layer over the folder; empty where the person wants a copy.
+        lent: Those of ``folders`` that are seen where they are, and not copied.
     """
 
     files: int
@@ -49,21 +52,29 @@ class CopyPlan(Struct, frozen=True):
     outside_links: tuple[str, ...] = ()
     selected: Selection = Selection({}, [], [], [])
     why: str = ""
+    lent: tuple[str, ...] = ()
 
 
-def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = ()) -> CopyPlan:
+def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = (), *, lend: How = "copy") -> CopyPlan:
     """What a copy would hold now.
 
     Args:
         folder: Any folder: a git work tree, a part of one, or neither.
         include: Paths below it that come along even where git ignores them.
         own: stackmem's runs and sandbox folders, which are never copied.
+        lend: How folders of installed packages come to the copy. One is copied that holds what no run may see; and,
+            in place of a link, one with links to what is worked on, which lead to the folder from there.
 
     Raises:
         UsageError: There is no such folder, part of it cannot be read, or ``include`` names what cannot be copied.
     """
     root = real_folder(folder)
     selection = select(root, include, own_below(root, own))
+    lent = () if lend == "copy" else _to_lend(os.fsencode(root), selection, linked=lend == "link")
+    below = tuple(path + b"/" for path in lent)
+    for path in [path for path in selection.files if path.startswith(below)] if below else ():
+        del selection.files[path]
+    selection.folders[:] = [*(path for path in selection.folders if not path.startswith(below or b"/")), *lent]
     regular = [status.st_size for status in selection.files.values() if stat.S_ISREG(status.st_mode)]
     return CopyPlan(
         files=len(selection.files),
@@ -72,6 +83,19 @@ def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = ()
         skipped=tuple(shown_name(path) for path in selection.skipped),
         outside_links=tuple(shown_name(path) for path in _outside(os.fsencode(root), selection)),
         selected=selection,
+        lent=tuple(shown_name(path) for path in lent),
+    )
+
+
+def _to_lend(root: bytes, selection: Selection, *, linked: bool) -> tuple[bytes, ...]:
+    """Folders of installed packages that a run can see as they are."""
+    closed = [path + b"/" for path in (*selection.unseen, *mounts_below(root))]
+    if linked:
+        closed += [path for path, status in selection.files.items() if _leads_back(root, path, status)]
+    return tuple(
+        folder
+        for folder in selection.dependencies
+        if folder not in selection.files and not any(path.startswith(folder + b"/") for path in closed)
     )
 
 
@@ -124,6 +148,20 @@ def _outside(root: bytes, selection: Selection) -> list[bytes]:
                 if target != root and not target.startswith(root + b"/"):
                     found.append(path)
     return sorted(found)
+
+
+def _leads_back(root: bytes, path: bytes, status: os.stat_result) -> bool:
+    """Whether this is a link in a folder of installed packages to a file of the whole that is not installed."""
+    above = path.split(b"/")[:-1]
+    depth = next((number for number, name in enumerate(above) if name in DEPENDENCIES), None)
+    if depth is None or not stat.S_ISLNK(status.st_mode):
+        return False
+    try:
+        target = os.path.normpath(os.path.join(root, *above, os.readlink(root + b"/" + path)))
+    except OSError:
+        return False
+    installed = os.path.join(root, *above[: depth + 1])
+    return target.startswith(root + b"/") and target != installed and not target.startswith(installed + b"/")
 
 
 def _copy(root: bytes, into: bytes, selection: Selection, notice: Callable[[str], object]) -> None:

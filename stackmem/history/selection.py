@@ -39,12 +39,14 @@ class Selection(Struct, frozen=True):
         folders: Folders to make even where they are empty.
         dependencies: Folders of installed packages among them.
         skipped: What was passed over, and why it is worth telling.
+        unseen: What no run may see, by its name, with those that are not worth telling.
     """
 
     files: dict[bytes, os.stat_result]
     folders: list[bytes]
     dependencies: list[bytes]
     skipped: list[bytes]
+    unseen: frozenset[bytes] = frozenset()
 
 
 def select(folder: Path, include: Iterable[str], own: Iterable[Path] = ()) -> Selection:
@@ -66,7 +68,8 @@ def select(folder: Path, include: Iterable[str], own: Iterable[Path] = ()) -> Se
     for name in include:
         picked.include(included(folder, name), name)
     picked.refuse_unreadable()
-    return Selection(picked.files, picked.folders, picked.dependencies(), sorted(picked.skipped))
+    unseen = frozenset((*picked.skipped, *picked.unseen))
+    return Selection(picked.files, picked.folders, picked.dependencies(), sorted(picked.skipped), unseen)
 
 
 def never_copied(name: bytes) -> bool:
@@ -97,6 +100,7 @@ class Picked:
         self.files: dict[bytes, os.stat_result] = {}
         self.folders: list[bytes] = []
         self.skipped: set[bytes] = set()
+        self.unseen: set[bytes] = set()
         self._root = root
         self._own = {os.path.relpath(os.fsencode(path), root) for path in own} - {b"."}
         self._unreadable: list[bytes] = []
@@ -218,7 +222,10 @@ class Picked:
         if path in self._own or name.lower().startswith(b".env"):
             self.skipped.add(path)
             return True
-        return never_copied(name)
+        if never_copied(name):
+            self.unseen.add(path)
+            return True
+        return False
 
     def _note_tracked(self, path: bytes) -> None:
         above = path.rpartition(b"/")[0]

@@ -212,6 +212,8 @@ class Walk:
                     if child in self._known_folders or not self._passed_over(fd, child, name):
                         folder.folders.append(child)
                 elif stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+                    if stat.S_ISLNK(status.st_mode) and child in self._leave_out_folders:
+                        continue
                     if stat.S_ISLNK(status.st_mode) and name.lower() == b".gitmodules":
                         self.leave_out(child, "git refuses a link of this name")
                         continue

@@ -21,7 +21,8 @@ from stackmem.history.hidden import LayerPlan, plan_layer
 from stackmem.history.history import History
 from stackmem.history.ignored import IgnoreRules
 from stackmem.history.inner_packs import LENT_AT
-from stackmem.history.layer import LENT, Layer, why_no_layer
+from stackmem.history.layer import LENT, Layer, can_show, why_no_layer
+from stackmem.history.lent_folders import How
 from stackmem.history.repository import plan_copy
 from stackmem.memory import open_strategy
 from stackmem.models.registry import NOBODY, Model, introduced, open_model
@@ -263,7 +264,8 @@ def _opened(
     hidden = (shipped_tasks(), *task, *prepared.folders)
 
     ready, objects = places.layer.ready, places.scratch / LENT
-    lent = (Mount(str(objects), LENT_AT),) if objects.is_dir() else ()
+    lent = [Mount(str(each), str(each)) for each in places.layer.granted]
+    lent += [Mount(str(objects), LENT_AT)] if objects.is_dir() else []
 
     def open_at(view: WorkspaceView, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
         return open_workspace(
@@ -354,8 +356,24 @@ def with_copy(prepared: Prepared) -> Prepared:
         return msgspec.structs.replace(prepared, copy=plan)
     if resolved.settings.layer == "overlay":
         raise WorkspaceError(f"no layer can lie over {folder}: {why}; take a copy with --layer copy")
-    copy = plan_copy(folder, include, prepared.folders)
+    lend = way_to_lend(resolved, prepared.cwd, prepared.folders[1])
+    copy = plan_copy(folder, include, prepared.folders, lend=lend)
     return msgspec.structs.replace(prepared, copy=msgspec.structs.replace(copy, why=why))
+
+
+def way_to_lend(resolved: Resolved, cwd: Path, sandbox: Path) -> How:
+    """How a copy has the folder's installed packages at the level in force, with the run's files in ``sandbox``.
+
+    Raises:
+        WorkspaceError: The isolation asked for cannot be had.
+    """
+    isolation = resolved.settings.isolation
+    if isolation == MEMORY:
+        return "copy"
+    level = choose(isolation, _profile_in_force(resolved, cwd))
+    if level.layers:
+        return "mount" if can_show(sandbox) else "copy"
+    return "copy" if level.isolation == "none" else "link"
 
 
 def layer_over(

@@ -25,6 +25,7 @@ from stackmem.history.history import History, folder_under, share
 from stackmem.history.ignored import IgnoreRules
 from stackmem.history.late_repository import LateRepository
 from stackmem.history.layer import UPPER, Layer, Overlay, OwnFolder, hidden_again, make_upper, repository_place
+from stackmem.history.lent_folders import lend_folders
 from stackmem.history.repository import CopyPlan, copy_planned
 from stackmem.history.restore import restore
 from stackmem.history.walk import path_bytes
@@ -41,7 +42,7 @@ from stackmem.workspace.secrets import Scrubber, scrub_value
 from stackmem.workspace.tree import copy_folder, remove_tree
 from stackmem.workspace.workspace import Workspace
 
-from .assemble import RunParts, RunPlaces, assemble, scrubber_of
+from .assemble import RunParts, RunPlaces, assemble, scrubber_of, way_to_lend
 from .begin import Beginning, Edited, Forked, Fresh, Rehearsed, Resumed
 from .git_inside import GIT, bring, bring_again, bring_what_is_missing, remove_stale_locks
 from .in_memory import MEMORY, NoHistory, recall
@@ -195,11 +196,13 @@ def _opened(
     history: History | NoHistory = NoHistory()
     if prepared.resolved.settings.isolation != MEMORY:
         over, missing = _fill(beginning, places, person)
+        lent, gone = _lent(beginning, request, places)
+        missing += gone
         ground = places if over is None else replace(places, work=places.scratch / UPPER)
         into = places.work if over is None else repository_place(over[0], places.scratch)
         request, late, gone = _with_repository(beginning, request, ground, scrubber, into, person)
         missing += gone
-        layer: Layer = OwnFolder(places.work) if over is None else Overlay(over[0], places.scratch, over[1])
+        layer: Layer = OwnFolder(places.work, lent) if over is None else Overlay(over[0], places.scratch, over[1])
         stack.callback(layer.close)
         if late is not None:
             stack.callback(late.close)
@@ -321,6 +324,15 @@ def _with_repository(
     return request, None, () if there else (GIT,)
 
 
+def _lent(beginning: Beginning, request: RunRequest, places: RunPlaces) -> tuple[dict[bytes, Path], tuple[str, ...]]:
+    """The folders of installed packages that a copy sees and does not hold, put in place; and those that are gone."""
+    if not request.lent:
+        return {}, ()
+    prepared = beginning.prepared
+    how = way_to_lend(prepared.resolved, prepared.cwd, prepared.folders[1])
+    return lend_folders(Path(request.subject), places.work, request.lent, how)
+
+
 def _make_scratch(places: RunPlaces) -> None:
     try:
         # Closed to others: a command that root runs can leave programs there which take root's rights (setuid).
@@ -347,7 +359,7 @@ def _refill(beginning: Forked | Edited | Rehearsed, places: RunPlaces) -> tuple[
     places.work.mkdir()
     run.snapshot(state).write_into(places.work)
     missing = []
-    for shown in request.leave_out:
+    for shown in (each for each in request.leave_out if each not in request.lent):
         path = os.fsdecode(path_bytes(shown))
         there = [Path(place) / path for place in (request.workspace, request.subject) if (Path(place) / path).is_dir()]
         if not there:

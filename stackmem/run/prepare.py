@@ -387,4 +387,5 @@ def first_request(prepared: Prepared, work: Path, program: ProgramRequest | None
         leave_out=prepared.copy.folders if prepared.copy else (),
         program=program,
         place=subject.place,
+        lent=prepared.copy.lent if isinstance(prepared.copy, CopyPlan) else (),
     )

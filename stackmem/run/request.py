@@ -65,6 +65,7 @@ class RunRequest(Struct, frozen=True):
         cwd: Where the person stood.
         workspace: The run's workspace.
         leave_out: Dependency folders of the copy that the history never looks into.
+        lent: Those of them that are seen where they are, as ``CopyPlan`` says.
         program: Of a program's run; None elsewhere.
         place: As in ``Subject``.
         git: The repository that the workspace began with; None where it had none.
@@ -79,6 +80,7 @@ class RunRequest(Struct, frozen=True):
     program: ProgramRequest | None = None
     place: str = ""
     git: InnerRepository | None = None
+    lent: tuple[str, ...] = ()
 
     @property
     def include(self) -> tuple[str, ...]:

@@ -47,6 +47,8 @@ def refusal(error: OSError, asked: Asked, name: str, inside: str) -> str:
             return f"{name} could not be followed while directories are being renamed; try again"
         case errno.ENOSPC | errno.EDQUOT:
             return f"the disk is full, and {name} is as it was; remove what is not needed with run_command"
+        case errno.EROFS:
+            return f"{name} is among the installed packages, which are read-only in this run; use another path"
         case errno.EFBIG:
             return f"{name} would be larger than a file may be here, and is as it was; write less"
         case _:

@@ -19,22 +19,37 @@ _STOPPED = {
 }
 
 
-_CROSSED = b"cross-device link"  # as libraries and runtimes spell EXDEV
+# As libraries and runtimes spell EXDEV and EROFS, with a capital or without.
+_CROSSED, _READ_ONLY = b"cross-device link", b"ead-only file system"
 _RENAME = "(rename(2) and git mv fail on a folder that this run did not make; mv or cp -r and rm -r work)\n"
+_INSTALLED = "(what is installed in .venv, venv and node_modules is read-only in this run; write elsewhere)\n"
+
+
+def rename_hint(ended: CommandEnd) -> str:
+    """The way out for a command that failed to rename a folder of a layer; empty for any other."""
+    return _RENAME if _failed_by(ended, _CROSSED) else ""
+
+
+def read_only_hint(ended: CommandEnd) -> str:
+    """What a command is told that failed to write installed packages; empty for any other."""
+    return _INSTALLED if _failed_by(ended, _READ_ONLY) else ""
+
+
+def _failed_by(ended: CommandEnd, words: bytes) -> bool:
+    return ended.exit_code != 0 and any(words in part for part in ended.capture.parts())
 
 
 def shown_output(
-    ended: CommandEnd, seconds: float, shown_bytes: int, readable: Callable[[bytes], str], *, layered: bool = False
+    ended: CommandEnd, seconds: float, shown_bytes: int, readable: Callable[[bytes], str], hint: str = ""
 ) -> str:
     """Beginning and end of the output within ``shown_bytes``, the last line in brackets saying how it ended.
 
     Attributes:
         readable: Turns bytes into clean text without secrets.
-        layered: The command worked on a layer; one that failed to rename a folder of it is told the way out.
+        hint: A line that says what to do.
     """
-    failed_rename = layered and ended.exit_code != 0 and any(_CROSSED in part for part in ended.capture.parts())
     refused = "".join(f"(network: {sentence})\n" for sentence in refusals(ended.requests))
-    last = f"{_RENAME * failed_rename}{refused}[{_last_line(ended, seconds)}]"
+    last = f"{hint}{refused}[{_last_line(ended, seconds)}]"
     room = shown_bytes - len(last) - 1
     head, tail = (readable(part) for part in ended.capture.parts())
     text = clip(head, room) if not tail else _joined(head, tail, ended.capture.total, room)

@@ -30,7 +30,7 @@ from .project.project import Project
 from .python import INSIDE, Toolchain, build_toolchain
 from .refusals import ToolRefused
 from .searching import MOST_BYTES, SECONDS, search_command, shown_matches
-from .shown import shown_output
+from .shown import read_only_hint, rename_hint, shown_output
 
 _MOST_COMMAND_BYTES = 100_000
 
@@ -189,8 +189,9 @@ class Workspace:
         return self._outcome(ended, seconds, shown_bytes)
 
     def _outcome(self, ended: CommandEnd, seconds: float, shown_bytes: int) -> ToolOutcome:
-        layered = bool(self.view.namespaces)
-        text = shown_output(ended, seconds, shown_bytes, lambda raw: self._scrub(clean(raw)), layered=layered)
+        mounted, layered = bool(self.view.namespaces), self.view.layered
+        hint = "" if not mounted else rename_hint(ended) if layered else read_only_hint(ended)
+        text = shown_output(ended, seconds, shown_bytes, lambda raw: self._scrub(clean(raw)), hint)
         return ToolOutcome(text, ended.exit_code != 0, ended.exit_code, ended.reason, ended.requests)
 
     def run_apart(self, command: str, seconds: float, most_bytes: int) -> CommandEnd:

@@ -48,6 +48,8 @@ def show_copy(prepared: Prepared, say: Callable[[str], object], agrees: Callable
         say(f"working on a layer over {place}, which stays as it is: {copy.files:,} files{more}")
     else:
         say(f"working in a copy of {place}: {copy.files:,} files, {copy.bytes / (1 << 20):,.1f} MiB{more}")
+        if copy.lent:
+            say(f"seen read-only, and not copied: {', '.join(copy.lent)}")
         if copy.why:
             say(f"a copy, and no layer: {readable(copy.why)}")
     for label, paths in (("left behind", copy.skipped), ("links that lead out of the folder", copy.outside_links)):

@@ -1,8 +1,9 @@
-"""Mounts an overlay in namespaces of its own, hands three descriptors over, and ends: a program of its own.
+"""Mounts in namespaces of its own, hands three descriptors over, and ends: a program of its own.
 
-It needs nothing but the standard library, and has one thread, as a user namespace asks for. Its arguments are a socket,
-a place for what hides a part of the folder, the upper folder, its work folder, the place, and the folders below. It
-is the last one of which it hides what it reads.
+It needs nothing but the standard library, and has one thread, as a user namespace asks for. Its first argument is a
+socket. For an overlay a place follows for what hides a part of the folder, the upper folder, its work folder, the
+place, and the folders below; it is the last one of which it hides what it reads. Else a folder follows alone: what it
+reads are folders, each with the path in that one at which it shows them, read-only.
 """
 
 # Paths are bytes here, since a name need not be text.
@@ -18,6 +19,9 @@ import sys
 
 _NEW_USER, _NEW_MOUNTS = 0x1000_0000, 0x0002_0000
 _NO_SETUID, _NO_DEVICES, _RECURSIVE, _SLAVE = 2, 4, 0x4000, 1 << 19
+_READ_ONLY, _REMOUNT, _BIND = 1, 32, 4096
+_STAY, _TOLD_RELATIVE, _RELATIVE = 2 | 4 | 8 | 1 << 10 | 1 << 11, 1 << 12, 1 << 21
+"""What nobody takes off another's mount; only of relative access times statvfs(3) and mount(2) speak differently."""
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
 _PROBE = ".stackmem-probe"
 
@@ -25,7 +29,8 @@ _PROBE = ".stackmem-probe"
 def main() -> None:
     ours = socket.socket(fileno=int(sys.argv[1]))
     try:
-        fds = mounted(sys.stdin.buffer.read().split(b"\0")[:-1], *map(os.fsencode, sys.argv[2:]))
+        given, places = sys.stdin.buffer.read().split(b"\0")[:-1], list(map(os.fsencode, sys.argv[2:]))
+        fds = shown(given, *places) if len(places) == 1 else mounted(given, *places)
         socket.send_fds(ours, [b"mounted"], fds)
     except OSError as error:
         ours.send(f"{error.filename2 or 'mount'}: {error.strerror}".encode())
@@ -33,10 +38,7 @@ def main() -> None:
 
 def mounted(hidden: list[bytes], hide: bytes, upper: bytes, work: bytes, place: bytes, *below: bytes) -> list[int]:
     """The merged folder, our namespace of mounts, and our user namespace where we have one of our own."""
-    own_user = os.geteuid() != 0 or not _unshare(_NEW_MOUNTS)
-    if own_user:
-        _new_user()
-    _mount(b"none", b"/", None, _RECURSIVE | _SLAVE, None)
+    own_user = _enter_own()
     # By descriptor: no name has to be escaped, and none can be exchanged for a link on the way.
     *over, lower = (os.open(folder, _FOLDER) for folder in below)
     _mount(b"none", hide, b"tmpfs", _NO_SETUID | _NO_DEVICES, b"mode=0700")
@@ -49,10 +51,35 @@ def mounted(hidden: list[bytes], hide: bytes, upper: bytes, work: bytes, place: 
     merged = os.open(place, _FOLDER)
     os.close(os.open(_PROBE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=merged))
     os.unlink(_PROBE, dir_fd=merged)
-    namespaces = [os.open("/proc/self/ns/mnt", os.O_RDONLY)]
+    return [merged, *_own(own_user=own_user)]
+
+
+def shown(pairs: list[bytes], folder: bytes) -> list[int]:
+    """A folder in which others are seen, read-only, and our namespaces."""
+    own_user = _enter_own()
+    root = os.open(folder, _FOLDER)
+    for other, path in zip(pairs[::2], pairs[1::2], strict=True):
+        source, at = os.open(other, _FOLDER), os.open(path, _FOLDER, dir_fd=root)
+        _mount(b"/proc/self/fd/%d" % source, b"/proc/self/fd/%d" % at, None, _BIND, None)
+        seen = os.open(path, _FOLDER, dir_fd=root)
+        has = os.fstatvfs(seen).f_flag
+        stay = has & _STAY | (_RELATIVE if has & _TOLD_RELATIVE else 0)
+        _mount(b"none", b"/proc/self/fd/%d" % seen, None, _REMOUNT | _BIND | _READ_ONLY | _NO_SETUID | stay, None)
+    return [root, *_own(own_user=own_user)]
+
+
+def _enter_own() -> bool:
+    """Enter a namespace of mounts of our own; whether a user namespace of our own, too."""
+    own_user = os.geteuid() != 0 or not _unshare(_NEW_MOUNTS)
     if own_user:
-        namespaces.append(os.open("/proc/self/ns/user", os.O_RDONLY))
-    return [merged, *namespaces]
+        _new_user()
+    _mount(b"none", b"/", None, _RECURSIVE | _SLAVE, None)
+    return own_user
+
+
+def _own(*, own_user: bool) -> list[int]:
+    kinds = ("mnt", "user") if own_user else ("mnt",)
+    return [os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in kinds]
 
 
 def make_whiteouts(hide: bytes, folder: bytes, hidden: list[bytes]) -> None:

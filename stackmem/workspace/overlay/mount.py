@@ -49,28 +49,49 @@ def mount_overlay(folder: Path, hidden: Iterable[bytes], places: OverlayPlaces) 
     Raises:
         WorkspaceError: The kernel cannot, or may not; nothing is left.
     """
+    below = (places.over, folder) if places.over else (folder,)
+    try:
+        return _mounted(places.view, hidden, (places.hide, places.upper, places.work, places.view, *below))
+    except OSError as error:
+        raise WorkspaceError(f"no overlay can be mounted ({error}); run stackmem doctor") from error
+
+
+def show_read_only(folder: Path, others: Iterable[tuple[Path, bytes]]) -> WorkspaceView:
+    """Show a folder in which others are seen, each at the path of an empty folder in it, and nobody writes them.
+
+    Raises:
+        WorkspaceError: The kernel cannot, or may not; nothing is left.
+    """
+    given = [part for other, path in others for part in (os.fsencode(other), path)]
+    try:
+        view = _mounted(folder, given, (folder,))
+    except OSError as error:
+        raise WorkspaceError(f"no folder can be mounted in {folder} ({error}); run stackmem doctor") from error
+    view.layered = False
+    return view
+
+
+def _mounted(root: Path, given: Iterable[bytes], places: Iterable[Path]) -> WorkspaceView:
+    """What the helper mounts, seen at ``root``; raises ``OSError`` where it cannot."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(_SECONDS)
-        below = (places.over, folder) if places.over else (folder,)
-        words = map(str, (places.hide, places.upper, places.work, places.view, *below))
-        command = [_python(), "-I", "-S", "-c", _HELPER, str(theirs.fileno()), *words]
+        command = [_python(), "-I", "-S", "-c", _HELPER, str(theirs.fileno()), *map(str, places)]
         try:
             done = subprocess.run(
-                command, input=b"".join(path + b"\0" for path in hidden), pass_fds=(theirs.fileno(),),
+                command, input=b"".join(path + b"\0" for path in given), pass_fds=(theirs.fileno(),),
                 capture_output=True, check=False, timeout=_SECONDS, process_group=0,
             )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise WorkspaceError(f"no overlay can be mounted ({error}); run stackmem doctor") from error
+        except subprocess.TimeoutExpired as error:
+            raise OSError(str(error)) from error
         theirs.close()
         said, fds, _, _ = socket.recv_fds(ours, 1024, 3)
     if not fds:
-        why = said or done.stderr.strip().split(b"\n")[-1]
-        raise WorkspaceError(f"no overlay can be mounted ({shown_name(why)[:200]}); run stackmem doctor")
+        raise OSError(shown_name(said or done.stderr.strip().split(b"\n")[-1])[:200])
     merged, *namespaces = fds
     kinds = ("mount", "user")[: len(namespaces)]
     # The user namespace is entered first: it owns the other.
-    return WorkspaceView(places.view, merged, tuple(reversed(list(zip(kinds, namespaces, strict=True)))))
+    return WorkspaceView(root, merged, tuple(reversed(list(zip(kinds, namespaces, strict=True)))))
 
 
 def _python() -> str:

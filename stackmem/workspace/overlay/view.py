@@ -22,11 +22,13 @@ class WorkspaceView(Struct):
         root: Where a program that is started by ``entered`` finds them.
         fd: Their folder, open as O_PATH, which works from any namespace.
         namespaces: Kind and descriptor of those that a program has to enter; none for a folder of the host.
+        layered: It lies over a folder, of which it may not rename what it did not make.
     """
 
     root: Path
     fd: int
     namespaces: tuple[tuple[str, int], ...] = ()
+    layered: bool = True
 
     @property
     def fds(self) -> tuple[int, ...]:

@@ -1,0 +1,75 @@
+"""Folders of installed packages beside a copy: seen where they lie in the person's folder, and never written.
+
+A level with mounts of its own shows them at their paths in the copy. One that only grants paths finds a link there to
+the folder, which it may read. Where nothing could refuse a write, they are copied.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from stackmem.errors import WorkspaceError
+from stackmem.workspace.beneath import passes_link
+from stackmem.workspace.tree import copy_folder
+
+from .walk import path_bytes
+
+How = Literal["mount", "link", "copy"]
+
+
+def lend_folders(folder: Path, work: Path, paths: Iterable[str], how: How) -> tuple[dict[bytes, Path], tuple[str, ...]]:
+    """Give a copy the folder's own folders of installed packages.
+
+    Args:
+        work: The copy, in which nothing runs now.
+        paths: Relative to both, as ``shown_name`` spells them.
+
+    Returns:
+        Those that are to be mounted or read, by their paths, and those that the folder no longer has. One in whose
+        place the run put something else is in neither.
+
+    Raises:
+        WorkspaceError: The copy cannot be written.
+    """
+    found: dict[bytes, Path] = {}
+    missing = []
+    root = os.open(work, os.O_PATH | os.O_DIRECTORY)
+    try:
+        for shown in paths:
+            path = path_bytes(shown)
+            source, target = folder / os.fsdecode(path), work / os.fsdecode(path)
+            if not source.is_dir() or source.is_symlink():
+                missing.append(shown)
+            elif not passes_link(root, path.rpartition(b"/")[0] or b".") and _placed(source, target, how):
+                found[path] = source
+    except OSError as error:
+        raise WorkspaceError(f"{error.filename} cannot be made ({error.strerror}); make room there") from error
+    finally:
+        os.close(root)
+    return found if how != "copy" else {}, tuple(missing)
+
+
+def _placed(source: Path, target: Path, how: How) -> bool:
+    """Whether the folder has its place; what the run put there stays."""
+    if target.is_symlink() and os.fspath(target.readlink()) == os.fspath(source):
+        if how == "link":
+            return True
+        target.unlink()
+    with suppress(FileNotFoundError, NotADirectoryError):
+        if target.is_symlink() or any(target.iterdir()):
+            return False
+        target.rmdir()
+    if target.exists():
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if how == "mount":
+        target.mkdir()
+    elif how == "link":
+        target.symlink_to(source)
+    else:
+        copy_folder(source, target)
+    return True
