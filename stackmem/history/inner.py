@@ -23,7 +23,7 @@ from msgspec import Struct
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.secrets import Scrubber
 
-from .git import HER_SECONDS, git, git_stream, her_environment, store_environment
+from .git import ANSWER_SECONDS, HER_SECONDS, git, git_stream, her_environment, store_environment
 from .ignored import IgnoreRules
 from .inner_packs import InnerGit, pack, packed_before
 from .origin import Origin
@@ -123,7 +123,7 @@ def _filled(inner: InnerGit, given: tuple[Scrubber, PackCache], most_commits: in
         withheld = _withheld(inner, new, unseen, secrets)
         pack(inner, [name for name in new if name not in withheld and not name.startswith(_MISSING)])
         cache.keep(key, packs, PackedFrom(made_from, withheld))
-    _write_refs(inner, withheld)
+    _write_refs(inner, withheld, origin.tags(commits))
     for name in withheld.intersection(name for _, _, name in tree):
         _write_stand_in(into / "objects" / name[:2] / name[2:])
     like = _index_key(origin)
@@ -245,7 +245,7 @@ def _with_secrets(inner: InnerGit, names: list[str], holds_secret: Callable[[byt
         cwd=inner.path,
         environment=inner.seeing(),
         stdin="\n".join(names).encode(),
-        seconds=HER_SECONDS,
+        seconds=ANSWER_SECONDS,
     ) as answers:
         while line := answers.readline():
             name, kind, size = line.decode().split()
@@ -291,9 +291,9 @@ def _ignored(inner: InnerGit, paths: set[bytes]) -> set[bytes]:
         rules.close()
 
 
-def _write_refs(inner: InnerGit, withheld: frozenset[str]) -> None:
-    """The branch, and for every absent blob a text that git reads in its place."""
-    refs = {}
+def _write_refs(inner: InnerGit, withheld: frozenset[str], tags: dict[str, str]) -> None:
+    """The branch, the tags, and for every absent blob a text that git reads in its place."""
+    refs = {os.fsencode(name): commit for name, commit in tags.items()}
     if inner.origin.branch:
         refs[os.fsencode(inner.origin.branch)] = inner.origin.head
     if withheld:

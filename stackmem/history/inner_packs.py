@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
 
-from .git import HER_SECONDS, git, store_environment
+from .git import ANSWER_SECONDS, HER_SECONDS, git, store_environment
 from .origin import Origin
 from .pack_cache import PackCache
 
@@ -31,10 +31,10 @@ class InnerGit(Struct, frozen=True):
     def ask(self, *arguments: str, stdin: bytes = b"", seconds: float = HER_SECONDS) -> bytes:
         return git(*arguments, cwd=self.path, environment=self.seeing(), stdin=stdin, seconds=seconds)
 
-    def alone(self, *arguments: str, stdin: bytes = b"") -> bytes:
+    def alone(self, *arguments: str, stdin: bytes = b"", seconds: float = HER_SECONDS) -> bytes:
         """Asked about the other one's work tree, without its objects."""
         at = store_environment(self.path) | {"GIT_WORK_TREE": os.fspath(self.origin.root)}
-        return git(*arguments, cwd=self.origin.root, environment=at, stdin=stdin, seconds=HER_SECONDS)
+        return git(*arguments, cwd=self.origin.root, environment=at, stdin=stdin, seconds=seconds)
 
     def seeing(self) -> dict[str, str]:
         objects = os.fspath(self.origin.common / "objects").replace("\\", "\\\\").replace('"', '\\"')
@@ -69,11 +69,13 @@ def pack(inner: InnerGit, names: list[str]) -> None:
     """
     place = inner.path / "objects" / "pack"
     arguments = ("pack-objects", "-q", "--non-empty", "--window=0", "--delta-base-offset", "--compression=1")
-    made = inner.ask(*arguments, str(place / "pack"), stdin="\n".join(names).encode() + b"\n").decode().split()
-    for name in made:
+    wanted = "\n".join(names).encode() + b"\n"
+    made = inner.ask(*arguments, str(place / "pack"), stdin=wanted, seconds=ANSWER_SECONDS)
+    for name in made.decode().split():
         for suffix in ("idx", "rev"):
             (place / f"pack-{name}.{suffix}").unlink(missing_ok=True)
-        inner.alone("index-pack", str(place / f"pack-{name}.pack"))  # hashes each of them, and sees nothing else
+        # It hashes each of them, and sees nothing else.
+        inner.alone("index-pack", str(place / f"pack-{name}.pack"), seconds=ANSWER_SECONDS)
         if set(_names_in(inner, place / f"pack-{name}.idx")) != set(names):
             raise WorkspaceError(f"an object of {inner.origin.root} is not what its name says; git fsck tells more")
 

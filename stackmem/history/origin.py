@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Collection
 from pathlib import Path
 
 from msgspec import Struct
@@ -19,10 +20,12 @@ from stackmem.workspace.clip import shown_name
 
 from .git import HER_SECONDS, git, store_environment
 
-_BRANCH = re.compile(
-    r"refs/heads/(?!.*(?:\.\.|//|@\{|/\.|\.lock(?:/|$)|[./]$))"
+_NAME = (
+    r"(?!.*(?:\.\.|//|@\{|/\.|\.lock(?:/|$)|[./]$))"
     r"[^.\x00-\x20\x7f~^:?*\[\\][^\x00-\x20\x7f~^:?*\[\\]*"
 )
+_BRANCH, _TAG = re.compile(f"refs/heads/{_NAME}"), re.compile(f"refs/tags/{_NAME}")
+_MOST_TAGS = 5_000
 _SMALL_BYTES = 4096  # a name, or a path
 _LISTS_BYTES = 16 * 1024 * 1024  # of the commits that a shallow clone ends with
 _WAY_OUT = "so its history stays outside; clone it anew to have it in the run"
@@ -52,6 +55,17 @@ class Origin(Struct, frozen=True):
 
     def ask(self, *arguments: str, stdin: bytes = b"", seconds: float = HER_SECONDS) -> bytes:
         return git(*arguments, cwd=self.git_dir, environment=self.environment, stdin=stdin, seconds=seconds)
+
+    def tags(self, commits: Collection[str]) -> dict[str, str]:
+        """The tags that name one of these commits, by their whole names; an annotated one by the commit alone."""
+        wanted = "--format=%(objectname) %(*objectname) %(refname)"
+        listed = self.ask("for-each-ref", f"--count={_MOST_TAGS}", "--sort=-creatordate", wanted, "refs/tags")
+        found = {}
+        for line in listed.decode("utf-8", "surrogateescape").splitlines():
+            named, peeled, name = line.split(" ", 2)
+            if (commit := peeled or named) in commits and _TAG.fullmatch(name):
+                found[name] = commit
+        return found
 
     def shallow(self) -> set[str]:
         """The commits whose parents it does not have."""

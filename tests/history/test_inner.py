@@ -268,3 +268,22 @@ def test_no_program_that_a_repository_names_is_run(tmp_path: Path):
     assert not marker.exists()
     assert subprocess.run(["git", "status"], cwd=work, check=True, capture_output=True).stdout
     assert not marker.exists()
+
+
+def test_tags_of_what_head_reaches_are_there_without_their_messages_and_no_other(tmp_path: Path):
+    hers = repository(tmp_path / "hers", {"app.py": "1\n"})
+    run_git(hers, "tag", "v1")
+    run_git(hers, "tag", "-a", "v1.1", "-m", KEY)
+    run_git(hers, "tag", "of-a-tree", "HEAD^{tree}")
+    run_git(hers, "checkout", "-q", "-b", "other")
+    commit(hers, other_py="elsewhere\n")
+    run_git(hers, "tag", "elsewhere")
+    run_git(hers, "checkout", "-q", "-")
+    commit(hers, app_py="2\n")
+    odd = hers / ".git" / "refs" / "tags" / "a..b"
+    odd.write_text(run_git(hers, "rev-parse", "HEAD"))
+    work, _ = inside(hers, tmp_path)
+    assert run_git(work, "tag").split() == ["v1", "v1.1"]
+    assert run_git(work, "describe", "--tags", "--always").startswith("v1")
+    assert run_git(work, "cat-file", "-t", "v1.1") == "commit\n"
+    assert run_git(work, "status", "--porcelain") == ""
