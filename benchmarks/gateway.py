@@ -5,7 +5,8 @@ answers a fixed stream. Requests go to the upstream itself, the plain proxy and 
 machine does meanwhile falls on all. Measured from the first byte sent to the first streamed byte.
 
 Figures: milliseconds to the first byte with requests of ``--kib``; streams at once; the resident set over requests;
-the time that a conversation of many turns takes in the gateway, and how it grows.
+the processor time that conversations of up to ``--turns`` turns take in the gateway under ``full`` and under ``mask``,
+and how it grows. A part is left out by a 0: ``--requests 0``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,7 @@ EVENTS = [
 ]
 PIECES = [f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode() for one in EVENTS]
 REPLY = "word " * 20
+BESIDE = ("upstream itself", "plain proxy", "gateway")
 
 
 async def _upstream(request: Request) -> StreamingResponse:
@@ -72,8 +75,9 @@ def _plain(upstream: str) -> Starlette:
 
 
 def _serve(kind: str, upstream: str, where: Any, runs: str) -> None:
-    if kind == "gateway":
-        with serving(GatewayTerms(Upstreams(upstream, upstream), Path(runs)), {}) as served:
+    if kind in ("full", "mask"):
+        Path(runs).mkdir()
+        with serving(GatewayTerms(Upstreams(upstream, upstream), Path(runs), strategy=kind), {}) as served:
             where.send(served.url)
             where.recv()
         return
@@ -118,48 +122,70 @@ def told(name: str, values: list[float]) -> None:
     print(f"{name:28} median {statistics.median(ordered):8.2f} ms   99th percentile {last:8.2f} ms")
 
 
-async def measure(urls: dict[str, str], pid: int, chosen: argparse.Namespace) -> None:
+async def first_bytes(client: httpx2.AsyncClient, urls: dict[str, str], chosen: argparse.Namespace) -> None:
+    turns = 0
+    for think in (0.0, chosen.think):
+        times: dict[str, list[float]] = {name: [] for name in BESIDE}
+        size = len(large(chosen.kib, turns)) / 1024
+        print(f"{chosen.requests:,} turns of {size:,.0f} KiB to each; the upstream thinks for {think * 1000:.0f} ms")
+        for _ in range(chosen.requests + 5):
+            content, turns = large(chosen.kib, turns), turns + 1
+            for name in BESIDE:
+                times[name].append(await first_byte(client, urls[name], content, think))
+        for name in BESIDE:
+            del times[name][:5]
+            told(name, times[name])
+        told("added to the plain proxy", [
+            one - other for one, other in zip(times["gateway"], times["plain proxy"], strict=True)
+        ])  # fmt: skip
+
+
+async def streams(client: httpx2.AsyncClient, url: str, count: int) -> None:
+    began = time.perf_counter()
+    paused = {"x-pause": "0.05"}
+    asked = [client.post(f"{url}/v1/messages", content=body(f"s{number}"), headers=paused) for number in range(count)]
+    answers = await asyncio.gather(*asked)
+    whole = sum(one.content == b"".join(PIECES) for one in answers)
+    print(f"{count} streams at once: {whole} whole, {time.perf_counter() - began:.1f} s")
+
+
+async def flat(client: httpx2.AsyncClient, url: str, pid: int, count: int) -> None:
+    sizes = []
+    for number in range(count):
+        await client.post(f"{url}/v1/messages", content=body(f"flat {number} " + "y" * 2_000))
+        if (number + 1) % max(1, count // 10) == 0:
+            sizes.append(resident_mib(pid))
+    print(f"resident set over {count:,} requests: " + ", ".join(f"{one:.0f}" for one in sizes) + " MiB", flush=True)
+
+
+async def growing(client: httpx2.AsyncClient, url: str, pid: int, name: str, kib: int, turns: int) -> None:
+    """Processor time of whole conversations, and how its sum grows from each length to twice that."""
+    lengths, spent = [turns // 8, turns // 4, turns // 2, turns], list[float]()
+    for length in lengths:
+        before = busy_seconds(pid)
+        for number in range(length):
+            content = body(f"long {name} {length} " + "x" * 1024 * kib, number)
+            await client.post(f"{url}/v1/messages", content=content)
+        spent.append(busy_seconds(pid) - before)
+    exponents = [math.log2(long / short) for short, long in pairwise(spent)]
+    print(
+        f"{name}, conversations of {', '.join(f'{one:,}' for one in lengths)} turns, {kib:,} KiB at their beginning: "
+        f"{', '.join(f'{one:.2f}' for one in spent)} s of processor time, "
+        f"exponents {', '.join(f'{one:.2f}' for one in exponents)}", flush=True,
+    )  # fmt: skip
+
+
+async def measure(urls: dict[str, str], pids: dict[str, int], chosen: argparse.Namespace) -> None:
     async with httpx2.AsyncClient(timeout=120, limits=httpx2.Limits(max_connections=None)) as client:
-        turns = 0
-        for think in (0.0, chosen.think):
-            times: dict[str, list[float]] = {name: [] for name in urls}
-            size = len(large(chosen.kib, turns)) / 1024
-            print(
-                f"{chosen.requests:,} turns of {size:,.0f} KiB to each; the upstream thinks for {think * 1000:.0f} ms"
-            )
-            for number in range(chosen.requests + 5):
-                content, turns = large(chosen.kib, turns), turns + 1
-                for name, url in urls.items():
-                    value = await first_byte(client, url, content, think)
-                    if number >= 5:
-                        times[name].append(value)
-            for name, values in times.items():
-                told(name, values)
-            told("added to the plain proxy", [
-                one - other for one, other in zip(times["gateway"], times["plain proxy"], strict=True)
-            ])  # fmt: skip
-        began = time.perf_counter()
-        paused = {"x-pause": "0.05"}
-        streams = [client.post(f"{urls['gateway']}/v1/messages", content=body(f"s{number}"), headers=paused)
-                   for number in range(chosen.streams)]  # fmt: skip
-        answers = await asyncio.gather(*streams)
-        whole = sum(one.content == b"".join(PIECES) for one in answers)
-        print(f"{chosen.streams} streams at once: {whole} whole, {time.perf_counter() - began:.1f} s")
-        sizes = []
-        for number in range(chosen.flat):
-            await client.post(f"{urls['gateway']}/v1/messages", content=body(f"flat {number} " + "y" * 2_000))
-            if (number + 1) % max(1, chosen.flat // 5) == 0:
-                sizes.append(resident_mib(pid))
-        print(f"resident set over {chosen.flat:,} requests: " + ", ".join(f"{one:.0f}" for one in sizes) + " MiB")
-        halves = []
-        for turns in (chosen.turns // 2, chosen.turns):
-            before = busy_seconds(pid)
-            for number in range(turns):
-                await client.post(f"{urls['gateway']}/v1/messages", content=body(f"long {turns}", number))
-            halves.append(busy_seconds(pid) - before)
-        exponent = math.log2(halves[1] / halves[0])
-        spent = f"{halves[0]:.1f} and {halves[1]:.1f} s of processor time, exponent {exponent:.2f}"
-        print(f"a conversation of {chosen.turns // 2:,} and of {chosen.turns:,} turns: {spent}")
+        if chosen.requests:
+            await first_bytes(client, urls, chosen)
+        if chosen.streams:
+            await streams(client, urls["gateway"], chosen.streams)
+        if chosen.flat:
+            await flat(client, urls["gateway"], pids["gateway"], chosen.flat)
+        for kib in (0, chosen.kib) if chosen.turns else ():
+            for name in ("gateway", "gateway under mask"):
+                await growing(client, urls[name], pids[name], name, kib, chosen.turns)
 
 
 def resident_mib(pid: int) -> float:
@@ -173,26 +199,30 @@ def busy_seconds(pid: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("kib", 1024), ("requests", 100), ("streams", 200), ("flat", 10_000), ("turns", 1_000)):
+    for name, default in (("kib", 1024), ("requests", 100), ("streams", 200), ("flat", 10_000), ("turns", 2_000)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--think", type=float, default=0.1, help="seconds before the upstream's first byte")
     chosen = parser.parse_args()
     context = multiprocessing.get_context("spawn")
     urls: dict[str, str] = {}
+    pids: dict[str, int] = {}
     started = []
     with tempfile.TemporaryDirectory() as runs:
         upstream = ""
-        for kind, name in (("up", "upstream itself"), ("plain", "plain proxy"), ("gateway", "gateway")):
+        for kind, name in (
+            ("up", "upstream itself"), ("plain", "plain proxy"), ("full", "gateway"), ("mask", "gateway under mask")
+        ):  # fmt: skip
             here, there = context.Pipe()
-            process = context.Process(target=_serve, args=(kind, upstream, there, runs), daemon=True)
+            process = context.Process(target=_serve, args=(kind, upstream, there, f"{runs}/{kind}"), daemon=True)
             process.start()
             started.append((process, here))
-            urls[name] = here.recv()
+            urls[name], pids[name] = here.recv(), process.pid or 0
             upstream = upstream or urls[name]
-        asyncio.run(measure(urls, started[-1][0].pid or 0, chosen))
-        started[-1][1].send("end")
-        started[-1][0].join(60)
-        for process, _ in started[:-1]:
+        asyncio.run(measure(urls, pids, chosen))
+        for process, pipe in started[2:]:
+            pipe.send("end")
+            process.join(60)
+        for process, _ in started[:2]:
             process.terminate()
 
 

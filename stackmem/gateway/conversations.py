@@ -93,7 +93,7 @@ class Conversations:
             retry = body in held.asked
             held.asked.add(body)
             self._known.move_to_end(held.number)
-            return Placed(held.number, kind, found, unseen(request.messages, match[1]), match[1], retry)
+            return Placed(held.number, kind, found, unseen(request.messages, match[1], len(found)), match[1], retry)
         return self._new(request, found, group, body)
 
     def _new(self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes) -> Placed:

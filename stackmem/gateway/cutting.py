@@ -26,7 +26,7 @@ from stackmem.memory.shared.linear import Linear, OneConversation, size
 from stackmem.models.catalog import lookup
 from stackmem.prompts import prompt_text
 
-from .identity import PrefixChain
+from .identity import PrefixChain, shared
 from .wires.wire import ForeignMessage, ForeignRequest
 
 FITTING = (
@@ -35,6 +35,7 @@ FITTING = (
 UNKNOWN_WINDOW = 200_000
 """Tokens of the window of a model that is not known."""
 _MOST_REMEMBERED = 2_048
+_MOST_TOLD = 64
 _MOST_DOUBLED = 8
 
 
@@ -78,6 +79,7 @@ class ForeignCut(Struct, frozen=True):
         hidden: Of a cut by frames, the places of those that are left out; ``dropped`` is then their number, and
             ``short`` that of ``answers``.
         answers: Of a cut by frames, the place of an exchange to call ids and what they are answered with.
+        bound: Of a cut by frames, exchanges whose reply was given to a conversation that was cut, and may not be now.
     """
 
     exchanges: tuple[ForeignExchange, ...]
@@ -86,6 +88,7 @@ class ForeignCut(Struct, frozen=True):
     head: str = ""
     hidden: frozenset[int] | None = None
     answers: dict[int, dict[str, str]] = {}
+    bound: frozenset[int] = frozenset()
 
     def drops(self, number: int) -> bool:
         """Whether the exchange at that place is left out."""
@@ -96,12 +99,15 @@ class ForeignCut(Struct, frozen=True):
         return number < self.short if self.hidden is None else number in self.answers
 
 
-def exchanges(messages: Sequence[ForeignMessage]) -> tuple[ForeignExchange, ...]:
-    """The exchanges of a conversation; what stands before the first reply belongs to none."""
-    found: list[ForeignExchange] = []
+def exchanges(
+    messages: Sequence[ForeignMessage], known: tuple[ForeignExchange, ...] = ()
+) -> tuple[ForeignExchange, ...]:
+    """The exchanges of a conversation, the first of which may be known; what stands before a reply is in none."""
+    found: list[ForeignExchange] = list(known)
     said = told = -1
-    blocks = 0
-    for number, one in enumerate(messages):
+    begin, blocks = (known[-1].end, known[-1].blocks) if known else (0, 0)
+    for number in range(begin, len(messages)):
+        one = messages[number]
         if one.role == "assistant" and (said < 0 or told >= 0):
             if said >= 0:
                 found.append(ForeignExchange(said, told, number, blocks))
@@ -112,6 +118,40 @@ def exchanges(messages: Sequence[ForeignMessage]) -> tuple[ForeignExchange, ...]
     if said >= 0 and told >= 0:
         found.append(ForeignExchange(said, told, len(messages), blocks))
     return tuple(found)
+
+
+class ToldConversation(Struct, frozen=True):
+    """A conversation in exchanges.
+
+    Attributes:
+        waiting: After each exchange, the calls that have no result yet.
+        borders: After each exchange, the last border up to there that parts no call from its result.
+    """
+
+    messages: tuple[ForeignMessage, ...] = ()
+    exchanges: tuple[ForeignExchange, ...] = ()
+    waiting: tuple[frozenset[str], ...] = (frozenset(),)
+    borders: tuple[int, ...] = (0,)
+
+    def grown(self, messages: tuple[ForeignMessage, ...]) -> ToldConversation:
+        """The conversation with other messages; what both begin with is not looked at again."""
+        alike = shared(self.messages, messages)
+        kept = max(0, len(self.exchanges) - 1)  # the last one may go on
+        while kept and self.exchanges[kept - 1].end >= alike:
+            kept -= 1
+        told = exchanges(messages, self.exchanges[:kept])
+        waiting, borders = list(self.waiting[: kept + 1]), list(self.borders[: kept + 1])
+        for number in range(kept, len(told)):
+            calls = set(waiting[-1])
+            for message in messages[told[number].said : told[number].end]:
+                for part in message.parts if message.role != "system" else ():
+                    if isinstance(part, ToolCall):
+                        calls.add(part.id)
+                    elif isinstance(part, ToolResult):
+                        calls.discard(part.call_id)
+            waiting.append(frozenset(calls))
+            borders.append(borders[-1] if calls else number + 1)
+        return ToldConversation(messages, told, tuple(waiting), tuple(borders))
 
 
 class SummaryWanted(Struct, frozen=True):
@@ -148,6 +188,7 @@ class Cutter:
     def __init__(self, strategy: OneConversation | Summarizing) -> None:
         self.strategy = strategy
         self._known: OrderedDict[bytes, Followed] = OrderedDict()
+        self._told: OrderedDict[bytes, ToldConversation] = OrderedDict()
 
     def shorten(self, result: ToolResult, step: int) -> ToolResult:
         """A result of the exchange of that number, from 1, as the strategy shows it."""
@@ -157,24 +198,25 @@ class Cutter:
         """What is left out or shortened of a request whose chain this is."""
         told, known = self._follow(request, found)
         if known is None:
-            return ForeignCut(told)
+            return ForeignCut(told.exchanges)
         shown = known.shown
-        dropped = _closed(request.messages, told, shown.cut.dropped)
+        dropped = told.borders[shown.cut.dropped]
         head = self.strategy.rules.head(shown) if dropped == shown.cut.dropped else ""
-        return ForeignCut(told, dropped, max(dropped, shown.cut.short), head)
+        return ForeignCut(told.exchanges, dropped, max(dropped, shown.cut.short), head)
 
     def wanted(self, request: ForeignRequest, found: PrefixChain) -> SummaryWanted | None:
         """The text to ask for before the request goes on; None where none is due."""
         strategy = self.strategy
         if not isinstance(strategy, Summarizing) or request.wants_json:
             return None
-        told, known = self._follow(request, found)
+        conversation, known = self._follow(request, found)
+        told = conversation.exchanges
         if known is None or told[-1].end != len(request.messages) or len(told) < known.waits:
             return None
         shown, row, most = known.shown, lookup(request.model), strategy.request
         window = row.window_tokens if row is not None else UNKNOWN_WINDOW
         turns = strategy.due(window, shown)
-        if turns is None or (turns := _closed(request.messages, told, min(turns, shown.answer))) <= shown.cut.dropped:
+        if turns is None or (turns := conversation.borders[min(turns, shown.answer)]) <= shown.cut.dropped:
             return None
         kept = len(told) - turns
         asked = request_text(prompt_text(most.text), most, turns, kept)
@@ -183,7 +225,8 @@ class Cutter:
 
     def summarize(self, request: ForeignRequest, found: PrefixChain, wanted: SummaryWanted, text: str) -> None:
         """Take the text that was wanted; empty where none could be had."""
-        told, known = self._follow(request, found)
+        conversation, known = self._follow(request, found)
+        told = conversation.exchanges
         if known is None:
             return
         if text:
@@ -194,13 +237,16 @@ class Cutter:
             grown = replace(known, failed=known.failed + 1, waits=waits)
         self._keep(found.digests[told[-1].blocks], grown)
 
-    def _follow(
-        self, request: ForeignRequest, found: PrefixChain
-    ) -> tuple[tuple[ForeignExchange, ...], Followed | None]:
-        """The exchanges of a request, and what the strategy makes of them; None where it has nothing to decide."""
-        told = exchanges(request.messages)
+    def _follow(self, request: ForeignRequest, found: PrefixChain) -> tuple[ToldConversation, Followed | None]:
+        """A request's conversation, and what the strategy makes of it; None where it has nothing to decide."""
+        opening = found.digests[min(1, len(found))]
+        conversation = self._told.pop(opening, ToldConversation()).grown(request.messages)
+        self._told[opening] = conversation
+        if len(self._told) > _MOST_TOLD:
+            self._told.popitem(last=False)
+        told = conversation.exchanges
         if not told or request.continues:
-            return told, None
+            return conversation, None
         first, known = self._begun(request, found, told)
         for number in range(first, len(told)):
             one = told[number]
@@ -211,7 +257,7 @@ class Cutter:
             )
             known = replace(known, shown=shown)
             self._keep(found.digests[one.blocks], known)
-        return told, known
+        return conversation, known
 
     def _begun(
         self, request: ForeignRequest, found: PrefixChain, told: tuple[ForeignExchange, ...]
@@ -241,19 +287,3 @@ def _parts(messages: Sequence[ForeignMessage]) -> tuple[Part, ...]:
     """What is decided on: without the blanks around texts, which a client may drop as it sends a reply back."""
     parts = (part for one in messages if one.role != "system" for part in one.parts)
     return tuple(Text(part.text.strip()) if isinstance(part, Text) else part for part in parts)
-
-
-def _closed(messages: Sequence[ForeignMessage], told: tuple[ForeignExchange, ...], dropped: int) -> int:
-    """The last border up to there that parts no call from its result."""
-    open_calls: set[str] = set()
-    safe = 0
-    for number, one in enumerate(told[:dropped], 1):
-        told_here = (message for message in messages[one.said : one.end] if message.role != "system")
-        for part in (part for message in told_here for part in message.parts):
-            if isinstance(part, ToolCall):
-                open_calls.add(part.id)
-            elif isinstance(part, ToolResult):
-                open_calls.discard(part.call_id)
-        if not open_calls:
-            safe = number
-    return safe

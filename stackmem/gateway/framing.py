@@ -49,7 +49,10 @@ class FrameCutter:
         open_frames: list[tuple[int, str]] = []
         hidden: set[int] = set()
         answers: dict[int, dict[str, str]] = {}
+        bound: set[int] = set()
         for number, one in enumerate(told):
+            if hidden or (open_frames and open_frames[-1][0]):
+                bound.add(number)
             for kind, call_id, text in _framing(request.messages, one):
                 if kind == "push_frame":
                     open_frames.append((number, call_id))
@@ -63,7 +66,9 @@ class FrameCutter:
             hidden |= set(range(open_frames[-1][0]))
         hidden = _closed(request.messages, told, hidden)
         shown = {number: given for number, given in answers.items() if number not in hidden}
-        return ForeignCut(told, len(hidden), len(shown), hidden=frozenset(hidden), answers=shown)
+        return ForeignCut(
+            told, len(hidden), len(shown), hidden=frozenset(hidden), answers=shown, bound=frozenset(bound)
+        )
 
     def shorten(self, result: ToolResult, step: int) -> ToolResult:
         """Nothing is shortened."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from msgspec import Struct
 
 from .wires.wire import ForeignMessage, Role, identity_of
 
 _MOST_RECENT = 64
+_TRIED = 4
 MOST_KNOWN = 500_000
 """Digests that the index holds: about 50 bytes each."""
 
@@ -53,14 +53,10 @@ class Chains:
         self._recent: dict[tuple[bytes, int], tuple[tuple[ForeignMessage, ...], PrefixChain, list[int]]] = {}
 
     def chain(self, start: bytes, messages: tuple[ForeignMessage, ...]) -> PrefixChain:
-        """The chain of a request's messages, which ``read_all`` gave: the same message is the same object."""
+        """The chain of a request's messages; the same message is the same object at every turn."""
         key = (start, id(messages[0]) if messages else 0)
         old, known, ends = self._recent.pop(key, ((), PrefixChain((start,), 0), [0]))
-        alike = min(len(old), len(messages))
-        for place in range(alike):
-            if old[place] is not messages[place]:
-                alike = place
-                break
+        alike = shared(old, messages)
         digests, replied = list(known.digests[: ends[alike] + 1]), known.replied if known.replied <= ends[alike] else 0
         ends = ends[: alike + 1]
         for one in messages[alike:]:
@@ -74,6 +70,15 @@ class Chains:
         if len(self._recent) > _MOST_RECENT:
             del self._recent[next(iter(self._recent))]
         return found
+
+
+def shared(old: Sequence[object], new: Sequence[object]) -> int:
+    """How many items two sequences begin with alike; the same objects are compared at once."""
+    most = min(len(old), len(new))
+    for count in range(most, max(most - _TRIED, -1), -1):
+        if old[:count] == new[:count]:  # a tuple looks first whether they are the same objects
+            return count
+    return next((place for place in range(most) if old[place] != new[place]), most)
 
 
 def chain(start: bytes, messages: Sequence[ForeignMessage]) -> PrefixChain:
@@ -92,23 +97,21 @@ def link(tip: bytes, role: Role, block: bytes) -> bytes:
     return hashlib.blake2b(tip + role.encode() + block, digest_size=16).digest()
 
 
-def unseen(messages: Sequence[ForeignMessage], known: int) -> tuple[ForeignMessage, ...]:
-    """The messages behind the first ``known`` blocks; one that is known in part comes without that part."""
-    ends = [0]
-    for one in messages:
-        ends.append(ends[-1] + len(one.identity))
+def unseen(messages: Sequence[ForeignMessage], known: int, total: int) -> tuple[ForeignMessage, ...]:
+    """The messages behind the first ``known`` of ``total`` blocks; one known in part comes without that part."""
     if known == 0:
         return tuple(messages)
-    for number, (before, end) in enumerate(pairwise(ends)):
-        if before >= known:
-            return tuple(messages[number:])
-        if end > known:
-            first = messages[number]
-            skipped = known - before
-            counted = [part for part in first.parts if identity_of(part)]
-            rest = ForeignMessage(first.role, tuple(counted[skipped:]), first.identity[skipped:])
-            return (rest, *messages[number + 1 :])
-    return ()
+    number, end = len(messages), total
+    while number > 0 and end - len(messages[number - 1].identity) >= known:
+        number -= 1
+        end -= len(messages[number].identity)
+    if number == 0 or end <= known:
+        return tuple(messages[number:])
+    first = messages[number - 1]
+    skipped = known - (end - len(first.identity))
+    counted = [part for part in first.parts if identity_of(part)]
+    rest = ForeignMessage(first.role, tuple(counted[skipped:]), first.identity[skipped:])
+    return (rest, *messages[number:])
 
 
 class ChainIndex:

@@ -33,7 +33,7 @@ from .framing import FrameCutter, cutter_of
 from .identity import PrefixChain
 from .ledger import CameRequest, GatewayLedger, RequestOrigin, may_be_over
 from .recording import Recording
-from .rewriting import rewritten
+from .rewriting import Rewriter
 from .summaries import Summaries
 from .upstream import TOKEN_HEADER, Headers, Upstreams, client_left, open_client, to_client, to_upstream
 from .wires import WIRES, wire_of
@@ -63,7 +63,7 @@ class Gateway:
         self.recording = Recording(runs_dir, environ, clock, conversations.forget)
         named = "" if self._cutter is None else strategy
         self.ledger = GatewayLedger(self.recording, conversations, spending, named, clock)
-        self._client = open_client()
+        self._rewriter, self._client = Rewriter(), open_client()
         self._summaries = Summaries(self.ledger, self._client)
         self.app = Starlette(routes=[Route("/{path:path}", self._answer, methods=_METHODS)], lifespan=self._life)
 
@@ -205,12 +205,16 @@ class Gateway:
             self.ledger.end(underway, 0, failed("incomplete", "the client left before its summary was written"))
             raise ClientDisconnect
 
-    @staticmethod
     def _show(
-        came: CameRequest, wire: WireFormat, asked: ForeignRequest, cutter: Cutter | FrameCutter, found: PrefixChain
+        self,
+        came: CameRequest,
+        wire: WireFormat,
+        asked: ForeignRequest,
+        cutter: Cutter | FrameCutter,
+        found: PrefixChain,
     ) -> None:
         cut = cutter.cut(asked, found)
-        came.outgoing = rewritten(came.body, wire, asked, cut, cutter.shorten)
+        came.outgoing = self._rewriter.rewrite(came.body, wire, asked, cut, cutter.shorten)
         came.cut = cut
 
 

@@ -2,77 +2,131 @@
 
 Rule 1: the bytes of a message that no strategy changes go on as they are; a shortened one is spelled one way only.
 Rule 2: no cache mark is added, and one in a shortened message is left out: there are never more than the client's.
-Rule 3: where the provider binds thinking to what stands before it, thinking behind the first change is left out.
+Rule 3: where the provider binds thinking to what stands before it, thinking behind the first change is left out, and
+    thinking that was given to a conversation that was cut when it no longer is.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 
-import msgspec
-from msgspec import Raw
+from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.messages import ToolResult
 
 from .cutting import ForeignCut
+from .identity import shared
 from .wires.wire import ForeignRequest, WireFormat
 
-_object = msgspec.json.Decoder(dict[str, Raw])
+Shortened = Callable[[ToolResult, int], ToolResult]
+_MOST_RECENT = 64
 
 
-def rewritten(
-    body: bytes,
-    wire: WireFormat,
-    request: ForeignRequest,
-    cut: ForeignCut,
-    shorten: Callable[[ToolResult, int], ToolResult],
-) -> bytes:
-    """The body with the cut made; the body itself where there is nothing to cut.
+class ShownConversation(Struct, frozen=True):
+    """A conversation as it was sent.
 
-    Raises:
-        ValueError: The messages cannot be replaced in it, or there is no place for what is said of the dropped ones.
+    Attributes:
+        raw: Its messages as they came.
+        pieces: The opening and each exchange, the bytes of their messages; empty for one that is left out.
+        changed: For each of them, whether it or one before it is not as it came.
     """
-    shown = _messages(wire, request, cut, shorten)
-    if shown == list(request.raw):
-        return body
-    old = bytes(_object.decode(body)[wire.field])
-    at = body.find(old)
-    made = body[:at] + b"[" + b",".join(shown) + b"]" + body[at + len(old) :]
-    if wire.read(made).raw != tuple(shown):
-        raise ValueError("the messages cannot be found in the body")
-    return made
+
+    raw: tuple[bytes, ...] = ()
+    cut: ForeignCut = ForeignCut(())
+    pieces: tuple[bytes, ...] = ()
+    changed: tuple[bool, ...] = ()
+
+    def known(self, raw: tuple[bytes, ...], cut: ForeignCut) -> int:
+        """How many pieces are the same for other messages under another cut."""
+        before = self.cut
+        if cut.hidden is not None or (before.dropped, before.head) != (cut.dropped, cut.head):
+            return 0
+        alike = shared(self.raw, raw)
+        count = len(self.pieces) - 1 if before.short == cut.short else min(before.short, cut.short)
+        count = min(count, len(self.pieces) - 1, len(cut.exchanges))
+        while count > 0 and before.exchanges[count - 1].end >= alike:
+            count -= 1
+        return count + 1 if self.pieces and cut.exchanges[0].said <= alike else 0
 
 
-def _messages(
-    wire: WireFormat, request: ForeignRequest, cut: ForeignCut, shorten: Callable[[ToolResult, int], ToolResult]
-) -> list[bytes]:
-    if not cut.exchanges or not (cut.dropped or cut.short):
-        return list(request.raw)
-    shown = list(request.raw[: cut.exchanges[0].said])
-    if cut.head:
-        shown = _with_head(wire, request, shown, cut.head)
-    changed = False
-    for number, one in enumerate(cut.exchanges):
-        if cut.drops(number):
-            changed = True
-            kept = (place for place in range(one.said, one.end) if request.messages[place].role == "system")
-            shown += (request.raw[place] for place in kept)
-            continue
-        said = request.raw[one.said : one.told]
-        shown += map(wire.unbound, said) if changed and wire.unbound else said
-        shortens, known = cut.shortens(number), partial(_shown, cut, shorten, number)
-        for place in range(one.told, one.end):
-            raw = request.raw[place]
-            # Most messages of a long conversation hold no result: those need not be read again at every turn.
-            holds = shortens and any(isinstance(part, ToolResult) for part in request.messages[place].parts)
-            short = wire.shortened(raw, known) if holds else raw
-            changed = changed or short != raw
-            shown.append(short)
-    last = request.raw[cut.exchanges[-1].end :]
-    shown += map(wire.unbound, last) if changed and wire.unbound else last
-    return shown
+class Rewriter:
+    """Rewrites bodies; of a conversation that goes on under the same cut, only what is new is written anew."""
+
+    def __init__(self) -> None:
+        self._recent: OrderedDict[int, ShownConversation] = OrderedDict()
+
+    def rewrite(
+        self, body: bytes, wire: WireFormat, request: ForeignRequest, cut: ForeignCut, shorten: Shortened
+    ) -> bytes:
+        """The body with the cut made; the body itself where there is nothing to cut.
+
+        Raises:
+            ValueError: The messages cannot be replaced in it, or nothing has room for what is said of the dropped ones.
+        """
+        if not cut.exchanges or not (cut.dropped or cut.short or cut.bound):
+            return body
+        key = id(request.messages[0])
+        shown = _shown_conversation(wire, request, cut, shorten, self._recent.pop(key, ShownConversation()))
+        self._recent[key] = shown
+        if len(self._recent) > _MOST_RECENT:
+            self._recent.popitem(last=False)
+        last = request.raw[cut.exchanges[-1].end :]
+        behind = map(wire.unbound, last) if shown.changed[-1] and wire.unbound else last
+        pieces = [*shown.pieces, *behind]
+        if not shown.changed[-1]:
+            return body
+        if request.span is None:
+            raise ValueError("the messages cannot be found in the body")
+        begin, end = request.span
+        return body[:begin] + b",".join(filter(None, pieces)) + body[end:]
+
+
+def rewritten(body: bytes, wire: WireFormat, request: ForeignRequest, cut: ForeignCut, shorten: Shortened) -> bytes:
+    """As ``Rewriter.rewrite``, of one body."""
+    return Rewriter().rewrite(body, wire, request, cut, shorten)
+
+
+def _shown_conversation(
+    wire: WireFormat, request: ForeignRequest, cut: ForeignCut, shorten: Shortened, before: ShownConversation
+) -> ShownConversation:
+    known = before.known(request.raw, cut)
+    pieces, changes = list(before.pieces[:known]), list(before.changed[:known])
+    if not known:
+        opening = list(request.raw[: cut.exchanges[0].said])
+        if cut.head:
+            opening = _with_head(wire, request, opening, cut.head)
+        pieces, changes = [b",".join(opening)], [bool(cut.head)]
+    for number in range(len(pieces) - 1, len(cut.exchanges)):
+        shown, changed = _exchange(wire, request, cut, shorten, number, changed=changes[-1])
+        pieces.append(b",".join(shown))
+        changes.append(changed)
+    return ShownConversation(request.raw, cut, tuple(pieces), tuple(changes))
+
+
+def _exchange(
+    wire: WireFormat, request: ForeignRequest, cut: ForeignCut, shorten: Shortened, number: int, *, changed: bool
+) -> tuple[list[bytes], bool]:
+    """The messages of an exchange as they are sent, and whether one of them or one before is not as it came."""
+    one = cut.exchanges[number]
+    if cut.drops(number):
+        places = range(one.said, one.end)
+        return [request.raw[place] for place in places if request.messages[place].role == "system"], True
+    shown = list(request.raw[one.said : one.told])
+    if wire.unbound and (changed or number in cut.bound):
+        said = list(map(wire.unbound, shown))
+        shown, changed = said, changed or said != shown
+    shortens, known = cut.shortens(number), partial(_shown, cut, shorten, number)
+    for place in range(one.told, one.end):
+        raw = request.raw[place]
+        # Most messages of a long conversation hold no result: those need not be read again at every turn.
+        holds = shortens and any(isinstance(part, ToolResult) for part in request.messages[place].parts)
+        short = wire.shortened(raw, known) if holds else raw
+        changed = changed or short != raw
+        shown.append(short)
+    return shown, changed
 
 
 def _shown(

@@ -193,4 +193,4 @@ def test_however_a_conversation_goes_it_stays_one_and_every_block_is_told_once(t
 
 def test_of_a_message_that_is_known_in_part_the_rest_is_told():
     messages = read(request(user("a", "b"))).messages
-    assert [part.text for one in unseen(messages, 1) for part in one.parts] == ["b"]
+    assert [part.text for one in unseen(messages, 1, 2) for part in one.parts] == ["b"]

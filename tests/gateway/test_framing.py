@@ -143,3 +143,14 @@ def test_a_call_whose_result_stands_elsewhere_is_not_left_out() -> None:
 def test_it_is_chosen_by_the_name_of_our_own_strategy() -> None:
     assert isinstance(cutter_of("stackheap"), FrameCutter)
     assert cutter_of("full") is None
+
+
+def test_a_thought_of_a_frame_goes_once_what_stood_before_the_frame_is_back():
+    """The provider bound it to the conversation without its beginning, which it would not know again."""
+    turns = turns_of([("run", ""), ("push", ""), ("pop", "Go on so.")])
+    told = anthropic(turns)
+    for place in (3, 5):
+        told[place]["content"].insert(0, {"type": "thinking", "thinking": "hm", "signature": "s"})
+    cut, made = sent(body_of(MESSAGES, told))
+    kinds = [one["content"][0]["type"] for one in json.loads(made)["messages"] if one["role"] == "assistant"]
+    assert (cut.dropped, kinds) == (0, ["text", "thinking", "text"])

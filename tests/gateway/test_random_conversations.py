@@ -25,7 +25,7 @@ from stackmem.core.messages import Breakpoint, Message, View
 from stackmem.gateway.cutting import FITTING, Cutter
 from stackmem.gateway.framing import FRAMES, cutter_of
 from stackmem.gateway.identity import chain
-from stackmem.gateway.rewriting import rewritten
+from stackmem.gateway.rewriting import Rewriter
 from stackmem.gateway.summaries import summary_body
 from stackmem.gateway.wires.chat import CHAT
 from stackmem.gateway.wires.messages import MESSAGES
@@ -181,7 +181,7 @@ class Way:
     """From a client to its provider: the request is cut, and where a text is wanted, one is written first."""
 
     def __init__(self, wire: WireFormat, strategy: str) -> None:
-        self.wire, self.cutter = wire, cutter_of(strategy)
+        self.wire, self.cutter, self.rewriter = wire, cutter_of(strategy), Rewriter()
         self.written = 0
 
     def send(self, body: bytes) -> Iterator[bytes]:
@@ -191,20 +191,22 @@ class Way:
         found = chain(b"seed", asked.messages)
         wanted = cutter.wanted(asked, found) if isinstance(cutter, Cutter) else None
         if isinstance(cutter, Cutter) and wanted is not None:
-            shown = rewritten(body, self.wire, asked, cutter.cut(asked, found), cutter.shorten)
+            shown = self.rewriter.rewrite(body, self.wire, asked, cutter.cut(asked, found), cutter.shorten)
             yield summary_body(shown, self.wire, asked.model, wanted, "You sum up.")
             self.written += 1
             cutter.summarize(asked, found, wanted, f"text {self.written}: all is well.")
-        yield rewritten(body, self.wire, asked, cutter.cut(asked, found), cutter.shorten)
+        yield self.rewriter.rewrite(body, self.wire, asked, cutter.cut(asked, found), cutter.shorten)
 
 
 def check(wire: WireFormat, came: bytes, went: bytes) -> Json:
     """What is held of every request that goes upstream."""
     value: Json = json.loads(went)
+    read, again = wire.read(went), json.loads(b"[" + b",".join(wire.read(went).raw) + b"]")
+    assert (len(read.messages), again) == (len(value[wire.field]), value[wire.field])
     whole(adapter(wire.name).validate_python(value))
     assert unpaired(value[wire.field]) == set()
     if wire is MESSAGES:
-        assert first_fault(value) is None
+        assert first_fault(value) is None, first_fault(value)
         assert went.count(b"cache_control") <= min(4, came.count(b"cache_control"))
     return value
 

@@ -27,7 +27,7 @@ class RawAnswer(Struct, frozen=True):
 
 
 class RawUpstream:
-    """Answers from ``script`` in order, or by ``answer`` where one is given.
+    """Answers from ``script`` in order, or by ``answer`` or ``at`` where one is given: ``at`` is told the path, too.
 
     Attributes:
         seen: Path, headers in lower case and body of every request.
@@ -35,8 +35,9 @@ class RawUpstream:
         left: Set once a client closed the connection of an answer that hangs.
     """
 
-    def __init__(self, *script: RawAnswer, answer: Callable[[bytes], RawAnswer] | None = None) -> None:
-        self.script, self.answer = list(script), answer
+    def __init__(self, *script: RawAnswer, answer: Callable[[bytes], RawAnswer] | None = None,
+                 at: Callable[[str, bytes], RawAnswer] | None = None) -> None:  # fmt: skip
+        self.script, self.answer, self.at = list(script), answer, at
         self.seen: list[tuple[str, dict[str, str], bytes]] = []
         self.released, self.left = threading.Event(), threading.Event()
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Connection)
@@ -64,7 +65,10 @@ class _Connection(BaseHTTPRequestHandler):
         owner: RawUpstream = self.server.owner  # type: ignore[attr-defined]
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         owner.seen.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
-        given = owner.answer(body) if owner.answer is not None else owner.script.pop(0)
+        if owner.at is not None:
+            given = owner.at(self.path.partition("?")[0], body)
+        else:
+            given = owner.answer(body) if owner.answer is not None else owner.script.pop(0)
         self.send_response(given.status)
         for name, value in given.headers:
             self.send_header(name, value)

@@ -13,15 +13,14 @@ from stackmem.core.text import whole
 from stackmem.models.json_text import parse_arguments
 from stackmem.models.openai_stream import read_chat
 
+from .bodies import ReadBodies
 from .wire import (
     ForeignMessage,
     ForeignRequest,
     Json,
-    ReadMessages,
     Role,
     Shorten,
     WireFormat,
-    body_of,
     message,
     nothing_known,
     object_of,
@@ -84,21 +83,22 @@ def _tools(raw: bytes) -> tuple[ToolSpec, ...]:
     return tuple(tool_of(one.get("name"), one.get("description"), one.get("parameters")) for one in functions)
 
 
-_memory = ReadMessages(_read_message)
+_bodies = ReadBodies("messages", _read_message)
 
 
 def read(body: bytes) -> ForeignRequest:
     """Raises ``ValueError`` where the body is no Chat Completions request."""
-    found = body_of(body)
-    raw = tuple(map(bytes, found.messages or ()))
-    messages = _memory.read_all(raw)
-    system = [part.text for one in messages if one.role == "system" for part in one.parts if isinstance(part, Text)]
+    read_body = _bodies.read(body)
+    found, messages = read_body.fields, read_body.messages
+    told = (part for place in read_body.systems for part in messages[place].parts)
+    system = [part.text for part in told if isinstance(part, Text)]
     return ForeignRequest(
         model=whole(found.model),
         system="\n\n".join(system),
         tools=_tools(bytes(found.tools) or b"null"),
         messages=messages,
-        raw=raw,
+        raw=read_body.raw,
+        span=read_body.span,
         wants_json=(found.response_format or {}).get("type") in ("json_schema", "json_object"),
     )
 

@@ -12,16 +12,15 @@ from stackmem.core.messages import Part, Thinking, ToolCall, ToolResult, ToolSpe
 from stackmem.core.text import whole, whole_value
 from stackmem.models.anthropic_stream import read_reply
 
+from .bodies import ReadBodies
 from .wire import (
     LEAST_REPLY_TOKENS,
     ForeignMessage,
     ForeignRequest,
     Json,
-    ReadMessages,
     Role,
     Shorten,
     WireFormat,
-    body_of,
     message,
     object_of,
     result_text,
@@ -78,20 +77,21 @@ def _system(raw: bytes) -> str:
     )
 
 
-_memory = ReadMessages(_read_message)
+_bodies = ReadBodies("messages", _read_message)
 
 
 def read(body: bytes) -> ForeignRequest:
     """Raises ``ValueError`` where the body is no Messages request."""
-    found = body_of(body)
-    raw = tuple(map(bytes, found.messages or ()))
+    read_body = _bodies.read(body)
+    found = read_body.fields
     config = found.output_config or {}
     return ForeignRequest(
         model=whole(found.model),
         system=_system(bytes(found.system) or b"null"),
         tools=_tools(bytes(found.tools) or b"null"),
-        messages=_memory.read_all(raw),
-        raw=raw,
+        messages=read_body.messages,
+        raw=read_body.raw,
+        span=read_body.span,
         wants_json=found.output_format is not None or "format" in config,
     )
 

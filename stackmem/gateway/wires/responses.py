@@ -6,24 +6,20 @@ import json
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-import msgspec
-from msgspec import Raw
-
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Part, Text, Thinking, ToolResult, ToolSpec
 from stackmem.core.text import whole, whole_value
 from stackmem.models.openai_responses import called, read_response
 
+from .bodies import ReadBodies
 from .chat import error
 from .wire import (
     ForeignMessage,
     ForeignRequest,
     Json,
-    ReadMessages,
     Role,
     Shorten,
     WireFormat,
-    body_of,
     message,
     nothing_known,
     object_of,
@@ -33,8 +29,6 @@ from .wire import (
     tool_of,
     unknown,
 )
-
-_items = msgspec.json.Decoder(list[Raw])
 
 
 def _read_item(raw: bytes) -> ForeignMessage:
@@ -89,21 +83,21 @@ def _each(tools: object) -> Iterator[Json]:
             yield from _each(tool.get("tools")) if tool.get("type") == "namespace" else [tool]
 
 
-_memory = ReadMessages(_read_item)
+_bodies = ReadBodies("input", _read_item)
 
 
 def read(body: bytes) -> ForeignRequest:
     """Raises ``ValueError`` where the body is no Responses request."""
-    found = body_of(body)
-    given = bytes(found.input) or b"[]"
-    if given.startswith(b'"'):
-        raw: tuple[bytes, ...] = ()
-        messages: tuple[ForeignMessage, ...] = (message("user", text_part(json.loads(given))),)
-    else:
-        raw = tuple(map(bytes, _items.decode(given)))
-        messages = _memory.read_all(raw)
-    system = [part.text for one in messages if one.role == "system" for part in one.parts if isinstance(part, Text)]
-    more = [one for one in raw if b'"additional_tools"' in one and json.loads(one).get("type") == "additional_tools"]
+    read_body = _bodies.read(body)
+    found, messages, raw = read_body.fields, read_body.messages, read_body.raw
+    if read_body.words:
+        messages = (message("user", text_part(read_body.words)),)
+    told = (part for place in read_body.systems for part in messages[place].parts)
+    system = [part.text for part in told if isinstance(part, Text)]
+    brought = (raw[place] for place in read_body.systems)
+    more = [
+        one for one in brought if b'"additional_tools"' in one and json.loads(one).get("type") == "additional_tools"
+    ]
     shape = (found.text or {}).get("format")
     known = found.conversation
     place = known if isinstance(known, str) else known.get("id", "") if isinstance(known, dict) else ""
@@ -113,6 +107,7 @@ def read(body: bytes) -> ForeignRequest:
         tools=(*_tools(bytes(found.tools) or b"null"), *(tool for item in more for tool in _tools(item))),
         messages=messages,
         raw=raw,
+        span=read_body.span,
         wants_json=isinstance(shape, dict) and shape.get("type") in ("json_schema", "json_object"),
         continues=whole(found.previous_response_id or str(place)),
     )

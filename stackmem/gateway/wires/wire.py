@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Raw, Struct
 
 from stackmem.core.facts import ModelFailed, ModelReplied
@@ -27,7 +26,6 @@ _LEFT_OUT = ("<system-reminder>", "<environment_context>")
 _DATA_CHARS = 200
 LEAST_REPLY_TOKENS = 8_192
 """That a request of the gateway's own may be answered with, thinking included."""
-_MOST_RECENT = 16
 
 
 class ForeignMessage(Struct, frozen=True):
@@ -48,6 +46,7 @@ class ForeignRequest(Struct, frozen=True):
 
     Attributes:
         raw: The bytes of each message, in order, as they stand in the body.
+        span: Where they begin and end there, without the brackets; None where that is not known.
         wants_json: The reply is to be JSON by a schema.
         continues: What the request goes on from that only the provider has; empty where the body holds all.
     """
@@ -59,6 +58,7 @@ class ForeignRequest(Struct, frozen=True):
     raw: tuple[bytes, ...]
     wants_json: bool = False
     continues: str = ""
+    span: tuple[int, int] | None = None
 
     @property
     def chars(self) -> int:
@@ -181,7 +181,7 @@ class Body(Struct):
     system: Raw = Raw()
     instructions: str | None = None
     tools: Raw = Raw()
-    messages: list[Raw] | None = None
+    messages: Raw = Raw()
     input: Raw = Raw()
     response_format: Json | None = None
     output_config: Json | None = None
@@ -189,63 +189,6 @@ class Body(Struct):
     text: Json | None = None
     previous_response_id: str | None = None
     conversation: Any = None
-
-
-_body = msgspec.json.Decoder(Body)
-
-
-def body_of(body: bytes) -> Body:
-    """Raises ``ValueError`` where the body is no request."""
-    try:
-        return _body.decode(body)
-    except RecursionError as error:
-        raise ValueError("the body is nested too deep") from error
-
-
-class ReadMessages:
-    """What messages were read to, by their bytes, so that a message is read once and not at every turn.
-
-    Its size is bounded by the bytes it has read; the oldest go first.
-    """
-
-    def __init__(self, read: Callable[[bytes], ForeignMessage], most_bytes: int = 32 << 20) -> None:
-        self._read, self._most, self._bytes = read, most_bytes, 0
-        self._known: dict[bytes, ForeignMessage] = {}
-        self._sizes: dict[bytes, int] = {}
-        self._recent: dict[bytes, tuple[tuple[bytes, ...], tuple[ForeignMessage, ...]]] = {}
-
-    def read_all(self, raw: tuple[bytes, ...]) -> tuple[ForeignMessage, ...]:
-        """The messages of a request; those that it shares with a recent one are found by comparing bytes alone.
-
-        Raises:
-            ValueError: One is no message.
-        """
-        old, known = self._recent.pop(raw[0], ((), ())) if raw else ((), ())
-        shared = next((place for place, (one, other) in enumerate(zip(raw, old, strict=False)) if one != other), None)
-        alike = min(len(raw), len(old)) if shared is None else shared
-        found = (*known[:alike], *map(self.read, raw[alike:]))
-        if raw:
-            self._recent[raw[0]] = raw, found
-            if len(self._recent) > _MOST_RECENT:
-                del self._recent[next(iter(self._recent))]
-        return found
-
-    def read(self, raw: bytes) -> ForeignMessage:
-        """Raises ``ValueError`` where it is no message."""
-        key = hashlib.blake2b(raw, digest_size=16).digest()
-        known = self._known.get(key)
-        if known is None:
-            try:
-                known = self._read(raw)
-            except RecursionError as error:
-                raise ValueError("a message is nested too deep") from error
-            self._known[key], self._sizes[key] = known, len(raw)
-            self._bytes += len(raw)
-            while self._bytes > self._most and len(self._known) > 1:
-                oldest = next(iter(self._known))
-                del self._known[oldest]
-                self._bytes -= self._sizes.pop(oldest)
-        return known
 
 
 def _digest(*fields: Any) -> bytes:
