@@ -98,7 +98,7 @@ CLIENTS = (
     Client(
         "codex", "@openai/codex",
         ("{bin}/codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-m",
-         "gpt-5.6-sol", "{task}"),
+         "gpt-5.6", "{task}"),
         "Responses",
     ),
     Client(
