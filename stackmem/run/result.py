@@ -195,7 +195,8 @@ def _brief(value: object) -> str:
 
 def holds_secret(reply: ModelReplied, scrubber: Scrubber) -> bool:
     """Whether a reply of the model holds a secret of the caller's environment."""
-    return any(scrubber.holds(text) for text in _texts(msgspec.to_builtins(reply.parts)))
+    texts = list(_texts(msgspec.to_builtins(reply.parts)))
+    return bool(scrubber.holds("\n".join(texts))) and any(map(scrubber.holds, texts))  # nearly always the first says no
 
 
 def _texts(value: object) -> Iterator[str]:
