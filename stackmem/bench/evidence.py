@@ -1,7 +1,7 @@
 """Recordings of real runs under memory strategies: an entry for each, kept as JSON Lines, so that a study goes on.
 
-Every request is billed as if sent ten seconds after the one before it: few recordings hold times. At that pace no entry
-of the cache lapses, so whatever a strategy writes is billed at the price of five minutes.
+Every request is billed as if sent ten seconds after the one before it: few recordings hold times. An agent that is not
+ours marks what it sends for five minutes; what frames share is marked as their strategy marks it, and billed so.
 """
 
 from __future__ import annotations
@@ -221,11 +221,7 @@ def _figure(outcome: WhatIfOutcome) -> StrategyBill:
 
 def _bill(usage: Usage, read: float) -> float:
     price = _price()
-    written = usage.cache_write_5m + usage.cache_write_1h
-    return cost_usd(
-        Usage(usage.uncached, usage.cache_read, written, 0, usage.output),
-        replace(price, cache_read=read * price.input, tier_above_tokens=None),
-    )
+    return cost_usd(usage, replace(price, cache_read=read * price.input, tier_above_tokens=None))
 
 
 def _price() -> Price:

@@ -19,12 +19,9 @@ from stackmem.errors import UsageError
 CONFIDENCE = 0.95
 RESAMPLES = 4_999
 SEED = 20_261_120
-_ENDLESS = 1e300  # a ratio to nothing; percentiles between two infinities would be no number
-
 _STUDENTIZED = 8
 """Fewer values than these give resamples with next to no spread."""
-
-_MANY = 1_000
+_MANY = 1_000  # of so many the mean is as good as normal
 _HELD = 1_000_000
 
 Pair = tuple[float, float]
@@ -112,12 +109,58 @@ def _batches(count: int) -> list[int]:
 
 
 def ratio(pairs: Sequence[Pair], confidence: float = CONFIDENCE) -> Interval | None:
-    """Sum of the first over sum of the second, units resampled whole; None where the second's is 0."""
-    whole = whole_pairs(pairs)
-    if not whole or sum(second for _, second in whole) == 0:
+    """Sum of the first over sum of the second, in units; None where the second's is 0.
+
+    The interval is the wider at each end of t and the studentized bootstrap, both of the logarithm with the standard
+    error of the jackknife: sums of few units that differ in size are skewed. Where the second is 0 but for one unit, or
+    the first, it is that of the ratio as it is; then the high end may be ``inf``.
+    """
+    np = arrays()
+    whole = np.array(whole_pairs(pairs), dtype=float).reshape(-1, 2)
+    over, under = whole[:, 0], whole[:, 1]
+    if not len(whole) or under.sum() == 0:
         return None
-    firsts, seconds = zip(*whole, strict=True)
-    return _bootstrap((firsts, seconds), _ratio_of_means, confidence)
+    value, count = float(over.sum() / under.sum()), len(whole)
+    if count < 2:
+        return Interval(value, None, None, count)
+    scales = (np.log, np.exp), (np.asarray, np.asarray), (np.reciprocal, _reciprocal)
+    for there, back in scales:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            low, high = _of_ratio(over, under, there, confidence)
+        if isfinite(low) and isfinite(high):
+            ends = sorted((float(back(low)), float(back(high))))
+            return Interval(value, max(0.0, ends[0]) if min(over) >= 0 else ends[0], ends[1], count)
+    return Interval(value, 0.0, inf, count)
+
+
+def _of_ratio(over: Any, under: Any, scale: Callable[[Any], Any], confidence: float) -> Pair:
+    """The ends on a scale of its own; not finite where a unit left out leaves nothing to take it of."""
+    np, count = arrays(), len(over)
+    middle, error = float(scale(over.sum() / under.sum())), float(_jackknife(over, under, scale))
+    if not isfinite(error) or error == 0:
+        return (middle, middle) if error == 0 else (inf, inf)
+    reach = t_quantile(confidence, count - 1) * error
+    low, high = middle - reach, middle + reach
+    if not _STUDENTIZED <= count <= _MANY:
+        return low, high
+    dice, far = np.random.default_rng(SEED), []
+    for size in _batches(count):
+        drawn = dice.integers(0, count, (size, count))
+        errors = _jackknife(over[drawn], under[drawn], scale)
+        far.append((scale(over[drawn].sum(axis=1) / under[drawn].sum(axis=1)) - middle) / errors)
+    found = np.concatenate(far)
+    lower, higher = np.quantile(found[np.isfinite(found)], ((1 - confidence) / 2, (1 + confidence) / 2))
+    return min(low, middle - float(higher) * error), max(high, middle - float(lower) * error)
+
+
+def _jackknife(over: Any, under: Any, scale: Callable[[Any], Any]) -> Any:
+    """The standard error of a ratio of sums on a scale, along the last axis: each unit is left out in turn."""
+    left = scale((over.sum(axis=-1, keepdims=True) - over) / (under.sum(axis=-1, keepdims=True) - under))
+    return left.std(axis=-1) * sqrt(over.shape[-1] - 1)
+
+
+def _reciprocal(value: float) -> float:
+    return 1 / value if value > 0 else inf
 
 
 def cost_per_solved(units: Sequence[Pair]) -> Interval | None:
@@ -173,64 +216,9 @@ def whole_pairs(pairs: Sequence[Pair]) -> list[Pair]:
     return [pair for pair in pairs if isfinite(pair[0]) and isfinite(pair[1])]
 
 
-def _ratio_of_means(firsts: Any, seconds: Any, axis: int = -1) -> Any:
-    np = arrays()
-
-    over = seconds.mean(axis=axis)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(over == 0, _ENDLESS, firsts.mean(axis=axis) / over)
-
-
-def _bootstrap(samples: tuple[Sequence[float], ...], statistic: Callable[..., Any], confidence: float) -> Interval:
-    """BCa (Efron 1987), percentiles where that has no answer; a sample of one has no interval."""
-    np = arrays()
-
-    columns = tuple(np.asarray(sample, dtype=float) for sample in samples)
-    value, count = float(statistic(*columns)), len(columns[0])
-    if count < 2:
-        return Interval(value, None, None, count)
-    if all(np.ptp(column) == 0 for column in columns):
-        return Interval(value, value, value, count)
-    # BCa looks at the sample without each of its values in turn; of a thousand values that changes nothing any more.
-    for method in ("BCa", "percentile") if count <= _MANY else ("percentile",):
-        low, high = _resampled(columns, statistic, confidence, method)
-        if low <= value <= high:
-            break
-    return Interval(value, _open(low), _open(high), count)
-
-
-def _open(end: float) -> float:
-    return inf if end >= _ENDLESS / 1e6 else end
-
-
 def batch(count: int) -> int:
     """How many resamples of so many values are held at once: 8 MB of them."""
     return max(1, _HELD // count)
-
-
-def _resampled(columns: tuple[Any, ...], statistic: Callable[..., Any], confidence: float, method: str) -> Pair:
-    import warnings
-
-    np = arrays()
-
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # that BCa has no answer is seen by its nan, and answered with percentiles
-        found = (
-            library()
-            .bootstrap(
-                columns,
-                statistic,
-                paired=True,
-                vectorized=True,
-                n_resamples=RESAMPLES,
-                batch=batch(len(columns[0])),
-                confidence_level=confidence,
-                method=method,
-                rng=np.random.default_rng(SEED),
-            )
-            .confidence_interval
-        )
-    return float(found.low), float(found.high)
 
 
 def arrays() -> Any:

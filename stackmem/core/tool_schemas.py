@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from functools import lru_cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -13,6 +14,8 @@ from .messages import ToolCall, ToolSpec
 from .text import fill
 from .tools import CALLS, OPTIONAL_TOOLS, Call, Offer, Refusal, StoreEntry, Tool, tool_name
 
+_ANY_OBJECT = '{"type":"object"}'
+_SPELLED = re.compile(r"\{([a-z_?\[\], ]+)\}$")
 _ENTRIES = tuple[StoreEntry, ...]
 _TEXTS = tuple[str, ...]
 _TEXT = (str, str | None)
@@ -40,8 +43,30 @@ class _Parameter(Struct, frozen=True):
 def spec(tool: Tool, slots: dict[str, str]) -> ToolSpec:
     """The tool as a model is shown it; equal slots give equal bytes."""
     text = tool.text if isinstance(tool, Offer) and tool.text else _call(tool).__doc__ or ""
+    if isinstance(tool, Offer) and tool.spelled:
+        return ToolSpec(tool_name(tool), fill(f"{' '.join(text.split())} {_spelled(tool)}", slots), _ANY_OBJECT)
     schema = json.encode(_schema(_form(tool)), order="deterministic").decode()
     return ToolSpec(tool_name(tool), fill(" ".join(text.split()), slots), fill(schema, slots))
+
+
+def _spelled(tool: Offer) -> str:
+    names = (
+        one.name + ("[]" if one.hint in (_ENTRIES, _TEXTS) else "") + ("" if one.required else "?")
+        for one in _form(tool).values()
+    )
+    return f"{{{', '.join(names)}}}"
+
+
+def shown_schema(shown: ToolSpec) -> dict[str, Any]:
+    """The schema; of a tool whose description spells its fields, with those as properties, a list without a type."""
+    schema: dict[str, Any] = json.decode(shown.schema)
+    found = _SPELLED.search(shown.description) if shown.schema == _ANY_OBJECT else None
+    if found is None:
+        return schema
+    fields = {name.rstrip("?[]"): name for name in found[1].split(", ")}
+    properties = {name: {} if "[]" in spelled else {"type": "string"} for name, spelled in fields.items()}
+    required = [name for name, spelled in fields.items() if "?" not in spelled]
+    return {"type": "object", "properties": properties, "required": required}
 
 
 def read(call: ToolCall) -> Call | None:

@@ -337,12 +337,15 @@ class Offer(Struct, frozen=True):
         hidden: Fields that the model is not told of; a call that gives one is refused.
         text: What the model reads instead of the docstring.
         words: Field and what the model reads of it instead.
+        spelled: The fields stand behind the text, as in ``{name, store[]?}``, and the schema takes any object: a fifth
+            of a schema's tokens, in every prompt. The call is checked all the same.
     """
 
     call: type[Call]
     hidden: tuple[str, ...] = ()
     text: str = ""
     words: tuple[tuple[str, str], ...] = ()
+    spelled: bool = False
 
 
 Tool = type[Call] | Offer

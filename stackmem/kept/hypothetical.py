@@ -98,11 +98,16 @@ def _spans(run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, r
             advice = strategy.told(other.state)
             if advice is not None:
                 about = advice.phase
-                least, most = (about, about) if rule.rule == "fixed" else (max(3, about * 3 // 4), about * 3 // 2)
+                least, most = (about, about) if rule.rule == "fixed" else (max(3, about * 3 // 4), about * 5 // 4)
                 return phases(steps, replace(rule, least=least, most=most), number)
             number += 1
         other.take(moment)
     return []
+
+
+def _beside(strategy: MemoryStrategy) -> str:
+    """Its prompt without what is said to a coding agent: another agent has a prompt of its own."""
+    return strategy.prompt if ":" in strategy.prompt else f"{strategy.prompt}+beside"
 
 
 def start_with_frames(start: RunStarted, strategy: MemoryStrategy) -> RunStarted:
@@ -116,5 +121,5 @@ def start_with_frames(start: RunStarted, strategy: MemoryStrategy) -> RunStarted
     }
     named = memory_tools([tool_name(tool) for tool in strategy.tools]) | {"pop_frame", "return"}
     brought = tuple(spec(tool, slots) for tool in strategy.tools if tool_name(tool) in named)
-    system = "\n\n".join(filter(None, (start.system, fill(prompt_text(strategy.prompt), slots))))
+    system = "\n\n".join(filter(None, (start.system, fill(prompt_text(_beside(strategy)), slots))))
     return replace(start, budgets=budgets, system=system, tools=(*start.tools, *brought), texts=start.texts or UNSET)

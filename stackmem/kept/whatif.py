@@ -218,7 +218,8 @@ def _cached_count(counter: Count) -> Count:
 def _rows(run: tuple[Moment, ...], start: RunStarted, question: WhatIfQuestion, terms: Terms) -> Iterator[WhatIfRow]:
     facts = {flat: facts_used(run, flat=flat) for flat in (False, True)}
     own = open_strategy(start.strategy)
-    recorded = as_recorded(run, facts[not has_frames(own)], terms)
+    foreign = replace(terms, five_minutes=bool(imported_from(start)))
+    recorded = as_recorded(run, facts[not has_frames(own)], foreign)
     base = recorded.usd
     yield WhatIfRow(own.name, True, _note(run, own), recorded, 1.0 if base else None)
     rule = question.phases if is_flat(run) else None
@@ -226,7 +227,8 @@ def _rows(run: tuple[Moment, ...], start: RunStarted, question: WhatIfQuestion, 
         strategy = open_strategy(spelled)
         if strategy.name == own.name:
             continue
-        row = _row(run, _start_under(start, strategy), strategy, facts, terms, rule, question.missed)
+        marked = terms if has_frames(strategy) else foreign
+        row = _row(run, _start_under(start, strategy), strategy, facts, marked, rule, question.missed)
         usd = row.outcome.usd if row.outcome else None
         yield replace(row, ratio=round(usd / base, 4) if usd is not None and base else None)
 

@@ -51,12 +51,14 @@ class Terms(Struct, frozen=True):
         price: None where none is known.
         minimum_tokens: The shortest prefix that the cache keeps.
         latency_seconds: From each request to the next; None for the times of the recording.
+        five_minutes: Every entry of the cache lives so long, whatever the strategy marks: the marks are an agent's own.
     """
 
     price: Price | None
     minimum_tokens: int
     count: Count
     latency_seconds: float | None = None
+    five_minutes: bool = False
 
 
 class WhatIfOutcome(Struct, frozen=True):
@@ -160,6 +162,8 @@ class _Costs:
 
     def ask(self, moment: Moment, view: View, state: State, output_tokens: int, *, step: bool) -> Usage:
         """What a request and its answer use; ``step`` tells a reply from a summary."""
+        if self.terms.five_minutes:
+            view = replace(view, breakpoints=tuple(replace(one, ttl="5m") for one in view.breakpoints))
         used = self._cache.answer(CacheRequest(self._at(moment), view)).usage(output_tokens)
         self._usage.append(used)
         if step:

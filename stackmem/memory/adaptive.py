@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from stackmem.core.facts import RunStarted
 from stackmem.core.heap import Heap, index
@@ -27,14 +27,15 @@ from stackmem.core.log import Log
 from stackmem.core.messages import Text, ToolCall, View
 from stackmem.core.requests import Effect
 from stackmem.core.state import Compaction, Frame, Reply, Result, State, Turn
+from stackmem.core.text import fill
 from stackmem.core.tools import Tool
 
-from .shared.break_even import FrameAdvice, Rates, first_advice, frame_advice, hour_pays, rates
+from .shared.break_even import FrameAdvice, Rates, first_advice, frame_advice, hour_pays, rates, worth_the_risk
 from .shared.constants import run_constants
 from .shared.conversation import Conversation, extend, rolling_breakpoints
 from .shared.linear import CHARS_PER_TOKEN
 from .shared.offers import HEAP_SHORT, POP_SHORT, PUSH_SHORT, WORKSPACE
-from .shared.opening import first_parts, opening
+from .shared.opening import first_parts, opening, task_opening
 from .shared.parameters import Choice
 from .shared.parameters import parameters as parse
 from .stackheap import heap_news
@@ -43,6 +44,7 @@ PARAMETERS = (Choice("read", ("run", "0.5", "0.25", "0.1", "0.05", "0.025", "0.0
 PUSHING, POPPING = "adaptive_push", "adaptive_pop"
 STEP_TOKENS = 700.0
 """What a step brings, before a run has shown it."""
+_EMPTY = "HEAP INDEX: empty"
 _INDEX_LINE_CHARS = 60
 _SHORT = 0.5  # of a phase: a child of fewer steps is named
 
@@ -54,10 +56,11 @@ class AdvisedConversation(Struct, frozen=True):
         rates: None where no frame may be pushed from this one.
         guide: How to push; empty once it was told.
         advice: The last one.
-        advised_at: Tokens of the turns at that time; at the start those of a phase.
+        advised_at: Tokens of the turns at that time; 0 at the start.
         growth: Tokens of each step but the last.
         open_tokens: Of the last, with what followed its reply.
         tokens: Of all of them.
+        cost: Of all of them, in tokens of input: written, said, and read at each later step.
         reply_step: Of the last reply.
         shared_parts: Of the first message, as ``rolling_breakpoints`` takes them.
     """
@@ -70,6 +73,7 @@ class AdvisedConversation(Struct, frozen=True):
     growth: Log[int]
     open_tokens: int = 0
     tokens: int = 0
+    cost: float = 0.0
     reply_step: int = 0
     shared_parts: int = 1
 
@@ -83,20 +87,28 @@ def grow(before: AdvisedConversation, turn: Turn) -> AdvisedConversation:
         growth=before.growth.append(before.open_tokens) if isinstance(turn, Reply) and before.tokens else before.growth,
         open_tokens=size if isinstance(turn, Reply) else before.open_tokens + size,
         tokens=before.tokens + size,
+        cost=before.cost + _cost(before, turn, size),
         reply_step=turn.step if isinstance(turn, Reply) else before.reply_step,
     )
     if before.rates is None or not isinstance(turn, Result):
         return after
     if 0 < turn.step - before.reply_step < _SHORT * before.advice.phase:
         after = _with_text(after, _short_child(turn.step - before.reply_step, before.advice))
-    advice = None
-    if after.tokens >= 2 * before.advised_at:
-        advice = frame_advice(before.rates, (*after.growth, after.open_tokens), index_tokens(turn.heap))
+    listed, advice = index_tokens(turn.heap), None
+    if after.tokens >= 2 * before.advised_at and worth_the_risk(before.rates, after.cost, listed):
+        advice = frame_advice(before.rates, (*after.growth, after.open_tokens), listed)
     if advice is None:
         return after
     lines = (f"Each step reads these {after.tokens:,} tokens again.", advice_text(advice), before.guide)
     after = _with_text(after, "\n".join(filter(None, lines)))
     return replace(after, guide="", advice=advice, advised_at=after.tokens)
+
+
+def _cost(before: AdvisedConversation, turn: Turn, size: int) -> float:
+    prices = before.rates or Rates()
+    if isinstance(turn, Reply):
+        return prices.read * before.tokens + (prices.write + prices.output) * size
+    return prices.write * size
 
 
 def _with_text(conversation: AdvisedConversation, text: str) -> AdvisedConversation:
@@ -105,10 +117,7 @@ def _with_text(conversation: AdvisedConversation, text: str) -> AdvisedConversat
 
 
 def advice_text(advice: FrameAdvice) -> str:
-    return (
-        f"FRAMES PAY for work of more than {advice.least} steps: push it in phases of about {advice.phase} "
-        f"(more than {2 * advice.phase} phases: in groups)."
-    )
+    return f"FRAMES PAY for work of more than {advice.least} steps: push it in phases of about {advice.phase}."
 
 
 def _short_child(steps: int, advice: FrameAdvice) -> str:
@@ -167,8 +176,9 @@ class Adaptive(Struct, frozen=True):
         budgets = start.budgets
         may_push = frame.depth - frame.pushed_at < budgets.depth
         advice = first_advice(prices, step_tokens, index_tokens(frame.opened))
+        listed = index(frame.opened, budgets) if frame.opened.chunks else _EMPTY
         own = "\n".join((
-            opening(frame, budgets, index(frame.opened, budgets), registers=not frame.task),
+            opening(frame, budgets, listed, registers=not frame.task) if frame.depth else task_opening(frame, listed),
             *([advice_text(advice)] if may_push else []),
             *([_recorded(start, POPPING)] if frame.depth else []),
         ))  # fmt: skip
@@ -179,7 +189,7 @@ class Adaptive(Struct, frozen=True):
             prices if may_push else None,
             _recorded(start, PUSHING),
             advice,
-            int(advice.phase * advice.step_tokens),
+            0,
             Log(),
             shared_parts=len(parts) - 1,
         )
@@ -191,7 +201,8 @@ class Adaptive(Struct, frozen=True):
 
 def _recorded(start: RunStarted, name: str) -> str:
     """The text as the run recorded it; a run that was forked from another strategy has none."""
-    return next((text.text for text in start.texts or () if text.name == name), "")
+    text = next((text.text for text in start.texts or () if text.name == name), "")
+    return fill(text, {budget: f"{size:,.10g}" for budget, size in asdict(start.budgets).items()})
 
 
 def adaptive(parameters: str) -> Adaptive:

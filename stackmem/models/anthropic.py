@@ -164,12 +164,9 @@ def request_body(view: View, model: str, max_tokens: int, thinking: str | None) 
 
 
 def _tool(tool: ToolSpec) -> Block:
-    return {
-        "name": tool.name,
-        "description": whole(tool.description),
-        "strict": True,
-        "input_schema": json.loads(tool.schema),
-    }
+    schema = json.loads(tool.schema)
+    strict = {"strict": True} if "properties" in schema else {}  # which takes no schema that is open
+    return {"name": tool.name, "description": whole(tool.description), **strict, "input_schema": schema}
 
 
 def _message(message: Message, index: int, marks: dict[tuple[int, int], str]) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def chat_body(view: View, model: str, extras: Extras = NO_EXTRAS) -> dict[str, A
                 "function": {
                     "name": tool.name,
                     "description": whole(tool.description),
-                    "parameters": json.loads(tool.schema),
+                    "parameters": {"properties": {}, **json.loads(tool.schema)},  # it must have some
                 },
             }
             for tool in view.tools

@@ -40,7 +40,7 @@ def responses_body(view: View, model: str) -> Json:
                 "type": "function",
                 "name": tool.name,
                 "description": whole(tool.description),
-                "parameters": json.loads(tool.schema),
+                "parameters": {"properties": {}, **json.loads(tool.schema)},  # it must have some
                 "strict": False,
             }
             for tool in view.tools

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
 import shlex
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from stackmem.core.messages import ToolSpec
+from stackmem.core.tool_schemas import shown_schema
 
 from .json_text import parse_arguments
 
@@ -46,7 +46,7 @@ class BlockValue(Struct, frozen=True):
 
 def usage_of(tool: ToolSpec) -> str:
     """One line: the tool's name and its parameters, optional ones in brackets."""
-    schema = json.loads(tool.schema)
+    schema = shown_schema(tool)
     required = schema.get("required", [])
     optional = [f"[{name}]" for name in schema.get("properties", {}) if name not in required]
     return " ".join([tool.name, *required, *optional])
@@ -74,7 +74,7 @@ def read_typed(
         text = _closed(rest, more, tell)
         return _unfit(f"the call of {name}", text) or _with_object(name, text)
     refused = NO_TEXT if not is_text(line) else _unknown(name, tools) if tool is None else ""
-    spelled = refused or _spelled(name, rest, json.loads(tool.schema) if tool else {})
+    spelled = refused or _spelled(name, rest, shown_schema(tool) if tool else {})
     if isinstance(spelled, dict):
         return _with_blocks(name, spelled, more)
     for _ in _BLOCKS.findall(line):

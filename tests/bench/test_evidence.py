@@ -2,6 +2,7 @@
 
 import csv
 import random
+from functools import partial
 from io import StringIO
 
 import pytest
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 
 from stackmem.bench.evidence import (  # fmt: skip
     CASES,
+    PRICED_AS,
     READS,
     RecordingEntry,
     StrategyBill,
@@ -19,6 +21,12 @@ from stackmem.bench.evidence import (  # fmt: skip
 )
 from stackmem.bench.evidence_figures import over_tasks, table, tables
 from stackmem.errors import UsageError
+from stackmem.kept.hypothetical import start_with_frames
+from stackmem.kept.import_ import sessions_of
+from stackmem.kept.whatif import WhatIfQuestion, tell_again
+from stackmem.measure.moments import moments
+from stackmem.memory import open_strategy
+from stackmem.prompts import prompt_text
 from stackmem.report.evidence import summary, write_evidence
 from tests.formats.foreign_runs import mini_1, swe_agent, tau
 
@@ -84,6 +92,40 @@ def test_each_session_is_an_entry_with_its_model_its_task_and_every_strategy(ent
     assert first["stackheap worst"].again >= first["stackheap middle"].again >= first["stackheap best"].again
     assert all(list(one.usd) == sorted(one.usd, reverse=True) for one in first.values())
     assert (entries[0].estimated, entries[0].steps) == (21, 21)
+
+
+def told_again(folder):
+    ((_, facts),) = sessions_of(folder / "model-a@suite/django__1.traj")
+    events = tuple((fact.at, fact.event) for fact in facts)
+    asked = WhatIfQuestion(("mask", "isolated", "stackheap", "adaptive"), PRICED_AS, 10.0)
+    return events, tell_again("it", partial(moments, events), asked)
+
+
+def test_an_agent_that_is_not_ours_marks_for_five_minutes_and_what_frames_share_is_marked_by_their_strategy(folder):
+    _, told = told_again(folder)
+    hours = {row.strategy: row.outcome.usage.cache_write_1h > 0 for row in told.rows}
+    assert hours == {"full": False, "mask": False, "isolated": True, "stackheap": True, "adaptive": False}
+
+
+def test_what_is_written_for_an_hour_is_billed_so(folder, entries):
+    _, told = told_again(folder)
+    usage = next(row for row in told.rows if row.strategy == "stackheap").outcome.usage
+    input_usd = 2.0 / 1e6  # of the model whose prices hold; output 5 times, an hour twice
+    tokens = usage.uncached + 0.1 * usage.cache_read + 1.25 * usage.cache_write_5m + 2 * usage.cache_write_1h
+    assert entries[0].told["stackheap middle"].usd[0] == pytest.approx(
+        input_usd * (tokens + 5 * usage.output), abs=1e-6
+    )
+
+
+@pytest.mark.parametrize("name", ["isolated", "fold", "stackheap", "adaptive"])
+def test_a_foreign_agent_is_given_no_prompt_for_coding_beside_its_own(folder, name):
+    events, _ = told_again(folder)
+    own = next(moments(events)).after.begun
+    given = start_with_frames(own, open_strategy(name))
+    assert given.system.startswith(own.system)
+    assert "You are a coding agent" not in given.system.removeprefix(own.system)
+    assert "run_command" not in given.system.removeprefix(own.system)
+    assert "You are a coding agent" in prompt_text(open_strategy(name).prompt)
 
 
 def test_a_study_goes_on_where_it_stopped_and_a_torn_line_is_made_again(small, tmp_path):

@@ -22,7 +22,7 @@ SPELLED = (
     "stackheap:registers=off,store=off", "stackheap_lossless:index=listed", "stackheap_lossless:registers=off",
 )  # fmt: skip
 SPECS = {
-    "adaptive": "56000fb8d145bdf0",
+    "adaptive": "daada9a0f880b459",
     "boundary": "88c132f83249f932",
     "clear": "88c132f83249f932",
     "expandable": "724c35b7316a08b8",

@@ -6,13 +6,15 @@ one written to it and *o* of one of output:
 1. n more steps in a conversation of H tokens read H n times: that costs ``r H n``.
 2. A frame for them costs K beyond its work: two replies, one that pushes and one that pops, at ``o + w``; its opening
    with the index, and its result, at ``w``. The step that pushes and the one after the pop read H all the same.
-3. So a frame for the next n steps pays where ``r H (n - 2) > K``. Where they take longer than an entry of the cache
-   lives, H is written again instead of read once, which costs ``(w - r) H`` more.
+3. So a frame for the next n steps pays where ``r H (n - 2) > K``, if H is still in the cache when it ends.
 4. Steps of g tokens each, in frames of n, cost ``K / n + r g n / 2`` a step beyond what they write. That is least at
    ``n = sqrt(2 K / (r g))``: the phase.
 5. Two frames cost less than one conversation of both where ``2 K + r g n² < 2 r g n²``, n steps in each: with 4, where
    each is a phase. So work of more than two phases pays in frames from its start.
 6. A parent of m phases reads its own pushes and results as often: more than two phases of phases are better in groups.
+7. A phase ends while its parent's entry lives: at most half of that time, which leaves room for handing over.
+8. Nothing knows how much work is left. A frame that turns out to be useless costs K, so a conversation is advised to
+   push once K is a small share of what it has cost so far: no wrong push costs more than that share of the bill.
 
 Source: docs/strategies.md, When a frame pays.
 """
@@ -32,11 +34,14 @@ LIFE_SECONDS = 300.0
 """How long an entry of the cache lives where no hour is paid for."""
 STEP_SECONDS = 10.0
 """From one request to the next, as bills are made."""
-_CALL_TOKENS = 250
-"""Of a reply that pushes or pops, with what it tells and stores."""
-_TEXT_TOKENS = 250
+_CALL_TOKENS = 150
+"""Of a reply that pushes or pops, with what it tells and stores; both as measured on recordings cut into frames."""
+_TEXT_TOKENS = 400
 """Of a frame's opening beside the index, or of a result."""
 _LEAST_PHASE, _MOST_STEPS = 3, 999
+_MOST_PHASE = round(LIFE_SECONDS / STEP_SECONDS / 2)
+_RISKED = 0.03
+"""Share of what a conversation has cost so far that a useless frame may cost."""
 _LEAST_READ = 0.001
 
 
@@ -79,23 +84,31 @@ def frame_tokens(prices: Rates, index_tokens: float) -> float:
     return 2 * _CALL_TOKENS * (prices.output + prices.write) + prices.write * (2 * _TEXT_TOKENS + index_tokens)
 
 
+def best_steps(prices: Rates, step_tokens: float, index_tokens: float) -> float:
+    """The phase that costs least, where each step brings so many tokens and the parent's entry lives long enough."""
+    return sqrt(2 * frame_tokens(prices, index_tokens) / (prices.read * max(1.0, step_tokens)))
+
+
 def phase_steps(prices: Rates, step_tokens: float, index_tokens: float) -> int:
-    """The phase that costs least, where each step brings so many tokens."""
-    best = sqrt(2 * frame_tokens(prices, index_tokens) / (prices.read * max(1.0, step_tokens)))
-    return max(_LEAST_PHASE, min(_MOST_STEPS, round(best)))
+    """The phase to advise."""
+    return max(_LEAST_PHASE, min(_MOST_PHASE, round(best_steps(prices, step_tokens, index_tokens))))
 
 
-def least_steps(prices: Rates, history_tokens: float, phase: int, index_tokens: float) -> int:
+def least_steps(prices: Rates, history_tokens: float, index_tokens: float) -> int:
     """So many steps pay in a frame, beside a conversation of so many tokens."""
-    again = (prices.write - prices.read) * history_tokens if phase * STEP_SECONDS > LIFE_SECONDS else 0.0
-    least = 2 + ceil((frame_tokens(prices, index_tokens) + again) / (prices.read * history_tokens))
-    return min(_MOST_STEPS, least)
+    return min(_MOST_STEPS, 2 + ceil(frame_tokens(prices, index_tokens) / (prices.read * history_tokens)))
 
 
 def first_advice(prices: Rates, step_tokens: float, index_tokens: float) -> FrameAdvice:
     """For a conversation that begins."""
     phase = phase_steps(prices, step_tokens, index_tokens)
-    return FrameAdvice(2 * phase, phase, step_tokens)
+    twice = min(_MOST_STEPS, round(2 * best_steps(prices, step_tokens, index_tokens)))
+    return FrameAdvice(max(2 * phase, twice), phase, step_tokens)
+
+
+def worth_the_risk(prices: Rates, cost: float, index_tokens: float) -> bool:
+    """Whether a conversation that has cost so much, in tokens of input, may push what turns out to be useless."""
+    return frame_tokens(prices, index_tokens) <= _RISKED * cost
 
 
 def frame_advice(prices: Rates, growth: Iterable[int], index_tokens: float) -> FrameAdvice | None:
@@ -106,7 +119,7 @@ def frame_advice(prices: Rates, growth: Iterable[int], index_tokens: float) -> F
         return None
     usual = fmean(steps[: -(-len(steps) * 3 // 4)])  # a long file is read once, and not in each phase
     phase = phase_steps(prices, usual, index_tokens)
-    least = least_steps(prices, history, phase, index_tokens)
+    least = least_steps(prices, history, index_tokens)
     return FrameAdvice(least, phase, usual) if least <= phase else None
 
 

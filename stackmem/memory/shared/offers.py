@@ -65,37 +65,13 @@ READ_FRAMES = Offer(
     ),
 )
 
-PUSH_SHORT = Offer(
-    PushFrame,
-    text="Start a frame. It sees these fields and the heap index, nothing of this conversation; its result answers the "
-    "call.",
-    words=(
-        ("name", ""),
-        ("objective", "at most {{intent_chars}}"),
-        ("context", "at most {{context_chars}}"),
-        ("return_spec", "at most {{return_chars}}"),
-        ("constraint", ""),
-        ("verify", ""),
-        ("store", ""),
-    ),
-)
-POP_SHORT = Offer(
-    PopFrame,
-    text="End the frame; at the root, the run.",
-    words=(("result", "at most {{result_chars}} characters"), ("store", "")),
-)
+PUSH_SHORT = Offer(PushFrame, text="Start a frame, which sees only this and the index:", spelled=True)
+POP_SHORT = Offer(PopFrame, text="End the frame or the run:", spelled=True)
 HEAP_SHORT: tuple[Tool, ...] = (
-    Offer(
-        HeapAlloc,
-        words=(
-            ("name", ""),
-            ("description", "at most {{description_chars}}"),
-            ("source", "the file it describes"),
-        ),
-    ),
-    Offer(HeapRead, hidden=("query", "start_line", "end_line"), text="Show a chunk."),
-    Offer(HeapWrite, hidden=("description", "source"), text="Replace a chunk that is wrong or STALE."),
-    HeapFree,
+    Offer(HeapAlloc, text="Store a chunk:", spelled=True),
+    Offer(HeapRead, hidden=("query", "start_line", "end_line"), text="Show:", spelled=True),
+    Offer(HeapWrite, hidden=("description", "source"), text="Replace:", spelled=True),
+    Offer(HeapFree, text="Delete:", spelled=True),
 )
 
 

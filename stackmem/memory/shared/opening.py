@@ -53,6 +53,12 @@ def request_opening(frame: Frame, listed: str = "") -> str:
     return "\n".join([*([listed, ""] if listed else []), "REQUEST", frame.task])
 
 
+def task_opening(frame: Frame, listed: str) -> str:
+    """The block of a root in a strategy whose first prompts are to be short: no frame is named before there is one."""
+    lines = (f"heap {name!r} does not exist yet" for name in frame.missing)
+    return request_opening(frame, listed) if frame.request else "\n".join(["TASK", frame.task, *lines, "", listed])
+
+
 def _registers(frame: Frame) -> list[str]:
     own = frame.registers
     lines = [f"R0 INTENT: {own.intent}"]

@@ -32,6 +32,7 @@ _STUB = re.compile(r"; expand index (\d{1,6}) ")
 _ENDED = re.compile(r"\[exit \d{1,3}\]\s*\Z")
 _NEXT_PAGE = re.compile(r"(\./work [a-z]{1,20}(?: [0-9]{1,6}){1,3}) shows the next")
 _ALL_LINES = 10**9
+_ROOT = (0, 5)
 _CONVERSATION = "\nconversation: "
 _REQUEST = "\nREQUEST\n"
 """Behind it stands what a person asks for now; before it, what she has asked for."""
@@ -79,6 +80,7 @@ def _hear(known: Knowledge, text: str) -> None:
         known.crowded = True
     for found in _FRAMES.finditer(text):
         known.frames = FramesAdvised(int(found[1]), max(1, int(found[2])))
+        known.depth = known.depth or _ROOT  # a child's opening says its depth
     known.take(lines(text), SEEN if text.startswith(_TRANSCRIPT) else TOLD)
     known.look_at_index(text)
 

@@ -6,9 +6,10 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from msgspec import DecodeError, Struct, json
+from msgspec import DecodeError, Struct
 
 from stackmem.core.messages import ToolSpec
+from stackmem.core.tool_schemas import shown_schema
 
 from .knowledge import Knowledge
 from .listening import signed
@@ -85,7 +86,7 @@ def offered(tools: tuple[ToolSpec, ...]) -> Offered:
     names = frozenset(tool.name for tool in tools)
     budgets: dict[str, int] = {}
     for tool in tools:
-        for name, description in _parameters(tool.schema).items():
+        for name, description in _parameters(tool).items():
             found = _MOST.search(description)
             budgets[f"{tool.name}.{name}"] = int(found[1].replace(",", "")) if found else 0
     start = next((name for name in _STARTS if name in names), "")
@@ -94,11 +95,11 @@ def offered(tools: tuple[ToolSpec, ...]) -> Offered:
     return Offered(names, budgets, start, finish, start == "branch" or copies)
 
 
-def _parameters(schema: str) -> dict[str, str]:
+def _parameters(tool: ToolSpec) -> dict[str, str]:
     """Name to description; empty for what is no schema."""
     try:
-        properties = json.decode(schema, type=dict[str, object]).get("properties")
-    except (DecodeError, RecursionError):
+        properties = shown_schema(tool).get("properties")
+    except (DecodeError, AttributeError, RecursionError):
         return {}
     found = properties.items() if isinstance(properties, dict) else ()
     return {name: str(one.get("description", "")) for name, one in found if isinstance(one, dict)}
