@@ -1,7 +1,8 @@
 """What the runner of benches adds to a trial: python benchmarks/bench.py [--trials 100] [--dask]
 
 Trials in memory of 10 steps of necessary work: the run alone, then measured and billed as a row, and the time that
-each engine lets pass between two of them. Memory is that of a process which makes all the trials.
+each engine lets pass between two of them. Memory is that of a process which makes all the trials. ``--lengths`` shows
+the processor time of trials of 60 and 1,000 steps instead, their worlds made before.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from stackmem.run.solve import solve
 Row = tuple[str, str]
 
 
-def planned(count: int) -> BenchPlan:
+def planned(count: int, steps: int = 10) -> BenchPlan:
     asked = SuiteRequest(
-        worlds=("env_trap", "ledger"), strategies=("full", "stackheap"), models=("sim/bounded-reader",), horizons=(10,),
-        trials=max(1, count // 4), settings={"isolation": "memory", "fsync": "none"}, keep_traces="none",
+        worlds=("env_trap", "ledger"), strategies=("full", "stackheap"), models=("sim/bounded-reader",),
+        horizons=(steps,), trials=max(1, count // 4), settings={"isolation": "memory", "fsync": "none"}, keep_traces="none",
     )  # fmt: skip
     return make_plan(asked, Path.cwd(), os.environ)
 
@@ -99,14 +100,33 @@ def measured(count: int, folder: Path, *, dask: bool) -> list[Row]:
     return rows
 
 
+def lengths(folder: Path) -> list[Row]:
+    """What a trial and a step take of the processor; the steps are those that were taken."""
+    rows, each = [], []
+    for horizon, rounds in ((60, 8), (1_000, 1)):
+        work = jobs(planned(4, horizon), folder / str(horizon))
+        steps = sum(run_trial(job)["steps"] for job in work)  # makes the tasks, and warms everything up
+        begun = time.process_time()
+        for job in work * rounds:
+            run_trial(job)
+        used = (time.process_time() - begun) / rounds
+        each.append(used / steps)
+        rows.append((f"{horizon:,} steps: trials in a second of the processor", f"{len(work) / used:.2f}"))
+        rows.append((f"{horizon:,} steps: a step", f"{each[-1] * 1000:.2f} ms"))
+    return [*rows, ("a step at 1,000 over one at 60", f"{each[1] / each[0]:.2f}")]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--dask", action="store_true", help="the engine of clusters as well")
+    parser.add_argument("--lengths", action="store_true", help="trials of 60 and 1,000 steps instead")
     asked = parser.parse_args()
     assert preload.trial  # imported once, as for every worker
     with tempfile.TemporaryDirectory() as name:
-        for what, figure in measured(max(8, asked.trials), Path(name), dask=asked.dask):
+        folder = Path(name)
+        found = lengths(folder) if asked.lengths else measured(max(8, asked.trials), folder, dask=asked.dask)
+        for what, figure in found:
             print(f"{what:<54}{figure}")
 
 

@@ -26,7 +26,7 @@ from stackmem.core.network import NetworkRequest
 from stackmem.core.pricing import Price
 from stackmem.core.program_facts import Continued, ProgramEvent
 from stackmem.core.requests import ANSWERS, GIVEN, Effect
-from stackmem.core.tool_schemas import parameters, spec
+from stackmem.core.tool_schemas import parameters, shown_schema, spec
 from stackmem.languages.language import INTERPRETERS
 from stackmem.measure.metrics import METRICS
 from stackmem.memory import STRATEGIES
@@ -158,7 +158,7 @@ def tools() -> str:
     for strategy, make in sorted(STRATEGIES.items(), reverse=True):
         for call in make("").tools:
             tool = spec(call, slots)
-            required = json.decode(tool.schema)["required"]
+            required = shown_schema(tool)["required"]
             needed = [f"`{name}`" + ("" if name in required else "?") for name in parameters(call)]
             key = f"| `{tool.name}` | {', '.join(needed)} |"
             offered.setdefault(key, []).append(f"`{strategy}`")

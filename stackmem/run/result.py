@@ -195,8 +195,8 @@ def _brief(value: object) -> str:
 
 def holds_secret(reply: ModelReplied, scrubber: Scrubber) -> bool:
     """Whether a reply of the model holds a secret of the caller's environment."""
-    texts = list(_texts(msgspec.to_builtins(reply.parts)))
-    return bool(scrubber.holds("\n".join(texts))) and any(map(scrubber.holds, texts))  # nearly always the first says no
+    texts = tuple(_texts(msgspec.to_builtins(reply.parts)))
+    return scrubber.may_hold("\0".join(texts)) and any(map(scrubber.holds, texts))  # most replies are looked at once
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -83,17 +83,17 @@ class Scrubber:
 
     def scrub(self, text: str) -> str:
         """The text with ``[secret NAME]`` in place of each secret."""
-        if not self._may_hold(text):
+        if not self.may_hold(text):
             return text
         return self._pattern.sub(lambda found: f"[secret {self._name(found)}]", text)
 
     def holds(self, text: str) -> list[str]:
         """Names of the secrets in the text, sorted, each once."""
-        if not self._may_hold(text):
+        if not self.may_hold(text):
             return []
         return sorted({self._name(found) for found in self._pattern.finditer(text)})
 
-    def _may_hold(self, text: str) -> bool:
+    def may_hold(self, text: str) -> bool:
         """Whether a secret can begin anywhere: in most texts none can, and the pattern takes far longer to say so."""
         return any(mark in text for mark in self._marks)
 
