@@ -32,7 +32,8 @@ Row = tuple[str, str]
 def planned(count: int, steps: int = 10) -> BenchPlan:
     asked = SuiteRequest(
         worlds=("env_trap", "ledger"), strategies=("full", "stackheap"), models=("sim/bounded-reader",),
-        horizons=(steps,), trials=max(1, count // 4), settings={"isolation": "memory", "fsync": "none"}, keep_traces="none",
+        horizons=(steps,), trials=max(1, count // 4), settings={"isolation": "memory", "fsync": "none"},
+        keep_traces="none",
     )  # fmt: skip
     return make_plan(asked, Path.cwd(), os.environ)
 
