@@ -8,8 +8,11 @@ from hypothesis import strategies as st
 
 from stackmem.core.pricing import Price
 from stackmem.memory.shared.break_even import (
+    LIFE_SECONDS,
+    STEP_SECONDS,
     FrameAdvice,
     Rates,
+    best_steps,
     first_advice,
     frame_advice,
     frame_tokens,
@@ -17,13 +20,15 @@ from stackmem.memory.shared.break_even import (
     least_steps,
     phase_steps,
     rates,
+    worth_the_risk,
 )
 
 USUAL = Rates()
+MOST = 15
 
 
 def test_a_frame_costs_two_replies_an_opening_a_result_and_the_index():
-    assert frame_tokens(USUAL, 100) == 500 * 5 + 500 * 1.25 + 1.25 * (250 + 250 + 100)
+    assert frame_tokens(USUAL, 100) == 300 * 5 + 300 * 1.25 + 1.25 * (400 + 400 + 100)
 
 
 def reads_of_one_conversation(steps: int, step_tokens: float, read: float) -> float:
@@ -32,47 +37,57 @@ def reads_of_one_conversation(steps: int, step_tokens: float, read: float) -> fl
 
 @pytest.mark.parametrize("read", [0.1, 0.05, 0.025])
 @pytest.mark.parametrize("step_tokens", [300.0, 700.0, 1_500.0])
-def test_no_other_phase_costs_a_hundredth_less(read, step_tokens):
+def test_no_other_phase_that_ends_while_the_parent_is_cached_costs_a_hundredth_less(read, step_tokens):
     def cost(steps: int) -> float:
         return (frame_tokens(prices, 0) + reads_of_one_conversation(steps, step_tokens, read)) / steps
 
     prices = Rates(read=read)
-    assert cost(phase_steps(prices, step_tokens, 0)) <= 1.01 * min(map(cost, range(2, 200)))
+    assert cost(phase_steps(prices, step_tokens, 0)) <= 1.01 * min(map(cost, range(2, MOST + 1)))
 
 
 @pytest.mark.parametrize("read", [0.1, 0.05, 0.025])
-def test_two_phases_in_frames_cost_what_one_conversation_of_both_costs(read):
+def test_two_best_phases_in_frames_cost_what_one_conversation_of_both_costs(read):
     prices, step_tokens = Rates(read=read), 700.0
-    phase = phase_steps(prices, step_tokens, 0)
-    apart = 2 * (frame_tokens(prices, 0) + reads_of_one_conversation(phase, step_tokens, read))
-    assert apart == pytest.approx(reads_of_one_conversation(2 * phase, step_tokens, read), rel=0.1)
-    assert first_advice(prices, step_tokens, 0) == FrameAdvice(2 * phase, phase, step_tokens)
+    best = round(best_steps(prices, step_tokens, 0))
+    apart = 2 * (frame_tokens(prices, 0) + reads_of_one_conversation(best, step_tokens, read))
+    assert apart == pytest.approx(reads_of_one_conversation(2 * best, step_tokens, read), rel=0.1)
+    told = first_advice(prices, step_tokens, 0)
+    assert abs(told.least - 2 * best) <= 1
+    assert told.phase == min(best, MOST)
 
 
 @given(st.integers(200, 100_000), st.floats(0.01, 0.5))
 def test_a_frame_pays_from_the_least_number_of_steps_on_and_not_before(history, read):
     prices = Rates(read=read)
-    least = least_steps(prices, history, 10, 0)
+    least = least_steps(prices, history, 0)
     cost, saves = frame_tokens(prices, 0), read * history
     if least < 999:
         assert saves * (least - 2) >= cost - 1e-6
     assert saves * (least - 3) < cost
 
 
-def test_a_parent_that_waits_for_over_five_minutes_is_written_again():
-    assert least_steps(USUAL, 10_000, 30, 0) == 2 + 4
-    assert least_steps(USUAL, 10_000, 31, 0) == 2 + 4 + 12  # 1.15 × 10,000 more over 0.1 × 10,000 a step
+def test_a_phase_ends_in_half_the_life_of_the_parents_entry_whatever_reads_cost():
+    assert MOST == LIFE_SECONDS / STEP_SECONDS / 2
+    assert phase_steps(rates(None, 0.0), 1.0, 0) == MOST
+
+
+@given(st.floats(0.01, 0.5), st.floats(0, 1e6), st.floats(0, 1e4))
+def test_a_push_that_turns_out_to_be_useless_costs_no_more_than_its_share_of_the_bill(read, cost, index):
+    prices = Rates(read=read)
+    if worth_the_risk(prices, cost, index):
+        assert frame_tokens(prices, index) <= 0.03 * cost
+    assert worth_the_risk(prices, 1e9, index)
 
 
 def test_a_short_conversation_is_told_nothing_and_a_long_one_its_own_figures():
     assert frame_advice(USUAL, [], 0) is None
     assert frame_advice(USUAL, [700] * 4, 0) is None
-    assert frame_advice(USUAL, [700] * 20, 0) == FrameAdvice(2 + 3, 10, 700)
+    assert frame_advice(USUAL, [700] * 20, 0) == FrameAdvice(2 + 3, 9, 700)
 
 
 def test_a_long_file_makes_the_history_long_and_the_phase_no_shorter():
     with_file = frame_advice(USUAL, [700] * 9 + [13_000], 0)
-    assert with_file == FrameAdvice(2 + 2, 10, 700)
+    assert with_file == FrameAdvice(2 + 2, 9, 700)
 
 
 def test_prices_are_those_of_the_run_and_what_is_given_goes_over_them():
@@ -81,14 +96,10 @@ def test_prices_are_those_of_the_run_and_what_is_given_goes_over_them():
     assert rates(None) == rates(Price(0.0, 0.0, 0.0, 0.0, 0.0, "free")) == USUAL
 
 
-def test_free_reads_are_no_division_by_nothing():
-    assert phase_steps(rates(None, 0.0), 1.0, 0) == 999
-
-
 @given(st.floats(0.01, 1.0), st.floats(1, 1e5), st.floats(0, 1e4))
 def test_cheaper_reads_never_make_phases_shorter(read, step_tokens, index):
     cheap, dear = (phase_steps(Rates(read=price), step_tokens, index) for price in (read / 2, read))
-    assert 3 <= dear <= cheap <= 999
+    assert 3 <= dear <= cheap <= MOST
 
 
 @pytest.mark.parametrize(("seconds", "pays"), [(0.0, False), (10.0, False), (60.0, False), (70.0, True), (600.0, True)])
