@@ -12,6 +12,15 @@ from functools import lru_cache
 from msgspec import Struct, json
 from msgspec.structs import replace
 
+from stackmem.core.facts import (
+    CallAnswered,
+    ChunkAllocated,
+    ChunkFreed,
+    ChunkRead,
+    ChunkWritten,
+    ContextCompacted,
+    FramePushed,
+)
 from stackmem.errors import UsageError
 from stackmem.measure.cached_steps import bill, cached_steps
 from stackmem.measure.moments import Moment, begins_request
@@ -21,6 +30,7 @@ from stackmem.models.catalog import ModelRow, lookup
 from stackmem.models.tokens import count
 
 _TEXTS_KEPT = 8_192
+_ACTS = (CallAnswered, ChunkAllocated, ChunkFreed, ChunkRead, ChunkWritten, ContextCompacted, FramePushed)
 
 
 class TrialBill(Struct, frozen=True):
@@ -29,6 +39,8 @@ class TrialBill(Struct, frozen=True):
     Attributes:
         cache_read_share: Of all prompt tokens; None without any.
         not_sent: Prompts that were billed otherwise than they had been sent; 0 where strategies are what they must be.
+        acted: Requests that the strategy made other than the whole history would have been, and its own calls: prompts
+            written anew, summaries, frames, chunks, notes and what else is looked up. 0 where it never acted.
         requests: Of a conversation, what each request took, a list for each figure, as JSON; else None.
     """
 
@@ -40,6 +52,7 @@ class TrialBill(Struct, frozen=True):
     bill_usd: float | None
     cache_read_share: float | None
     not_sent: int
+    acted: int
     requests: str | None
 
 
@@ -63,6 +76,7 @@ def trial_bill(run: Sequence[Moment], model: str, latency_seconds: float, pause_
         bill_usd=made.usd,
         cache_read_share=round(used.cache_read / used.prompt, 6) if used.prompt else None,
         not_sent=made.not_sent,
+        acted=sum(isinstance(moment.event, _ACTS) for moment in run) + sum(map(_rewritten, made.broken.items())),
         requests=json.encode(columns(uses)).decode() if uses else None,
     )
 
@@ -77,6 +91,12 @@ def priced(model: str) -> ModelRow:
     if row is None:
         raise UsageError(f"--price: no model {model[:80]!r} in the table of prices; stackmem models lists them")
     return row
+
+
+def _rewritten(broken: tuple[str, int]) -> int:
+    """How many requests did not go on from the one before because they were written anew."""
+    why, requests = broken
+    return requests if why.endswith((" changed", " removed")) or why == "new conversation" else 0
 
 
 def _on_the_bills_clock(run: Iterable[Moment], latency_seconds: float, pause_seconds: float) -> Iterator[Moment]:

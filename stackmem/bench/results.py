@@ -28,7 +28,8 @@ _BILL = {
     "bill_uncached": "INTEGER", "bill_read": "INTEGER", "bill_write_5m": "INTEGER", "bill_write_1h": "INTEGER",
     "bill_output": "INTEGER", "bill_usd": "REAL", "cache_read_share": "REAL", "first_loss_step": "INTEGER",
     "first_gone_step": "INTEGER", "facts_used": "INTEGER", "facts_lost": "INTEGER",
-    "not_sent": "INTEGER", "rate_limited": "INTEGER", "wall_seconds": "REAL", "started": "REAL", "finished": "REAL",
+    "not_sent": "INTEGER", "acted": "INTEGER",
+    "rate_limited": "INTEGER", "wall_seconds": "REAL", "started": "REAL", "finished": "REAL",
 }  # fmt: skip
 
 COLUMNS = {**_WHO, **_WHAT, **dict.fromkeys(METRICS, "NUMERIC"), **_BILL}

@@ -299,7 +299,7 @@ def _take_reply(state: State, event: ModelReplied) -> State:
     step = state.step + 1
     grown = replace(
         frame,
-        turns=frame.turns.append(Reply(event.parts, event.stop, step)),
+        turns=frame.turns.append(Reply(event.parts, event.stop, step, state.seconds)),
         prompt_tokens=event.usage.prompt or frame.context_tokens,
         chars=reply_chars(event.parts),
         window_tokens=0 if event.answerer is UNSET else event.answerer.window_tokens,

@@ -29,6 +29,7 @@ from .text import clip_bytes, mark_cut
 from .tools import (
     AddNote,
     Call,
+    ConversationSearch,
     Expand,
     HeapAlloc,
     HeapFree,
@@ -238,6 +239,8 @@ def _answer(state: State, call: LookupCall | HeapRead) -> LookupAnswer:
             return _add_note(state, call)
         case Expand():
             return _expand(state, call)
+        case ConversationSearch():
+            return _search(state, call)
         case Memory():
             outcome = carry_out(state.directory, call)
             return LookupAnswer(clip_bytes(outcome.text, state.shown_bytes), outcome.fault, directory=outcome.directory)
@@ -284,6 +287,16 @@ def _expand(state: State, call: Expand) -> LookupAnswer:
     return LookupAnswer(clip_bytes(f"result {call.index} again, whole:\n" + "\n".join(texts), state.shown_bytes + 200))
 
 
+def _search(state: State, call: ConversationSearch) -> LookupAnswer:
+    """What fits in the running conversation, the reply that asks left out."""
+    if not call.query.strip():
+        return LookupAnswer(fault="query is empty; name words to look for")
+    turns = state.running.turns
+    last = next(place for place in range(len(turns) - 1, -1, -1) if isinstance(turns[place], Reply))
+    head = f"found in this conversation for {mark_cut(call.query, 100)!r}; newer facts hold:"
+    return LookupAnswer(_excerpts_of(turns[:last], call.query, head, EXCERPT_CHARS))
+
+
 class _Passage(Struct, frozen=True):
     source: str
     text: str
@@ -298,14 +311,18 @@ def _popped_frame(state: State, name: str) -> PoppedFrame | None:
 
 def excerpts(done: PoppedFrame, query: str, most: int = EXCERPT_CHARS) -> str:
     """In at most ``most`` characters: its result, and the passages that fit ``query``; without one, the last ones."""
-    passages = [passage for turn in done.frame.turns for passage in _passages(turn)]
+    head = f"frame {done.frame.name!r} ({done.frame.id}) returned: {mark_cut(done.result, _PASSAGE_CHARS)}"
+    return _excerpts_of(done.frame.turns, query, head, most)
+
+
+def _excerpts_of(turns: Iterable[Turn], query: str, head: str, most: int) -> str:
+    passages = [passage for turn in turns for passage in _passages(turn)]
     ranked: Iterable[int] = range(len(passages) - 1, -1, -1)
     if query.strip():
         known = Index()
         for passage in passages:
             known = known.add(passage.text)
         ranked = known.ranked(query)
-    head = f"frame {done.frame.name!r} ({done.frame.id}) returned: {mark_cut(done.result, _PASSAGE_CHARS)}"
     left = most - len(head) - 100
     chosen = []
     for place in ranked:

@@ -41,11 +41,17 @@ class Registers(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """A turn of the model. ``step`` counts the run's replies from 1."""
+    """A turn of the model.
+
+    Attributes:
+        step: Counts the run's replies from 1.
+        seconds: The run's clock when it was asked for, in seconds; 0 in a run whose clock is not read.
+    """
 
     parts: tuple[ReplyPart, ...]
     stop: Stop
     step: int
+    seconds: float = 0.0
 
 
 class Result(Struct, frozen=True):

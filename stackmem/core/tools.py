@@ -285,6 +285,16 @@ class Expand(Struct, frozen=True, tag="expand"):
     index: Annotated[int, Meta(description="The number that stands where the result was.")]
 
 
+class ConversationSearch(Struct, frozen=True, tag="conversation_search"):
+    """Search everything that was said, called and answered in this conversation, also what is no longer shown. The
+    passages that fit best are shown, oldest first, at most 4,000 characters.
+    """
+
+    behavior: ClassVar[Behavior] = Behavior(while_closing=True)
+
+    query: Annotated[str, Meta(description="Words to look for.")]
+
+
 MemoryCommand = Literal["view", "create", "str_replace", "insert", "delete", "rename"]
 
 
@@ -324,7 +334,7 @@ HeapCall = HeapAlloc | HeapRead | HeapLoad | HeapWrite | HeapFree
 StartCall = Delegate | Branch
 """Start a frame without registers, from a prompt."""
 PopCall = PopFrame | Return
-LookupCall = HeapList | AddNote | Expand | Memory
+LookupCall = HeapList | AddNote | Expand | ConversationSearch | Memory
 """Answered by ``memory_tools.py`` from the state alone."""
 Call = WorkspaceCall | PushFrame | StartCall | PopCall | HeapCall | LookupCall | AskQuestion
 

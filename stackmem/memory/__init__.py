@@ -19,6 +19,13 @@ from .isolated import isolated
 from .mask import mask
 from .memory_dir import memory_dir
 from .notes import notes
+from .published.agentfold import agentfold
+from .published.clear_cold import clear_cold
+from .published.compact import compact
+from .published.condenser import condenser
+from .published.handoff import handoff
+from .published.letta import letta
+from .published.mem1 import mem1
 from .rag import rag
 from .rolling_summary import rolling_summary
 from .stack import stack
@@ -40,11 +47,18 @@ STRATEGIES: dict[str, Callable[[str], MemoryStrategy]] = {
     "heap": heap,
     "isolated": isolated,
     "fold": fold,
+    "agentfold": agentfold,
     "boundary": boundary,
     "clear": clear,
+    "clear_cold": clear_cold,
+    "compact": compact,
+    "condenser": condenser,
     "expandable": expandable,
+    "handoff": handoff,
     "hierarchical": hierarchical,
+    "letta": letta,
     "mask": mask,
+    "mem1": mem1,
     "memory_dir": memory_dir,
     "notes": notes,
     "rag": rag,

@@ -6,7 +6,7 @@ that a fact in the middle of a long result is not lost before anybody has summed
 
 Parameters: ``hot`` (5), ``warm`` (15).
 
-Source: tiered histories (MemGPT's main and external context; hot, warm and cold storage).
+Source: ours, after tiered storage. It is not MemGPT, whose model pages its own memory by calls: that is ``letta``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """``notes``: an append-only scratchpad that stands at the end of every prompt; ``add_note`` writes to it.
 
-With the whole history beside it, as published, the scratchpad repeats what the history says. ``window=N`` leaves out
+With the whole history beside it the scratchpad repeats what the history says. ``window=N`` leaves out
 all but the last N turns (ten at a time, as ``window`` does), which is where a scratchpad has something to add.
 
 The scratchpad stands behind the last breakpoint and is paid for anew at every step: it is the one thing that changes.
 
 Parameters: ``window`` (0, everything).
 
-Source: the scaffold that lowered success in "Beyond pass@1" (2026); scratchpads of ReAct agents.
+Source: ours, after scratchpads of ReAct agents. The scaffold that lowered success in "Beyond pass@1" (2026) is another.
 """
 
 from __future__ import annotations

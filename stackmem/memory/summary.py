@@ -9,7 +9,7 @@ next one at once.
 
 Parameters: ``tokens`` (24,000), ``keep`` (3), ``prefix`` (``shared``).
 
-Source: auto-compact in Claude Code and Codex; the LLM summarizing condenser of OpenHands.
+Source: ours, after the summaries of coding agents; ``compact`` and ``condenser`` are near to products, this is none.
 """
 
 from __future__ import annotations

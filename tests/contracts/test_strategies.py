@@ -73,6 +73,7 @@ STORY = (
     do("add_note", text="make test works"),
     do("expand", index=2),
     do("memory", command="create", path="/memories/env", file_text="make test works"),
+    do("conversation_search", query="heap spec"),
     do("read_file", path="gone.md"),
 )
 STARTS = ("push_frame", "delegate", "branch")
@@ -247,7 +248,9 @@ def test_its_name_opens_it_again(played):
 def test_calls_that_need_no_world_are_answered_where_their_tools_are_offered(played):
     offered = {tool.name for tool in played.state.begun.tools}
     frames = "lossless" in played.spelled
-    wanted = {"heap_list", "add_note", "expand", "memory"} & offered | ({"heap_read"} if frames else set())
+    wanted = {"heap_list", "add_note", "expand", "memory", "conversation_search"} & offered | (
+        {"heap_read"} if frames else set()
+    )
     assert {event.tool for event in played.of(CallAnswered)} == wanted
 
 

@@ -171,8 +171,8 @@ def test_strategies_are_opened_by_name_and_parameters():
 @pytest.mark.parametrize(
     ("spelled", "way_out"),
     [
-        ("stak", "known: adaptive, boundary, clear"),
-        ("", "known: adaptive, boundary, clear"),
+        ("stak", "known: adaptive, agentfold, boundary, clear"),
+        ("", "known: adaptive, agentfold, boundary, clear"),
         ("stackheap:place=tail", "known: descriptions, index"),
         ("stackheap:index=top", "index=on_change|delta|tail|system"),
         ("stackheap:index", "index=on_change|delta|tail|system"),

@@ -354,3 +354,14 @@ def test_a_bench_priced_as_an_unknown_model_is_refused(tmp_path):
     with pytest.raises(UsageError, match="which has no price here"):
         write_report(bench(tmp_path, [row()], {"price": "nobody-1"}))
     assert lookup("claude-sonnet-5-5") is not None
+
+
+def test_a_strategy_that_never_acted_says_so_in_its_row_and_in_words(tmp_path):
+    rows = [*pairs(4, acted=0), *(row("third", seed=seed, acted=seed % 2) for seed in range(4))]
+    whole = shown(tmp_path, rows)[0]
+    shares = {name: line(whole, name).figures["never_acted"] for name in ("full", "other", "third")}
+    assert (shares["full"], shares["other"].value, shares["third"].value) == (None, 1.0, 0.5)
+    said = [sentence for sentence in findings(whole, WANTS) if sentence.startswith("Never acted")]
+    assert said == ["Never acted, so that these trials say nothing of what sets them apart: other."]
+    write_report(tmp_path / "bench" if (tmp_path / "bench").exists() else tmp_path, str(tmp_path / "report.md"))
+    assert "| Work: never acted |" in (tmp_path / "report.md").read_text(encoding="utf-8")

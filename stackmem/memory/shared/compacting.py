@@ -47,7 +47,7 @@ class CompactionRequest(Struct, frozen=True):
         most: Characters of the answer that are shown.
     """
 
-    kind: Literal["summary", "rolling", "structured", "tier"]
+    kind: Literal["summary", "rolling", "structured", "tier", "condenser", "handoff"]
     text: str
     most: int
     prefix: Prefix = "shared"
@@ -94,9 +94,11 @@ def summary_rules(
     request: CompactionRequest,
     cut: Callable[[Linear], Cut] = unmoved,
     shorten: Callable[[ToolResult, int], ToolResult] = whole_result,
+    *,
+    first: int = 0,
 ) -> Rules:
-    """The rules of a conversation whose beginning a text stands for."""
-    return Rules(cut, Partial(standing_for, (request.most,)), shorten)
+    """The rules of a conversation whose beginning a text stands for, but for its ``first`` exchanges."""
+    return Rules(cut, Partial(standing_for, (request.most,)), shorten, first=first)
 
 
 def compaction(state: State, shown: Linear, request: CompactionRequest, turns: int) -> Compact | None:
@@ -172,7 +174,7 @@ def _cold(state: State, shown: Linear, asked: str, turns: int) -> View:
 
 def cold_parts(task: tuple[Part, ...], shown: Linear, turns: int, window_tokens: int, asked: str) -> tuple[Part, ...]:
     """The task, the last text and the exchanges up to ``turns`` as plain text, and what asks for a new one."""
-    old = shown.past[shown.cut.dropped : turns]
+    old = shown.past[max(shown.cut.dropped, shown.rules.first) : turns]
     before = standing_for(len(shown.summary or ""), shown)
     text = transcript(old, int(window_tokens / 2 * CHARS_PER_TOKEN))
     return (*task, *((Text(before),) if before else ()), Text(text), Text(asked))

@@ -68,6 +68,7 @@ class Linear(Struct, frozen=True):
         before: The border ``cut.short`` before its last move.
         reply: The reply that is being answered, None right after an exchange is finished.
         step: The step of that reply.
+        seconds: The run's clock when that reply was asked for, or the one before it.
         answer: How many exchanges stand before the last that holds a result. No border moves past it.
         parts: Its answers so far; before the first reply, what the harness has told.
         summary: The newest text that stands for the dropped exchanges; None before the first.
@@ -84,6 +85,7 @@ class Linear(Struct, frozen=True):
     before: int = 0
     reply: Message | None = None
     step: int = 0
+    seconds: float = 0.0
     answer: int = 0
     parts: tuple[Part, ...] = ()
     summary: str | None = None
@@ -137,11 +139,24 @@ class Linear(Struct, frozen=True):
 
     def redraw(self) -> Linear:
         head = self.rules.head(self)
-        messages = [Message("user", (*self.opening, Text(head)) if head else self.opening)]
+        messages = [Message("user", self.opening)]
+        for exchange in self.past[: self.first]:
+            messages += (exchange.said, exchange.told)
+        if head:
+            messages[-1] = Message("user", (*messages[-1].parts, Text(head)))
         for number, exchange in enumerate(self.past[self.cut.dropped :], self.cut.dropped):
-            messages.append(exchange.said)
+            messages.append(self.rules.say(exchange.said))
             messages.append(self.shorten_results(exchange) if number < self.cut.short else exchange.told)
         return replace(self, shown=Log(messages), chars=sum(map(size, messages)))
+
+    @property
+    def first(self) -> int:
+        """How many of the dropped exchanges are shown all the same."""
+        return min(self.rules.first, self.cut.dropped)
+
+    def rest(self, now: float) -> Linear:
+        """With the borders where the rules want them after a pause that ends at ``now``."""
+        return self.move_borders(self.rules.pause(self, now - self.seconds)) if len(self.past) else self
 
     def shorten_results(self, exchange: Exchange) -> Message:
         parts = (
@@ -154,7 +169,8 @@ class Linear(Struct, frozen=True):
         done = self.close()
         if done.reply is not None:  # nothing answered the last one, and messages alternate
             done = done.finish_exchange(done.reply, (Text("(no answer)"),))
-        return replace(done, reply=Message("assistant", said_parts(reply, thoughts=False)), step=reply.step)
+        said = Message("assistant", said_parts(reply, thoughts=False))
+        return replace(done.rest(reply.seconds), reply=said, step=reply.step, seconds=reply.seconds)
 
     def summarize(self, turn: Compaction) -> Linear:
         """With what stands up to a step replaced by a text."""
@@ -183,6 +199,16 @@ def newest_whole(keep: int, step: int, conversation: Linear) -> Cut:
     """The results of the last ``keep`` exchanges are whole, and of up to ``step`` - 1 before them."""
     moves = conversation.whole >= keep + step
     return Cut(conversation.cut.dropped, len(conversation.past) - keep) if moves else conversation.cut
+
+
+def not_paused(conversation: Linear, seconds: float) -> Cut:
+    """A pause moves no border."""
+    return conversation.cut
+
+
+def as_said(message: Message) -> Message:
+    """A reply is as it was."""
+    return message
 
 
 def nothing_said(conversation: Linear) -> str:
@@ -216,11 +242,17 @@ class Rules(Struct, frozen=True):
         cut: Where the borders stand from now on; never before where they stand.
         head: What is said instead of the dropped exchanges; empty for nothing.
         shorten: A result of that step, once it is on the far side of the border.
+        say: A reply that is shown, once the conversation has been written anew.
+        first: Exchanges at the beginning that are shown whole, whatever is dropped.
+        pause: Where the borders stand from now on after so many seconds since the last request.
     """
 
     cut: Callable[[Linear], Cut]
     head: Callable[[Linear], str] = nothing_said
     shorten: Callable[[ToolResult, int], ToolResult] = whole_result
+    say: Callable[[Message], Message] = as_said
+    first: int = 0
+    pause: Callable[[Linear, float], Cut] = not_paused
 
 
 def no_tail(state: State, conversation: Linear) -> str:
@@ -273,7 +305,7 @@ def conversation(state: State, rules: Rules, name: str, *, summarizes: bool = Fa
     standing = len(start.system) + sum(len(f"{tool.name}{tool.description}{tool.schema}") for tool in start.tools)
     first = Message("user", opening)
     begun = Linear(rules, opening, standing, Log(), Log([first]), size(first), summarizes=summarizes)
-    return frame.turns.fold(proceed, begun, (name, opening, standing)).close()
+    return frame.turns.fold(proceed, begun, (name, opening, standing)).close().rest(state.seconds)
 
 
 def _task(frame: Frame) -> str:
@@ -302,7 +334,8 @@ def breakpoints(shown: Linear) -> tuple[Breakpoint, ...]:
     messages = shown.shown
     last = len(messages) - 1
     task = Breakpoint(0, len(shown.opening) - 1, "1h")
-    borders = sorted({2 * (number - shown.cut.dropped) for number in (shown.before, shown.cut.short)})
+    hidden = shown.cut.dropped - shown.first
+    borders = sorted({2 * (number - hidden) for number in (shown.before, shown.cut.short)})
     rolling = [place for place in borders if 0 < place < last]
     if not rolling and last > 2:
         rolling = [last - 2]

@@ -8,6 +8,7 @@ from .index import SeenChunk, last_part
 from .knowledge import SEEN, Knowledge, ShownLines
 from .known_facts import visible
 from .lines import StatedNeed, topic_of
+from .listening import signed
 from .sight import ChosenCall, ReaderSight, command, fresh
 
 MEMORY = "/memories"
@@ -21,9 +22,14 @@ def find(sight: ReaderSight, need: StatedNeed) -> ChosenCall | None:
 
 def _ways(sight: ReaderSight, need: StatedNeed) -> Iterator[ChosenCall | None]:
     yield from _remembered(sight, need)
+    search = ChosenCall("conversation_search", {"query": need.key}, f"an earlier turn may have told {need.key}")
+    names, repeats = sight.offered.names, sight.known.repeats
+    if search.tool in names and sight.known.summed_up and not repeats.get(signed(search.tool, search.arguments)):
+        yield search
     kind, _, rest = need.way.partition(" ")
     if kind == "read":
         yield _read_on(sight.known, need.key, rest)
+        yield _read_on(sight.known, need.key, rest, believing=False)
     elif kind == "probe":
         yield from _probe(sight.known, need.key, rest)
     elif kind == "run":
@@ -106,10 +112,14 @@ def _may_hold(known: Knowledge, row: SeenChunk, key: str) -> bool:
     return item in row.items or not row.whole
 
 
-def _read_on(known: Knowledge, key: str, path: str) -> ChosenCall | None:
-    """The first part of a file that was not read since the fact was last in doubt."""
+def _read_on(known: Knowledge, key: str, path: str, *, believing: bool = True) -> ChosenCall | None:
+    """The first part of a file that was not read since the fact was last in doubt.
+
+    Args:
+        believing: What a text of its own says it has read counts as read.
+    """
     since = known.doubted_since(key)
-    spans = [span for span in known.spans.get(path, ()) if span.order > since]
+    spans = [span for span in known.spans.get(path, ()) if span.order > since and (believing or not span.told)]
     return read_from(path, spans, f"{key} stands in {path}")
 
 

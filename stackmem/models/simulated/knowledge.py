@@ -16,7 +16,19 @@ from stackmem.core.messages import ToolCall
 
 from .dials import PERFECT, ReaderDials
 from .index import SeenChunk, SeenIndex, index_in
-from .lines import Candidates, Changed, Excluded, Line, Next, Planned, StatedFact, UnitFailed, UnitsDone, topic_of
+from .lines import (
+    Candidates,
+    Changed,
+    Excluded,
+    Line,
+    Next,
+    Planned,
+    ReadTo,
+    StatedFact,
+    UnitFailed,
+    UnitsDone,
+    topic_of,
+)
 
 SEEN, TOLD, CHILD = "seen", "told", "child"
 _NESTED = frozenset({"excluded", "missing", "spans"})
@@ -40,12 +52,17 @@ class Held(Struct, frozen=True):
 
 
 class ShownLines(Struct, frozen=True):
-    """Lines of a file that were shown; ``total`` is -1 where the file goes on."""
+    """Lines of a file that were shown; ``total`` is -1 where the file goes on.
+
+    Attributes:
+        told: A text of the reader's own says so, which may have left out what stood there.
+    """
 
     first: int
     last: int
     total: int
     order: int
+    told: bool = False
 
 
 class FramesAdvised(Struct, frozen=True):
@@ -75,6 +92,7 @@ class Knowledge:
     results: Order of every child's result.
     repeats: How often a call was made since the last news, by its signature.
     frames: What it was told last of what a frame is worth; None where nothing was.
+    summed_up: Earlier turns are not shown any more, and a summary stands for them.
     talks: A person asks for one thing after another.
     """
 
@@ -83,7 +101,7 @@ class Knowledge:
         "closed", "crowded", "depth", "dials", "done", "done_order", "excluded", "facts", "failures", "files", "frames",
         "index", "listing", "missing", "next_page", "objective", "objective_order", "order", "plan", "planned_from",
         "progress_seen", "ran", "refused", "repeats", "results", "saved", "saved_changes", "sent", "spans", "stubs",
-        "talks", "too_deep", "used", "wrong",
+        "summed_up", "talks", "too_deep", "used", "wrong",
     )  # fmt: skip
 
     def __init__(self, dials: ReaderDials = PERFECT) -> None:
@@ -129,6 +147,7 @@ class Knowledge:
         self.index: SeenIndex | None = None
         self.frames: FramesAdvised | None = None
         self.talks = False
+        self.summed_up = False
 
     def copied(self) -> Knowledge:
         """One that can be grown by itself."""
@@ -192,6 +211,8 @@ class Knowledge:
                         self.begin((1, line.total))
                 case Candidates():
                     self.candidates[line.key] = line.values
+                case ReadTo():
+                    self.spans.setdefault(line.path, []).append(ShownLines(1, line.line, -1, self.order, told=True))
                 case _:
                     assert_never(line)
 

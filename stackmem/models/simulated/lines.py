@@ -75,7 +75,14 @@ class Candidates(Struct, frozen=True):
     values: tuple[str, ...]
 
 
-Line = StatedFact | Excluded | Changed | UnitsDone | UnitFailed | Planned | Next | Candidates
+class ReadTo(Struct, frozen=True):
+    """A file was read up to a line, and goes on."""
+
+    path: str
+    line: int
+
+
+Line = StatedFact | Excluded | Changed | UnitsDone | UnitFailed | Planned | Next | Candidates | ReadTo
 
 _LINE = re.compile(
     rf"""^[ \t]*(?:[-*•>][ \t]+|\d{{1,6}}(?:[.:)|][ \t]*|\t[ \t]*|[ ]{{2,}}))?(?:
@@ -85,6 +92,7 @@ _LINE = re.compile(
     | failed[ ]unit[ ](?P<failed>\d{{1,9}})(?::[ ]?(?P<reason>[^\n]{{0,400}}))?
     | unit[ ](?P<unit>\d{{1,9}}):[ ]needs[ ](?P<plan>[^\n]{{0,4000}})
     | next[ ]unit[ ](?P<next>\d{{1,9}})[ ]of[ ](?P<total>\d{{1,9}})[ \t\r]*$
+    | read[ ](?P<path>[^\s]{{1,200}})[ ]to[ ]line[ ](?P<upto>\d{{1,9}})[ \t\r]*$
     | candidate[ ](?P<of>{KEY}):[ ](?P<candidates>[^\n]{{0,4000}})
     )""",
     re.MULTILINE | re.VERBOSE | re.ASCII,
@@ -143,6 +151,8 @@ def _line(found: re.Match[str]) -> Line | None:
         return Planned(int(found["unit"]), keys, keys_in(plan[1] or ""))
     if found["next"]:
         return Next(int(found["next"]), int(found["total"]))
+    if found["path"]:
+        return ReadTo(found["path"], int(found["upto"]))
     return Candidates(found["of"], tuple(_VALUE.findall(found["candidates"])))
 
 

@@ -33,6 +33,9 @@ _ENDED = re.compile(r"\[exit \d{1,3}\]\s*\Z")
 _NEXT_PAGE = re.compile(r"(\./work [a-z]{1,20}(?: [0-9]{1,6}){1,3}) shows the next")
 _ALL_LINES = 10**9
 _ROOT = (0, 5)
+BLOCKS_HEAD = "\nMEMORY BLOCKS: "
+_BLOCK = re.compile(r"^- (/memories/\S{1,200}) \(", re.MULTILINE)
+_SUMMED_UP = "SUMMARY of the steps up to "
 _CONVERSATION = "\nconversation: "
 _REQUEST = "\nREQUEST\n"
 """Behind it stands what a person asks for now; before it, what she has asked for."""
@@ -64,8 +67,20 @@ def read_message(known: Knowledge, message: Message) -> None:
                 assert_never(part)
 
 
+def read_blocks(known: Knowledge, system: str) -> None:
+    """The memory blocks that stand in the system prompt, all of them."""
+    _, head, blocks = system.partition(BLOCKS_HEAD)
+    if head:
+        known.listing = blocks
+        known.files.update((path, blocks) for path in _BLOCK.findall(blocks))
+        said = lines(blocks)
+        known.take(said, TOLD)
+        known.mark_saved(said)
+
+
 def _hear(known: Knowledge, text: str) -> None:
     known.talks = known.talks or _CONVERSATION in text
+    known.summed_up = known.summed_up or text.startswith(_SUMMED_UP)
     asked = text[:100_000].rpartition(_REQUEST)[2]
     ranges = [(int(first), int(last)) for first, last in _OBJECTIVE.findall(asked)]
     ranges = [one for one in ranges if 0 < one[0] <= one[1]]

@@ -20,12 +20,13 @@ from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Message, ReplyPart, Text, ToolCall, Usage, View
 from stackmem.core.requests import AskModel
 
+from .carrying import carried, read_lines
 from .dials import PERFECT, ReaderDials
 from .index import INDEX_HEAD
 from .knowledge import SEEN, TOLD, Held, Knowledge
 from .known_facts import dead_ends, newest, visible
 from .lines import Planned, fact_line, topic_of
-from .listening import read_message
+from .listening import read_blocks, read_message
 from .policy import decide
 from .sight import CHARS_PER_TOKEN, ChosenCall, ReaderSight, offered
 
@@ -81,6 +82,7 @@ def summary(known: Knowledge, wanted: SummaryRequest) -> str:
     heading = [_HEADINGS[wanted.kind]] if wanted.kind in _HEADINGS else []
     lines, room = [], wanted.chars
     most = LINES if known.dials.summary is None else None
+    progress += read_lines(known, 0)
     for line in [*heading, *progress, *changed[-5:], *facts, *dead_ends(known)][:most]:
         room -= len(line) + 1
         if room < 0:
@@ -115,6 +117,7 @@ class Reading:
             read_message(self._known, message)
             self._read.append(message)
         known = self._known.copied()
+        read_blocks(known, view.system)  # they say how it stands now, whatever was said before
         for message in messages[-1:]:
             read_message(known, message)
         return known
@@ -204,7 +207,8 @@ class BoundedReader:
         if self._remembered is not None:
             known = self._remembered.with_all(known)
         action = decide(ReaderSight(known, offered(request.view.tools), self._variant))
-        text = words_beside(action, known)
+        beside = carried(known, request.view.messages[-1]) if len(request.view.messages) else ""
+        text = words_beside(action, known) + (f"\n{beside}" if beside else "")
         call = ToolCall(f"call_{request.facts}", action.tool, action.arguments)
         return _answered(request, tokens, (Text(text), call))
 

@@ -13,9 +13,24 @@ Family = Literal["linear", "masking", "summary", "lookup", "frames", "stackheap"
 
 FAMILIES: dict[Family, tuple[str, frozenset[str]]] = {
     "linear": ("keeps it as it was, whole or the last of it", frozenset({"full", "window", "truncate"})),
-    "masking": ("takes old results out", frozenset({"mask", "clear", "boundary"})),
-    "summary": ("sums it up", frozenset({"summary", "rolling_summary", "structured_summary", "hierarchical"})),
-    "lookup": ("writes it down or looks it up", frozenset({"rag", "notes", "memory_dir", "expandable"})),
+    "masking": ("takes old results out", frozenset({"mask", "clear", "clear_cold", "boundary"})),
+    "summary": (
+        "sums it up",
+        frozenset(
+            {
+                "agentfold",
+                "compact",
+                "condenser",
+                "handoff",
+                "hierarchical",
+                "mem1",
+                "rolling_summary",
+                "structured_summary",
+                "summary",
+            }
+        ),
+    ),
+    "lookup": ("writes it down or looks it up", frozenset({"rag", "notes", "memory_dir", "letta", "expandable"})),
     "frames": ("ends frames, no heap", frozenset({"isolated", "fold", "stack"})),
     "stackheap": (
         "heap, and frames",

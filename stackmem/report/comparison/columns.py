@@ -80,6 +80,13 @@ def _columns(wants: Wants, k: str) -> tuple[Column, ...]:
         Column("mean_context_tokens", "mean", "mean prompt, tokens", CONTEXT, "tokens"),
         Column("cache_read_share", "cached", "share of prompt tokens read from the cache", CONTEXT, "share"),
         Column("steps", "steps", "replies of the model", WORK, "count"),
+        Column(
+            "never_acted",
+            "never acted",
+            "share of trials in which it did nothing but show the whole history",
+            WORK,
+            "share",
+        ),
         Column("wall_seconds", "seconds", "wall time of a trial; the spreadsheet splits it", WORK, "count"),
         Column("facts_lost", "out of sight", "facts out of sight while they were still needed", LOST, "count"),
         Column("rediscoveries", "rediscovered", "commands that failed in an ended frame, tried again", LOST, "count"),

@@ -195,6 +195,10 @@ def _line(name: str, trials: Sequence[TrialRow], against: Mapping[str, Compariso
     tasks: dict[str, dict[str, list[bool]]] = {}
     for trial in judged:
         tasks.setdefault(trial.task, {}).setdefault(trial.text("horizon"), []).append(trial.solved == 1)
+    idle = _means(
+        counted, lambda trial: float(trial.number("acted") == 0) if isfinite(trial.number("acted")) else nan, unit
+    )
+    figures["never_acted"] = intervals.share(idle)
     k = min((len(one) for found in tasks.values() for one in found.values()), default=0)
     of_worlds = {task: list(found.values()) for task, found in tasks.items()}
     figures["pass_at_k"] = intervals.pass_at_k(of_worlds, k)

@@ -84,6 +84,9 @@ def findings(section: Section, wants: Wants) -> list[str]:
         told.append((f"{says}, but solved fewer (no difference shown)", _better(fewer, figure)))
     told.append((f"More expensive than {base}", [line.strategy for line in held if _verdict(line, "bill") == "worse"]))
     said = [*_turning(held, wants), *(f"{says}: {', '.join(names)}." for says, names in told if names)]
+    idle = [line.strategy for line in held if (share := line.figures.get("never_acted")) and share.value == 1]
+    if idle:
+        said.append(f"Never acted, so that these trials say nothing of what sets them apart: {', '.join(idle)}.")
     if all(found.verdict == TOO_FEW for line in held for found in line.against.values()):
         said.append(f"There are too few units to compare {len(held)} strategies with {base}.")
     return said if section.task else said + _power(section, wants)

@@ -1,0 +1,109 @@
+"""``agentfold``: the task, summaries of earlier steps at several scales, and the last reply with its answer, whole.
+
+Each reply folds the interaction before it, in the text beside its call: ``FOLD 12`` and a text makes it a block of its
+own, ``FOLD 7-12`` and a text puts it and the blocks from step 7 on into one. Where a reply folds nothing, what it
+leaves stays whole until a later one does.
+
+Parameters: ``chars`` (4,000): of a block, as it is asked for.
+
+Source: AgentFold (2025): multi-scale state summaries and the latest interaction; granular condensation and deep
+consolidation. Its model is trained to fold; here it is only told to.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from stackmem.core.messages import Message, Text
+from stackmem.core.state import State
+from stackmem.memory.shared.linear import Cut, Exchange, Linear, OneConversation, Rules
+from stackmem.memory.shared.parameters import Count, Partial
+from stackmem.memory.shared.parameters import parameters as parse
+
+_FOLD = re.compile(r"^FOLD (\d{1,9})(?:-\d{1,9})?[:\s]*$\n?", re.MULTILINE)
+
+
+class Block(Struct, frozen=True):
+    """Steps that a text stands for."""
+
+    first: int
+    last: int
+    text: str
+
+
+class Folds(Struct, frozen=True):
+    """Attributes:
+    blocks: Oldest first.
+    unfolded: Steps that no block has, oldest first; the last is the latest interaction.
+    """
+
+    blocks: tuple[Block, ...] = ()
+    unfolded: tuple[int, ...] = ()
+
+
+def _fold(folds: Folds, exchange: Exchange) -> Folds:
+    """With what the exchange's reply folds, which is all before it."""
+    found = _directive(exchange.said)
+    if found is None or not folds.unfolded:
+        return Folds(folds.blocks, (*folds.unfolded, exchange.step))
+    first, text = min(found[0], folds.unfolded[0]), found[1]
+    kept = tuple(block for block in folds.blocks if block.last < first)
+    first = next((block.first for block in folds.blocks if block.last >= first), first)
+    return Folds((*kept, Block(first, folds.unfolded[-1], text)), (exchange.step,))
+
+
+def _directive(said: Message) -> tuple[int, str] | None:
+    """The step from which a reply folds, and the text that stands for it; None where it folds nothing."""
+    for part in said.parts:
+        found = _FOLD.search(part.text) if isinstance(part, Text) else None
+        if found and isinstance(part, Text) and part.text[found.end() :].strip():
+            return int(found[1]), part.text[found.end() :].strip()
+    return None
+
+
+def _folds(shown: Linear) -> Folds:
+    return shown.past.fold(_fold, Folds(), "agentfold")
+
+
+def _cut(shown: Linear) -> Cut:
+    folded = len(shown.past) - len(_folds(shown).unfolded)
+    return Cut(folded, folded)
+
+
+def _blocks(shown: Linear) -> str:
+    """The blocks, once the exchanges that they stand for are not shown."""
+    blocks = [block for block in _folds(shown).blocks if shown.cut.dropped]
+    said = [f"[steps {block.first:,} to {block.last:,}]\n{block.text}" for block in blocks]
+    return "\n".join(["SUMMARIES of steps that are no longer shown:", *said]) if said else ""
+
+
+def _without_directive(said: Message) -> Message:
+    """A reply as it is shown once what it folds stands as a block."""
+    parts = [
+        Text(part.text[: found.start()].rstrip() or "(folded)")
+        if isinstance(part, Text) and (found := _FOLD.search(part.text))
+        else part
+        for part in said.parts
+    ]
+    return Message(said.role, tuple(parts))
+
+
+def _due(chars: int, state: State, shown: Linear) -> str:
+    folds = _folds(shown)
+    if not folds.unfolded:
+        return ""
+    first, last = folds.unfolded[0], folds.unfolded[-1]
+    oldest = folds.blocks[0].first if folds.blocks else first
+    return (
+        f"FOLD DUE: steps {first} to {last}, behind {len(folds.blocks)} blocks that begin with step {oldest}. Beside "
+        f"the call, under the line FOLD {first}-{last} or one from an earlier step, what later steps need of them; at "
+        f"most {chars:,} characters."
+    )
+
+
+def agentfold(parameters: str) -> OneConversation:
+    chosen = parse("agentfold", parameters, (Count("chars", 4_000, low=200),))
+    rules = Rules(_cut, _blocks, say=_without_directive)
+    return OneConversation(chosen.name, rules, prompt="full+fold", tail=Partial(_due, (chosen.counts["chars"],)))

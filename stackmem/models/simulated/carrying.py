@@ -1,0 +1,114 @@
+"""What the reader writes beside its call where the prompt asks for it: a state of all, or a fold of the last answer.
+
+Facts, dead ends, changes, the plan, candidates and how far files were read go over in the worlds' own lines; sentences
+do not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from stackmem.core.messages import Message, Text, ToolResult
+
+from .knowledge import Knowledge
+from .known_facts import dead_ends, fact_lines, newest, visible
+from .lines import Candidates, Changed, Excluded, Planned, StatedFact, UnitsDone, fact_line, lines
+
+_STATE = re.compile(r"^STATE DUE: .*at most ([\d,]{1,12}) characters")
+_FOLD = re.compile(
+    r"^FOLD DUE: steps (\d{1,9}) to (\d{1,9}), behind (\d{1,9}) blocks that begin with step (\d{1,9})\. "
+    r".*at most ([\d,]{1,12}) characters"
+)
+MOST_BLOCKS = 8
+"""With more of them all are folded into one."""
+_PLANNED = 10
+
+
+def carried(known: Knowledge, last: Message) -> str:
+    """The text that the last message asks for beside the call; empty where it asks for none."""
+    for part in reversed(last.parts):
+        if not isinstance(part, Text):
+            continue
+        if found := _STATE.match(part.text):
+            return "\n".join(["STATE", *_fitting(_all(known), _number(found[1]))])
+        if found := _FOLD.match(part.text):
+            first, ends, blocks, oldest = (int(found[at]) for at in range(1, 5))
+            everything = blocks >= MOST_BLOCKS
+            told = _all(known) if everything else _told(known, last)
+            said = list(_fitting(told, _number(found[5]))) or ["Nothing that later steps need."]
+            return "\n".join([f"FOLD {oldest if everything else first}-{ends}", *said])
+    return ""
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def _fitting(said: Iterable[str], room: int) -> Iterator[str]:
+    for line in dict.fromkeys(said):
+        room -= len(line) + 1
+        if room < 0:
+            return
+        yield line
+
+
+def _all(known: Knowledge) -> Iterator[str]:
+    """All that is known and may be needed, in the order of what it would cost to lose it."""
+    done = max(known.done, known.planned_from)
+    if done > 0:
+        yield f"done units 1-{done}"
+    if known.talks and known.objective is not None:
+        yield f"Do units {known.objective[0]} to {known.objective[1]}."
+    yield from (f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items())
+    planned = [known.plan[unit] for unit in sorted(known.plan) if unit > done][:_PLANNED]
+    yield from map(_plan_line, planned)
+    keys = sorted(known.facts, key=lambda key: (-newest(known, key), key))
+    yield from fact_lines(known, keys)
+    yield from dead_ends(known)
+    wanted = {need.key for one in planned for need in one.needs if visible(known, need.key) is None}
+    yield from (_candidate_line(key, known.candidates[key]) for key in sorted(wanted & known.candidates.keys()))
+    yield from read_lines(known, 0)
+
+
+def _told(known: Knowledge, last: Message) -> Iterator[str]:
+    """What the answers in the last message told."""
+    for part in last.parts:
+        for line in lines(part.text) if isinstance(part, ToolResult) else ():
+            match line:
+                case StatedFact():
+                    if not known.dials.loses(line.key, line.value):
+                        yield fact_line(line.key, line.value, line.at)
+                case Excluded():
+                    yield f"not {line.key} = {line.value}"
+                case Changed():
+                    yield f"changed {line.scope} @ {line.at}"
+                case UnitsDone():
+                    yield f"done units 1-{line.last}"
+                case Planned():
+                    yield _plan_line(line)
+                case Candidates():
+                    yield _candidate_line(line.key, line.values)
+                case _:
+                    pass
+    yield from read_lines(known, known.order - len(last.parts))
+
+
+def _plan_line(planned: Planned) -> str:
+    needs = ", ".join(f"{need.key} <{need.way}>" for need in planned.needs) or "nothing"
+    return f"unit {planned.unit}: needs {needs}" + (f"; gives {', '.join(planned.gives)}" if planned.gives else "")
+
+
+def _candidate_line(key: str, values: Iterable[str]) -> str:
+    return f"candidate {key}: {' '.join(values)}"
+
+
+def read_lines(known: Knowledge, since: int) -> Iterator[str]:
+    """How far each file was read that goes on; one that was read to its end is read again where it is needed again."""
+    for path, spans in sorted(known.spans.items()):
+        at = 0
+        for span in sorted(spans, key=lambda one: one.first):
+            at = span.last if span.first <= at + 1 <= span.last else at
+        total = max(span.total for span in spans)
+        if at and (total < 0 or at < total) and any(span.order > since for span in spans):
+            yield f"read {path} to line {at}"

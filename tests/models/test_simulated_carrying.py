@@ -1,0 +1,93 @@
+"""What the reader writes beside its call under strategies that show nothing else of the past."""
+
+import pytest
+
+from stackmem.core.messages import Message, Text, ToolCall, ToolResult
+from stackmem.models.simulated.carrying import MOST_BLOCKS, carried
+from stackmem.models.simulated.dials import PERFECT, ReaderDials
+from stackmem.models.simulated.knowledge import Knowledge
+from stackmem.models.simulated.lines import ReadTo, lines
+from stackmem.models.simulated.listening import read_message
+
+ANSWER = (
+    "unit 4: needs env.runner <probe docs/ci/runner.md>, env.queue <read docs/q.md>; gives result.u4\n"
+    "env.runner = tox\nnot env.queue = redis\nchanged mirror @ 3\ndone unit 3\n[exit 0]"
+)
+DOCUMENT = "[lines 1-80 of 400; read on with start_line=81]\n- env.locale = C\n- candidate env.queue: redis nats\n"
+
+
+def known(
+    *answers: tuple[str, dict[str, str], str], asks: str, dials: ReaderDials = PERFECT
+) -> tuple[Knowledge, Message]:
+    found, last = Knowledge(dials), Message("user", (Text("Do units 1 to 9."),))
+    read_message(found, last)
+    for number, (tool, arguments, text) in enumerate(answers):
+        read_message(found, Message("assistant", (ToolCall(f"c{number}", tool, arguments),)))
+        last = Message("user", (ToolResult(f"c{number}", text, failed=False), Text(asks)))
+        read_message(found, last)
+    return found, last
+
+
+RAN = ("run_command", {"command": "./work do 3 env.runner=tox"}, ANSWER)
+READ = ("read_file", {"path": "docs/q.md"}, DOCUMENT)
+
+
+def test_a_state_carries_progress_changes_plan_facts_dead_ends_candidates_and_places():
+    text = carried(*known(RAN, READ, asks="STATE DUE: beside the call; at most 4,000 characters."))
+    assert text.splitlines()[0] == "STATE"
+    for line in (
+        "done units 1-3", "changed mirror @ 3", "env.runner = tox", "env.locale = C", "not env.queue = redis",
+        "candidate env.queue: redis nats", "read docs/q.md to line 80",
+        "unit 4: needs env.runner <probe docs/ci/runner.md>, env.queue <read docs/q.md>; gives result.u4",
+    ):  # fmt: skip
+        assert line in text.splitlines()
+
+
+def test_a_reader_of_the_state_knows_what_its_writer_knew():
+    before, last = known(RAN, READ, asks="STATE DUE: beside the call; at most 4,000 characters.")
+    after = Knowledge()
+    read_message(after, Message("assistant", (Text(carried(before, last)),)))
+    assert {key: held.value for key, held in after.facts.items()} == {
+        key: held.value for key, held in before.facts.items()
+    }
+    assert (after.done, after.plan.keys(), after.candidates) == (before.done, before.plan.keys(), before.candidates)
+    assert after.excluded_now("env.queue") == {"redis"}
+    assert after.spans["docs/q.md"][0].last == 80
+
+
+def test_a_state_has_no_more_characters_than_it_may():
+    text = carried(*known(RAN, READ, asks="STATE DUE: beside the call; at most 60 characters."))
+    assert len(text) - len("STATE\n") <= 60
+    assert "done units 1-3" in text
+
+
+def test_a_fold_holds_what_the_last_answers_told_and_no_more():
+    due = "FOLD DUE: steps 2 to 2, behind 1 blocks that begin with step 1. Beside the call; at most 900 characters."
+    text = carried(*known(RAN, READ, asks=due))
+    assert text.splitlines()[0] == "FOLD 2-2"
+    assert "env.locale = C" in text
+    assert "env.runner" not in text
+
+
+def test_many_folds_become_one_of_all_that_is_known():
+    due = f"FOLD DUE: steps 9 to 9, behind {MOST_BLOCKS} blocks that begin with step 1. Beside; at most 900 characters."
+    text = carried(*known(RAN, READ, asks=due))
+    assert text.splitlines()[0] == "FOLD 1-9"
+    assert {"env.runner = tox", "env.locale = C"} <= set(text.splitlines())
+
+
+def test_what_a_dial_loses_is_not_carried():
+    asks = "STATE DUE: beside the call; at most 4,000 characters."
+    assert "env.runner = tox" not in carried(*known(RAN, asks=asks, dials=ReaderDials(lost=1.0)))
+
+
+@pytest.mark.parametrize(
+    "asks", ["", "STATE", "a STATE DUE: at most 40 characters", "FOLD DUE: steps x", "at most 3 characters"]
+)
+def test_nothing_is_written_where_nothing_asks_for_it(asks):
+    assert carried(*known(RAN, asks=asks)) == ""
+
+
+def test_a_line_says_how_far_a_file_was_read():
+    assert lines("read docs/a.md to line 812") == (ReadTo("docs/a.md", 812),)
+    assert lines("read docs/a.md to line x\nread  to line 3\nI read a to line 3 too") == ()
