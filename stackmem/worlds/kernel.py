@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -179,3 +181,99 @@ def plant(
         ("What to know", []),
     ]
     return document(title, rng, sections, size.chars(500)), right
+
+
+Build = Callable[[Random, Size, int], WorldDraft]
+
+
+class WorldFamily(Struct, frozen=True):
+    """A family of worlds.
+
+    Attributes:
+        build: Makes the one of some units.
+        hurts: Names of the strategies that are expected to solve less of it than the whole history does, or to pay
+            more for it than they pay elsewhere.
+        fleeting: Few of its facts are needed again much later, or they grow with the horizon: keeping them is no help.
+    """
+
+    build: Build
+    hurts: tuple[str, ...] = ()
+    fleeting: bool = False
+
+
+class UnitList:
+    """Units in the making, with the facts that are true while they are done."""
+
+    def __init__(self) -> None:
+        self.facts = WorldFacts()
+        self.units: list[Unit] = []
+        self.files: dict[str, str] = {}
+        self._notes: dict[str, dict[str, str]] = {}
+
+    @property
+    def given(self) -> set[str]:
+        """Keys of what units have given so far."""
+        return {key for unit in self.units for key in unit.gives}
+
+    @property
+    def next(self) -> int:
+        """The number of the unit that comes next."""
+        return len(self.units) + 1
+
+    def read(self, rng: Random, size: Size, path: str, title: str, said: dict[str, str], chars: int = 700) -> None:
+        """A document that tells these facts, each under a heading with about so many characters of prose at noise 1."""
+        sections = []
+        for key, value in said.items():
+            self.facts.tell(key, value, f"read {path}", self.next)
+            sections.append((key.partition(".")[2].replace("-", " ").capitalize(), [f"{key} = {value}"]))
+        self.files[path] = document(title, rng, sections, size.chars(chars))
+
+    def do(
+        self, about: str, *keys: str, gives: dict[str, str] | None = None, noted: str = "", changed: str = ""
+    ) -> None:
+        """A unit that needs the keys; it may find values, which hold from the next one on, or say that a topic changed.
+
+        Args:
+            gives: Key to value; told once, in the output, with the unit's number.
+            noted: A file that holds the newest of all values that were given with its name; without it they stand
+                nowhere else.
+        """
+        unit, found = self.next, gives or {}
+        needs = self.facts.need(unit, *keys)
+        says = [f"changed {changed} @ {unit}"] if changed else []
+        lines = {key: f"{key} = {value} @ {unit}" for key, value in found.items()}
+        puts = {noted: self._noted(noted, lines)} if noted else {}
+        self.units.append(Unit(about, needs, (*says, *lines.values()), tuple(found), puts))
+        for key, value in found.items():
+            self.facts.tell(key, value, f"read {noted}" if noted else f"unit {unit}", unit + 1)
+
+    def _noted(self, path: str, lines: dict[str, str]) -> str:
+        notes = self._notes.setdefault(path, {})
+        notes.update(lines)
+        return "# Noted by the program\n\n" + "".join(f"- {notes[key]}\n" for key in sorted(notes))
+
+    def draft(self, title: str, text: str, **more: Any) -> WorldDraft:
+        return WorldDraft(
+            title=title, text=text, units=tuple(self.units), facts=self.facts.rows(len(self.units)), files=self.files,
+            **more,
+        )  # fmt: skip
+
+
+def code(rng: Random, *words: str) -> str:
+    """A value that nobody guesses: one of the words with a number."""
+    return f"{rng.choice(words or _WORDS)}-{rng.randrange(1_000, 9_999)}"
+
+
+_WORDS = ("north", "delta", "harbour", "cobalt", "linden", "amber", "quartz", "heron")
+
+
+def shares(units: int, weights: Sequence[float]) -> list[int]:
+    """So many units in parts of about these weights, each of one unit at least; fewer parts where units are few."""
+    weights = weights[:units]
+    found, before, so_far = [], 0, 0.0
+    for left, weight in zip(range(len(weights) - 1, -1, -1), weights, strict=True):
+        so_far += weight
+        upto = min(max(round(units * so_far / sum(weights)), before + 1), units - left)
+        found.append(upto - before)
+        before = upto
+    return found

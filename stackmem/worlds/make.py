@@ -7,6 +7,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,24 +21,62 @@ from stackmem.run.in_memory import program_text
 from stackmem.tasks import work
 from stackmem.workspace.tree import remove_tree
 
-from . import conflict, dead_ends, deep_deps, env_trap, ledger, log_haystack, moving_target, spec_map, workday
+from .families import (
+    assembly,
+    checklist,
+    conflict,
+    dead_ends,
+    deep_deps,
+    distractors,
+    dropped_branch,
+    env_trap,
+    history,
+    homecoming,
+    interleave,
+    inventory,
+    ledger,
+    log_haystack,
+    log_stream,
+    moving_target,
+    prospecting,
+    relay,
+    reversal,
+    spec_map,
+    survey,
+    uneven,
+    vigil,
+    workday,
+)
 from .folder import Made, task_files
-from .kernel import FactRow, Need, Size, Unit, WorldDraft
+from .kernel import Build, FactRow, Need, Size, Unit, WorldDraft, WorldFamily
 from .oracle import Oracle
 from .prose import document
 
-Build = Callable[[Random, Size, int], WorldDraft]
-
-WORLDS: dict[str, Build] = {
-    "env_trap": env_trap.build,
-    "spec_map": spec_map.build,
-    "dead_ends": dead_ends.build,
-    "moving_target": moving_target.build,
-    "deep_deps": deep_deps.build,
-    "log_haystack": log_haystack.build,
-    "conflict": conflict.build,
-    "ledger": ledger.build,
-    "workday": workday.build,
+WORLDS: dict[str, WorldFamily] = {
+    "env_trap": env_trap.FAMILY,
+    "spec_map": spec_map.FAMILY,
+    "dead_ends": dead_ends.FAMILY,
+    "moving_target": moving_target.FAMILY,
+    "deep_deps": deep_deps.FAMILY,
+    "log_haystack": log_haystack.FAMILY,
+    "conflict": conflict.FAMILY,
+    "ledger": ledger.FAMILY,
+    "uneven": uneven.FAMILY,
+    "inventory": inventory.FAMILY,
+    "reversal": reversal.FAMILY,
+    "dropped_branch": dropped_branch.FAMILY,
+    "homecoming": homecoming.FAMILY,
+    "distractors": distractors.FAMILY,
+    "log_stream": log_stream.FAMILY,
+    "relay": relay.FAMILY,
+    "checklist": checklist.FAMILY,
+    "assembly": assembly.FAMILY,
+    "interleave": interleave.FAMILY,
+    "survey": survey.FAMILY,
+    "vigil": vigil.FAMILY,
+    "prospecting": prospecting.FAMILY,
+    "history": history.FAMILY,
+    "workday": workday.FAMILY,
 }
 
 TASKS = tuple(name for name in WORLDS if name != "workday")
@@ -59,18 +98,21 @@ class _Try(Struct, frozen=True):
         return len(self.oracle.calls)
 
 
-def design(family: str, seed: int, horizon: int, noise: float) -> Made:
+def design(family: str, seed: int, horizon: int, noise: float, repository: Path | None = None) -> Made:
     """A world whose oracle needs exactly ``horizon`` calls, or at most 2 % more or less.
+
+    Args:
+        repository: Whose commits ``history`` is made of; None is this project's.
 
     Raises:
         UsageError: There is no such family, or a knob is out of its range.
     """
     _refuse(family, seed, horizon, noise)
-    size = Size(horizon, noise)
+    size, build = Size(horizon, noise), _builder(family, repository)
     salt = hashlib.sha256(f"{family} {seed} {horizon} {noise:g}".encode()).hexdigest()[:16]
 
     def attempt(units: int, more: int) -> _Try:
-        world = WORLDS[family](Random(f"{family} {seed}"), size, units)  # noqa: S311 - chance that can be repeated
+        world = build(Random(f"{family} {seed}"), size, units)  # noqa: S311 - chance that can be repeated
         for key, path, title in _MORE[:more]:
             world = _with_document(world, Random(f"{key} {seed}"), size, key, path, title)  # noqa: S311
         plan = work.sealed(_plan(world, salt, size.chars(_UNIT_NOISE)))
@@ -94,13 +136,13 @@ def design(family: str, seed: int, horizon: int, noise: float) -> Made:
     )
 
 
-def make(family: str, seed: int, horizon: int, noise: float, folder: Path) -> Path:
-    """Write a world as a task folder, whole or not at all.
+def make(family: str, seed: int, horizon: int, noise: float, folder: Path, repository: Path | None = None) -> Path:
+    """Write a world as a task folder, whole or not at all; the repository is that of ``design``.
 
     Raises:
         UsageError: There is no such family, a knob is out of its range, or the folder holds something already.
     """
-    made = design(family, seed, horizon, noise)
+    made = design(family, seed, horizon, noise, repository)
     folder = folder.absolute()
     try:
         if folder.is_dir() and any(folder.iterdir()):
@@ -157,7 +199,7 @@ def families() -> tuple[str, ...]:
 
 def about(family: str) -> str:
     """One sentence about a family, from the head of its module."""
-    text = (sys.modules[WORLDS[family].__module__].__doc__ or "").partition("\n")[0]
+    text = (sys.modules[WORLDS[family].build.__module__].__doc__ or "").partition("\n")[0]
     return text.partition(": ")[2]
 
 
@@ -171,6 +213,16 @@ def _refuse(family: str, seed: int, horizon: int, noise: float) -> None:
         raise UsageError(f"a horizon of {horizon} cannot be made; use {low} to {high:,} calls")
     if not 0 <= noise <= MOST_NOISE:
         raise UsageError(f"a noise of {noise:g} cannot be made; use 0 to {MOST_NOISE:g}")
+
+
+def _builder(family: str, repository: Path | None) -> Build:
+    if repository is None:
+        return WORLDS[family].build
+    if family != "history":
+        raise UsageError(f"--repository goes with the family history; {family} is made of a seed alone")
+    from .repository import commits_of
+
+    return partial(history.build_from, commits_of(repository))
 
 
 def _fitted(attempt: Callable[[int, int], _Try], horizon: int) -> _Try:

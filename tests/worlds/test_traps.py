@@ -3,7 +3,7 @@
 import pytest
 
 from stackmem.tasks import work
-from stackmem.worlds.dead_ends import REPEATS
+from stackmem.worlds.families.dead_ends import REPEATS
 from stackmem.worlds.folder import Made
 from tests.worlds.worlds import SILENT, do, made, opened, played, reward, right
 
@@ -143,3 +143,54 @@ def test_units_cannot_be_done_out_of_order_and_a_journal_of_ones_own_is_worth_no
     forged = "".join(f"unit {digest}\n" for digest in (work.digest(world.salt, str(unit)) for unit in range(99)))
     workspace.write_file(work.JOURNAL, forged)
     assert reward(world, workspace) == 0
+
+
+def test_a_dropped_attempt_is_never_asked_for_again():
+    world = made("dropped_branch", 120).world
+    dropped = [
+        number for number, unit in enumerate(world.units, 1) if any(line.startswith("changed") for line in unit.says)
+    ]
+    assert len(dropped) >= 4
+    for row in world.facts:
+        if row.key.startswith("attempt."):
+            assert not any(row.first_needed <= end < row.needed[-1] for end in dropped)
+
+
+def test_an_inventory_has_more_facts_than_a_heap_or_a_summary_holds():
+    world = made("inventory", 300)
+    told = [line for text in world.world.files.values() for line in text.splitlines() if " = " in line]
+    assert sum(map(len, told)) > 2 * 20_000
+    assert max(row.needed[-1] - row.needed[0] for row in world.world.facts) > 100
+
+
+def test_phases_are_of_uneven_length_and_the_first_document_is_needed_at_the_end():
+    lengths: dict[str, int] = {}
+    for unit in made("uneven", 120).world.units:
+        phase = unit.about.partition(",")[0]
+        lengths[phase] = lengths.get(phase, 0) + 1
+    assert max(lengths.values()) >= 10 * min(lengths.values())
+    home = made("homecoming", 120).world
+    middle = home.units[len(home.units) // 2]
+    assert not any(need.key.startswith("contract.") for need in middle.needs)
+    assert all(need.key.startswith("contract.") for unit in (home.units[0], home.units[-1]) for need in unit.needs)
+
+
+def test_switches_are_set_back_to_what_they_were():
+    rows = [row for row in made("reversal", 300).world.facts if row.key == "switch.checkout"]
+    values = [row.value for row in rows]
+    assert len(values) >= 4
+    assert values.count(values[0]) >= 2
+    assert len(set(values)) >= 2
+
+
+def test_what_prospecting_finds_is_never_needed_after_its_claim():
+    for row in made("prospecting", 120).world.facts:
+        assert row.needed == tuple(range(row.needed[0], row.needed[-1] + 1))
+
+
+def test_a_word_of_the_vigil_stands_in_one_output_and_nowhere_else():
+    world = made("vigil", 60)
+    workspace, _ = played(world)
+    for row in (row for row in world.world.facts if row.key.startswith("watch.")):
+        assert not any(row.value in text for path, text in workspace.files.items() if path != "work")
+        assert row.first_needed - row.valid[0] > 30

@@ -11,6 +11,7 @@ from stackmem.worlds.folder import Made, answers
 
 FAMILIES = tuple(WORLDS)
 SILENT = ("moving_target", "conflict")
+LASTING = tuple(name for name, family in WORLDS.items() if not family.fleeting)
 VISIBLE = tuple(name for name in FAMILIES if name not in SILENT)
 SHOWN = 32_768
 

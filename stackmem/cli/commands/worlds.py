@@ -9,7 +9,7 @@ import typer
 
 from stackmem.cli.options import Json, JsonArray, argument, option
 from stackmem.cli.screen.text import echo_json
-from stackmem.worlds import about, families, make, manifest
+from stackmem.worlds import WORLDS, about, families, make, manifest
 
 app = typer.Typer(help="Generate tasks that test memory, from a seed.", no_args_is_help=True)
 
@@ -19,7 +19,7 @@ def list_command(
     json: JsonArray = False,
 ) -> None:
     """List the families of worlds."""
-    rows = [{"name": name, "says": about(name)} for name in families()]
+    rows = [{"name": name, "says": about(name), "hurts": list(WORLDS[name].hurts)} for name in families()]
     if json:
         echo_json(rows)
         return
@@ -34,13 +34,15 @@ def make_command(
     seed: int = option("--seed", "The same seed makes the same bytes.", "N", default=0),
     horizon: int = option("--horizon", "Tool calls that perfect memory needs.", "N", default=60),
     noise: float = option("--noise", "1 is 1,500 characters in a unit's output.", "X", default=1),
+    repository: str = option("--repository", "history alone: a git repository to make it of.", "DIR", default=""),
     json: Json = False,
 ) -> None:
     """Make a task folder that stackmem solve and stackmem tasks check take, and real models can work on.
 
     The horizon is kept exactly, or within 2 %.
     """
-    made = make(family, seed, horizon, noise, Path(os.path.expanduser(folder)))
+    source = Path(os.path.expanduser(repository)).absolute() if repository else None
+    made = make(family, seed, horizon, noise, Path(os.path.expanduser(folder)), source)
     world = manifest(made)
     if json:
         echo_json({"folder": str(made), **world})

@@ -15,6 +15,7 @@ from math import isfinite
 from pathlib import Path
 
 from .anchors import FAMILIES, Anchors
+from .expectations import expectation_rows, expectation_text
 from .figures import Section, Wants, bill
 from .findings import READING, facts, remarks
 from .plots import Curve, frontier, loss_curves, loss_plot, slope_plot, slopes
@@ -56,6 +57,7 @@ def page(results: BenchRows, shown: Sequence[Section], wants: Wants, path: Path)
     parts = [("Verdict", _summary(results, shown, wants))]
     if results.trials:
         parts += _stability(shown, wants)
+        parts += _families(results, wants)
         parts += _groups(results, shown, wants, anchors)
         parts.append(
             ("Trials", _card("Trials", "Every number above leads here.", trial_list(results, wants, anchors, path)))
@@ -64,6 +66,12 @@ def page(results: BenchRows, shown: Sequence[Section], wants: Wants, path: Path)
     body = "".join(f'<section id="p{number}">{inside}</section>' for number, (_, inside) in enumerate(parts))
     nav = "".join(f'<a href="#p{number}">{escape(name)}</a>' for number, (name, _) in enumerate(parts))
     return _PAGE.format(policy=policy, style=style, nav=nav, body=body, program=program)
+
+
+def _families(results: BenchRows, wants: Wants) -> list[tuple[str, str]]:
+    """Whether the families hurt whom they are made to hurt; nothing where too few were run."""
+    rows = expectation_rows(results.trials, wants)
+    return [("Families", _card("Whom each family hurts", expectation_text(wants), plain_table(rows)))] if rows else []
 
 
 def _stability(shown: Sequence[Section], wants: Wants) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from stackmem.report.page import write_whole
 from stackmem.settings.options import suggestion
 
 from .columns import Column, cell_text, columns
+from .expectations import expectation_rows, expectation_text
 from .figures import Line, Section, Wants, sections
 from .findings import facts, findings, remarks, title
 from .page import page
@@ -113,6 +114,8 @@ def markdown(results: BenchRows, shown: Sequence[Section], wants: Wants) -> str:
     for one in stability_maps(shown, wants):
         said += ["", f"## Which verdicts hang on the model · {escaped(one.title)}", "", escaped(map_text(one)), ""]
         said += _plain_table(map_rows(one, wants))
+    if rows := expectation_rows(results.trials, wants):
+        said += ["", "## Whom each family hurts", "", escaped(expectation_text(wants)), "", *_plain_table(rows)]
     if rows := request_rows(results.trials, wants):
         said += ["", "## What the n-th request costs", "", escaped(request_text()), "", *_plain_table(rows)]
     for section in shown:

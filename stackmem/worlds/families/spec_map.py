@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from random import Random
 
-from .kernel import Size, Unit, WorldDraft, WorldFacts
-from .prose import document
+from stackmem.worlds.kernel import Size, Unit, WorldDraft, WorldFacts, WorldFamily
+from stackmem.worlds.prose import document
 
 PATH = "docs/field-mapping.md"
 _GROUPS = ("customer", "address", "contract", "invoice", "payment", "claim", "vehicle", "agent")
@@ -48,3 +48,6 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
         facts=facts.rows(units),
         files={PATH: text},
     )
+
+
+FAMILY = WorldFamily(build, hurts=("window", "truncate", "mask", "summary", "rolling_summary", "mem1"))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import deque
 from random import Random
 
-from .kernel import DayRequest, Size, Unit, WorldDraft, WorldFacts
-from .prose import document
+from stackmem.worlds.kernel import DayRequest, Size, Unit, WorldDraft, WorldFacts, WorldFamily, shares
+from stackmem.worlds.prose import document
 
 _PACKAGES = ("orders", "billing", "search", "mail", "stock", "auth", "export", "admin")
 _FEATURES = ("cart", "returns", "rates", "labels", "quotas", "digests", "roles", "archive")
@@ -90,10 +90,7 @@ def _sizes(rng: Random, size: Size, units: int) -> list[int]:
     rng.shuffle(spread)
     count = min(units, max(1, round(size.horizon / _REQUEST_STEPS)))
     weights = [spread[number % _ROUND] for number in range(count)]
-    found, before, so_far = [], 0, 0.0
-    for left, weight in zip(range(count - 1, -1, -1), weights, strict=True):
-        so_far += weight
-        upto = min(max(round(units * so_far / sum(weights)), before + 1), units - left)
-        found.append(upto - before)
-        before = upto
-    return found
+    return shares(units, weights)
+
+
+FAMILY = WorldFamily(build, hurts=("window", "truncate", "mask"))

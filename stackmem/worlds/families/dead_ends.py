@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
-from .kernel import Size, Unit, WorldDraft, WorldFacts, plant
+from stackmem.worlds.kernel import Size, Unit, WorldDraft, WorldFacts, WorldFamily, plant
 
 REPEATS = 3
 
@@ -56,3 +56,6 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
         probes=probes,
         repeats=REPEATS,
     )
+
+
+FAMILY = WorldFamily(build, hurts=("isolated", "stack", "window"))

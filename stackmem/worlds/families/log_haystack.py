@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from random import Random
 
-from .kernel import Page, Size, Unit, WorldDraft, WorldFacts
-from .prose import document
+from stackmem.worlds.kernel import Page, Size, Unit, WorldDraft, WorldFacts, WorldFamily
+from stackmem.worlds.prose import document
 
 _CASES = (
     "payment-gap", "double-charge", "lost-parcel", "login-storm", "stale-price", "missing-refund", "late-export",
@@ -58,3 +58,6 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
         files=files,
         logs=tuple(logs),
     )
+
+
+FAMILY = WorldFamily(build, hurts=("window", "truncate", "mask", "rag"))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from random import Random
 
-from .kernel import Size, Unit, WorldDraft, WorldFacts
-from .prose import document
+from stackmem.worlds.kernel import Size, Unit, WorldDraft, WorldFacts, WorldFamily
+from stackmem.worlds.prose import document
 
 HANDBOOK, DECISIONS = "docs/tariff-handbook.md", "docs/decisions.md"
 _CLASSES = (
@@ -74,3 +74,6 @@ def _rate(rng: Random, other: str = "") -> str:
     while (value := f"0.{rng.randrange(1000, 9999)}") == other:
         pass
     return value
+
+
+FAMILY = WorldFamily(build, hurts=("window", "truncate", "rag"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
-from .kernel import Size, Unit, WorldDraft, WorldFacts, plant
+from stackmem.worlds.kernel import Size, Unit, WorldDraft, WorldFacts, WorldFamily, plant
 
 _ITEMS = {
     "runner": ("make-test", "pytest", "tox", "nox-s-unit", "ci/suite.sh", "bazel-test", "ctest"),
@@ -55,3 +55,6 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
         files=files,
         probes=probes,
     )
+
+
+FAMILY = WorldFamily(build, hurts=("isolated", "window", "mem1"))

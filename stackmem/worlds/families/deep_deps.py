@@ -9,8 +9,8 @@ from random import Random
 
 from msgspec import Struct
 
-from .kernel import Size, Unit, WorldDraft, WorldFacts
-from .prose import document
+from stackmem.worlds.kernel import Size, Unit, WorldDraft, WorldFacts, WorldFamily
+from stackmem.worlds.prose import document
 
 PATH = "docs/conventions.md"
 _RESULTS = 48  # at most; the number of facts does not grow with the horizon
@@ -90,3 +90,6 @@ def _tree(rng: Random, count: int, depth: int, level: int = 1) -> _Task:
 
 def _after_children(task: _Task) -> list[_Task]:
     return [*(each for child in task.children for each in _after_children(child)), task]
+
+
+FAMILY = WorldFamily(build, hurts=("window", "truncate", "mask"))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from random import Random
 
-from .kernel import Size, Unit, WorldDraft, WorldFacts
-from .prose import paragraph
+from stackmem.worlds.kernel import Size, Unit, WorldDraft, WorldFacts, WorldFamily
+from stackmem.worlds.prose import paragraph
 
 _SERVICES = ("gateway", "ledger", "search", "mailer", "export", "quota")
 _ITEMS = ("port", "replicas", "image", "pool")
@@ -86,3 +86,6 @@ def _value(rng: Random, item: str, other: str = "") -> str:
                 value = f"{rng.choice(('blue', 'green', 'amber', 'violet', 'teal'))}-{rng.randrange(1, 30)}"
         if value != other:
             return value
+
+
+FAMILY = WorldFamily(build, hurts=("mask", "clear", "expandable", "letta"))

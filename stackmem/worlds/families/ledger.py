@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from random import Random
 
-from .kernel import Size, Unit, WorldDraft, WorldFacts
-from .prose import document
+from stackmem.worlds.kernel import Size, Unit, WorldDraft, WorldFacts, WorldFamily
+from stackmem.worlds.prose import document
 
 OPENING, ACCOUNTS = "books/opening.md", "books/accounts.md"
 _KINDS = (
@@ -61,3 +61,6 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
 def _money(cents: int) -> str:
     sign = "-" if cents < 0 else ""
     return f"{sign}{abs(cents) // 100}.{abs(cents) % 100:02d}"
+
+
+FAMILY = WorldFamily(build, hurts=("isolated", "stack"))

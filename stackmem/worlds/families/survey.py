@@ -1,0 +1,34 @@
+"""``survey``: the first part of the work only collects, the second uses what was collected, the oldest last.
+
+The trap: nothing is needed again until all of it is, and then in the reverse order.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from stackmem.worlds.kernel import Size, UnitList, WorldDraft, WorldFamily, code, shares
+
+_SITES = 40  # at most
+
+
+def build(rng: Random, size: Size, units: int) -> WorldDraft:
+    work = UnitList()
+    first, second = shares(units, (3, 7)) if units > 1 else (1, 0)
+    sites = min(first, _SITES, max(1, size.horizon // 5))
+    keys = [f"site.plot-{number}" for number in range(1, sites + 1)]
+    for at in range(first):
+        key = keys[at * sites // first]
+        if not work.units or at * sites // first != (at - 1) * sites // first:
+            work.read(rng, size, f"field/{key.partition('-')[2]}.md", f"Field sheet {at + 1}", {key: code(rng)}, 400)
+        work.do(f"survey {key.partition('.')[2]}, point {at + 1}", key)
+    for at in range(second):
+        work.do(f"draw line {at + 1}", keys[-1 - at % sites], keys[-1 - (at + 1) % sites])
+    return work.draft(
+        "Survey the plots and draw the map",
+        "The first units survey one plot after the other; each plot has a field sheet with its mark. The other units "
+        "draw lines between plots and need two marks each, beginning with the plots that were surveyed last.",
+    )
+
+
+FAMILY = WorldFamily(build, hurts=("window", "truncate", "rag", "mask"))
