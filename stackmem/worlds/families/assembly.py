@@ -10,7 +10,6 @@ from random import Random
 from stackmem.worlds.kernel import Size, UnitList, WorldDraft, WorldFamily, code, shares
 
 _PARTS = ("hull", "mast", "keel", "sail", "winch", "rudder", "galley", "bilge", "deck", "cabin", "anchor", "radio")
-_RESULTS = "docs/results.md"
 
 
 def build(rng: Random, size: Size, units: int) -> WorldDraft:
@@ -22,14 +21,14 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
         work.read(rng, size, f"docs/{part}.md", f"The {part}", {key: code(rng) for key in keys})
         for at in range(length):
             gives = {f"built.{part}": code(rng)} if at == length - 1 else {}
-            work.do(f"make the {part}, step {at + 1}", *keys, gives=gives, noted=_RESULTS if gives else "")
+            work.do(f"make the {part}, step {at + 1}", *keys, gives=gives)
     built = [f"built.{part}" for part in parts[: len(lengths)]]
     for at in range(last):
         work.do(f"fit joint {at + 1}", *(built[(at + turn) % len(built)] for turn in range(min(4, len(built)))))
     return work.draft(
         "Build a boat from its parts",
-        "Part after part is made from its own document, and the last unit of each gives the number it was built under. "
-        f"The last units fit the parts together and need those numbers, four at a time; `{_RESULTS}` has them.",
+        "Part after part is made from its own document, and the last unit of each tells the number it was built under, "
+        "once; it stands nowhere else. The last units fit the parts together and need those numbers, four at a time.",
     )
 
 

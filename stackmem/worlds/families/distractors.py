@@ -33,4 +33,4 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     )
 
 
-FAMILY = WorldFamily(build, hurts=("summary", "rolling_summary", "notes", "memory_dir", "letta"))
+FAMILY = WorldFamily(build, hurts=("notes", "letta", "mem1", "agentfold", "rag"))

@@ -35,4 +35,4 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     )
 
 
-FAMILY = WorldFamily(build, hurts=("notes", "letta"), fleeting=True)
+FAMILY = WorldFamily(build, hurts=("rag", "notes", "letta"), fleeting=True)

@@ -57,4 +57,4 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     )
 
 
-FAMILY = WorldFamily(build, hurts=("isolated", "window", "mem1"))
+FAMILY = WorldFamily(build, hurts=("window", "rag"))

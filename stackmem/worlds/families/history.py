@@ -85,4 +85,4 @@ def _plain(subject: str) -> str:
     return " ".join(re.sub(r"[^A-Za-z0-9 ,.:;'()/_-]+", " ", subject).split())[:72] or "a commit"
 
 
-FAMILY = WorldFamily(build, hurts=("window", "truncate", "mask", "rag"), fleeting=True)
+FAMILY = WorldFamily(build, hurts=("letta", "notes", "mem1", "agentfold", "stackheap", "adaptive"), fleeting=True)

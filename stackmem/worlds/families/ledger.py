@@ -63,4 +63,4 @@ def _money(cents: int) -> str:
     return f"{sign}{abs(cents) // 100}.{abs(cents) % 100:02d}"
 
 
-FAMILY = WorldFamily(build, hurts=("isolated", "stack"))
+FAMILY = WorldFamily(build, hurts=())

@@ -60,4 +60,4 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     )
 
 
-FAMILY = WorldFamily(build, hurts=("window", "truncate", "mask", "rag"))
+FAMILY = WorldFamily(build, hurts=("window", "rag"))

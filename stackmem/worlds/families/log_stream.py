@@ -30,4 +30,4 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     )
 
 
-FAMILY = WorldFamily(build, hurts=("stackheap", "notes", "letta"), fleeting=True)
+FAMILY = WorldFamily(build, hurts=("letta", "notes", "condenser"), fleeting=True)

@@ -10,7 +10,6 @@ from random import Random
 from stackmem.worlds.kernel import Size, UnitList, WorldDraft, WorldFamily, code
 
 _APART, _LANES = 24, 30
-_BOARD = "docs/board.md"
 
 
 def build(rng: Random, size: Size, units: int) -> WorldDraft:
@@ -20,12 +19,12 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     for unit in range(1, units + 1):
         due = [f"baton.lane-{(unit - apart) % _LANES}"] if unit > apart else []
         crew = "crew.pilot" if unit % 2 else "crew.tower"
-        work.do(f"leg {unit}", crew, *due, gives={f"baton.lane-{unit % _LANES}": code(rng)}, noted=_BOARD)
+        work.do(f"leg {unit}", crew, *due, gives={f"baton.lane-{unit % _LANES}": code(rng)})
     return work.draft(
         "Run a relay of deliveries",
-        f"Each unit is a leg: it gives a baton, which the leg {apart} units later must name. The output tells it, and "
-        f"`{_BOARD}` holds the newest baton of each lane. Every leg needs one of the crew as well.",
+        f"Each unit is a leg: it gives a baton, which the leg {apart} units later must name. The output tells it, "
+        "once; it stands nowhere else. Every leg needs one of the crew as well.",
     )
 
 
-FAMILY = WorldFamily(build, hurts=("window", "truncate", "mask", "rag"), fleeting=True)
+FAMILY = WorldFamily(build, hurts=("window", "mask", "rag", "letta", "notes"), fleeting=True)
