@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 import typer
@@ -27,7 +27,11 @@ from stackmem.errors import UsageError
 from stackmem.models.endpoint import NO_KEY, PROVIDERS
 from stackmem.settings.option_values import ValuePlace
 from stackmem.settings.options import OPTIONS
+from stackmem.tools.plugins import load_plugins
 from stackmem.worlds import WORLDS
+
+if TYPE_CHECKING:
+    from stackmem.report.archive import BenchArchive
 
 BUDGET_EXIT = 3
 _ERRORS_SHOWN = 3
@@ -62,6 +66,8 @@ def command(
     keep_traces: str | None = option(
         "--keep-traces", "The runs that stay: all, failed or none. Default: all.", "WHICH"
     ),
+    archive: str = option("--archive", "Puts the bench into one file that can be cited.", "FILE", default=""),
+    repeat: str = option("--repeat", "Makes an archived bench again and compares.", "ARCHIVE", default=""),
     *,
     flags: Flags,
     dry_run: bool = switch("--dry-run", "Say what would be done and what it would cost."),
@@ -69,10 +75,8 @@ def command(
     quiet: Quiet = False,
 ) -> None:
     """Solve tasks under several memory strategies, many times, and put the results in one SQLite file."""
-    if not output:
-        raise UsageError("where the bench is kept was not said; say -o DIR")
     cwd = Path.cwd()
-    folder = cwd / output
+    folder = cwd / _named(output)
     suites, named = _suites_and_names(subjects or [])
     request = SuiteRequest(
         worlds=tuple(one for one in named if one in WORLDS or one == "all"),
@@ -85,16 +89,69 @@ def command(
         price=price, latency_seconds=latency, pause_seconds=pause, agent=agent,
     )  # fmt: skip
     environ = _environ_without_keys() if dry_run else os.environ
-    plan = _plan(request, suites, cwd, environ) if subjects else _kept_plan(request, folder)
+    held = _held(cwd / repeat, request, folder) if repeat else None
+    plan = _planned(request, suites, cwd, environ, folder, held)
     means = _means(jobs, engine, scheduler, concurrency or (), total_usd, trial_seconds, retry_errors=retry_errors)
     if dry_run:
         _show_plan(plan, folder, environ, as_json=json)
         return
     with open_bench_screen(quiet=quiet) as screen:
         came = run_bench(plan, folder, means, os.environ, screen.begin, screen)
-    _show(came, plan, output, as_json=json)
+    _show(came, plan, Path(_named(output)), as_json=json)
+    _settle(came, folder, cwd / archive if archive else None, held)
     if came.signal or came.ending == "budget":
         sys.exit(128 + came.signal if came.signal else BUDGET_EXIT)
+
+
+def _named(output: str | None) -> str:
+    if not output:
+        raise UsageError("where the bench is kept was not said; say -o DIR")
+    return output
+
+
+def _held(path: Path, request: SuiteRequest, folder: Path) -> BenchArchive:
+    """The archive that is made again, where this machine can."""
+    from stackmem.report.archive import read_archive, refuse_unlike
+
+    if request != SuiteRequest():
+        raise UsageError("--repeat makes a bench as it was archived; leave out what says otherwise")
+    held = read_archive(path)
+    load_plugins()
+    refuse_unlike(held)
+    return held
+
+
+def _planned(
+    request: SuiteRequest,
+    suites: Sequence[str],
+    cwd: Path,
+    environ: Mapping[str, str],
+    folder: Path,
+    held: BenchArchive | None,
+) -> BenchPlan:
+    if held is not None:
+        return held.plan
+    asked = request.worlds or request.tasks or suites
+    return _plan(request, suites, cwd, environ) if asked else _kept_plan(request, folder)
+
+
+def _settle(came: Came, folder: Path, path: Path | None, held: BenchArchive | None) -> None:
+    """Write the archive, and say whether a bench that was made again is equal; exit 1 where it is not."""
+    from stackmem.report.archive import differences, write_archive
+
+    if came.ending != "done":
+        return
+    if path is not None:
+        write_archive(folder, path)
+        say(f"archive: {path}")
+    if held is None:
+        return
+    unlike = differences(held, folder)
+    for sentence in unlike:
+        typer.echo(readable(sentence))
+    typer.echo(f"{'not equal to' if unlike else 'equal:'} {'the archive' if unlike else f'{len(held.rows):,} trials'}")
+    if unlike:
+        sys.exit(1)
 
 
 def _suites_and_names(subjects: list[str]) -> tuple[list[str], list[str]]:
@@ -226,7 +283,7 @@ def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_
     )
 
 
-def _show(came: Came, plan: BenchPlan, output: str, *, as_json: bool) -> None:
+def _show(came: Came, plan: BenchPlan, output: Path, *, as_json: bool) -> None:
     errors = sum(row["outcome"] == "error" for row in came.rows)
     if as_json:
         summary = {
@@ -248,7 +305,7 @@ def _show(came: Came, plan: BenchPlan, output: str, *, as_json: bool) -> None:
         say(f"the bench's log is not signed: {readable(came.unsigned)}")
     typer.echo(f"results: {came.results}")
     if errors:
-        typer.echo(f"make those with errors again: stackmem bench -o {shlex.quote(output)} --retry-errors")
+        typer.echo(f"make those with errors again: stackmem bench -o {shlex.quote(str(output))} --retry-errors")
     if came.ending != "done":
         why = "the budget is used up" if came.ending == "budget" else "interrupted; every finished trial is kept"
-        typer.echo(f"{why}; go on with: stackmem bench -o {shlex.quote(output)}")
+        typer.echo(f"{why}; go on with: stackmem bench -o {shlex.quote(str(output))}")
