@@ -286,9 +286,7 @@ class Expand(Struct, frozen=True, tag="expand"):
 
 
 class ConversationSearch(Struct, frozen=True, tag="conversation_search"):
-    """Search everything that was said, called and answered in this conversation, also what is no longer shown. The
-    passages that fit best are shown, oldest first, at most 4,000 characters.
-    """
+    """Search all of this conversation, also what is no longer shown; the passages that fit best come, oldest first."""
 
     behavior: ClassVar[Behavior] = Behavior(while_closing=True)
 
@@ -366,7 +364,6 @@ END_RUN = Offer(
     text="End the run with its result. Call it once the task is done and verified, or cannot be done.",
     words=(("result", "What was done, how it was verified, what is open; at most {{root_result_chars}} characters."),),
 )
-"""The end of a run that has one frame."""
 
 
 class Refusal(Struct, frozen=True):
@@ -397,10 +394,7 @@ def tool_name(tool: Tool | Call) -> str:
 CALLS: dict[str, type[Call]] = {tool_name(call): call for call in get_args(Call)}
 """Every tool by its name."""
 
-
-OPTIONAL_TOOLS: dict[str, type[Call]] = {
-    tool_name(call): call for call in (EditFile, SearchFiles, AskQuestion, HeapLoad)
-}
+OPTIONAL_TOOLS: dict[str, type[Call]] = {tool_name(one): one for one in (EditFile, SearchFiles, AskQuestion, HeapLoad)}
 """Tools that no strategy offers by itself: a run offers those that its settings name, as ``RunStarted.tools`` says."""
 
 

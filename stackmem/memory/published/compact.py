@@ -12,7 +12,6 @@ words of the request are those of ``summary``.
 
 from __future__ import annotations
 
-from stackmem.core.state import State
 from stackmem.memory.shared.compacting import CompactionRequest, Summarizing, summary_rules
 from stackmem.memory.shared.linear import Linear
 from stackmem.memory.shared.parameters import Count, Partial
@@ -21,9 +20,9 @@ from stackmem.memory.shared.parameters import parameters as parse
 REQUEST = CompactionRequest("summary", "compaction", 16_000)
 
 
-def everything_due(trigger: int, state: State, shown: Linear) -> int | None:
+def everything_due(trigger: int, window_tokens: int, shown: Linear) -> int | None:
     """All exchanges, once the whole prompt reaches the trigger or four fifths of the window."""
-    return len(shown.past) if shown.tokens >= min(trigger, state.window_tokens * 4 // 5) else None
+    return len(shown.past) if shown.tokens >= min(trigger, window_tokens * 4 // 5) else None
 
 
 def compact(parameters: str) -> Summarizing:

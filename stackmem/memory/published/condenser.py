@@ -13,7 +13,6 @@ kept). The sections of the summary are its own, the words of the request are our
 
 from __future__ import annotations
 
-from stackmem.core.state import State
 from stackmem.memory.shared.compacting import CompactionRequest, Summarizing, summary_rules
 from stackmem.memory.shared.linear import Linear
 from stackmem.memory.shared.parameters import Count, Partial
@@ -24,11 +23,11 @@ _FIRST_EVENTS, _PROMPT_EVENTS = 4, 2
 _KEPT_EXCHANGES = (_FIRST_EVENTS - _PROMPT_EVENTS) // 2
 
 
-def _due(most: int, state: State, shown: Linear) -> int | None:
+def _due(most: int, window_tokens: int, shown: Linear) -> int | None:
     """How many exchanges a summary is to stand for, the first that stay among them."""
     told = _PROMPT_EVENTS + 2 * (shown.first + shown.whole) + (shown.summary is not None)
     turns = len(shown.past) - (most // 2 - _FIRST_EVENTS - 1) // 2
-    if shown.tokens > state.window_tokens * 4 // 5:
+    if shown.tokens > window_tokens * 4 // 5:
         turns = max(turns, len(shown.past) - shown.whole // 2)
     elif told <= most:
         return None

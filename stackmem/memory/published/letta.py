@@ -32,9 +32,9 @@ EDIT_BLOCKS = Offer(
 _EVICTED, _MORE, _LEFT = 4, 1, 7  # tenths
 
 
-def _due(most: int, state: State, shown: Linear) -> int | None:
+def _due(most: int, window_tokens: int, shown: Linear) -> int | None:
     """How many of the oldest exchanges are evicted."""
-    most = min(most, state.window_tokens * 4 // 5)
+    most = min(most, window_tokens * 4 // 5)
     if shown.tokens < most:
         return None
     past, dropped = shown.past, shown.cut.dropped

@@ -12,7 +12,7 @@ from stackmem.worlds import WORLDS
 from .figures import Wants, bill
 from .results import TrialRow
 
-DEARER = 1.25
+RATIO_OF_HURT = 1.25
 _FAMILIES = 4
 """So many of them are needed before a strategy has a usual price."""
 
@@ -20,7 +20,7 @@ _FAMILIES = 4
 def expectation_text(wants: Wants) -> str:
     return (
         f"A strategy is hurt by a family where it solves {SHARE_OF_INTEREST * 100:.0f} points less than "
-        f"{wants.baseline}, or where its bill over {wants.baseline}'s is {DEARER} times its own median over "
+        f"{wants.baseline}, or where its bill over {wants.baseline}'s is {RATIO_OF_HURT} times its own median over "
         "the families, at least. What a family is expected to hurt was written down with the family."
     )
 
@@ -64,7 +64,7 @@ def _hurt(trials: Sequence[TrialRow], wants: Wants) -> dict[str, dict[str, bool]
     return {
         family: {
             name: rate <= solved[family][wants.baseline] - SHARE_OF_INTEREST
-            or ratios[family][name] >= DEARER * usual[name]
+            or ratios[family][name] >= RATIO_OF_HURT * usual[name]
             for name, rate in solved[family].items()
             if name != wants.baseline and isfinite(rate)
         }
