@@ -23,4 +23,4 @@ def test_of_one_strategy_its_parameters_and_tools_are_told(stage: Stage):
 def test_a_strategy_that_is_not_there_is_refused_with_those_that_are(stage: Stage):
     ran = stage.call("strategies", "windo")
     assert ran.returncode == 2
-    assert ran.stderr.startswith("stackmem: no strategy 'windo'; known: adaptive, boundary, clear, ")
+    assert ran.stderr.startswith("stackmem: no strategy 'windo'; known: adaptive, agentfold, boundary, clear, ")
