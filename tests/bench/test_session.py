@@ -16,6 +16,7 @@ from stackmem.core.facts import FramePushed, RunStarted
 from stackmem.core.person_facts import PersonSaid
 from stackmem.core.requests import AskPermission, AskUser
 from stackmem.run.ports import Left
+from stackmem.worlds import WORLDS
 from tests.stage import events
 
 REQUESTS = 6
@@ -125,7 +126,7 @@ def test_a_session_that_cannot_be_is_refused(more: dict, said: str):
 
 def test_all_worlds_are_those_that_are_one_task():
     plan = planned(worlds=("all", "workday"), session=None, variants=())
-    assert len(plan.subjects) == 9
+    assert len(plan.subjects) == len(WORLDS)
     assert [one.family for one in planned(worlds=("all",), session=None, variants=()).subjects] == [
         one.family for one in plan.subjects[:-1]
     ]
