@@ -3,8 +3,7 @@
 Rule 1: what a call does is declared on its class, once; whoever has to know it reads it there.
 Rule 2: a strategy offers a tool whole, or by an ``Offer`` that hides fields of it or words it otherwise.
 
-A parameter's description says what the name and the type do not; one that needs none has none. Numbers stand as
-``{{slots}}`` and are filled from the run's budgets; what has a budget names it as ``at most N``.
+A parameter's description says what the name and the type do not. Numbers are ``{{slots}}``, filled from the budgets.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ class Behavior(Struct, frozen=True):
 
     Attributes:
         reads_files: It shows something of the workspace.
-        changes_files: It may change the workspace: a snapshot follows it, and before it is made again after a crash,
-            the files are put back.
+        changes_files: It may change the workspace: a snapshot follows it, and resume puts the files back before it.
         repeatable: It comes to the same from whatever state of the files; nothing has to be put back.
         while_closing: It may be made in a frame that is told to close: it stores, or it ends.
         frame: Whether it starts or ends one.
@@ -345,8 +343,8 @@ class Offer(Struct, frozen=True):
         hidden: Fields that the model is not told of; a call that gives one is refused.
         text: What the model reads instead of the docstring.
         words: Field and what the model reads of it instead.
-        spelled: The fields stand behind the text, as in ``{name, store[]?}``, and the schema takes any object: a fifth
-            of a schema's tokens, in every prompt. The call is checked all the same.
+        spelled: The fields stand behind the text, as in ``{name, store[]?}``; the schema takes any object, which is a
+            fifth of its tokens. The call is checked all the same.
     """
 
     call: type[Call]
@@ -387,8 +385,7 @@ class Refusal(Struct, frozen=True):
 
 
 def tool_name(tool: Tool | Call) -> str:
-    call = tool.call if isinstance(tool, Offer) else tool
-    return str(call.__struct_config__.tag)
+    return str((tool.call if isinstance(tool, Offer) else tool).__struct_config__.tag)
 
 
 CALLS: dict[str, type[Call]] = {tool_name(call): call for call in get_args(Call)}

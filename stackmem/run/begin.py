@@ -6,6 +6,7 @@ a new run's folder is called by: its task, and its strategy or language.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,9 +22,10 @@ from stackmem.trace.lock import Lock
 from stackmem.trace.open_run import Run
 from stackmem.workspace.profile import Mount
 
-from .assemble import RunPlan, plan_run
+from .assemble import RunPlaces, RunPlan, plan_run
 from .prepare import Prepared
 from .request import ProgramRequest, RunRequest
+from .run_folder import new_run
 from .stopped import Stopped
 
 
@@ -140,3 +142,16 @@ def with_mounts(plan: RunPlan, program: ProgramRequest, folder: Path | None) -> 
     paths = [*([str(path.parent)] if outside else []), *program.mounts]
     mounts = tuple(Mount(each, each) for each in dict.fromkeys(paths))
     return replace(plan, profile=replace(plan.profile, mounts=(*plan.profile.mounts, *mounts)))
+
+
+def run_places(beginning: Beginning) -> RunPlaces:
+    """The folders of the run; of a new one, that of its records is made."""
+    runs_dir, sandbox_dir = beginning.prepared.folders
+    if isinstance(beginning, Resumed):
+        work = Path(beginning.request.workspace)
+        return RunPlaces(beginning.run_dir, work, work.parent)
+    if isinstance(beginning, Rehearsed):
+        scratch = sandbox_dir / f"replay-{secrets.token_hex(6)}"
+        return RunPlaces(scratch, scratch / "workspace", scratch)
+    run_dir = new_run(runs_dir, *beginning.named)
+    return RunPlaces(run_dir, sandbox_dir / run_dir.name / "workspace", sandbox_dir / run_dir.name)

@@ -7,7 +7,6 @@ Rule 2: a new run without a first fact never was; one that goes on stays as it s
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -43,7 +42,7 @@ from stackmem.workspace.tree import copy_folder, remove_tree
 from stackmem.workspace.workspace import Workspace
 
 from .assemble import RunParts, RunPlaces, assemble, scrubber_of, way_to_lend
-from .begin import Beginning, Edited, Forked, Fresh, Rehearsed, Resumed
+from .begin import Beginning, Edited, Forked, Fresh, Rehearsed, Resumed, run_places
 from .git_inside import GIT, bring, bring_again, bring_what_is_missing, remove_stale_locks
 from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts
@@ -55,7 +54,7 @@ from .programs.prepare import reachable_folders
 from .programs.sources import Loader, as_read, source_keeper
 from .programs.tools import ToolContext
 from .request import ProgramRequest, RunRequest, write_request
-from .run_folder import HISTORY, TRACE, new_run
+from .run_folder import HISTORY, TRACE
 
 _WHAT: dict[type, str] = {Forked: "fork", Rehearsed: "workspace"}
 """What cannot be set up, as a message names it; any other is a run."""
@@ -146,7 +145,7 @@ def open_run(
         TraceError: The trace cannot be written, or the other run lacks its files.
         KeyboardInterrupt: Ctrl-C came; nothing is left behind. (SIGTERM: ``SystemExit``.)
     """
-    places = _places(beginning)
+    places = run_places(beginning)
     with ExitStack() as stack:
         if isinstance(beginning, Rehearsed):
             stack.callback(remove_tree, places.scratch)
@@ -155,19 +154,6 @@ def open_run(
         with interrupts.setting_up(_WHAT.get(type(beginning), "run"), places.scratch):
             opened = _opened(beginning, places, environ, (stack, interrupts, person))
         yield opened
-
-
-def _places(beginning: Beginning) -> RunPlaces:
-    """The folders of the run; of a new one, that of its records is made."""
-    runs_dir, sandbox_dir = beginning.prepared.folders
-    if isinstance(beginning, Resumed):
-        work = Path(beginning.request.workspace)
-        return RunPlaces(beginning.run_dir, work, work.parent)
-    if isinstance(beginning, Rehearsed):
-        scratch = sandbox_dir / f"replay-{secrets.token_hex(6)}"
-        return RunPlaces(scratch, scratch / "workspace", scratch)
-    run_dir = new_run(runs_dir, *beginning.named)
-    return RunPlaces(run_dir, sandbox_dir / run_dir.name / "workspace", sandbox_dir / run_dir.name)
 
 
 def _remove_unbegun(places: RunPlaces) -> None:
@@ -234,12 +220,17 @@ def _opened(
         missing=missing, late=late,
         live=live_spans(places.run, prepared.resolved.settings.otel, environ) if writer else None,
     )  # fmt: skip
+    _take_up(opened, beginning)
+    return opened
+
+
+def _take_up(opened: Opened, beginning: Beginning) -> None:
+    """What the run that goes on had spent, and held, before."""
     if isinstance(beginning, Resumed):
         opened.seconds_before = beginning.stopped.seconds
         opened.steps_with_secrets = beginning.stopped.steps_with_secrets
     elif not isinstance(beginning, Fresh):
         opened.seconds_before = beginning.state.seconds
-    return opened
 
 
 def _request(beginning: Beginning, places: RunPlaces, scrub: Callable[[str], str]) -> RunRequest:

@@ -351,7 +351,7 @@ def test_a_folder_of_her_own_is_edited_listed_without_what_git_ignores_and_searc
     assert [one.text for one in events(both.run_dir, ToolReturned)] == ["app.py:1:VALUE = 1"]
     wrong = stage.call("solve", ".", "-t", "x", "--extra-tools", "edit", "--model", "human", cwd=hers)
     assert (wrong.returncode, wrong.stderr) == (
-        2, "stackmem: no tool 'edit' to offer beside the others; known: edit_file, search_files, ask_user\n",
+        2, "stackmem: no tool 'edit' to offer beside the others; known: edit_file, search_files, ask_user, heap_load\n",
     )  # fmt: skip
 
 
