@@ -70,6 +70,7 @@ EXAMPLES = {
     "apply": "stackmem apply last",
     "tasks": "stackmem tasks list",
     "tasks list": "stackmem tasks list --json",
+    "tasks build": "stackmem tasks build tasks/sorted --base debian:bookworm=root.tar",
     "tasks check": "stackmem tasks check calculator",
     "tasks import": "stackmem tasks import exercism exercises/two-fer -o tasks",
     "gateway": 'stackmem gateway run -- claude -p "mend the tests"',

@@ -36,6 +36,7 @@ from stackmem.tasks.reader import Task
 from stackmem.tools.own_tools import TOOLS, call_own
 from stackmem.version import VERSION
 from stackmem.workspace.egress.network_list import NetworkList
+from stackmem.workspace.images.room import must_have_roots
 from stackmem.workspace.isolation.levels import choose
 from stackmem.workspace.memory import MemoryWorkspace
 from stackmem.workspace.overlay.view import WorkspaceView
@@ -43,7 +44,7 @@ from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.workspace import WatchedFolder, Workspace, open_workspace
 
-from .checks import CheckRoom, CommandCheck, TaskChecks
+from .checks import CheckRoom, CommandCheck, task_checks
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
 from .limits import first_limits
 from .models import Models, Nobody, asked_of, open_other
@@ -51,6 +52,7 @@ from .perform import World
 from .ports import Checks
 from .prepare import Prepared, Subject, included_in, profile_of
 from .run_folder import HISTORY
+from .tasks.image import ImageRoom, room_of
 
 CHECK_SECONDS = 600.0
 
@@ -113,6 +115,8 @@ def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
     """
     resolved, subject = prepared.resolved, prepared.subject
     settings = resolved.settings
+    if subject.image is not None:
+        must_have_roots(settings.isolation)
     strategy = open_strategy(settings.strategy)
     demo = subject.task.demo if subject.task else None
     model = _model(prepared, environ, demo)
@@ -268,6 +272,9 @@ def _opened(
     lent += [Mount(str(objects), LENT_AT)] if objects.is_dir() else []
 
     def open_at(view: WorkspaceView, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
+        if subject.task is not None and subject.image is not None:
+            room = ImageRoom(subject.task, subject.image, settings.isolation, plan.profile, places.scratch)
+            return room.open(view, mounts, env, scrub=scrubber.scrub, network_list=plan.network)
         return open_workspace(
             settings.isolation, view, subject.inside, plan.profile, (*lent, *mounts), env, scrub=scrubber.scrub,
             hidden=hidden, project=prepared.project, place=subject.place, network_list=plan.network,
@@ -275,7 +282,7 @@ def _opened(
         )  # fmt: skip
 
     workspace = open_at(places.layer.view, (), {})
-    room = CheckRoom(places.layer, places.scratch, workspace.place, open_at)
+    room = CheckRoom(places.layer, places.scratch, workspace.place, open_at, **room_of(subject.image))
     return workspace, _checks(settings, subject, room, places)
 
 
@@ -301,13 +308,13 @@ def _system(settings: Settings, strategy: MemoryStrategy, slots: Mapping[str, st
 def _profile(prepared: Prepared) -> Profile:
     """The profile with what the settings say over it, and the toolchains of the task."""
     resolved = prepared.resolved
-    profile = _profile_in_force(resolved, prepared.cwd)
+    profile = profile_in_force(resolved, prepared.cwd)
     task = prepared.subject.task
     toolchains = tuple(_toolchain(task, path) for path in task.toolchains) if task else ()
     return msgspec.structs.replace(profile, mounts=(*profile.mounts, *toolchains))
 
 
-def _profile_in_force(resolved: Resolved, cwd: Path) -> Profile:
+def profile_in_force(resolved: Resolved, cwd: Path) -> Profile:
     """The profile with what the settings say over it."""
     profile = profile_of(resolved.settings, cwd)
     if resolved.is_given("network"):
@@ -335,7 +342,7 @@ def _checks(settings: Settings, subject: Subject, room: CheckRoom, places: RunPl
     task = subject.task
     if task is None:
         return None
-    return TaskChecks(room, task.tests, places.run / "verifier", task.check_seconds, task.check_env)
+    return task_checks(room, task, places.run / "verifier")
 
 
 def with_copy(prepared: Prepared) -> Prepared:
@@ -392,7 +399,7 @@ def layer_over(
     settings = resolved.settings
     if settings.isolation == MEMORY:
         return None, "its files are in memory"
-    level = choose(settings.isolation, _profile_in_force(resolved, cwd))
+    level = choose(settings.isolation, profile_in_force(resolved, cwd))
     if not level.layers:
         return None, f"at isolation {level.name} commands see no mount of ours"
     plan = plan_layer(folder, include, folders)

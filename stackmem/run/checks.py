@@ -14,10 +14,12 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 
 from stackmem.core.facts import ChecksReturned
+from stackmem.core.network import NetworkRequest
 from stackmem.core.text import tail
 from stackmem.errors import WorkspaceError
 from stackmem.history.layer import Layer
 from stackmem.tasks.judge import judge
+from stackmem.tasks.reader import Task
 from stackmem.workspace.isolation import confine
 from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.overlay.view import WorkspaceView
@@ -38,12 +40,23 @@ class CheckRoom(Struct, frozen=True):
         scratch: An existing folder in which copies are made and removed.
         place: The path at which commands find a mount at the level in force.
         open: Opens a copy as a workspace, with mounts and variables.
+        shell: Runs ``test.sh``.
+        holds: The sandbox has our Python, which can hold the code that is judged apart.
     """
 
     layer: Layer
     scratch: Path
     place: Callable[[Mount], str]
     open: Callable[[WorkspaceView, tuple[Mount, ...], Mapping[str, str]], Workspace]
+    shell: str = "bash"
+    holds: bool = True
+
+
+def task_checks(room: CheckRoom, task: Task, verifier: Path) -> TaskChecks | StepChecks:
+    """What judges a task: its tests, or those of each of its steps."""
+    if task.steps:
+        return StepChecks(room, task, verifier)
+    return TaskChecks(room, task.tests, verifier, task.check_seconds, task.check_env)
 
 
 class TaskChecks:
@@ -63,14 +76,43 @@ class TaskChecks:
         apart = Mount(confine.__file__, f"{_APART}/confine.py")
         places = {"TESTS_DIR": self._room.place(tests), "VERIFIER_DIR": self._room.place(verifier)}
         hold = shlex.join([*_HOLD, self._room.place(apart), "apart", *places.values(), "--"])
-        env = {**self._env, **places, "APART": hold}
-        outcome = _run(self._room, 'bash "$TESTS_DIR/test.sh"', self._seconds, (tests, verifier, apart), env)
+        env = {**self._env, **places, **({"APART": hold} if self._room.holds else {})}
+        mounts = (tests, verifier, *((apart,) if self._room.holds else ()))
+        outcome = _run(self._room, f'{self._room.shell} "$TESTS_DIR/test.sh"', self._seconds, mounts, env)
         text, requests = _end_of(outcome.text), outcome.requests or UNSET
         if outcome.reason:
             return ChecksReturned({}, f"the checks did not end by themselves: {outcome.reason}", text, requests)
         verdict = judge(self._verifier)
         error = f"{verdict.error} (test.sh ended with exit {outcome.exit_code})" if verdict.error else ""
         return ChecksReturned(verdict.rewards, error, text, requests)
+
+
+class StepChecks:
+    """The tests of each step of a task, in their order, once the agent has worked on all of them."""
+
+    def __init__(self, room: CheckRoom, task: Task, verifier: Path) -> None:
+        self._room, self._task, self._verifier = room, task, verifier
+
+    def judge(self) -> ChecksReturned:
+        """The reward of each step by its name, and as ``reward`` what the task's strategy makes of them."""
+        found: dict[str, float] = {}
+        errors: list[str] = []
+        texts: list[str] = []
+        requests: list[NetworkRequest] = []
+        for step in self._task.steps:
+            folder = self._verifier / step.name
+            said = TaskChecks(self._room, step.tests, folder, step.check_seconds, step.check_env).judge()
+            whole = next(iter(said.rewards.values()), 0.0)
+            found[step.name] = said.rewards.get("reward", whole)
+            errors += [f"{step.name}: {said.error}"] if said.error else []
+            texts.append(f"== {step.name}\n{said.text}")
+            requests += said.requests or ()
+            if step.least is not None and found[step.name] < step.least:
+                break
+        rewards = [found.get(step.name, 0.0) for step in self._task.steps]
+        reward = rewards[-1] if self._task.strategy == "final" else sum(rewards) / len(rewards)
+        text = _end_of("\n".join(texts))
+        return ChecksReturned({"reward": reward, **found}, "; ".join(errors), text, tuple(requests) or UNSET)
 
 
 class CommandCheck:

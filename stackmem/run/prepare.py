@@ -28,6 +28,7 @@ from stackmem.tasks.find import find_task
 from stackmem.tasks.reader import Task, read_task
 from stackmem.tools.plugins import load_plugins
 from stackmem.workspace.clip import shown_name
+from stackmem.workspace.images.store import Image
 from stackmem.workspace.profile import Profile, read_profile
 from stackmem.workspace.project.instructions import find_instructions, read_instructions
 from stackmem.workspace.project.project import Project, find_project
@@ -35,6 +36,7 @@ from stackmem.workspace.tree import sockets_below
 
 from .git_inside import origin_of, place_of
 from .request import ProgramRequest, RunRequest
+from .tasks.image import in_its_image
 
 TASK_PLACE = "/workspace"
 _SOCKETS_NAMED = 5
@@ -50,6 +52,7 @@ class Subject(Struct, frozen=True):
         task: The task folder; None for a folder of one's own.
         folder: The folder that is copied and may be patched; None for a task.
         place: The folder in it that the person named, relative; empty for the folder itself.
+        image: What a task's commands run in; None for this machine's own tools.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Subject(Struct, frozen=True):
     task: Task | None = None
     folder: Path | None = None
     place: str = ""
+    image: Image | None = None
 
 
 class Prepared(Struct, frozen=True):
@@ -290,8 +294,9 @@ def find_subject(named: str, text: str | None, cwd: Path) -> Subject:
     if place is not None:
         if text is not None:
             raise UsageError(f"{named} is a task with an instruction of its own; leave -t out, or copy the task")
-        task = read_task(place)
-        return Subject(task.short_name, task.instruction, TASK_PLACE, task=task)
+        task, image = in_its_image(read_task(place))
+        inside = image.inside if image else TASK_PLACE
+        return Subject(task.short_name, task.instruction, inside, task=task, image=image)
     folder = (cwd / os.path.expanduser(named)).resolve()
     if text is None or not text.strip():
         raise UsageError(f"{named} is a folder without task.toml; say what is to be done there with -t TEXT")

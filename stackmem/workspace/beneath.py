@@ -28,6 +28,7 @@ _TRIES = 128  # a rename anywhere in the system can interrupt a ``..``: openat2(
 _SYS_OPENAT2 = 437  # the same on every architecture that Python is built for, alpha excepted
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
+_RESOLVE_IN_ROOT = 0x10
 
 
 def opener_for(root: int) -> Opener:
@@ -41,10 +42,23 @@ def opener_for(root: int) -> Opener:
 
 def open_by_kernel(root: int, path: bytes, flags: int) -> int:
     """Resolve with ``openat2(2)`` and RESOLVE_BENEATH: one system call, checked at every step."""
+    return _open_by_kernel(root, path, flags, _RESOLVE_BENEATH)
+
+
+def open_in_root(root: int, path: bytes, flags: int) -> int:
+    """Resolve as a process does whose root is this directory: absolute links and ``..`` stay inside.
+
+    Raises:
+        OSError: As ``open(2)``; ENOSYS where the kernel has no ``openat2``.
+    """
+    return _open_by_kernel(root, path, flags, _RESOLVE_IN_ROOT)
+
+
+def _open_by_kernel(root: int, path: bytes, flags: int, scope: int) -> int:
     import ctypes  # here, so that no cost falls on those who open nothing
 
     _refuse_malformed(path)
-    how = struct.pack("QQQ", flags | os.O_CLOEXEC, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
+    how = struct.pack("QQQ", flags | os.O_CLOEXEC, 0, scope | _RESOLVE_NO_MAGICLINKS)
     for _ in range(_TRIES):
         fd: int = _system_call()(_SYS_OPENAT2, root, path, how, len(how))
         if fd >= 0:

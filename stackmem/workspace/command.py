@@ -55,7 +55,7 @@ class CommandEnd(Struct, frozen=True):
     Attributes:
         exit_code: 128 + N for signal N; None when it was stopped, or its sandbox killed.
         reason: Empty, or ``timeout``, ``memory``, ``processes``, ``disk``, ``output``, ``killed``, ``unkillable``,
-            ``interrupted``.
+            ``interrupted``, ``stopped``.
         errors: What it wrote to stderr, where that was asked for apart; else it is in ``capture``.
         requests: What it asked of the network, where it reaches listed hosts alone.
     """
@@ -67,11 +67,12 @@ class CommandEnd(Struct, frozen=True):
     requests: tuple[NetworkRequest, ...] = ()
 
 
-def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: int = 0) -> CommandEnd:
+def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: int = 0, stop: int = -1) -> CommandEnd:
     """Run a command to its end, or to its limit.
 
     Args:
         apart_bytes: Keep stdout and stderr apart, the first so many bytes of each whole; 0 keeps them together.
+        stop: A descriptor that can be read once the command is to end, as a service is; -1 for none.
 
     Raises:
         SetUpFailed: The sandbox could not be made; the command never started.
@@ -82,7 +83,7 @@ def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: 
         running = _Running(launch, level, seat, stack, apart_bytes)
         try:
             process = running.start()
-            reason = running.listen(process, seconds)
+            reason = running.listen(process, seconds, stop)
             if not running.end(process):
                 reason = "unkillable"
         except BaseException as error:
@@ -154,14 +155,14 @@ class _Running:
         finally:
             self._close_write_ends()
 
-    def listen(self, process: Popen[bytes], seconds: float) -> str:
+    def listen(self, process: Popen[bytes], seconds: float, stop: int = -1) -> str:
         """Read output until the process ends or must; say why it must, empty when it ended."""
         deadline = time.monotonic() + seconds
         pidfd = os.pidfd_open(process.pid)
         self._stack.callback(os.close, pidfd)
         watchdog = Watchdog(self._seat.profile, self._seat.fd)
         poll = select.poll()
-        for fd in (*self._pipes, pidfd, self._launch.status_fd):
+        for fd in (*self._pipes, pidfd, self._launch.status_fd, stop):
             if fd >= 0:
                 poll.register(fd, select.POLLIN)
         look_at = time.monotonic() + LOOK_SECONDS
@@ -186,6 +187,8 @@ class _Running:
                 return "output"
             if pidfd in ready:
                 return ""
+            if stop in ready:
+                return "stopped"
         return "timeout"
 
     def end(self, process: Popen[bytes]) -> bool:

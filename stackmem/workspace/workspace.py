@@ -8,7 +8,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from msgspec import structs
@@ -116,6 +116,8 @@ class Workspace:
         root: The folder on the host.
         view: How programs of ours see it there.
         path: The folder as commands see it.
+        searcher: The same folder in a sandbox that has our Python, where the one of commands need not have it.
+        with_it: Closed when the workspace is.
     """
 
     def __init__(
@@ -132,6 +134,8 @@ class Workspace:
         self._scrub = scrub
         self._ready = ready
         self._gate = Gate()
+        self.searcher: Workspace | None = None
+        self.with_it = ExitStack()
 
     def place(self, mount: Mount) -> str:
         """The path at which commands find a mount at this level."""
@@ -152,15 +156,20 @@ class Workspace:
         Raises:
             WorkspaceError: As ``run_command``.
         """
-        inside = INSIDE if self._level.mounts else self._seat.toolchain.environment
+        runner = self.searcher or self
         try:
             where = self._files.spelled(path)
-            command = search_command(f"{inside}/bin/python", pattern, where, glob, context)
+            command = search_command(f"{runner.own_python}/bin/python", pattern, where, glob, context)
             command = f"cd {shlex.quote(self.path)} && {command}" if self._seat.place else command
-            ended = self.run_apart(command, SECONDS, MOST_BYTES)
+            ended = runner.run_apart(command, SECONDS, MOST_BYTES)
         except ToolRefused as refused:
             return ToolOutcome(str(refused), failed=True)
         return shown_matches(ended, path, shown_bytes, self._scrub, self._seat.place)
+
+    @property
+    def own_python(self) -> str:
+        """The environment of our Python as commands see it."""
+        return INSIDE if self._level.mounts else self._seat.toolchain.environment
 
     def list_files(self, path: str, shown_bytes: int) -> ToolOutcome:
         return self._files.list(path, shown_bytes)
@@ -240,6 +249,7 @@ class Workspace:
     def close(self) -> None:
         self._files.close()
         shutil.rmtree(self._seat.skeleton, ignore_errors=True)
+        self.with_it.close()
 
 
 _REFUSED = ToolOutcome("this run works on no files; the agent's own tools do", failed=True)

@@ -27,7 +27,8 @@ RECORD = json.loads((OUTSIDE / "swebench" / "records.jsonl").read_text("utf-8"))
 
 
 def only(kind, path, out, repo=None):
-    (found,) = import_tasks(kind, path, out, repo)
+    """The one task that is made, of Harbor for this machine's tools."""
+    (found,) = import_tasks(kind, path, out, repo, hosted=kind == "harbor")
     return found
 
 
@@ -111,7 +112,7 @@ def test_a_task_that_cannot_run_here_is_refused_and_leaves_nothing(tmp_path):
     make_task(tmp_path / "set" / "windows", toml='[environment]\nos = "windows"\n')
     found = {one.name: one for one in import_tasks("harbor", tmp_path / "set", tmp_path / "tasks")}
     assert isinstance(found["good"], ImportedTask)
-    assert "multi-step" in found["steps"].why
+    assert "no instruction.md in" in found["steps"].why
     assert "task.toml: [environment] os is not 'linux'" in found["windows"].why
     assert str(tmp_path / "tasks" / ".") not in found["windows"].why
     assert os.listdir(tmp_path / "tasks") == ["good"]

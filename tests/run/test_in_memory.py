@@ -10,7 +10,7 @@ from stackmem.core.facts import ChecksReturned, ModelReplied, RunForked, RunResu
 from stackmem.replays.live import replay_live
 from stackmem.replays.model import replay_model
 from stackmem.run.fork import ForkChanges, fork
-from stackmem.run.task_check import check_task
+from stackmem.run.tasks.check import check_task
 from stackmem.trace.open_run import Run
 from stackmem.worlds import WORLDS, make
 from tests.run.killed import resumed

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stackmem.run.task_check import check_task
+from stackmem.run.tasks.check import check_task
 from tests.stage import Stage, call, command, pop
 from tests.tasks.clones import OUTSIDE, soundings
 
@@ -34,7 +34,7 @@ TASKS = {
 def imported(stage: Stage, request):
     """The task of a kind, imported as a person does it."""
     path, name, *_ = TASKS[request.param]
-    more = ["--repo", soundings(stage.root / "clone")] if request.param == "swebench" else []
+    more = {"swebench": ["--repo", soundings(stage.root / "clone")], "harbor": ["--host"]}.get(request.param, [])
     ran = stage.call("tasks", "import", request.param, OUTSIDE / path, "-o", stage.root / "tasks", *more)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith(f"{name}: {stage.root / 'tasks' / name}\n")
@@ -62,10 +62,10 @@ def test_the_record_says_which_of_its_tests_did_not_pass(stage: Stage):
 
 
 def test_what_cannot_be_imported_is_told_and_exits_with_1(stage: Stage):
-    places = ["-o", stage.root / "tasks"]
+    places = ["-o", stage.root / "tasks", "--host"]
     assert stage.call("tasks", "import", "harbor", OUTSIDE / "harbor", *places).returncode == 0
     again = stage.call("tasks", "import", "harbor", OUTSIDE / "harbor", *places)
     assert again.returncode == 1
     assert again.stdout.startswith("sluice: not imported: ")
-    nothing = stage.call("tasks", "import", "swebench", OUTSIDE / "harbor", *places)
+    nothing = stage.call("tasks", "import", "swebench", OUTSIDE / "harbor", *places[:2])
     assert (nothing.returncode, len(nothing.stderr.splitlines())) == (2, 1)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from stackmem.errors import UsageError
-from stackmem.tasks.reader import MAX_TEXT_BYTES, read_task
+from stackmem.tasks.reader import read_task
+from stackmem.tasks.table import MAX_TEXT_BYTES
 
 from .folders import TOML, make_task
 
@@ -66,7 +67,7 @@ def test_unknown_keys_in_lists_of_tables_are_found(tmp_path):
     assert "'verifier.collect.after'" in read_task(make_task(tmp_path / "t", toml)).warnings[0]
 
 
-@pytest.mark.parametrize("line", ["docker_image = 'x'", "gpus = 1", "mcp_servers = [{name = 'x'}]", "env = {A = 'b'}"])
+@pytest.mark.parametrize("line", ["gpus = 1", "mcp_servers = [{name = 'x'}]", "env = {A = 'b'}"])
 def test_what_the_sandbox_does_not_give_is_a_warning(tmp_path, line):
     assert "is not honoured" in read_task(make_task(tmp_path / "t", TOML + line + "\n")).warnings[0]
 
@@ -124,7 +125,8 @@ def test_an_empty_instruction_is_refused(tmp_path):
         ("[metadata.stackmem]\nmax_steps = 1.5\n", "[metadata.stackmem] max_steps must be a whole number from 1"),
         ("[metadata.stackmem]\ntoolchains = 'x'\n", "[metadata.stackmem] toolchains must be a list of texts"),
         ("[environment]\nos = 'windows'\n", "runs tasks for Linux"),
-        ("[[steps]]\nname = 'a'\n", "multi-step"),
+        ("[[steps]]\nname = 'a'\n", "no instruction.md in"),
+        ("[[steps]]\nname = '../a'\n", "the name of a folder in steps/"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_table(tmp_path, toml, told):

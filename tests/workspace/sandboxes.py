@@ -17,30 +17,35 @@ import pytest
 from msgspec import Struct
 
 from stackmem.history.layer import Overlay, OwnFolder, make_upper
+from stackmem.workspace.images.root import ImageRoot, open_root
+from stackmem.workspace.images.store import Image, ImageConfig, ImageStore
 from stackmem.workspace.isolation.bare import Bare
 from stackmem.workspace.isolation.bubblewrap import Bubblewrap
 from stackmem.workspace.isolation.landlock import Landlock
 from stackmem.workspace.isolation.levels import try_level
 from stackmem.workspace.isolation.namespaces import Namespaces
+from stackmem.workspace.isolation.rooted import Rooted
 from stackmem.workspace.outcome import ToolOutcome
-from stackmem.workspace.profile import Profile
-from stackmem.workspace.python import PythonInstallation, Toolchain, build_toolchain, running_interpreter
+from stackmem.workspace.profile import Mount, Profile
+from stackmem.workspace.python import INSIDE, PythonInstallation, Toolchain, build_toolchain, running_interpreter
 from stackmem.workspace.tree import remove_tree
 from stackmem.workspace.workspace import Workspace, open_workspace
 from tests.conftest import CAMPAIGN
 from tests.workspace.people import Person, for_everyone
 
 LAYERED = "bubblewrap on a layer"
+IMAGED = "bubblewrap in an image"
 LEVELS = {
     "bubblewrap": Bubblewrap,
     LAYERED: Bubblewrap,
+    IMAGED: Bubblewrap,  # for the probe; the case itself runs in a root
     "bubblewrap (no /proc)": lambda: Bubblewrap(proc=False),
     "namespaces": Namespaces,
     "landlock": Landlock,
     "none": Bare,
 }
 BUBBLEWRAP = ("bubblewrap",)
-MOUNTED = (*BUBBLEWRAP, "bubblewrap (no /proc)", *((LAYERED,) if CAMPAIGN else ()))
+MOUNTED = (*BUBBLEWRAP, "bubblewrap (no /proc)", *((LAYERED, IMAGED) if CAMPAIGN else ()))
 # The variants differ in one mount, so they run all cases only in a campaign.
 CONTAINED = (*(MOUNTED if CAMPAIGN else BUBBLEWRAP), "namespaces")
 CONFINED = (*CONTAINED, "landlock")
@@ -75,9 +80,13 @@ def hostile(
     return wrap
 
 
-def layered_too(levels: tuple[str, ...]) -> tuple[str, ...]:
-    """For what a layer could change: these levels, and a layer in every run of the tests."""
-    return tuple(dict.fromkeys((*levels, LAYERED)))
+def layered_too(levels: tuple[str, ...], *, imaged: bool = True) -> tuple[str, ...]:
+    """For what a layer or a root of its own could change: these levels, and both in every run of the tests.
+
+    Args:
+        imaged: A root of its own is no exception: it has users, a root and a /tmp that stay.
+    """
+    return tuple(each for each in dict.fromkeys((*levels, LAYERED, IMAGED)) if imaged or each != IMAGED)
 
 
 @pytest.fixture(scope="session")
@@ -123,7 +132,12 @@ def opened(person: Person, toolchains: dict[bool, Toolchain]) -> Callable[..., A
         if failure := _failures(level, os.geteuid(), tools):
             pytest.skip(f"{level} is not to be had here: {failure}")
         layer = layer_over(root) if level == LAYERED else OwnFolder(root)
-        with contextlib.closing(layer):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(contextlib.closing(layer))
+            if level == IMAGED:
+                shown = (Mount(str(root), inside, writable=True), *keywords.get("mounts", ()))
+                network = rest.get("network", "none")
+                chosen = Rooted(stack.enter_context(contextlib.closing(host_root(place, tools, shown, network))))
             ground = layer.view if level == LAYERED else root
             workspace = open_workspace(chosen, ground, inside, Profile(**rest), toolchain=tools, **keywords)
             workspace.layer = layer  # type: ignore[attr-defined]  # for the judge
@@ -135,6 +149,25 @@ def opened(person: Person, toolchains: dict[bool, Toolchain]) -> Callable[..., A
                 workspace.close()
 
     return enter
+
+
+def host_root(place: Path, tools: Toolchain, mounts: tuple[Mount, ...], network: str = "none") -> ImageRoot:
+    """A root that shows this machine's programs, with everything else of its own, written by root."""
+    store = ImageStore(place / "store")
+
+    def fill(folder: Path) -> None:
+        for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
+            if Path("/", name).is_symlink():
+                (folder / name).symlink_to(f"usr/{name}")
+        (folder / "etc").mkdir()
+        (folder / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/bash\n")
+        (folder / "etc" / "gitconfig").write_text("[user]\n\tname = user\n\temail = user@sandbox.invalid\n")
+
+    layers = (str(store.made("layers", "links", fill)), str(store.skeleton()))
+    variables = {"PATH": f"{INSIDE}/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+    image = Image("host", layers, ImageConfig(env=variables), "", shell=("/bin/bash", "-c"))
+    shown = (Mount("/usr", "/usr"), *tools.mounts(), *mounts)
+    return open_root(store, image, place / "root", network, shown)
 
 
 def layer_over(folder: Path) -> Overlay:

@@ -7,7 +7,7 @@ import pytest
 
 from stackmem import UsageError
 from stackmem.run.in_memory import PROGRAM, program_text
-from stackmem.run.task_check import check_task
+from stackmem.run.tasks.check import check_task
 from stackmem.tasks import work
 from stackmem.tasks.reader import read_task
 from stackmem.workspace.isolation.bare import Bare

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import typer
 
-from stackmem.cli.options import JsonArray, argument, flag, option
+from stackmem.cli.options import JsonArray, argument, flag, option, settings, switch, takes
 from stackmem.cli.screen.text import echo_json, readable
-from stackmem.formats.tasks import ImportedTask, import_tasks
-from stackmem.run.task_check import check_task
-from stackmem.tasks.find import list_tasks
+from stackmem.errors import UsageError
+from stackmem.formats.tasks import import_tasks
+from stackmem.run.tasks.build import build_rules, build_task
+from stackmem.run.tasks.check import check_task
+from stackmem.run.tasks.imports import ImportVerdict, import_exit_code, import_summary, verdict_of
+from stackmem.tasks.find import find_task, list_tasks
 from stackmem.tasks.reader import read_task
+from stackmem.workspace.images.bases import add_base
+from stackmem.workspace.images.build import BuildFailed
+from stackmem.workspace.images.room import image_store
 
 app = typer.Typer(
     help="Show the tasks there are, check them, and import tasks of other benchmarks.", no_args_is_help=True
@@ -53,27 +61,82 @@ def check_command(
     sys.exit(1 if wrong else 0)
 
 
+@app.command("build", short_help="Build the images that tasks run in.")
+@takes("given", settings("network", "allow", "credentials", "profile"))
+def build_command(
+    given: Mapping[str, object],
+    named: list[str] = argument("TASK", "Tasks with an image of their own."),
+    base: list[str] | None = option("--base", "A base system: a folder or archive of a root.", "NAME=PATH"),
+    seconds: float = option("--seconds", "Limit of one step of a Dockerfile.", "SECONDS", default=600.0),
+    args: list[str] | None = option("--build-arg", "A build argument.", "NAME=VALUE"),
+) -> None:
+    """Build the image of each task from its Dockerfile, in the sandbox; what was built before is kept.
+
+    Base systems come from --base, once for all tasks, or from podman or docker where they work. Steps that fetch
+    something need --network host, or --network list with --allow.
+    """
+    wrong = 0
+    rules = build_rules(given, seconds, args or [], os.environ, Path.cwd(), typer.echo)
+    for each in base or []:
+        found = add_base(image_store(), each)
+        typer.echo(readable(f"base {found.name}: {found.root}"))
+    for name in named:
+        task = read_task(_folder_of(name))
+        try:
+            image = build_task(task, rules)
+        except BuildFailed as error:
+            wrong += 1
+            typer.echo(readable(f"{task.short_name}: not built: {error}"))
+            continue
+        said = f"image {image.digest}" if image else "it has no image of its own; it runs on this machine's tools"
+        typer.echo(readable(f"{task.short_name}: {said}"))
+    sys.exit(1 if wrong else 0)
+
+
+def _folder_of(name: str) -> Path:
+    folder = find_task(name, Path.cwd())
+    if folder is None:
+        raise UsageError(f"{name} is no task; stackmem tasks list shows those there are")
+    return folder
+
+
 @app.command("import", short_help="Make tasks of another benchmark's.")
 def import_command(
     kind: str = argument("KIND", "exercism, harbor or swebench."),
     path: Path = argument("PATH", "An exercise or a task, a folder of them, or a file of records."),
     out: Path = option("-o --output", "Where the tasks go.", "DIR", default=Path("tasks")),
     repo: Path | None = option("--repo", "swebench: a local clone of the repository.", "CLONE"),
+    host: bool = switch("--host", "harbor: for this machine's tools, not for the task's own image."),
+    no_check: bool = switch("--no-check", "Do not run the checks on what an agent starts with."),
     json: JsonArray = False,
 ) -> None:
-    """Make task folders of another benchmark's tasks; exits with 1 where one of them cannot be had."""
-    rows = []
-    refused = 0
-    for task in import_tasks(kind, path, out, repo):
-        if isinstance(task, ImportedTask):
-            rows.append({"name": task.name, "folder": str(task.folder), "notes": task.notes, "refused": ""})
-            lines = [f"{task.name}: {task.folder}", *(f"  note: {note}" for note in task.notes)]
-        else:
-            refused += 1
-            rows.append({"name": task.name, "folder": "", "notes": (), "refused": task.why})
-            lines = [f"{task.name}: not imported: {task.why}"]
-        if not json:
-            typer.echo(readable("\n".join(lines)))
+    """Make task folders of another benchmark's tasks.
+
+    Exits with 3 where none of those that were made can be run here, with 1 where one of them cannot be had.
+    """
+    verdicts = []
+    for task in import_tasks(kind, path, out, repo, hosted=host):
+        found = verdict_of(task, checked=not no_check)
+        verdicts.append(found)
+        if json:
+            continue
+        lines = [f"{found.name}: {found.folder}", *(f"  note: {note}" for note in found.notes)]
+        lines += [f"  cannot be run yet: {why}" for why in found.lacks]
+        refused = f"{found.name}: not imported: {'; '.join(found.lacks)}"
+        typer.echo(readable("\n".join(lines) if found.folder else refused))
     if json:
-        echo_json(rows)
-    sys.exit(1 if refused else 0)
+        echo_json([_row(each) for each in verdicts])
+    else:
+        typer.echo(readable("\n".join(import_summary(verdicts))))
+    sys.exit(import_exit_code(verdicts))
+
+
+def _row(found: ImportVerdict) -> dict[str, object]:
+    return {
+        "name": found.name,
+        "folder": found.folder,
+        "notes": found.notes,
+        "refused": "" if found.folder else found.lacks[0],
+        "lacks": found.lacks if found.folder else (),
+        "stub_passes": found.passes,
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from stackmem.errors import UsageError
@@ -22,8 +23,13 @@ KINDS: dict[str, Callable[[Path, Path, Path | None], Iterator[ImportedTask | Tas
 """Name to importer; it takes the original, the folder for the tasks, and a clone, which only ``swebench`` needs."""
 
 
-def import_tasks(kind: str, path: Path, out: Path, repo: Path | None = None) -> Iterator[ImportedTask | TaskRefused]:
+def import_tasks(
+    kind: str, path: Path, out: Path, repo: Path | None = None, *, hosted: bool = False
+) -> Iterator[ImportedTask | TaskRefused]:
     """A task folder in ``out`` for each task that ``path`` holds, or why there is none.
+
+    Args:
+        hosted: Only of ``harbor``: for this machine's tools and not for the image that the task brings.
 
     Raises:
         UsageError: There is no such kind, or ``path`` holds nothing of it.
@@ -34,4 +40,6 @@ def import_tasks(kind: str, path: Path, out: Path, repo: Path | None = None) -> 
         raise UsageError(f"--repo is for swebench, not {kind}; leave it out")
     if not path.exists():
         raise UsageError(f"{path} does not exist; name the folder or file to import")
-    return KINDS[kind](path, out, repo)
+    if hosted and kind != "harbor":
+        raise UsageError(f"--host is for harbor; tasks of {kind} run on this machine's tools anyway")
+    return partial(from_harbor, hosted=True)(path, out, repo) if hosted else KINDS[kind](path, out, repo)

@@ -1,7 +1,7 @@
 """Tasks of Harbor, one or a folder of them, as tasks that run here; what does not carry over is said.
 
-Of a Dockerfile, what it copies into its working directory is taken; what else it does, a sandbox without images does
-not.
+A task keeps the image that it brings. For this machine's tools, what its Dockerfile copies into the working directory
+is taken, and what else it does is in the notes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,17 @@ from stackmem.errors import UsageError
 from .folder import ImportedTask, TaskRefused, make
 
 _OURS = "/workspace"
+_TRAJECTORY = "trajectory.json is not given to the agent: a run begins with the task alone"
 _LEFT_BEHIND = shutil.ignore_patterns(".git", "__pycache__")
 
 
-def from_harbor(path: Path, out: Path, repo: Path | None = None) -> Iterator[ImportedTask | TaskRefused]:
+def from_harbor(
+    path: Path, out: Path, repo: Path | None = None, *, hosted: bool = False
+) -> Iterator[ImportedTask | TaskRefused]:
     """A task for each folder with a task.toml: ``path`` itself, or those in it.
+
+    Args:
+        hosted: For this machine's tools.
 
     Raises:
         UsageError: There is none.
@@ -33,7 +39,12 @@ def from_harbor(path: Path, out: Path, repo: Path | None = None) -> Iterator[Imp
     if not folders:
         raise UsageError(f"no task.toml in {path} or in a folder of it; name a task of Harbor, or a folder of them")
     for folder in folders:
-        yield make(folder.resolve().name, out, partial(_fill, folder))
+        yield make(folder.resolve().name, out, partial(_fill if hosted else _copy, folder))
+
+
+def _copy(source: Path, target: Path) -> list[str]:
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, ignore=_LEFT_BEHIND)
+    return [_TRAJECTORY] if (target / "trajectory.json").is_file() else []
 
 
 def _fill(source: Path, target: Path) -> list[str]:
@@ -42,6 +53,7 @@ def _fill(source: Path, target: Path) -> list[str]:
     notes = []
     if not (target / "environment" / "workspace").is_dir():
         notes += _workspace(target / "environment", recipe)
+        (target / "environment" / "workspace").mkdir(parents=True, exist_ok=True)
     if recipe.undone:
         shown = "; ".join(line[:80] for line in recipe.undone[:3])
         more = f" and {len(recipe.undone) - 3} more" if len(recipe.undone) > 3 else ""
@@ -59,7 +71,7 @@ def _fill(source: Path, target: Path) -> list[str]:
         if named:
             notes.append(f"{', '.join(named)} name {place}, which is {_OURS} here; change them")
     if (target / "trajectory.json").is_file():
-        notes.append("trajectory.json is not given to the agent: a run begins with the task alone")
+        notes.append(_TRAJECTORY)
     return notes
 
 

@@ -80,6 +80,10 @@ class Door:
         stack.callback(os.close, fd)
         return fd
 
+    def hand_over(self, listener: int) -> None:
+        """Give it a listening socket, which stays the caller's to close."""
+        socket.send_fds(self._theirs, [b"listening"], [listener])
+
     def close(self) -> tuple[NetworkRequest, ...]:
         """End every connection, and say what was asked; once the command and all it started are dead."""
         if not self._closed:
@@ -214,6 +218,15 @@ class Start(Struct, frozen=True):
     environ: dict[str, str]
     fds: tuple[int, ...] = ()
     door: Door | None = None
+
+
+def start_through(network: NetworkList | None, start: Start, listener: int, stack: ExitStack) -> Start:
+    """Put a command behind a door whose listening socket is there already, in a network that outlives the command."""
+    if network is None:
+        return start
+    door = Door(network, stack)
+    door.hand_over(listener)
+    return Start(start.argv, start.environ | door.variables, (), door)
 
 
 def start_behind(network: NetworkList | None, start: Start, python: str, stack: ExitStack, above: int = 2) -> Start:

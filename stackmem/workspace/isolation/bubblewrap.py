@@ -115,13 +115,13 @@ class Bubblewrap:
 
     def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
         kept = self._setting(seat)
-        bpf = _memory_file(stack, "seccomp", kept.filter)
+        bpf = memory_file(stack, "seccomp", kept.filter)
         status_read, status_write = os.pipe2(os.O_CLOEXEC)
         stack.callback(os.close, status_read)
         stack.callback(os.close, status_write)
         git_fds, git = guarded_git(seat.fd, seat.path, stack) if seat.binds_git else ((), ())
-        own = _joined([*git, *kept.closing, "--seccomp", str(bpf), "--json-status-fd", str(status_write)])
-        args = _memory_file(stack, "args", kept.opening + own)
+        own = joined([*git, *kept.closing, "--seccomp", str(bpf), "--json-status-fd", str(status_write)])
+        args = memory_file(stack, "args", kept.opening + own)
         life = line_of_life(stack)
         # It has the read end of its own reports, too: else it would die of them where the harness has died meanwhile,
         # and the process that waits to become the sandbox would wait for good. No namespace of ours reaches a command.
@@ -159,7 +159,7 @@ class Bubblewrap:
         check_destinations(seat)
         families = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
         opening = [
-            *_namespaces(program, network=seat.profile.network == "host"),
+            *namespaces(program, network=seat.profile.network == "host"),
             *_system(seat),
             *self._kernel(seat),
             *_binds((*seat.toolchain.mounts(), *seat.profile.mounts, *seat.mounts)),
@@ -170,7 +170,7 @@ class Bubblewrap:
         closing = ("--remount-ro", "/", "--chdir", seat.path, *variables)
         if any("\0" in each for each in (*opening, *closing)):
             raise WorkspaceError("a variable or a mount of the sandbox holds a NUL character; leave it out")
-        return _Setting(seat, there, program, _joined(opening), closing, build_filter(families=families, tracing=True))
+        return _Setting(seat, there, program, joined(opening), closing, build_filter(families=families, tracing=True))
 
     def _kernel(self, seat: Seat) -> list[str]:
         profile = seat.profile
@@ -186,21 +186,27 @@ class Bubblewrap:
         ]  # fmt: skip
 
     def ran(self, process: Popen[bytes], status: bytes) -> int | None:
-        for line in status.splitlines():
-            with suppress(ValueError):  # a line that was cut when its writer was killed
-                report = json.loads(line)
-                if "exit-code" in report:
-                    return int(report["exit-code"])
-        if process.returncode < 0:
-            return None
-        raise SetUpFailed(f"bubblewrap ended with {process.returncode} before the command ran")
+        return reported(process, status)
 
 
-def _namespaces(program: str, *, network: bool) -> list[str]:
+def reported(process: Popen[bytes], status: bytes) -> int | None:
+    """The exit code that bubblewrap reports; see ``Level.ran``."""
+    for line in status.splitlines():
+        with suppress(ValueError):  # a line that was cut when its writer was killed
+            report = json.loads(line)
+            if "exit-code" in report:
+                return int(report["exit-code"])
+    if process.returncode < 0:
+        return None
+    raise SetUpFailed(f"bubblewrap ended with {process.returncode} before the command ran")
+
+
+def namespaces(program: str, *, network: bool, uid: int = 1000) -> list[str]:
+    """Words for namespaces of its own, the network's only where ``network`` does not keep the one it is started in."""
     nested = ["--disable-userns"] if "--disable-userns" in _help(program) else []  # the filter refuses them as well
     return [
         "--unshare-all", "--unshare-user", *nested, *(["--share-net"] if network else []),
-        "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL", "--die-with-parent", "--hostname", "sandbox",
+        "--uid", str(uid), "--gid", str(uid), "--cap-drop", "ALL", "--die-with-parent", "--hostname", "sandbox",
     ]  # fmt: skip
 
 
@@ -259,11 +265,11 @@ def check_destinations(seat: Seat) -> None:
 _OWN = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/run", "/tmp", "/var/tmp", _HOME, "/etc", "/proc", "/dev")  # noqa: S108
 
 
-def _joined(words: Iterable[str]) -> bytes:
+def joined(words: Iterable[str]) -> bytes:
     return b"".join(os.fsencode(each) + b"\0" for each in words)
 
 
-def _memory_file(stack: ExitStack, name: str, content: bytes) -> int:
+def memory_file(stack: ExitStack, name: str, content: bytes) -> int:
     fd = os.memfd_create(name, os.MFD_CLOEXEC)
     stack.callback(os.close, fd)
     os.write(fd, content)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from subprocess import Popen
+from types import MappingProxyType
 from typing import Protocol
 
 from msgspec import Struct
@@ -125,6 +126,9 @@ def limited(
     life: int = -1,
     drop: tuple[int, ...] = (),
     place: str = "",
+    starts: tuple[str, ...] = ("/bin/bash",),
+    shell: tuple[str, ...] = ("/bin/bash", "-c"),
+    exports: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[str, ...]:
     """Wrap a command into its per-process limits.
 
@@ -136,6 +140,9 @@ def limited(
             the sandbox die with their parents, which a harness that was dead before would not have set off.
         drop: Closed before the command begins, as ``life`` is.
         place: As in ``Seat``.
+        starts: Words that start the bash which sets the limits.
+        shell: What is given the command.
+        exports: Variables of the command alone: a stranger wrote them, so no program of ours runs with them.
     """
     limits = [
         "ulimit -c 0",
@@ -148,8 +155,9 @@ def limited(
     alive = f"read -t 0 -u {life} && exit 1; exec {life}<&-; " if life >= 0 else ""  # readable: it has ended
     alive += "".join(f"exec {fd}<&-; " for fd in drop)
     alive += f"cd -- {shlex.quote(place)}; " if place else ""  # where it is gone, from the workspace itself
-    script = "{ " + "; ".join(limits) + f'; echo 1000 >/proc/self/oom_score_adj; {alive}}} 2>/dev/null; exec "$@"'
-    return ("/bin/bash", "-c", script, "sh", "/bin/bash", "-c", command)
+    own = "".join(f"export {name}={shlex.quote(value)}; " for name, value in exports.items())
+    script = "{ " + "; ".join(limits) + f'; echo 1000 >/proc/self/oom_score_adj; {alive}}} 2>/dev/null; {own}exec "$@"'
+    return (*starts, "-c", script, "sh", *shell, command)
 
 
 def host_path(path: str, mounts: tuple[Mount, ...]) -> str:

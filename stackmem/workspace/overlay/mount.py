@@ -5,6 +5,7 @@ No process is left behind: a helper mounts in namespaces of its own, hands them 
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import stat
@@ -43,6 +44,14 @@ class OverlayPlaces(Struct, frozen=True):
     over: Path | None = None
 
 
+class MountOrder(Struct, frozen=True):
+    """What is bound into a merged folder, as the helper says it."""
+
+    binds: tuple[tuple[str, str, bool], ...] = ()
+    pins: tuple[str, ...] = ()
+    port: int | None = None
+
+
 def mount_overlay(folder: Path, hidden: Iterable[bytes], places: OverlayPlaces) -> WorkspaceView:
     """Show the folder without ``hidden``, paths in it in their order, under what is written.
 
@@ -51,9 +60,32 @@ def mount_overlay(folder: Path, hidden: Iterable[bytes], places: OverlayPlaces) 
     """
     below = (places.over, folder) if places.over else (folder,)
     try:
-        return _mounted(places.view, hidden, (places.hide, places.upper, places.work, places.view, *below))
+        fds = _mounted((places.hide, places.upper, places.work, places.view, *below), hidden)
     except OSError as error:
         raise WorkspaceError(f"no overlay can be mounted ({error}); run stackmem doctor") from error
+    return _view(places.view, fds)
+
+
+def mount_root(
+    below: tuple[Path, ...], places: OverlayPlaces, order: MountOrder, within: WorkspaceView | None = None
+) -> tuple[WorkspaceView, int]:
+    """A root over folders, the topmost first, with what is bound into it; and what listens on its network, or -1.
+
+    Args:
+        within: Namespaces in which it is mounted: those of another root whose network it shares.
+
+    Raises:
+        WorkspaceError: As ``mount_overlay``.
+    """
+    folders = (places.hide, places.upper, places.work, places.view, *below)
+    try:
+        merged, mounts, *rest = _mounted(folders, (), order, within)
+    except OSError as error:
+        raise WorkspaceError(f"no overlay can be mounted ({error}); run stackmem doctor") from error
+    listener = rest.pop() if order.port else -1
+    network = (("net", rest.pop()),) if order.port is not None else ()
+    user = (("user", rest.pop()),) if rest else ()
+    return WorkspaceView(places.view, merged, (*user, *network, ("mount", mounts))), listener
 
 
 def show_read_only(folder: Path, others: Iterable[tuple[Path, bytes]]) -> WorkspaceView:
@@ -64,34 +96,47 @@ def show_read_only(folder: Path, others: Iterable[tuple[Path, bytes]]) -> Worksp
     """
     given = [part for other, path in others for part in (os.fsencode(other), path)]
     try:
-        view = _mounted(folder, given, (folder,))
+        fds = _mounted((folder,), given)
     except OSError as error:
         raise WorkspaceError(f"no folder can be mounted in {folder} ({error}); run stackmem doctor") from error
+    view = _view(folder, fds)
     view.layered = False
     return view
 
 
-def _mounted(root: Path, given: Iterable[bytes], places: Iterable[Path]) -> WorkspaceView:
-    """What the helper mounts, seen at ``root``; raises ``OSError`` where it cannot."""
+def _view(root: Path, fds: list[int]) -> WorkspaceView:
+    merged, *namespaces = fds
+    kinds = ("mount", "user")[: len(namespaces)]
+    # The user namespace is entered first: it owns the other.
+    return WorkspaceView(root, merged, tuple(reversed(list(zip(kinds, namespaces, strict=True)))))
+
+
+def _mounted(
+    places: Iterable[Path],
+    given: Iterable[bytes],
+    order: MountOrder = MountOrder(),  # noqa: B008 - it is a value
+    within: WorkspaceView | None = None,
+) -> list[int]:
+    """What the helper hands over; raises ``OSError`` where it cannot mount."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(_SECONDS)
-        command = [_python(), "-I", "-S", "-c", _HELPER, str(theirs.fileno()), *map(str, places)]
+        said_order = json.dumps({"binds": order.binds, "pins": order.pins, "port": order.port})
+        command = (_python(), "-I", "-S", "-c", _HELPER, str(theirs.fileno()), said_order, *map(str, places))
+        inherited = (theirs.fileno(), *(within.fds if within else ()))
         try:
             done = subprocess.run(
-                command, input=b"".join(path + b"\0" for path in given), pass_fds=(theirs.fileno(),),
+                within.entered(*command) if within else command,
+                input=b"".join(path + b"\0" for path in given), pass_fds=inherited,
                 capture_output=True, check=False, timeout=_SECONDS, process_group=0,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             raise OSError(str(error)) from error
         theirs.close()
-        said, fds, _, _ = socket.recv_fds(ours, 1024, 3)
+        said, fds, _, _ = socket.recv_fds(ours, 1024, 5)
     if not fds:
         raise OSError(shown_name(said or done.stderr.strip().split(b"\n")[-1])[:200])
-    merged, *namespaces = fds
-    kinds = ("mount", "user")[: len(namespaces)]
-    # The user namespace is entered first: it owns the other.
-    return WorkspaceView(root, merged, tuple(reversed(list(zip(kinds, namespaces, strict=True)))))
+    return fds
 
 
 def _python() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 from msgspec import Struct
@@ -13,16 +14,17 @@ from stackmem.core.facts import ChecksReturned
 from stackmem.core.state import State
 from stackmem.errors import UsageError
 from stackmem.history.layer import OwnFolder
+from stackmem.run.checks import CheckRoom, task_checks
+from stackmem.run.in_memory import MEMORY
+from stackmem.run.prepare import TASK_PLACE, Subject, find_subject, prepare
+from stackmem.run.solve import solve
 from stackmem.tasks.reader import Task
 from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.tree import copy_folder, remove_tree
 from stackmem.workspace.workspace import Workspace, open_workspace
 
-from .checks import CheckRoom, TaskChecks
-from .in_memory import MEMORY
-from .prepare import TASK_PLACE, find_subject, prepare
-from .solve import solve
+from .image import ImageRoom, room_of
 
 _SOLUTION = "/solution"
 _SOLUTION_SECONDS = 600.0
@@ -41,7 +43,8 @@ def check_task(named: str, isolation: str | None, cwd: Path) -> Iterator[TaskFin
         UsageError: There is no such task.
         WorkspaceError: The isolation cannot be had.
     """
-    task = find_subject(named, None, cwd).task
+    subject = find_subject(named, None, cwd)
+    task = subject.task
     if task is None:
         raise UsageError(f"{named} is no task; stackmem tasks list shows those there are")
     if isolation == MEMORY:
@@ -49,11 +52,11 @@ def check_task(named: str, isolation: str | None, cwd: Path) -> Iterator[TaskFin
     level = isolation or "auto"
     scratch = Path(tempfile.mkdtemp(prefix="stackmem-task-check-"))
     try:
-        yield _twice(task, "doing nothing", [_judge(task, level, scratch, solved=False) for _ in range(2)], False)
-        if task.solution is None:
+        yield _twice(task, "doing nothing", [_judge(subject, level, scratch, solved=False) for _ in range(2)], False)
+        if not _solutions(task):
             yield TaskFinding(task.short_name, False, "it has no solution/solve.sh")
         else:
-            verdicts = [_judge(task, level, scratch, solved=True) for _ in range(2)]
+            verdicts = [_judge(subject, level, scratch, solved=True) for _ in range(2)]
             yield _twice(task, "the solution", verdicts, True)
         if task.demo is None:
             yield TaskFinding(task.short_name, True, "it has no demo.yaml, and none is needed")
@@ -75,8 +78,31 @@ def _twice(task: Task, what: str, verdicts: list[tuple[bool, str]], wanted: bool
     return TaskFinding(task.short_name, True, f"{says}, twice")
 
 
-def _judge(task: Task, level: str, scratch: Path, *, solved: bool) -> tuple[bool, str]:
+def stub_passes(named: str, isolation: str | None, cwd: Path) -> bool:
+    """Whether a task's checks pass where nothing was done.
+
+    Raises:
+        UsageError: There is no such task, or its image is not built.
+        WorkspaceError: The isolation cannot be had.
+    """
+    subject = find_subject(named, None, cwd)
+    scratch = Path(tempfile.mkdtemp(prefix="stackmem-task-check-"))
+    try:
+        return _judge(subject, isolation or "auto", scratch, solved=False)[0]
+    finally:
+        remove_tree(scratch)
+
+
+def _solutions(task: Task) -> list[Path]:
+    """The folders with a ``solve.sh``, in the order of steps; none where one is missing."""
+    found = [step.solution for step in task.steps] if task.steps else [task.solution]
+    return [] if None in found else [folder for folder in found if folder is not None]
+
+
+def _judge(subject: Subject, level: str, scratch: Path, *, solved: bool) -> tuple[bool, str]:
     """Whether the checks pass after ``solve.sh`` (or after nothing), and the end of what they print."""
+    task, image = subject.task, subject.image
+    assert task is not None  # noqa: S101 - whoever calls has looked
     folder = Path(tempfile.mkdtemp(dir=scratch))
     work = folder / "workspace"
     if task.workspace is None:
@@ -86,21 +112,23 @@ def _judge(task: Task, level: str, scratch: Path, *, solved: bool) -> tuple[bool
     profile = Profile()
 
     def open_at(view: WorkspaceView, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
+        if image is not None:
+            return ImageRoom(task, image, level, profile, folder).open(view, mounts, env)
         return open_workspace(level, view, TASK_PLACE, profile, mounts, env)
 
-    solution = Mount(str(task.solution or task.folder), _SOLUTION)
     layer = OwnFolder(work)
-    workspace = open_at(layer.view, (solution,) if solved else (), {})
     try:
-        if solved:
-            script = f"{workspace.place(solution)}/solve.sh"
-            outcome = workspace.run_command(f"bash '{script}'", _SOLUTION_SECONDS, 4_096)
+        for each in _solutions(task) if solved else ():
+            solution = Mount(str(each), _SOLUTION)
+            with closing(open_at(layer.view, (solution,), {})) as workspace:
+                script = f"{workspace.place(solution)}/solve.sh"
+                outcome = workspace.run_command(f"{room_of(image)['shell']} '{script}'", _SOLUTION_SECONDS, 4_096)
             if outcome.failed:
                 return False, f"solve.sh failed: {outcome.text[-500:]}"
-        room = CheckRoom(layer, folder, workspace.place, open_at)
-        verdict = TaskChecks(room, task.tests, folder / "verifier", task.check_seconds, task.check_env).judge()
+        with closing(open_at(layer.view, (), {})) as workspace:
+            room = CheckRoom(layer, folder, workspace.place, open_at, **room_of(image))
+        verdict = task_checks(room, task, folder / "verifier").judge()
     finally:
-        workspace.close()
         layer.close()
     return State(checks=verdict).solved or False, _end(verdict)
 

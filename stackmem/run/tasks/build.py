@@ -1,0 +1,99 @@
+"""Builds what tasks run in: the rules of a build from flags and settings, and what stands in its way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from stackmem.errors import UsageError
+from stackmem.run.assemble import profile_in_force
+from stackmem.settings.network import network_of
+from stackmem.settings.settings import resolve
+from stackmem.tasks.reader import Task
+from stackmem.workspace.images.build import BuildFailed, BuildRules, build_image, why_not_built
+from stackmem.workspace.images.room import image_store
+from stackmem.workspace.images.store import Image
+
+from .image import sources_digest, task_sources
+
+_MEMORY_MIB, _FILES = 16_384, 2_000_000
+"""Installers take more than a command of an agent may."""
+
+
+def build_rules(
+    flags: Mapping[str, object],
+    seconds: float,
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    cwd: Path,
+    tell: Callable[[str], object],
+) -> BuildRules:
+    """The rules that flags and settings make.
+
+    Args:
+        seconds: Wall time of one step.
+        arguments: ``NAME=VALUE`` each.
+
+    Raises:
+        UsageError: One of them is none.
+    """
+    resolved = resolve(flags, environ, cwd)
+    args = {}
+    for each in arguments:
+        name, equals, value = each.partition("=")
+        if not equals or not name.isidentifier():
+            raise UsageError(f"--build-arg {each!r}: write NAME=VALUE")
+        args[name] = value
+    if not 0 < seconds < 1 << 20:
+        raise UsageError(f"--seconds is {seconds:g}; write a number above 0")
+    profile = profile_in_force(resolved, cwd)
+    profile = replace(
+        profile, command_seconds=seconds, new_files=max(profile.new_files, _FILES),
+        memory_mib=max(profile.memory_mib, _MEMORY_MIB),
+    )  # fmt: skip
+    return BuildRules(profile, network_of(resolved, profile, environ, cwd), args, tell)
+
+
+def build_task(task: Task, rules: BuildRules) -> Image | None:
+    """Build what the task's commands run in; None where it runs on this machine's tools.
+
+    Raises:
+        BuildFailed: It cannot be built, and why.
+        WorkspaceError: No sandbox can be had for its steps.
+    """
+    sources = task_sources(task)
+    if sources is None:
+        return None
+    if sources.hindrances:
+        raise BuildFailed("; ".join(sources.hindrances))
+    store = image_store()
+    image = build_image(store, sources.main, rules)
+    services = {}
+    for name, (source, config) in sources.services.items():
+        rules.tell(f"service {name}")
+        try:
+            built = build_image(store, source, rules)
+        except BuildFailed as error:
+            raise BuildFailed(f"service {name}: {error}") from error
+        own = replace(
+            built.config, command=config.command or built.config.command, health=config.health or built.config.health
+        )
+        services[name] = replace(built, config=own)
+    if services:
+        image = replace(image, digest=sources_digest(sources), services=services)
+        store.keep_image(image)
+    return image
+
+
+def hindrances(task: Task) -> list[str]:
+    """Sentences about what stands in the way of a build of the task's image on this machine."""
+    try:
+        sources = task_sources(task)
+    except UsageError as error:
+        return [str(error)]
+    if sources is None:
+        return []
+    built = [sources.main, *(source for source, _ in sources.services.values())]
+    return [*sources.hindrances, *(why for source in built for why in why_not_built(image_store(), source))]

@@ -1,0 +1,115 @@
+"""The steps of a task of several, and what every task or step has: an instruction, and tests.
+
+Source: docs/tasks.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.errors import UsageError
+
+from .table import TaskTable, read_text
+
+CHECK_SECONDS = 600.0
+"""Harbor's own default for ``[verifier] timeout_sec``."""
+
+
+_OWN = ("instruction.md", "tests", "tests/test.sh", "solution", "solution/solve.sh")
+
+
+class TaskStep(Struct, frozen=True):
+    """One step of a task of several.
+
+    Attributes:
+        least: The reward below which the steps that follow are not judged.
+    """
+
+    name: str
+    instruction: str
+    tests: Path
+    solution: Path | None = None
+    check_seconds: float = CHECK_SECONDS
+    check_env: dict[str, str] = {}
+    least: float | None = None
+
+
+def read_steps(table: TaskTable, folder: Path) -> tuple[TaskStep, ...]:
+    """The steps of task.toml, each with its folder in ``steps/``; none where the task is one of one step.
+
+    Raises:
+        UsageError: A step has no name, the name of another, or no folder.
+    """
+    values = table.values.get("steps") or []
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+        raise table.wrong("steps", "a list of tables, [[steps]]")
+    steps = tuple(_step(TaskTable(table.path, value, "steps"), folder) for value in values)
+    names = [step.name for step in steps]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"{table.path}: two steps are named {twice[0]}; give each a name of its own")
+    return steps
+
+
+def _step(table: TaskTable, folder: Path) -> TaskStep:
+    name = table.text("name")
+    if name is None or "/" in name or name in (".", ".."):
+        raise table.wrong("name", "the name of a folder in steps/")
+    place = folder / "steps" / name
+    for path in (place, *(place / own for own in _OWN)):
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise UsageError(f"{path} is a link that leads out of the task; put the file itself there")
+    if (place / "workdir").is_dir():
+        raise UsageError(f"{place / 'workdir'} is to be laid before its step, and a run is given all steps at once")
+    verifier = table.section("verifier")
+    # A step without tests of its own has those of the task.
+    tests = place if (place / "tests" / "test.sh").is_file() else folder
+    return TaskStep(
+        name,
+        read_instruction(place),
+        tests_of(tests),
+        solution_of(place),
+        verifier.positive("timeout_sec") or CHECK_SECONDS,
+        verifier.texts_by_name("env"),
+        _least(table),
+    )
+
+
+def _least(table: TaskTable) -> float | None:
+    value: Any = table.values.get("min_reward")
+    if isinstance(value, dict):
+        value = value.get("reward", next(iter(value.values()), None))
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise table.wrong("min_reward", "a number, or a table of numbers")
+    return None if value is None else float(value)
+
+
+def instruction_of(steps: tuple[TaskStep, ...]) -> str:
+    """What an agent is told that is given all steps at once."""
+    said = (
+        f"# Step {number} of {len(steps)}: {step.name}\n\n{step.instruction}" for number, step in enumerate(steps, 1)
+    )
+    return "Do these steps in their order.\n\n" + "\n\n".join(said)
+
+
+def read_instruction(folder: Path) -> str:
+    text = read_text(folder / "instruction.md", "instruction.md").strip()
+    if not text:
+        raise UsageError(f"{folder / 'instruction.md'} is empty; write there what the agent is to do")
+    return text
+
+
+def tests_of(folder: Path) -> Path:
+    if not (folder / "tests" / "test.sh").is_file():
+        raise UsageError(f"no tests/test.sh in {folder}; it decides whether the task is solved (docs/tasks.md)")
+    return folder / "tests"
+
+
+def solution_of(folder: Path) -> Path | None:
+    return existing_folder(folder / "solution") if (folder / "solution" / "solve.sh").is_file() else None
+
+
+def existing_folder(path: Path) -> Path | None:
+    return path if path.is_dir() else None

@@ -1,0 +1,370 @@
+"""Builds an image from a Dockerfile: each step that changes files is a layer, kept by what made it.
+
+Rule 1: what cannot be carried out is found before the first step runs.
+Rule 2: RUN runs in the sandbox that commands run in, in a root of its own, with the network that the person gives.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path, PurePosixPath
+
+from msgspec import Struct, structs
+
+from stackmem.core.text import tail
+from stackmem.errors import UsageError
+from stackmem.workspace.clip import clean
+from stackmem.workspace.command import run
+from stackmem.workspace.egress.network_list import NetworkList
+from stackmem.workspace.isolation.launch import Seat
+from stackmem.workspace.isolation.rooted import Rooted
+from stackmem.workspace.overlay.view import folder_view
+from stackmem.workspace.profile import Profile
+from stackmem.workspace.python import Toolchain
+
+from .bases import base_of_engine, engine
+from .copying import copy_in, copy_out, from_root, ignored_by, in_context, leave_nothing, open_folder, unpacked, written
+from .recipe import RecipeStep, arguments, bases_of, filled_in, pairs, read_recipe, unquoted, why_not
+from .root import ImageRoot, passing_root, shell_of, user_of
+from .store import Image, ImageConfig, ImageStore, SystemRoot, text_digest, tree_digest
+
+_APT = "APT_CONFIG"
+_APT_CONFIG = 'APT::Sandbox::User "root";\n'
+"""A root has one user, so the installer cannot become another one for its downloads."""
+_TRUST = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS")
+_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
+"""The certificates that this machine trusts: whoever stands between it and its registries is among them."""
+_SHOWN_CHARS = 3_000
+
+
+class BuildFailed(UsageError):  # noqa: N818 - a finding, as stackmem.errors names its own
+    """A step cannot be carried out, or did not succeed."""
+
+
+class BuildRules(Struct, frozen=True):
+    """How steps are run.
+
+    Attributes:
+        profile: Limits and the network; ``command_seconds`` is the time of one step.
+        args: Build arguments over those of the Dockerfile.
+        tell: Told of each step, in a line.
+    """
+
+    profile: Profile
+    network_list: NetworkList | None = None
+    args: Mapping[str, str] = {}
+    tell: Callable[[str], object] = str
+
+
+class ImageSource(Struct, frozen=True):
+    """What an image is made from.
+
+    Attributes:
+        context: The folder that COPY copies from.
+        recipe: The Dockerfile; None where a base is taken as it is.
+        named: That base.
+        workdir, env: Stand over what the recipe says, where they are given.
+    """
+
+    context: Path
+    recipe: Path | None = None
+    named: str = ""
+    workdir: str = ""
+    env: Mapping[str, str] = {}
+
+    def steps(self) -> tuple[RecipeStep, ...]:
+        return read_recipe(self.recipe) if self.recipe is not None else (RecipeStep("FROM", (self.named,)),)
+
+
+class _Stage(Struct):
+    """A root in the making: its layers, topmost first, what made them, and what holds for the next step."""
+
+    layers: tuple[str, ...]
+    made: str
+    config: ImageConfig
+    args: dict[str, str]
+    entry: tuple[str, ...] = ()
+    cmd: tuple[str, ...] = ()
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {**self.args, **self.config.env}
+
+
+def why_not_built(store: ImageStore, source: ImageSource) -> list[str]:
+    """Sentences about what stands in the way of a build here; none where nothing is known to."""
+    try:
+        steps = source.steps()
+    except UsageError as error:
+        return [str(error)]
+    found = [f"line {step.line}: {why}" for step in steps if (why := why_not(step))]
+    missing = [] if engine() else [name for name in bases_of(steps) if store.base(name) is None]
+    return found + [no_base(name) for name in missing]
+
+
+def no_base(name: str) -> str:
+    return f"there is no base {name} yet: --base {name}=ROOT.tar gives one"
+
+
+def source_digest(store: ImageStore, source: ImageSource) -> str:
+    """What an image of this source is kept under; another base or another file is another one."""
+    steps = source.steps()
+    bases = [base.digest if (base := store.base(name)) else "missing" for name in bases_of(steps)]
+    env = [word for pair in sorted(source.env.items()) for word in pair]
+    files = tree_digest(source.context) if source.context.is_dir() else ""
+    recipe = source.recipe.name if source.recipe else source.named
+    return text_digest("image-1", recipe, source.workdir, files, *bases, *env)
+
+
+def build_image(store: ImageStore, source: ImageSource, rules: BuildRules) -> Image:
+    """The image of a source; layers that are there already are not made again.
+
+    Raises:
+        BuildFailed: A base is missing, a step cannot be carried out, or it failed.
+        WorkspaceError: No sandbox can be had for its steps.
+    """
+    for name in bases_of(source.steps()):
+        if store.base(name) is None:
+            base_of_engine(store, name)
+    hindrances = why_not_built(store, source)
+    hindrances += [no_base(name) for name in bases_of(source.steps()) if store.base(name) is None and engine()]
+    if hindrances:
+        raise BuildFailed("; ".join(hindrances))
+    with store.locked():
+        digest = source_digest(store, source)
+        if (found := store.image(digest)) is not None:
+            return found
+        image = _Build(store, source, rules).image(digest)
+        store.keep_image(image)
+        return image
+
+
+class _Build:
+    def __init__(self, store: ImageStore, source: ImageSource, rules: BuildRules) -> None:
+        self._store, self._source, self._rules = store, source, rules
+        self._stages: dict[str, _Stage] = {}
+        self._global: dict[str, str] = {}
+        self._leaves = ignored_by(source.context)
+        rules_file = source.context / ".dockerignore"
+        self._left_out = tree_digest(rules_file) if rules_file.is_file() else ""
+
+    def image(self, digest: str) -> Image:
+        steps = self._source.steps()
+        stage: _Stage | None = None
+        for step in steps:
+            try:
+                if step.word == "FROM":
+                    stage = self._begun(step)
+                elif stage is None:
+                    self._global.update(arguments(step))
+                else:
+                    self._carry_out(step, stage)
+            except UsageError as error:
+                raise BuildFailed(f"line {step.line}: {step.shown()}: {error}") from error
+        assert stage is not None  # noqa: S101 - a recipe without FROM was refused
+        return self._finished(stage, digest)
+
+    def _begun(self, step: RecipeStep) -> _Stage:
+        name = filled_in(step.values[0], self._global | dict(self._rules.args))
+        self._rules.tell(f"FROM {name}")
+        if (other := self._stages.get(name.lower())) is not None:
+            stage = structs.replace(other, args={})
+        else:
+            base = self._base(name)
+            layers = tuple(dict.fromkeys((base.root, str(self._store.skeleton()))))
+            stage = _Stage(layers, text_digest("base", base.digest), base.config, {}, cmd=base.config.command)
+        self._stages[str(len({id(each) for each in self._stages.values()}))] = stage
+        if len(step.values) > 2:
+            self._stages[step.values[2].lower()] = stage
+        return stage
+
+    def _base(self, name: str) -> SystemRoot:
+        if (base := self._store.base(name)) is None:
+            raise UsageError(no_base(name))
+        return base
+
+    def _carry_out(self, step: RecipeStep, stage: _Stage) -> None:
+        filled = [filled_in(value, stage.variables) for value in step.values]
+        config = stage.config
+        match step.word:
+            case "ARG":
+                self._argue(step, stage)
+            case "ENV":
+                new = {name: filled_in(value, stage.variables) for name, value in pairs(step.values)}
+                stage.config = structs.replace(config, env={**config.env, **new})
+            case "WORKDIR":
+                workdir = os.path.normpath(PurePosixPath(config.workdir, unquoted(filled[0])))
+                stage.config = structs.replace(config, workdir=workdir)
+                self._layer(step, stage, (workdir,), lambda root: os.close(open_folder(root.view.fd, workdir)))
+            case "USER":
+                stage.config = structs.replace(config, user=filled[0])
+            case "SHELL":
+                stage.config = structs.replace(config, shell=step.values)
+            case "CMD":
+                stage.cmd = _words(step, stage)
+            case "ENTRYPOINT":
+                stage.entry, stage.cmd = _words(step, stage), ()
+            case "HEALTHCHECK":
+                words = step.values[1:]
+                said = "" if step.values[0] == "NONE" else shlex.join(words) if step.listed else " ".join(words)
+                stage.config = structs.replace(config, health=said)
+            case "RUN":
+                self._rules.tell(step.shown())
+                self._layer(step, stage, _ran(step), lambda root: self._run(step, stage, root))
+            case "COPY" | "ADD":
+                self._rules.tell(step.shown())
+                self._copy(step, stage, filled)
+
+    def _argue(self, step: RecipeStep, stage: _Stage) -> None:
+        given = arguments(step)
+        for value in step.values:
+            name = value.partition("=")[0]
+            default = filled_in(given[name], stage.variables) if name in given else self._global.get(name)
+            found = self._rules.args.get(name, default)
+            if found is not None:
+                stage.args[name] = found
+
+    def _layer(
+        self, step: RecipeStep, stage: _Stage, words: tuple[str, ...], change: Callable[[ImageRoot], object]
+    ) -> None:
+        """Put on top of a stage what ``change`` writes into its root, or what was kept of the same change before."""
+        config, args = stage.config, (f"{name}={value}" for name, value in sorted(stage.args.items()))
+        env = (f"{name}={value}" for name, value in sorted(config.env.items()))
+        said = (step.word, *words, config.user, config.workdir, *config.shell, *env, *args)
+        stage.made = text_digest("layer", stage.made, *said, self._rules.profile.network if step.word == "RUN" else "")
+
+        def fill(folder: Path) -> None:
+            network = self._rules.profile.network if step.word == "RUN" else "none"
+            with passing_root(self._store, self._image(stage), network) as (root, place):
+                change(root)
+                root.close()
+                folder.rmdir()
+                (place / "upper").rename(folder)
+
+        stage.layers = (str(self._store.made("layers", stage.made, fill)), *stage.layers)
+
+    def _copy(self, step: RecipeStep, stage: _Stage, filled: list[str]) -> None:
+        *sources, target = filled
+        place = os.path.normpath(PurePosixPath(stage.config.workdir, target))
+        place += "/" if target.endswith(("/", "/.")) or target == "." else ""
+        mode = int(step.flags["chmod"], 8) if step.flags.get("chmod", "").isdecimal() else None
+        with ExitStack() as stack:
+            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stackmem-copy-")))
+            found: list[Path] = []
+            for source in sources:
+                if source.startswith("<<"):
+                    found.append(written(scratch, source, step, stage.variables))
+                else:
+                    found += self._sources(source, step, stage, stack)
+            if step.word == "ADD":
+                found = [unpacked(path, scratch) for path in found]
+            digest = tree_digest(*found)
+            leaves = self._leaves if "from" not in step.flags else leave_nothing
+
+            def change(root: ImageRoot) -> None:
+                copy_in(found, root.view.fd, place, many=len(sources) > 1, mode=mode, leaves=leaves)
+
+            self._layer(step, stage, (*filled, digest, str(mode), self._left_out), change)
+
+    def _sources(self, source: str, step: RecipeStep, stage: _Stage, stack: ExitStack) -> list[Path]:
+        """What a source of COPY names, in the build's folder or in another root."""
+        named = filled_in(step.flags.get("from", ""), {**self._global, **stage.variables})
+        if not named:
+            return in_context(self._source.context, source, self._leaves)
+        other = self._stages.get(named.lower())
+        if other is None:
+            base = self._base(named)
+            other = _Stage((base.root,), base.digest, base.config, {})
+        root, _ = stack.enter_context(passing_root(self._store, self._image(other)))
+        return [from_root(root.view.fd, source, stack)]
+
+    def _run(self, step: RecipeStep, stage: _Stage, root: ImageRoot) -> None:
+        rules = self._rules
+        if rules.profile.network == "list" and rules.network_list is None:
+            raise UsageError("the network is a list, and nothing is listed")
+        with closing(folder_view(self._store.folder)) as view:
+            lent = {"stackmem-apt.conf": _APT_CONFIG, **_certificates(rules.profile)}
+            names = (_APT, *(_TRUST if len(lent) > 1 else ()))
+            told = dict.fromkeys(names, "/run/stackmem-ca.crt") | {_APT: "/run/stackmem-apt.conf"}
+            seat = Seat(
+                self._store.folder, view.fd, stage.config.workdir, rules.profile, (),
+                {"DEBIAN_FRONTEND": "noninteractive", **told, **stage.args},
+                Toolchain("/usr", "/usr"), self._store.folder, binds_git=False, network_list=rules.network_list,
+            )  # fmt: skip
+            fd = open_folder(root.view.fd, "/run")
+            for name, text in lent.items():
+                _put(fd, name, text)
+            ended = run(Rooted(root), seat, _line(step, stage), rules.profile.command_seconds)
+            for name in lent:
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=fd)
+            os.close(fd)
+        if ended.exit_code != 0:
+            said = tail(clean(b"".join(ended.capture.parts())), 40, _SHOWN_CHARS)
+            hint = "" if rules.profile.network != "none" else " (it ran without a network; --network gives one)"
+            raise UsageError(f"ended with {ended.reason or f'exit {ended.exit_code}'}{hint}\n{said}")
+
+    def _image(self, stage: _Stage) -> Image:
+        """The root as it stands, for the next step."""
+        uid, home = user_of(stage.layers, stage.config.user)
+        return Image("", stage.layers, stage.config, "", uid, home, stage.config.shell or shell_of(stage.layers))
+
+    def _finished(self, stage: _Stage, digest: str) -> Image:
+        source = self._source
+        workdir = os.path.normpath(PurePosixPath(stage.config.workdir, source.workdir or "."))
+        config = structs.replace(
+            stage.config, workdir=workdir,
+            env={**stage.config.env, **source.env}, command=(*stage.entry, *stage.cmd),
+        )  # fmt: skip
+        stage.config = config
+        files = self._files(stage, digest)
+        return structs.replace(self._image(stage), digest=digest, config=config, files=str(files))
+
+    def _files(self, stage: _Stage, digest: str) -> Path:
+        """A copy of what the working directory holds; a run begins with it."""
+
+        def fill(folder: Path) -> None:
+            if stage.config.workdir == "/":  # then a run begins in a folder of its own
+                return
+            with passing_root(self._store, self._image(stage)) as (root, _):
+                copy_out(root.view.fd, stage.config.workdir, folder)
+
+        return self._store.made("files", digest, fill)
+
+
+def _certificates(profile: Profile) -> dict[str, str]:
+    if profile.network == "none" or not _BUNDLE.is_file():
+        return {}
+    return {"stackmem-ca.crt": _BUNDLE.read_text("utf-8", "replace")}
+
+
+def _put(folder: int, name: str, text: str) -> None:
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644, dir_fd=folder)
+    os.write(fd, text.encode())
+    os.close(fd)
+
+
+def _ran(step: RecipeStep) -> tuple[str, ...]:
+    return (*step.values, *(word for pair in step.texts.items() for word in pair))
+
+
+def _line(step: RecipeStep, stage: _Stage) -> str:
+    """The line of shell that RUN is; a here-document is its script, or its input."""
+    if step.listed:
+        return f"exec {shlex.join(step.values)}"
+    line = " ".join(step.values)
+    if not step.texts:
+        return line
+    texts = {name: text.replace("\\$", "$").replace("\\\\", "\\") for name, text in step.texts.items()}
+    name, text = next(iter(texts.items()))
+    if line.strip().strip("\"'") in (f"<<{name}", f"<<-{name}"):
+        return text
+    return line + "\n" + "".join(f"{text}{name}\n" for name, text in texts.items())
+
+
+def _words(step: RecipeStep, stage: _Stage) -> tuple[str, ...]:
+    return step.values if step.listed else (*(stage.config.shell or ("/bin/sh", "-c")), " ".join(step.values))

@@ -1,0 +1,228 @@
+"""COPY and ADD: files of a build's folder, or of another root, into a root whose links may lead anywhere.
+
+Rule: a path in a root is resolved as a process in it would, and never by the host.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import stat
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path, PurePosixPath
+
+from stackmem.errors import UsageError
+from stackmem.workspace.beneath import open_in_root
+
+from .recipe import RecipeStep, filled_in
+from .store import is_folder
+
+_FOLDER = os.O_PATH | os.O_DIRECTORY
+Leaves = Callable[[PurePosixPath], bool]
+
+
+def open_folder(root: int, path: str) -> int:
+    """A folder of a root, made with those above it where it is missing.
+
+    Raises:
+        UsageError: Something else stands there.
+    """
+    plain = os.fsencode(path.strip("/")) or b"."
+    with suppress(FileNotFoundError):
+        return _opened(root, plain, path)
+    above, _, name = plain.rpartition(b"/")
+    parent = open_folder(root, os.fsdecode(above))
+    try:
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o755, dir_fd=parent)
+        return _opened(root, plain, path)
+    except FileNotFoundError as error:
+        raise UsageError(f"{path} is a link that leads nowhere") from error
+    finally:
+        os.close(parent)
+
+
+def _opened(root: int, plain: bytes, path: str) -> int:
+    try:
+        return open_in_root(root, plain, _FOLDER)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UsageError(f"{path} cannot be a folder in the image ({error.strerror})") from error
+
+
+def copy_in(sources: Iterable[Path], root: int, target: str, *, many: bool, mode: int | None, leaves: Leaves) -> None:
+    """Copy files, and what folders hold, to a path of a root, as COPY does.
+
+    Args:
+        target: Absolute; one that ends with ``/`` is a folder.
+        many: There are several sources, so that the target is a folder.
+        mode: Of what is copied; None keeps each one's own.
+        leaves: Tells what of a folder is left out, by its path below it.
+    """
+    for source in sources:
+        if is_folder(source):
+            _copy_folder(source, root, target, mode, leaves)
+        elif many or target.endswith("/") or _is_folder(root, target):
+            _copy_file(source, root, str(PurePosixPath(target, source.name)), mode)
+        else:
+            _copy_file(source, root, target, mode)
+
+
+def _is_folder(root: int, path: str) -> bool:
+    try:
+        os.close(open_in_root(root, os.fsencode(path.strip("/")) or b".", _FOLDER))
+    except OSError:
+        return False
+    return True
+
+
+def _copy_folder(source: Path, root: int, target: str, mode: int | None, leaves: Leaves) -> None:
+    os.close(open_folder(root, target))
+    for place, folders, files in os.walk(source):
+        below = PurePosixPath(place).relative_to(source)
+        kept = [name for name in folders if not leaves(below / name)]
+        folders[:] = [name for name in kept if not Path(place, name).is_symlink()]
+        for name in folders:
+            fd = open_folder(root, str(PurePosixPath(target, below, name)))
+            with suppress(OSError):  # another's folder, as those of an upper layer never are
+                Path(f"/proc/self/fd/{fd}").chmod(stat.S_IMODE(Path(place, name).stat().st_mode) | 0o700)
+            os.close(fd)
+        links = [name for name in kept if name not in folders]
+        for name in (*links, *(name for name in files if not leaves(below / name))):
+            _copy_file(Path(place, name), root, str(PurePosixPath(target, below, name)), mode)
+
+
+def _copy_file(source: Path, root: int, target: str, mode: int | None) -> None:
+    status = source.lstat()
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+        return  # sockets and pipes are nobody's content
+    parent = open_folder(root, str(PurePosixPath(target).parent))
+    name = PurePosixPath(target).name
+    try:
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=parent)
+        if stat.S_ISLNK(status.st_mode):
+            os.symlink(source.readlink(), name, dir_fd=parent)
+            return
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=parent)
+        with os.fdopen(fd, "wb") as out, source.open("rb") as file:
+            shutil.copyfileobj(file, out, 1 << 20)
+            os.fchmod(fd, (stat.S_IMODE(status.st_mode) if mode is None else mode) & 0o1777)
+        os.utime(name, ns=(status.st_mtime_ns, status.st_mtime_ns), dir_fd=parent, follow_symlinks=False)
+    except OSError as error:
+        what = "a folder stands there" if error.errno in (errno.EISDIR, errno.EPERM) else error.strerror
+        raise UsageError(f"{target} cannot be written in the image ({what})") from error
+    finally:
+        os.close(parent)
+
+
+def in_context(context: Path, source: str, leaves: Leaves) -> list[Path]:
+    """What a source of COPY names in a build's folder.
+
+    Raises:
+        UsageError: Nothing there has that name.
+    """
+    plain = os.path.normpath(PurePosixPath("/", source)).strip("/")
+    try:
+        found = sorted(context.glob(plain)) if plain else [context]
+    except (ValueError, NotImplementedError) as error:
+        raise UsageError(f"{source} is no pattern of files ({error})") from error
+    inside = [path for path in found if path.parent.resolve().is_relative_to(context.resolve()) or path == context]
+    kept = [path for path in inside if not plain or not leaves(PurePosixPath(path.relative_to(context)))]
+    if not kept:
+        raise UsageError(f"{source} is not in {context}")
+    return kept
+
+
+def from_root(root: int, source: str, stack: ExitStack) -> Path:
+    """What a source of COPY names in another root, for as long as the stack is open."""
+    try:
+        fd = open_in_root(root, os.fsencode(source.strip("/")) or b".", os.O_PATH)
+    except OSError as error:
+        raise UsageError(f"{source} is not there ({error.strerror})") from error
+    stack.callback(os.close, fd)
+    path = Path(f"/proc/self/fd/{fd}")
+    if path.is_dir():
+        return path
+    # Under its own name, which it keeps where it is copied into a folder.
+    copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stackmem-copy-"))) / PurePosixPath(source).name
+    shutil.copyfile(path, copy)
+    copy.chmod(stat.S_IMODE(path.stat().st_mode))
+    return copy
+
+
+def written(scratch: Path, mark: str, step: RecipeStep, variables: Mapping[str, str]) -> Path:
+    """A here-document as a file."""
+    name = mark.lstrip("<-").strip("\"'")
+    path = scratch / name
+    path.write_text(filled_in(step.texts.get(name, ""), variables))
+    path.chmod(0o644)
+    return path
+
+
+def copy_out(root: int, path: str, folder: Path) -> None:
+    """Fill a folder of this machine with what one of a root holds.
+
+    Raises:
+        UsageError: A link leads there.
+    """
+    with ExitStack() as stack:
+        fd = open_folder(root, path)
+        stack.callback(os.close, fd)
+        if not Path(f"/proc/self/fd/{fd}").readlink().as_posix().endswith(path):
+            raise UsageError(f"the working directory {path} is reached by a link; name the folder itself")
+        target = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, target)
+        copy_in([Path(f"/proc/self/fd/{fd}")], target, "/", many=False, mode=None, leaves=leave_nothing)
+
+
+def leave_nothing(path: PurePosixPath) -> bool:
+    return False
+
+
+def unpacked(source: Path, scratch: Path) -> Path:
+    """What ADD makes of an archive of this machine: a folder with what it holds; anything else stays as it is."""
+    if not source.is_file() or not tarfile.is_tarfile(source):
+        return source
+    folder = Path(tempfile.mkdtemp(dir=scratch))
+    try:
+        with tarfile.open(source) as archive:
+            archive.extractall(folder, filter="data")
+    except (tarfile.TarError, OSError) as error:
+        raise UsageError(f"ADD {source.name}: the archive cannot be unpacked ({error})") from error
+    return folder
+
+
+def ignored_by(context: Path) -> Leaves:
+    """What ``.dockerignore`` leaves out of a build's folder; the last line that fits a path counts."""
+    try:
+        lines = (context / ".dockerignore").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return leave_nothing
+    rules = []
+    for line in lines:
+        text = line.strip()
+        if text and not text.startswith("#"):
+            keeps = text.startswith("!")
+            rules.append((keeps, re.compile(_pattern(text.lstrip("!").strip().strip("/")))))
+
+    def leaves(path: PurePosixPath) -> bool:
+        verdict = False
+        for keeps, rule in rules:
+            if any(rule.fullmatch(str(each)) for each in (path, *path.parents)):
+                verdict = not keeps
+        return verdict
+
+    return leaves
+
+
+def _pattern(text: str) -> str:
+    parts = re.split(r"(\*\*/?|\*|\?)", text)
+    spelled = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return "".join(spelled.get(part, re.escape(part)) for part in parts)

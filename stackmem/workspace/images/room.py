@@ -1,0 +1,87 @@
+"""A workspace in an image: its folder stands at the image's working directory, in a root that takes what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from stackmem.errors import UsageError
+from stackmem.workspace.egress.network_list import NetworkList
+from stackmem.workspace.isolation.levels import state_folder
+from stackmem.workspace.isolation.rooted import Rooted
+from stackmem.workspace.overlay.view import WorkspaceView
+from stackmem.workspace.profile import Mount, Profile
+from stackmem.workspace.workspace import Workspace, open_workspace
+
+from .root import UPPER, open_root
+from .services import start_services
+from .store import Image, ImageStore
+
+_LEVELS = ("auto", "bubblewrap")
+_SEARCHED, _SERVICES = "/workspace", "services"
+
+
+def image_store() -> ImageStore:
+    return ImageStore(state_folder() / "images")
+
+
+def must_have_roots(isolation: str) -> None:
+    """Refuse an isolation in which no root can be had.
+
+    Raises:
+        UsageError: It is one.
+    """
+    if isolation not in _LEVELS:
+        raise UsageError(
+            f"a task in an image of its own needs isolation bubblewrap, not {isolation}; leave --isolation out, or let "
+            'it run on this machine\'s tools: image = "host" under [metadata.stackmem] of its task.toml'
+        )
+
+
+def open_in_image(
+    image: Image,
+    isolation: str,
+    view: WorkspaceView,
+    place: Path,
+    profile: Profile,
+    mounts: tuple[Mount, ...] = (),
+    env: Mapping[str, str] | None = None,
+    *,
+    seen: Path | None = None,
+    scrub: Callable[[str], str] = str,
+    network_list: NetworkList | None = None,
+) -> Workspace:
+    """Open a folder as a workspace in an image.
+
+    Args:
+        place: Takes what is written outside of the working directory.
+        seen: The place of another workspace, whose writings are to be seen and not changed.
+
+    Raises:
+        UsageError: The isolation is one that has no roots.
+        WorkspaceError: The root cannot be mounted.
+    """
+    must_have_roots(isolation)
+    store = image_store()
+    inside = image.inside
+    with ExitStack() as stack:
+        own = Mount(str(view.root), inside, writable=True)
+        if image.services and profile.network == "host":
+            raise UsageError(
+                "services share the loopback of a sandbox, which --network host has not; take --network list"
+            )
+        names = ("main", *image.services) if image.services else ()
+        below = (seen / UPPER,) if seen is not None and (seen / UPPER).is_dir() else ()
+        root = open_root(store, image, place, profile.network, (own, *mounts), below, names=names)
+        stack.callback(root.close)
+        places = (place / _SERVICES, seen / _SERVICES if seen else None)
+        start_services(store, image.services, root, places, profile, names, stack)
+        searcher = open_workspace(isolation, view, _SEARCHED, Profile(), scrub=scrub)
+        stack.callback(searcher.close)
+        workspace = open_workspace(
+            Rooted(root), view, inside, profile, mounts, env, scrub=scrub, network_list=network_list
+        )
+        workspace.searcher = searcher
+        workspace.with_it.push(stack.pop_all())
+    return workspace

@@ -1,0 +1,221 @@
+"""Where images are kept: base systems by name, layers by what made them, images by what they were built from.
+
+Rule 1: a folder that is there is whole: it is filled beside its place, and renamed.
+Rule 2: every file belongs to the person: a sandbox has one user, and owners of an archive mean nothing to it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from stackmem.errors import WorkspaceError
+from stackmem.workspace.tree import remove_tree
+
+_Kept = TypeVar("_Kept", bound=Struct)
+SKELETON = ("dev", "proc", "sys", "run", "tmp", "var/tmp", "etc", "root")
+"""Folders that every root has, whatever its base brings."""
+_DIGEST = re.compile(r"@sha256:[0-9a-f]+$")
+
+
+class ImageConfig(Struct, frozen=True, omit_defaults=True):
+    """What a root says of the programs in it.
+
+    Attributes:
+        user: A name or a number, as the recipe has it; empty is root.
+        shell: What a line of shell is given to; empty is what the root has, bash before sh.
+        command: What starts a service: ENTRYPOINT and CMD.
+        health: A line of shell that succeeds once the service can be used; empty where none is given.
+    """
+
+    env: Mapping[str, str] = {}
+    workdir: str = "/"
+    user: str = ""
+    shell: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    health: str = ""
+
+
+class SystemRoot(Struct, frozen=True):
+    """A root that images are built over.
+
+    Attributes:
+        digest: Of what it was unpacked from.
+        root: The folder in the store.
+    """
+
+    name: str
+    digest: str
+    root: str
+    config: ImageConfig = ImageConfig()
+
+
+class Image(Struct, frozen=True):
+    """A root that was built.
+
+    Attributes:
+        digest: Of what it was built from.
+        layers: Folders of the store, topmost first.
+        files: A copy of what its working directory holds.
+        uid: The user in force, whose folder is ``home``.
+        services: Name to image of what runs beside it, in the order in which they are started.
+    """
+
+    digest: str
+    layers: tuple[str, ...]
+    config: ImageConfig
+    files: str
+    uid: int = 0
+    home: str = "/root"
+    shell: tuple[str, ...] = ("/bin/sh", "-c")
+    services: Mapping[str, Image] = {}
+
+    @property
+    def inside(self) -> str:
+        """Where a workspace stands: at the working directory, and never at the root itself."""
+        return "/workspace" if self.config.workdir == "/" else self.config.workdir
+
+
+def base_name(named: str) -> str:
+    """A base's name in the one spelling that is kept: no host of the common library, no digest, and a tag."""
+    name = _DIGEST.sub("", named.strip())
+    *above, last = name.split("/")
+    if above[-1:] == ["library"] and len(above) <= 2:
+        name = last
+    return name if name == "scratch" or ":" in name.rsplit("/", 1)[-1] else f"{name}:latest"
+
+
+class ImageStore:
+    """A folder of the person's state."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One process at a time builds."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise WorkspaceError(f"{self.folder} cannot be written ({error.strerror}); set XDG_STATE_HOME") from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            for left in self.folder.glob("*/.making-*"):
+                remove_tree(left)  # of a build that was killed
+            yield
+        finally:
+            os.close(fd)
+
+    def made(self, kind: str, key: str, fill: Callable[[Path], object]) -> Path:
+        """The folder of a kind under a key, filled by ``fill`` where it is not there yet."""
+        target = self.folder / kind / key
+        if target.is_dir():
+            return target
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=".making-", dir=target.parent))
+        try:
+            draft.chmod(0o755)
+            fill(draft)
+            draft.rename(target)
+        except OSError as error:
+            raise WorkspaceError(f"{target} cannot be made ({error}); make room there") from error
+        finally:
+            if draft.exists():
+                remove_tree(draft)
+        return target
+
+    def skeleton(self) -> Path:
+        """The lowest layer of every root."""
+
+        def fill(folder: Path) -> None:
+            for name in SKELETON:
+                (folder / name).mkdir(parents=True)
+            for name in ("tmp", "var/tmp"):
+                (folder / name).chmod(0o1777)
+            (folder / "root").chmod(0o700)
+
+        return self.made("layers", "skeleton-1", fill)
+
+    def base(self, named: str) -> SystemRoot | None:
+        """A base by its name; None where the person has given none."""
+        name = base_name(named)
+        if name == "scratch":
+            return SystemRoot(name, "scratch", str(self.skeleton()))
+        found = self._read(self._base_file(name), SystemRoot)
+        return found if found is not None and Path(found.root).is_dir() else None
+
+    def bases(self) -> list[SystemRoot]:
+        """All that there are, by name."""
+        files = sorted((self.folder / "bases").glob("*.json"))
+        return [found for file in files if (found := self._read(file, SystemRoot)) is not None]
+
+    def keep_base(self, base: SystemRoot) -> None:
+        self._write(self._base_file(base.name), base)
+
+    def image(self, digest: str) -> Image | None:
+        found = self._read(self._image_file(digest), Image)
+        return found if found is not None and all(map(os.path.isdir, (*found.layers, found.files))) else None
+
+    def keep_image(self, image: Image) -> None:
+        self._write(self._image_file(image.digest), image)
+
+    def _image_file(self, digest: str) -> Path:
+        return self.folder / "images" / f"{digest}.json"
+
+    def _base_file(self, name: str) -> Path:
+        plain = re.sub(r"[^A-Za-z0-9_.-]", "-", name)[:80]
+        return self.folder / "bases" / f"{plain}-{text_digest(name)[:8]}.json"
+
+    def _read(self, path: Path, kind: type[_Kept]) -> _Kept | None:
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=kind)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def _write(self, path: Path, value: Struct) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".making-{os.getpid()}-{path.name}")
+        draft.write_bytes(msgspec.json.encode(value))
+        draft.replace(path)
+
+
+def text_digest(*words: str) -> str:
+    """Of words in their order; no two lists of words have the same."""
+    whole = hashlib.sha256()
+    for word in words:
+        raw = word.encode("utf-8", "surrogateescape")
+        whole.update(len(raw).to_bytes(8, "big") + raw)
+    return whole.hexdigest()[:32]
+
+
+def tree_digest(*places: Path) -> str:
+    """Of names, kinds, modes and contents at and below places, which must hold no device."""
+    whole = hashlib.sha256()
+    for place in places:
+        folder = is_folder(place)
+        for path in sorted(place.rglob("*")) if folder else (place,):
+            status = path.lstat()
+            name = os.fsencode(path.relative_to(place if folder else place.parent))
+            whole.update(b"%d %o %s\0" % (len(name), status.st_mode, name))
+            if path.is_symlink():
+                whole.update(os.fsencode(path.readlink()) + b"\0")
+            elif path.is_file():
+                with path.open("rb") as file:
+                    whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()[:32]
+
+
+def is_folder(path: Path) -> bool:
+    """A folder, or a descriptor of one by its place in ``/proc``, which looks like a link."""
+    return path.is_dir() and (not path.is_symlink() or path.parent == Path("/proc/self/fd"))

@@ -1,0 +1,89 @@
+"""The bubblewrap level with a root of its own: what an image holds stands where else this machine's programs do.
+
+Rule 1: all of the root can be written, so that no mount of a command may lie below what an earlier command could have
+turned into a link. Those of a workspace are made with the root (see ``images.root``). Those made here lie right below
+``/``, where each is in its place while a command runs.
+Rule 2: what the image says of variables is a stranger's; only its own programs run with them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import ExitStack
+from subprocess import Popen
+
+from stackmem.workspace.egress.door import Start, start_through
+from stackmem.workspace.environment import SYSTEM_PATH, build_environment
+from stackmem.workspace.images.root import ImageRoot
+
+from .bubblewrap import find_bwrap, guarded_git, joined, memory_file, namespaces, reported
+from .launch import CommandLaunch, Seat, limited, line_of_life
+from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, build_filter
+
+_ROOT_MAY = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_NET_BIND_SERVICE")
+"""What installers and services of root take for granted; each holds for files and a network of the root's own."""
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_READ_ONLY = {"UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO", "GROUPS"}
+
+
+class Rooted:
+    """Bubblewrap over a mounted root, which stays its owner's to close."""
+
+    name = "bubblewrap (image)"
+    isolation = "bubblewrap"
+    mounts = True
+    contains = True
+    layers = True
+    doors = True
+
+    def __init__(self, root: ImageRoot) -> None:
+        self._root = root
+
+    def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
+        root, image = self._root, self._root.image
+        program = find_bwrap(seat.root)
+        families = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
+        one_user = image.uid == 0
+        bpf = memory_file(stack, "seccomp", build_filter(families=families, tracing=True, one_user=one_user))
+        status_read, status_write = os.pipe2(os.O_CLOEXEC)
+        stack.callback(os.close, status_read)
+        stack.callback(os.close, status_write)
+        git_fds, git = guarded_git(seat.fd, seat.path, stack) if seat.binds_git else ((), ())
+        words = [
+            *namespaces(program, network=True, uid=image.uid),
+            *(word for each in (_ROOT_MAY if one_user else ()) for word in ("--cap-add", each)),
+            "--bind-fd", str(root.view.fd), "/", "--proc", "/proc",
+            *(("--remount-ro", "/proc") if os.geteuid() == 0 else ()),
+            "--dev", "/dev", "--perms", "1777", "--size", str(seat.profile.shm_mib << 20), "--tmpfs", "/dev/shm",  # noqa: S108
+            "--remount-ro", "/dev", *git, "--chdir", seat.path,
+            "--seccomp", str(bpf), "--json-status-fd", str(status_write),
+        ]  # fmt: skip
+        args = memory_file(stack, "args", joined(words))
+        life = line_of_life(stack)
+        drop = (status_read, seat.fd, root.view.fd, *root.fds)
+        inner = limited(
+            command, seat.profile, place=seat.place, count_processes=True, life=life, drop=drop,
+            starts=root.starts, shell=image.shell, exports=self._exports(seat),
+        )  # fmt: skip
+        environ = build_environment(path=(), home=image.home, tmp="/tmp", granted=seat.profile.env, caller=os.environ)  # noqa: S108
+        start = start_through(seat.network_list, Start(inner, environ), root.listener, stack)
+        return CommandLaunch(
+            argv=root.entered(program, "--args", str(args), "--", *start.argv),
+            environ=start.environ,
+            cwd="/",
+            fds=(args, bpf, seat.fd, root.view.fd, status_read, status_write, life, *git_fds, *root.fds),
+            status_fd=status_read,
+            door=start.door,
+        )
+
+    def _exports(self, seat: Seat) -> dict[str, str]:
+        """The image's variables, and those of the command over them."""
+        image = self._root.image
+        user = "root" if image.uid == 0 else image.config.user.partition(":")[0]
+        own = {"PATH": ":".join(SYSTEM_PATH), "HOME": image.home, "USER": user, "LOGNAME": user}
+        given = {**own, **image.config.env, **seat.environ}
+        return {name: value for name, value in given.items() if _NAME.fullmatch(name) and name not in _READ_ONLY}
+
+    def ran(self, process: Popen[bytes], status: bytes) -> int | None:
+        return reported(process, status)
