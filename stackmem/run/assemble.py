@@ -377,7 +377,7 @@ def way_to_lend(resolved: Resolved, cwd: Path, sandbox: Path) -> How:
     isolation = resolved.settings.isolation
     if isolation == MEMORY:
         return "copy"
-    level = choose(isolation, _profile_in_force(resolved, cwd))
+    level = choose(isolation, profile_in_force(resolved, cwd))
     if level.layers:
         return "mount" if can_show(sandbox) else "copy"
     return "copy" if level.isolation == "none" else "link"

@@ -1,13 +1,13 @@
 """Mounts in namespaces of its own, hands three descriptors over, and ends: a program of its own.
 
 It needs nothing but the standard library, and has one thread, as a user namespace asks for. Its first arguments are a
-socket and an order (JSON). For an overlay a place follows for what hides a part of the folder, the upper folder, its work
-folder, the place, and the folders below; it is the last one of which it hides what it reads. Else a folder follows alone:
-what it reads are folders, each with the path in that one at which it shows them, read-only.
+socket and an order (JSON). For an overlay a place follows for what hides a part of the folder, the upper folder, its
+work folder, the place, and the folders below; it is the last one of which it hides what it reads. Else a folder follows
+alone: what it reads are folders, each with the path in that one at which it shows them, read-only.
 
-An order has ``binds`` (each a path of the host, one in the merged folder, and whether it is written), ``pins`` (folders in
-the merged one that nobody may move), and ``port`` (where one is wanted, on a loopback of its own; 0 for the loopback alone;
-null for the network of the host).
+An order has ``binds`` (each a path of the host, one in the merged folder, and whether it is written), ``pins`` (folders
+in the merged one that nobody may move), and ``port`` (where one is wanted, on a loopback of its own; 0 for the loopback
+alone; null for the network of the host).
 """
 
 # Paths are bytes here, since a name need not be text.
