@@ -16,28 +16,24 @@ from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import spec
 from stackmem.core.tools import OPTIONAL_TOOLS, HeapLoad, HeapRead, Tool, tool_name
-from stackmem.errors import UsageError, WorkspaceError
-from stackmem.history.hidden import LayerPlan, plan_layer
+from stackmem.errors import UsageError
 from stackmem.history.history import History
 from stackmem.history.ignored import IgnoreRules
 from stackmem.history.inner_packs import LENT_AT
-from stackmem.history.layer import LENT, Layer, can_show, why_no_layer
-from stackmem.history.lent_folders import How
-from stackmem.history.repository import plan_copy
+from stackmem.history.layer import LENT, Layer
 from stackmem.memory import open_strategy
 from stackmem.models.registry import NOBODY, Model, introduced, open_model
 from stackmem.prompts import prompt_text
 from stackmem.settings.kept_heap import HeapKeeper, heap_store
 from stackmem.settings.network import network_of, secrets_of, spelled
 from stackmem.settings.options import PREFIX
-from stackmem.settings.settings import Resolved, Settings
+from stackmem.settings.settings import Settings
 from stackmem.tasks.find import shipped_tasks
 from stackmem.tasks.reader import Task
 from stackmem.tools.own_tools import TOOLS, call_own
 from stackmem.version import VERSION
 from stackmem.workspace.egress.network_list import NetworkList
 from stackmem.workspace.images.room import must_have_roots
-from stackmem.workspace.isolation.levels import choose
 from stackmem.workspace.memory import MemoryWorkspace
 from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount, Profile
@@ -45,12 +41,13 @@ from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.workspace import WatchedFolder, Workspace, open_workspace
 
 from .checks import CheckRoom, CommandCheck, task_checks
+from .folder_choice import profile_in_force
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
 from .limits import first_limits
 from .models import Models, Nobody, asked_of, open_other
 from .perform import World
 from .ports import Checks
-from .prepare import Prepared, Subject, included_in, profile_of
+from .prepare import Prepared, Subject
 from .run_folder import HISTORY
 from .tasks.image import ImageRoom, room_of
 
@@ -314,16 +311,6 @@ def _profile(prepared: Prepared) -> Profile:
     return msgspec.structs.replace(profile, mounts=(*profile.mounts, *toolchains))
 
 
-def profile_in_force(resolved: Resolved, cwd: Path) -> Profile:
-    """The profile with what the settings say over it."""
-    profile = profile_of(resolved.settings, cwd)
-    if resolved.is_given("network"):
-        profile = msgspec.structs.replace(profile, network=resolved.settings.network)
-    if resolved.is_given("command_seconds"):
-        profile = msgspec.structs.replace(profile, command_seconds=resolved.settings.command_seconds)
-    return profile
-
-
 def _toolchain(task: Task, path: str) -> Mount:
     """A task is somebody else's text: what it may have mounted holds programs, never a person's files."""
     real = Path(path).resolve()
@@ -343,65 +330,3 @@ def _checks(settings: Settings, subject: Subject, room: CheckRoom, places: RunPl
     if task is None:
         return None
     return task_checks(room, task, places.run / "verifier")
-
-
-def with_copy(prepared: Prepared) -> Prepared:
-    """The request with what the run will work on; looking takes a while in a large folder, so what can be refused was.
-
-    Raises:
-        UsageError: The folder cannot be read, or what is to be included cannot be copied.
-        WorkspaceError: The isolation asked for cannot be had, or no layer where one was asked for.
-    """
-    folder, resolved = prepared.subject.folder, prepared.resolved
-    if folder is None:
-        return prepared
-    include, why = included_in(prepared.subject, resolved.settings), ""
-    plan: LayerPlan | None = None
-    if resolved.settings.layer != "copy":
-        plan, why = layer_over(folder, include, resolved, prepared.cwd, prepared.folders)
-    if plan is not None:
-        return msgspec.structs.replace(prepared, copy=plan)
-    if resolved.settings.layer == "overlay":
-        raise WorkspaceError(f"no layer can lie over {folder}: {why}; take a copy with --layer copy")
-    lend = way_to_lend(resolved, prepared.cwd, prepared.folders[1])
-    copy = plan_copy(folder, include, prepared.folders, lend=lend)
-    return msgspec.structs.replace(prepared, copy=msgspec.structs.replace(copy, why=why))
-
-
-def way_to_lend(resolved: Resolved, cwd: Path, sandbox: Path) -> How:
-    """How a copy has the folder's installed packages at the level in force, with the run's files in ``sandbox``.
-
-    Raises:
-        WorkspaceError: The isolation asked for cannot be had.
-    """
-    isolation = resolved.settings.isolation
-    if isolation == MEMORY:
-        return "copy"
-    level = choose(isolation, profile_in_force(resolved, cwd))
-    if level.layers:
-        return "mount" if can_show(sandbox) else "copy"
-    return "copy" if level.isolation == "none" else "link"
-
-
-def layer_over(
-    folder: Path, include: tuple[str, ...], resolved: Resolved, cwd: Path, folders: tuple[Path, Path]
-) -> tuple[LayerPlan | None, str]:
-    """What a layer over the folder will show; or None, and why there can be none.
-
-    Args:
-        include: Paths below it that are shown though git ignores them.
-        folders: The runs directory and the sandbox directory.
-
-    Raises:
-        UsageError: The folder cannot be read, or what is to be included cannot be shown.
-        WorkspaceError: The isolation asked for cannot be had.
-    """
-    settings = resolved.settings
-    if settings.isolation == MEMORY:
-        return None, "its files are in memory"
-    level = choose(settings.isolation, profile_in_force(resolved, cwd))
-    if not level.layers:
-        return None, f"at isolation {level.name} commands see no mount of ours"
-    plan = plan_layer(folder, include, folders)
-    why = plan.obstacle or why_no_layer(folder, folders[1])
-    return (None, why) if why else (plan, "")

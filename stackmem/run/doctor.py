@@ -20,7 +20,7 @@ from stackmem.workspace.isolation.probe import LevelReport, survey
 from stackmem.workspace.project.instructions import find_instructions
 from stackmem.workspace.project.project import Project, find_project
 
-from .assemble import layer_over
+from .folder_choice import layer_over
 from .git_inside import history_told, place_of
 from .prepare import profile_of
 from .run_folder import TRACE

@@ -41,8 +41,9 @@ from stackmem.workspace.secrets import Scrubber, scrub_value
 from stackmem.workspace.tree import copy_folder, remove_tree
 from stackmem.workspace.workspace import Workspace
 
-from .assemble import RunParts, RunPlaces, assemble, scrubber_of, way_to_lend
+from .assemble import RunParts, RunPlaces, assemble, scrubber_of
 from .begin import Beginning, Edited, Forked, Fresh, Rehearsed, Resumed, run_places
+from .folder_choice import way_to_lend
 from .git_inside import GIT, bring, bring_again, bring_what_is_missing, remove_stale_locks
 from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts

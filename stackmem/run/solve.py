@@ -12,8 +12,9 @@ from stackmem.core.frames import first_heap
 from stackmem.core.state import State
 from stackmem.errors import UsageError
 
-from .assemble import plan_run, with_copy
+from .assemble import plan_run
 from .begin import Fresh
+from .folder_choice import with_copy
 from .interrupts import Interrupts
 from .open import Observe, Person, everybody_agrees, open_run
 from .play import play

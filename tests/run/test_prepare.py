@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from stackmem import UsageError
-from stackmem.run.assemble import with_copy
+from stackmem.run.folder_choice import with_copy
 from stackmem.run.prepare import Prepared, prepare
 from tests.stage import Stage, pop
 

@@ -10,8 +10,9 @@ from msgspec import Struct
 
 from stackmem.core.program_facts import ProgramStarted, StepFailed
 from stackmem.core.state import State
-from stackmem.run.assemble import plan_run, with_copy
+from stackmem.run.assemble import plan_run
 from stackmem.run.begin import Fresh, with_mounts
+from stackmem.run.folder_choice import with_copy
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.open import Opened, Person, open_run
 from stackmem.run.play import play

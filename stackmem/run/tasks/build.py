@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stackmem.errors import UsageError
-from stackmem.run.assemble import profile_in_force
+from stackmem.run.folder_choice import profile_in_force
 from stackmem.settings.network import network_of
 from stackmem.settings.settings import resolve
 from stackmem.tasks.reader import Task

@@ -1,0 +1,91 @@
+"""How a run has the folder that it works on: under a layer, or as a copy, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from stackmem.errors import WorkspaceError
+from stackmem.history.hidden import LayerPlan, plan_layer
+from stackmem.history.layer import can_show, why_no_layer
+from stackmem.history.lent_folders import How
+from stackmem.history.repository import plan_copy
+from stackmem.settings.settings import Resolved
+from stackmem.workspace.isolation.levels import choose
+from stackmem.workspace.profile import Profile
+
+from .in_memory import MEMORY
+from .prepare import Prepared, included_in, profile_of
+
+
+def profile_in_force(resolved: Resolved, cwd: Path) -> Profile:
+    """The profile with what the settings say over it."""
+    profile = profile_of(resolved.settings, cwd)
+    if resolved.is_given("network"):
+        profile = msgspec.structs.replace(profile, network=resolved.settings.network)
+    if resolved.is_given("command_seconds"):
+        profile = msgspec.structs.replace(profile, command_seconds=resolved.settings.command_seconds)
+    return profile
+
+
+def with_copy(prepared: Prepared) -> Prepared:
+    """The request with what the run will work on; looking takes a while in a large folder, so what can be refused was.
+
+    Raises:
+        UsageError: The folder cannot be read, or what is to be included cannot be copied.
+        WorkspaceError: The isolation asked for cannot be had, or no layer where one was asked for.
+    """
+    folder, resolved = prepared.subject.folder, prepared.resolved
+    if folder is None:
+        return prepared
+    include, why = included_in(prepared.subject, resolved.settings), ""
+    plan: LayerPlan | None = None
+    if resolved.settings.layer != "copy":
+        plan, why = layer_over(folder, include, resolved, prepared.cwd, prepared.folders)
+    if plan is not None:
+        return msgspec.structs.replace(prepared, copy=plan)
+    if resolved.settings.layer == "overlay":
+        raise WorkspaceError(f"no layer can lie over {folder}: {why}; take a copy with --layer copy")
+    lend = way_to_lend(resolved, prepared.cwd, prepared.folders[1])
+    copy = plan_copy(folder, include, prepared.folders, lend=lend)
+    return msgspec.structs.replace(prepared, copy=msgspec.structs.replace(copy, why=why))
+
+
+def way_to_lend(resolved: Resolved, cwd: Path, sandbox: Path) -> How:
+    """How a copy has the folder's installed packages at the level in force, with the run's files in ``sandbox``.
+
+    Raises:
+        WorkspaceError: The isolation asked for cannot be had.
+    """
+    isolation = resolved.settings.isolation
+    if isolation == MEMORY:
+        return "copy"
+    level = choose(isolation, profile_in_force(resolved, cwd))
+    if level.layers:
+        return "mount" if can_show(sandbox) else "copy"
+    return "copy" if level.isolation == "none" else "link"
+
+
+def layer_over(
+    folder: Path, include: tuple[str, ...], resolved: Resolved, cwd: Path, folders: tuple[Path, Path]
+) -> tuple[LayerPlan | None, str]:
+    """What a layer over the folder will show; or None, and why there can be none.
+
+    Args:
+        include: Paths below it that are shown though git ignores them.
+        folders: The runs directory and the sandbox directory.
+
+    Raises:
+        UsageError: The folder cannot be read, or what is to be included cannot be shown.
+        WorkspaceError: The isolation asked for cannot be had.
+    """
+    settings = resolved.settings
+    if settings.isolation == MEMORY:
+        return None, "its files are in memory"
+    level = choose(settings.isolation, profile_in_force(resolved, cwd))
+    if not level.layers:
+        return None, f"at isolation {level.name} commands see no mount of ours"
+    plan = plan_layer(folder, include, folders)
+    why = plan.obstacle or why_no_layer(folder, folders[1])
+    return (None, why) if why else (plan, "")
