@@ -1,4 +1,4 @@
-.PHONY: solve test campaign lint docs lock wheel clean
+.PHONY: solve test campaign lint docs lock wheel release clean
 
 solve:  ## set up what is missing, then solve tasks/calculator with its scripted model; ARGS="--json" adds flags
 	@scripts/solve.sh $(ARGS)
@@ -20,6 +20,9 @@ lock:  ## resolve the newest versions that pyproject.toml allows and write both 
 
 wheel:  ## build the wheel into dist/
 	@scripts/wheel.sh
+
+release:  ## make what is published into dist/, built twice and tried with every Python that is here
+	@scripts/release.sh
 
 clean:  ## forget the set-up; runs and sandboxes stay
 	@rm -rf .venv node_modules dist

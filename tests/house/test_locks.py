@@ -65,11 +65,13 @@ def test_the_run_lock_holds_the_dependencies_and_the_build_backend():
     assert [one.name for one in project + build if canonicalize_name(one.name) not in run] == []
 
 
-def test_the_two_locks_agree():
+def test_the_locks_agree():
     assert pins("requirements.lock").items() <= pins("requirements-dev.lock").items()
+    assert [Requirement(line).name for line in PROJECT["dependency-groups"]["release"]] == ["cyclonedx-bom"]
+    assert "cyclonedx-bom" in pins("requirements-release.lock")
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock", "requirements-release.lock"])
 def test_every_pin_has_a_hash(lock):
     text = (ROOT / lock).read_text(encoding="utf-8")
     entries = re.split(r"(?m)^(?=[a-z0-9])", text)[1:]

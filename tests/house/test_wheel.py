@@ -1,9 +1,12 @@
 """The wheel brings all that a run needs, and nothing of the checkout's own life."""
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,13 +15,17 @@ from tests.house.sources import ROOT, files
 NOT_CODE = [path for path in files("*", ROOT / "stackmem") if path.suffix not in (".py", ".pyc")]
 
 
+def build(tree: Path, out: Path, **more: Any) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(out)]
+    built = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False, **more)
+    assert built.returncode == 0, built.stderr
+    (path,) = out.glob("*.whl")
+    return path
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> zipfile.ZipFile:
-    out = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(out)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
-    return zipfile.ZipFile(next(out.glob("*.whl")))
+    return zipfile.ZipFile(build(ROOT, tmp_path_factory.mktemp("wheel")))
 
 
 def test_every_module_and_every_file_beside_the_code_is_in_it(wheel):
@@ -58,3 +65,14 @@ def test_unpacked_elsewhere_it_knows_its_commands_and_its_tasks(wheel, tmp_path)
     assert stackmem("docs", "chat") == (ROOT / "docs" / "chat.md").read_text("utf-8")
     assert "run it: stackmem run poll --model script:poll/script.yaml" in stackmem("examples", "loop/poll")
     assert (elsewhere / "poll" / "job.sh").is_file()
+
+
+def test_built_elsewhere_at_another_time_under_another_mask_it_is_the_same_bytes(wheel, tmp_path):
+    tree = tmp_path / "another" / "place"
+    for path in ("stackmem", "tiktoken_ext", "tasks", "examples", "docs"):
+        left_out = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / path, tree / path, ignore=left_out, copy_function=shutil.copy)
+    for path in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+        shutil.copyfile(ROOT / path, tree / path)
+    again = build(tree, tmp_path / "dist", umask=0o077, env={**os.environ, "TZ": "Asia/Tokyo", "LC_ALL": "C"})
+    assert again.read_bytes() == Path(str(wheel.filename)).read_bytes()
