@@ -1,13 +1,22 @@
-"""How large the page of a long run is, and how long a browser takes to open it: `python -m benchmarks.view`."""
+"""How large the page of a long run is, and how long a browser takes to open it: `python -m benchmarks.view`.
+
+With ``--live 10000 100000`` it opens the live pages of ``stackmem ui`` instead, with ``--live --run DIR`` that of a run
+that is there.
+"""
 
 from __future__ import annotations
 
+import argparse
 import gzip
+import os
+import resource
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from stackmem.report.page import write_page
 from tests.report.conftest import FLAGS, chromium
@@ -30,7 +39,63 @@ def seconds_to_open(browser: Browser, page_file: Path) -> list[float]:
     return sorted(found)
 
 
+def live(browser: Browser, run: Path) -> str:
+    """A row: until the page answers, until all of the run is in it, and what that takes."""
+    command = (sys.executable, "-m", "stackmem", "ui", str(run.parent))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().strip()
+        page = browser.new_page(viewport={"width": 1280, "height": 720})
+        begun = time.perf_counter()
+        page.goto(f"{address}run?id={_place(page, address)}", timeout=120_000)
+        page.wait_for_selector("html[data-ready]", state="attached", timeout=120_000)
+        opened = page.evaluate("performance.getEntriesByName('ready')[0].startTime") / 1000
+        first = page.locator(".tiles div").first.inner_text().replace("\n", " ")
+        expect(page.locator(".pill")).not_to_have_text("reading", timeout=1_200_000)
+        filled = time.perf_counter() - begun
+        keys = []
+        for _ in range(5):
+            asked = time.perf_counter()
+            page.keyboard.press("ArrowRight")
+            page.evaluate("new Promise(requestAnimationFrame)")
+            keys.append(time.perf_counter() - asked)
+        page.close()
+        server.terminate()
+    return f"| {opened:.1f} s | {first} | {filled:.0f} s | {sorted(keys)[2] * 1000:.0f} ms |"
+
+
+def _place(page: Page, address: str) -> str:
+    """The name of the only run there is, once the list has it."""
+    page.goto(address)
+    page.wait_for_selector("tbody a", timeout=120_000)
+    return (page.get_attribute("tbody a", "href") or "").partition("id=")[2]
+
+
+def measure_live(given: argparse.Namespace) -> None:
+    print("| trace | page answers | with | all of it read | a key then |")
+    print("|---|---:|---:|---:|---:|")
+    with tempfile.TemporaryDirectory() as place, sync_playwright() as driver:
+        runs = [Path(given.run)] if given.run else []
+        runs += [long_run(Path(place, f"of-{steps}", "run"), steps) for steps in given.live]
+        browser = driver.chromium.launch(executable_path=chromium(), args=FLAGS)
+        for run in runs:
+            size = (run / "trace.jsonl").stat().st_size / 1e6
+            print(f"| {run.name}, {size:.0f} MB {live(browser, run)}", flush=True)
+        browser.close()
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(
+        f"processor time of server and browser: {spent.ru_utime + spent.ru_stime:.0f} s; load {os.getloadavg()[0]:.0f}"
+    )
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--live", type=int, nargs="*", metavar="STEPS")
+    parser.add_argument("--run", metavar="DIR")
+    given = parser.parse_args()
+    if given.live is not None:
+        measure_live(given)
+        return
     print(f"{STEPS:,} steps; opened {OPENED} times")
     print("| strategy | trace, gzip -9 | page | of 1.5 x trace + 300 kB | written in | opened in: least, median |")
     print("|---|---|---|---|---|---|")

@@ -1,13 +1,16 @@
-"""A run that may still be written, read as the values of its page: whole at first, then what is new."""
+"""A run that may still be written, read as the values of its page: from its start in pieces, then what is new."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from itertools import islice
+from math import inf
 from pathlib import Path
 
-from stackmem.core.facts import RunForked, RunStarted, ToolReturned, VerifyReturned
-from stackmem.trace.lineage import TRACE
+from stackmem.core.facts import RunStarted, ToolReturned, VerifyReturned
+from stackmem.run.result import read_result
+from stackmem.trace.lineage import TRACE, sources
 from stackmem.trace.lock import is_held
 from stackmem.trace.program import sources_of
 from stackmem.trace.record import Record
@@ -21,34 +24,63 @@ from .texts import Texts
 
 NO_HISTORY = "no history of files was kept with this run"
 INTERRUPTED = "interrupted"
-_AT_ONCE = 2_000
+READING = "reading"
+_RESULT_CHARS = 300
 
 
 class FollowedRun:
     """A run's page, which grows with its trace."""
 
-    def __init__(self, folder: Path, texts: Texts, prompts: Prompts) -> None:
-        """Begin; nothing is read yet."""
-        self._folder, self._tail = folder, RunTail(folder)
+    def __init__(self, folder: Path, texts: Texts, prompts: Prompts, at_once: int = 500) -> None:
+        """Begin; nothing is read yet.
+
+        Args:
+            at_once: Records that are read before anybody looks at a clock.
+        """
+        self._folder, self._tail, self._at_once = folder, RunTail(folder), at_once
         self._changes = TreeChanges({}, NO_HISTORY)
-        self._stores, self._tree = [folder], ""
+        self._fresh: Iterator[Record] | None = None
+        self._stores, self._tree = list[Path](), ""
         self.fold = PageFold(folder.resolve().name, texts, prompts, self._changes, sources_of(folder))
 
-    def read(self) -> RunPage:
-        """The page, with all that the trace holds now.
+    def read(self, seconds: float = inf) -> RunPage:
+        """The page, with all that the trace holds now; with the outcome ``reading`` where it holds more.
+
+        Args:
+            seconds: How long to read. A long trace takes many calls, each of which goes on where the last one stopped.
 
         Raises:
             TraceError: The trace is broken, or a parent of a fork is missing.
         """
-        fresh = self._tail.fresh()
-        while records := list(islice(fresh, _AT_ONCE)):
+        until = time.monotonic() + seconds
+        if not self._stores:  # the records of a fork's parents come first, and what they changed stands with them
+            self._stores = [place for place, _, _ in reversed(sources(self._folder))]
+        self._fresh = fresh = self._fresh or self._tail.fresh()
+        while records := list(islice(fresh, self._at_once)):
             self._look_up(records)
             for record in records:
                 self.fold.take(record)
+            if time.monotonic() > until:
+                break
+        else:
+            self._fresh = None
         page = self.fold.close(self._tail.torn_bytes)
-        if not page.ending and not is_held(self._folder / TRACE):
+        page.reading = "" if self._fresh is None else self._told_so_far()
+        if page.reading:
+            page.outcome = READING
+        elif not page.ending and not is_held(self._folder / TRACE):
             page.outcome = INTERRUPTED
         return page
+
+    def _told_so_far(self) -> str:
+        """What a page says that shows the beginning of a run: its end is known where there is a result."""
+        whole = max(1, (self._folder / TRACE).stat().st_size)
+        told = f"{min(1.0, self._tail.read_bytes / whole):.0%} of its trace is read, and the page fills."
+        result = read_result(self._folder / "result.json")
+        if result is None:
+            return told
+        words = " ".join(result.result.split())[:_RESULT_CHARS]
+        return f"{told} It ended as {result.outcome} after {result.steps:,} steps: {words}"
 
     def _look_up(self, records: Iterable[Record]) -> None:
         """What changed between the trees of these records."""
@@ -59,8 +91,6 @@ class FollowedRun:
                     if self._tree and tree and tree != self._tree:
                         pairs[self._tree, tree] = None
                     self._tree = tree or self._tree
-                case RunForked(parent=parent):
-                    self._stores.append(self._folder.parent / parent)
         if pairs or (self._tree and self._changes.missing == NO_HISTORY):
             found = changes(self._stores, list(pairs))
             self._changes.between.update(found.between)

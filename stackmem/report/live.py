@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -29,33 +30,51 @@ class LiveRun:
         version: Counts the changes.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Begin; nothing is read before ``refresh``."""
-        self._lock = Lock()
+    def __init__(self, folder: Path, at_once: int = 500, kept_bytes: int = 32_000_000) -> None:
+        """Begin; nothing is read before ``refresh``.
+
+        Args:
+            at_once: As in ``FollowedRun``.
+            kept_bytes: How much of the changes is kept, the last of them in any case.
+        """
+        self._lock, self._kept_bytes = Lock(), kept_bytes
         self._texts, self._parts = Texts(), list[Any]()
-        self._followed = FollowedRun(folder, self._texts, Prompts(self._texts, self._parts, {}))
+        self._followed = FollowedRun(folder, self._texts, Prompts(self._texts, self._parts, {}), at_once)
         self._page: RunPage | None = None
         self._sent = _Sent()
         self._changes: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
         self.version = 0
 
-    def refresh(self) -> int:
+    def refresh(self, seconds: float = inf) -> int:
         """Read what is new in the trace, and return the version.
+
+        Args:
+            seconds: How long to read; ``reading`` says whether more is there.
 
         Raises:
             TraceError: The trace is broken.
         """
         with self._lock:
-            page = self._followed.read()
+            page = self._followed.read(seconds)
             first = self._page is None
             before, after = self._sent, _Sent.of(self._texts.items, self._parts, page, self._sent.lanes)
             if first or before != after:
                 self.version += 1
                 if not first:
-                    self._changes.append((self.version, msgspec.json.encode(self._change(before, page))))
+                    self._keep(msgspec.json.encode(self._change(before, page)))
                 self._note(page, after)
             self._page = page
             return self.version
+
+    @property
+    def reading(self) -> bool:
+        """Whether the trace holds more than was read."""
+        return self._page is not None and bool(self._page.reading)
+
+    def _keep(self, change: bytes) -> None:
+        self._changes.append((self.version, change))
+        while len(self._changes) > 1 and sum(len(kept) for _, kept in self._changes) > self._kept_bytes:
+            self._changes.popleft()
 
     def content(self) -> tuple[int, bytes]:
         """The version, and the whole page as JSON."""

@@ -76,6 +76,7 @@ class RunPage(Struct):
 
     Attributes:
         before: What happened before the first reply.
+        reading: How far the trace is read and how the run ended, where the outcome is ``reading``; empty elsewhere.
         estimated: Tokens are characters / 2.5: the model reports no usage, nor what its cache held.
         simulated: Where the cache is a simulation, the shortest prefix that it keeps, in tokens; else 0.
         unrendered: Why prompts cannot be shown, or differ from those sent; empty where all is as it was.
@@ -95,6 +96,7 @@ class RunPage(Struct):
     window_tokens: int
     outcome: str = "running"
     ending: str = ""
+    reading: str = ""
     result: Ref = 0
     wall_seconds: float = 0.0
     forked: str = ""

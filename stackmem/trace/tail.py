@@ -16,6 +16,7 @@ class RunTail:
     """Reads a run that may still be written.
 
     Attributes:
+        read_bytes: How much of the trace was given so far.
         torn_bytes: Length of what stands after the last whole record: a line that is being written, or was cut short.
     """
 
@@ -24,6 +25,10 @@ class RunTail:
         self._folder = run_dir
         self._place: tuple[int, int, str] | None = None  # bytes and records read, and the last digest
         self.torn_bytes = 0
+
+    @property
+    def read_bytes(self) -> int:
+        return self._place[0] if self._place is not None else 0
 
     def fresh(self) -> Iterator[Record]:
         """The records that were not given before; at first all there are, those of a fork's parents too.

@@ -1,13 +1,19 @@
 """A page that follows a run is told what is new, and comes to what a page of the whole run holds."""
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from stackmem.report.live import LiveRun
+from stackmem.run.result import write_result
 from tests.conftest import CAMPAIGN
+from tests.kept.test_run_list import RESULT
 from tests.report import runs
+from tests.report.test_fold import fork_of
 
 
 def merged(held: dict[str, Any], change: dict[str, Any]) -> None:
@@ -85,3 +91,60 @@ def test_changes_that_are_not_kept_are_not_made_up(made):
     assert live.refresh() == live.refresh() == 1
     assert live.since(1) == []
     assert [live.since(version) for version in (0, 2, -1)] == [None] * 3
+
+
+def in_pieces(folder: Path, at_once: int = 500) -> tuple[dict[str, Any], LiveRun, list[str]]:
+    """The page of a run as it comes piece by piece, and what it said of that meanwhile."""
+    live = LiveRun(folder, at_once)
+    version = live.refresh(0)
+    held, said = content(live), []
+    while live.reading:
+        said.append(held["runs"][0]["reading"])
+        live.refresh(0)
+        for number, change in live.since(version) or []:
+            version = number
+            merged(held, msgspec.json.decode(change))
+    return held, live, said
+
+
+def test_a_long_run_is_shown_at_once_and_comes_in_pieces_to_the_whole(tmp_path):
+    folder = runs.long_run(tmp_path / "run", 600)
+    held, live, said = in_pieces(folder)
+    assert [text.split(" of ")[0] for text in said] == ["42%", "83%", "100%"]
+    assert all(text.endswith("of its trace is read, and the page fills.") for text in said)
+    whole = LiveRun(folder)
+    whole.refresh()
+    assert held == content(whole) == content(live)
+    assert (held["runs"][0]["outcome"], held["runs"][0]["reading"]) == ("limit:steps", "")
+
+
+def test_a_page_that_fills_says_how_its_run_ended(made, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(made["invoices"], folder)
+    write_result(replace(RESULT, outcome="unsolved", steps=1_234, result="No test\npassed."), folder / "result.json")
+    live = LiveRun(folder, at_once=5)
+    live.refresh(0)
+    told = content(live)["runs"][0]
+    assert told["outcome"] == "reading"
+    assert told["reading"].endswith("and the page fills. It ended as unsolved after 1,234 steps: No test passed.")
+
+
+def test_a_fork_that_is_read_in_pieces_goes_on_in_the_middle_of_its_parent(tmp_path):
+    parent = runs.showpiece(tmp_path / "parent")
+    (tmp_path / "child").mkdir()
+    child = fork_of(parent, 30, tmp_path / "child")
+    whole = LiveRun(child)
+    whole.refresh()
+    held, _, said = in_pieces(child, at_once=3)
+    assert len(said) > 9
+    assert held == content(whole)
+
+
+def test_changes_of_a_run_that_fills_are_kept_within_bounds(tmp_path):
+    folder = runs.long_run(tmp_path / "run", 600)
+    live = LiveRun(folder, kept_bytes=10_000)
+    first = live.refresh(0)
+    while live.reading:
+        live.refresh(0)
+    assert live.since(first) is None, "a page that was cut off asks for the whole"
+    assert live.since(live.version) == []

@@ -17,11 +17,12 @@ const ENDINGS = {
 };
 
 export const GOOD = ["solved", "finished"];
-export const tone = (outcome) => (GOOD.includes(outcome) ? "ok" : outcome === "running" ? "open" : "failed");
+export const tone = (outcome) => (GOOD.includes(outcome) ? "ok" : ["running", "reading"].includes(outcome) ? "open" : "failed");
 
 // Why a run came to what it did, in one sentence; empty where its outcome says all.
 export function reason(run) {
   if (run.outcome === "running") return "It is running.";
+  if (run.outcome === "reading") return run.reading;
   if (run.outcome === "interrupted") return "Its process is gone, and it has no end. It can be resumed.";
   const facts = run.count ? run.rows.at(-1)[11] : run.before;
   const said = (kind, place) => {
@@ -91,5 +92,6 @@ export function whatHappened(timeline, run) {
 // Outcome, cost and the sentence on why.
 export function verdict(run) {
   const why = reason(run);
-  return el("p", { class: "verdict" }, el("span", { class: `pill ${tone(run.outcome)}`, text: plain(run.outcome) }), el("strong", { text: run.usd === null ? "cost unknown" : usd(run.usd) }), el("span", { text: why }));
+  const cost = run.usd === null ? "cost unknown" : usd(run.usd) + (run.outcome === "reading" ? " so far" : "");
+  return el("p", { class: "verdict" }, el("span", { class: `pill ${tone(run.outcome)}`, text: plain(run.outcome) }), el("strong", { text: cost }), el("span", { text: why }));
 }

@@ -36,6 +36,8 @@ _MOST_LIVE = 8
 _MOST_BODY = 64_000
 _LOOK_SECONDS = 0.5
 _SILENCE_SECONDS = 15.0
+_READ_SECONDS = 1.0
+"""A page shows so much of a long run at once; what is left comes in pieces."""
 
 
 class Studio:
@@ -135,7 +137,7 @@ class Studio:
         if len(folders) > 1:
             return HTMLResponse(live_page(msgspec.json.encode(read_runs(folders)), more))
         live = self._live_run(folders[0])
-        live.refresh()
+        live.refresh(_READ_SECONDS)
         version, content = live.content()
         return HTMLResponse(live_page(content, f'{more}<meta name="version" content="{version}">\n'))
 
@@ -150,7 +152,7 @@ class Studio:
         said = time.monotonic()
         while not self._closing.is_set():
             try:
-                await run_in_threadpool(live.refresh)
+                await run_in_threadpool(live.refresh, _READ_SECONDS)
             except StackmemError as error:
                 yield b"event: broken\ndata: %s\n\n" % msgspec.json.encode(str(error))
                 return
@@ -164,7 +166,7 @@ class Studio:
             if time.monotonic() - said > _SILENCE_SECONDS:
                 said = time.monotonic()
                 yield b": still here\n\n"
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(0 if live.reading else _LOOK_SECONDS)
 
     def bench(self, request: Request) -> Response:
         place = self.places.place(request.path_params["place"])

@@ -4,10 +4,12 @@ import os
 import signal
 from contextlib import suppress
 
+import pytest
 from playwright.sync_api import expect
 
 from stackmem.core.facts import ModelReplied
 from tests.report.axe import violations
+from tests.report.runs import long_run
 from tests.stage import command, events, eventually, pop
 
 WAITS = "until [ -e go ]; do sleep 0.1; done"
@@ -103,3 +105,19 @@ def test_a_hostile_run_is_text_in_the_list_and_in_its_page(made, serve, visit):
     expect(page.locator(".where h2")).to_have_text("Step 1")
     assert page.locator("img, main script, iframe, object").count() == 0
     assert "owned" not in page.title().replace("document.title='owned'", "")
+
+
+@pytest.mark.campaign
+def test_a_long_run_opens_with_its_beginning_and_fills_without_a_reload(stage, serve, visit):
+    long_run(stage.runs / "long", 10_000)
+    address, _ = serve(stage.runs)
+    page = visit(f"{address}run?id=0/long")
+    page.evaluate("window.same = true")
+    expect(page.locator(".pill")).to_have_text("reading")
+    assert "of its trace is read, and the page fills." in page.locator(".verdict").inner_text()
+    assert violations(page) == []
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".pill")).to_have_text("limit:steps", timeout=200_000)
+    expect(page.locator(".tiles")).to_contain_text("10,000")
+    expect(page.locator(".where h2")).to_have_text("Step 2")
+    assert page.evaluate("window.same")
