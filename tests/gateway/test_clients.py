@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import CAMPAIGN
 from tests.gateway.clients.provider import CALLS
 from tests.gateway.clients.table import CLIENTS, STRATEGIES, Client, ClientRun, place_of, run
 
@@ -37,7 +36,7 @@ def test_an_agent_of_others_works_and_less_is_sent(tmp_path: Path, name: str, st
     assert sum(one.sent_bytes for one in found.asked) < sum(one.body_bytes for one in found.asked)
 
 
-@pytest.mark.skipif(not CAMPAIGN, reason="every agent under every strategy takes half an hour")
+@pytest.mark.campaign
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 def test_every_agent_works_under_every_strategy(tmp_path: Path, client: Client, strategy: str) -> None:

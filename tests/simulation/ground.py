@@ -89,7 +89,6 @@ class Fated:
         return sky[-1].reply(self._model, replace(request, facts=replies))  # ids do not tell of failures
 
 
-MODELS["fate/"] = Fated
 sky = [Weather()]
 """The weather that holds is the last one."""
 
@@ -204,7 +203,9 @@ def mixed(old: bytes, new: bytes, chance: Random) -> bytes:
 def weather(chance: Random | None) -> Iterator[Clock]:
     """A clock, and a provider for ``Fated``, while it is entered."""
     sky.append(Weather(chance))
+    MODELS["fate/"] = Fated
     try:
         yield Clock(sky[-1].elapsed, sky[-1].wall, sky[-1].sleep)
     finally:
+        del MODELS["fate/"]
         sky.pop()

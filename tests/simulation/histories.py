@@ -44,9 +44,10 @@ class Reference:
     def __init__(self, place: Path) -> None:
         world = make("moving_target", 7, 10, 0.2, place / "world")
         places = {"runs_dir": str(place / "runs"), "sandbox_dir": str(place / "work")}
-        self.result = stackmem.solve(
-            str(world), None, model=MODEL, isolation="memory", fsync="none", max_seconds=30_000_000, **places
-        )
+        with weather(None):
+            self.result = stackmem.solve(
+                str(world), None, model=MODEL, isolation="memory", fsync="none", max_seconds=30_000_000, **places
+            )
         self.folder = Path(self.result.run_dir)
         self.trace = (self.folder / "trace.jsonl").read_bytes()
         self.request = msgspec.json.decode((self.folder / "request.json").read_bytes())
