@@ -13,10 +13,12 @@ import os
 import shutil
 import stat
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from subprocess import TimeoutExpired
+from sys import intern
 
 from msgspec import Struct
 
@@ -48,8 +50,19 @@ _KEPT_SETTINGS = {
 }
 
 
-_Tree = list[tuple[bytes, bytes, str]]
-"""Path, mode and object of everything that a commit tracks."""
+class _Tree:
+    """Path, mode and object of everything that a commit tracks; of a large repository they are not kept apart."""
+
+    def __init__(self, inner: InnerGit) -> None:
+        self._listed = inner.ask("ls-tree", "-r", "-z", "--full-tree", inner.origin.head)
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes, str]]:
+        start = 0
+        while (end := self._listed.find(b"\0", start)) >= 0:
+            described, _, path = self._listed[start:end].partition(b"\t")
+            mode, _, name = described.split()
+            yield path, mode, name.decode()
+            start = end + 1
 
 
 class InnerRepository(Struct, frozen=True):
@@ -111,7 +124,7 @@ def _filled(inner: InnerGit, given: tuple[Scrubber, PackCache], most_commits: in
         commits, cut = _commits(inner, FEWER_COMMITS)
         objects = _objects(inner, commits | cut, HER_SECONDS)
     _write_lines(into / "shallow", (ends | cut) & (commits | cut))
-    tree = _tree(inner)
+    tree = _Tree(inner)
     unseen = _unseen(inner, objects, tree)
     key = _key(origin, objects, unseen, secrets)
     packs = into / "objects" / "pack"
@@ -119,7 +132,7 @@ def _filled(inner: InnerGit, given: tuple[Scrubber, PackCache], most_commits: in
     if withheld is None:
         made_from = _origin_key(origin, secrets)
         there = packed_before(inner, made_from, cache, objects, unseen)
-        new = {name: path for name, path in objects.items() if name not in there}
+        new = {name: path for name, path in objects.items() if name not in there} if there else objects
         withheld = _withheld(inner, new, unseen, secrets)
         pack(inner, [name for name in new if name not in withheld and not name.startswith(_MISSING)])
         cache.keep(key, packs, PackedFrom(made_from, withheld))
@@ -172,27 +185,19 @@ def _objects(inner: InnerGit, commits: set[str], seconds: float) -> dict[str, by
     arguments = ("rev-list", "--objects", "--no-walk", "--missing=print", "--stdin")
     listed = inner.ask(*arguments, stdin="\n".join(sorted(commits)).encode() + b"\n", seconds=seconds)
     found = {}
-    for line in listed.splitlines():
-        name, _, path = line.partition(b" ")
-        found[name.decode()] = path
-    return found
-
-
-def _tree(inner: InnerGit) -> _Tree:
-    found: _Tree = []
-    for line in inner.ask("ls-tree", "-r", "-z", "--full-tree", inner.origin.head).split(b"\0")[:-1]:
-        described, _, path = line.partition(b"\t")
-        mode, _, name = described.split()
-        found.append((path, mode, name.decode()))
+    for line in BytesIO(listed):
+        name, _, path = line.rstrip(b"\n").partition(b" ")
+        found[intern(name.decode())] = path
     return found
 
 
 def _unseen(inner: InnerGit, objects: dict[str, bytes], tree: _Tree) -> set[str]:
     """The objects that a copy of the folder would leave out by their paths."""
-    tracked = {path for path, _, _ in tree}
-    seen = {name for path, _, name in tree if not _hidden(path)}  # an empty .env is the same blob as any empty file
+    # An empty .env is the same blob as any empty file.
+    seen = {intern(name) for path, _, name in tree if not _hidden(path)}
     older = {name: path for name, path in objects.items() if path and name not in seen}
-    ignored = _ignored(inner, {path for path in older.values() if path not in tracked and not _hidden(path)})
+    paths = {path for path in older.values() if not _hidden(path)}
+    ignored = _ignored(inner, paths.difference(path for path, _, _ in tree))
     return {name for name, path in older.items() if _hidden(path) or path in ignored}
 
 
@@ -207,7 +212,10 @@ def _origin_key(origin: Origin, secrets: Scrubber) -> str:
 
 
 def _hashed(parts: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
+    made = hashlib.sha256()
+    for number, part in enumerate(parts):  # one by one, since there are as many as objects
+        made.update(b"\n" * bool(number) + part.encode("utf-8", "surrogateescape"))
+    return made.hexdigest()
 
 
 def _index_key(origin: Origin) -> tuple[int, int]:

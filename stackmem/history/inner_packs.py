@@ -7,7 +7,8 @@ Rule 1: in a layer commands find them on a mount of their own, read-only. Git to
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from io import BytesIO
 from pathlib import Path
 
 from msgspec import Struct
@@ -56,9 +57,8 @@ def packed_before(
     return frozenset()
 
 
-def _names_in(inner: InnerGit, index: Path) -> list[str]:
-    lines = inner.alone("show-index", stdin=index.read_bytes()).decode().splitlines()
-    return [line.split()[1] for line in lines]
+def _names_in(inner: InnerGit, index: Path) -> Iterator[str]:
+    return (line.split()[1].decode() for line in BytesIO(inner.alone("show-index", stdin=index.read_bytes())))
 
 
 def pack(inner: InnerGit, names: list[str]) -> None:
@@ -71,12 +71,17 @@ def pack(inner: InnerGit, names: list[str]) -> None:
     arguments = ("pack-objects", "-q", "--non-empty", "--window=0", "--delta-base-offset", "--compression=1")
     wanted = "\n".join(names).encode() + b"\n"
     made = inner.ask(*arguments, str(place / "pack"), stdin=wanted, seconds=ANSWER_SECONDS)
+    del wanted
     for name in made.decode().split():
         for suffix in ("idx", "rev"):
             (place / f"pack-{name}.{suffix}").unlink(missing_ok=True)
         # It hashes each of them, and sees nothing else.
         inner.alone("index-pack", str(place / f"pack-{name}.pack"), seconds=ANSWER_SECONDS)
-        if set(_names_in(inner, place / f"pack-{name}.idx")) != set(names):
+        left, there = set(names), 0
+        for found in _names_in(inner, place / f"pack-{name}.idx"):
+            left.discard(found)
+            there += 1
+        if left or there != len(names):
             raise WorkspaceError(f"an object of {inner.origin.root} is not what its name says; git fsck tells more")
 
 
