@@ -5,8 +5,8 @@ answers a fixed stream. Requests go to the upstream itself, the plain proxy and 
 machine does meanwhile falls on all. Measured from the first byte sent to the first streamed byte.
 
 Figures: milliseconds to the first byte with requests of ``--kib``; streams at once; the resident set over requests;
-the processor time that conversations of up to ``--turns`` turns take in the gateway under ``full`` and under ``mask``,
-and how it grows. A part is left out by a 0: ``--requests 0``.
+the processor time that conversations of up to ``--turns`` turns take in the plain proxy and in the gateway under
+``full`` and under ``mask``, and how it grows. A part is left out by a 0: ``--requests 0``.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ async def measure(urls: dict[str, str], pids: dict[str, int], chosen: argparse.N
         if chosen.flat:
             await flat(client, urls["gateway"], pids["gateway"], chosen.flat)
         for kib in (0, chosen.kib) if chosen.turns else ():
-            for name in ("gateway", "gateway under mask"):
+            for name in ("plain proxy", "gateway", "gateway under mask"):
                 await growing(client, urls[name], pids[name], name, kib, chosen.turns)
 
 

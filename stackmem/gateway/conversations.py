@@ -38,6 +38,7 @@ class ForeignConversation(Struct):
         calls: Of its last reply, which wait for their results.
         words: The text of its last reply, where it asked for nothing.
         asked: Bodies of requests that are under way or failed, by digest.
+        digests: What the index has of it.
     """
 
     number: int
@@ -48,6 +49,7 @@ class ForeignConversation(Struct):
     calls: tuple[ToolCall, ...] = ()
     words: str = ""
     asked: set[bytes] = field(default_factory=set)
+    digests: list[bytes] = field(default_factory=list)
 
 
 class Placed(Struct, frozen=True):
@@ -113,8 +115,8 @@ class Conversations:
         kind: Kind = "side" if side else "new" if parent is None else "child"
         made = ForeignConversation(self._count, group, found.digests[0], tools=bool(request.tools), asked={body})
         self._known[made.number] = made
-        while len(self._known) > _MOST_CONVERSATIONS:
-            self._known.popitem(last=False)
+        if len(self._known) > _MOST_CONVERSATIONS:
+            self.forget([next(iter(self._known))])
         return Placed(made.number, kind, found, request.messages, parent=parent, call_id=call_id)
 
     def answered(self, placed: Placed, reply: ModelReplied, body: bytes) -> bool:
@@ -125,7 +127,9 @@ class Conversations:
         elsewhere = placed.kind == "turn" and held.tip != placed.chain.digests[placed.known]
         held.asked.discard(body)
         added = list(grown(placed.chain.tip, said(reply)))
-        self._index.add([*placed.chain.digests[placed.known + 1 :], *added], held.number)
+        unknown = [*placed.chain.digests[placed.known + 1 :], *added]
+        self._index.add(unknown, held.number)
+        held.digests += unknown
         held.tip, held.length = (added or [placed.chain.tip])[-1], len(placed.chain) + len(added)
         held.calls = tuple(part for part in reply.parts if isinstance(part, ToolCall))
         words = "\n".join(part.text for part in reply.parts if isinstance(part, Text)).strip()
@@ -135,7 +139,9 @@ class Conversations:
     def forget(self, numbers: Iterable[int]) -> None:
         """Whatever comes of these again is new."""
         for number in numbers:
-            self._known.pop(number, None)
+            held = self._known.pop(number, None)
+            if held is not None:
+                self._index.remove(held.digests, number)
 
 
 def said(reply: ModelReplied) -> ForeignMessage:

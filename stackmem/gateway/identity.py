@@ -128,6 +128,12 @@ class ChainIndex:
         while len(self._known) > self._most:
             del self._known[next(iter(self._known))]
 
+    def remove(self, digests: Sequence[bytes], conversation: int) -> None:
+        """Forget those that still belong to a conversation."""
+        for digest in digests:
+            if self._known.get(digest) == conversation:
+                del self._known[digest]
+
     def longest(self, found: PrefixChain) -> tuple[int, int] | None:
         """The conversation that holds most of a chain, and how many blocks of it; None where none holds a reply."""
         for length in range(len(found), max(found.replied, 1) - 1, -1):

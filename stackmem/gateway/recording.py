@@ -7,7 +7,7 @@ from the lines alone, so a gateway that was killed leaves both, and the trace ca
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -154,7 +154,12 @@ class Recording:
         self._by_conversation: dict[int, RunBeingTold] = {}
         self._side: RunBeingTold | None = None
         self._scrubbers: OrderedDict[tuple[str, ...], Scrubber] = OrderedDict()
-        self.folders: list[Path] = []
+        self._names: list[str] = []
+
+    @property
+    def folders(self) -> Iterator[Path]:
+        """Every run's folder, in the order in which they began."""
+        return (self._runs_dir / name for name in self._names)
 
     def asked(self, placed: Placed, passed: RequestPassed, keys: tuple[str, ...]) -> tuple[RunBeingTold, int]:
         """Record a request; its run, and the number of the exchange there."""
@@ -179,7 +184,7 @@ class Recording:
             run = self._side
         if run is None:
             run = RunBeingTold(self._runs_dir, passed)
-            self.folders.append(run.folder)
+            self._names.append(run.folder.name)
             self._runs[id(run)] = run
             self._side = run if placed.kind == "side" else self._side
         run.conversations.add(placed.conversation)

@@ -169,6 +169,16 @@ def test_the_index_forgets_the_oldest():
     assert index.longest(found) is None
 
 
+def test_the_index_holds_nothing_of_a_conversation_that_is_forgotten():
+    index = ChainIndex()
+    found = chain(b"s", read(request(user("a"), assistant("b"), user("c"))).messages)
+    index.add(found.digests[1:], 7)
+    index.remove(found.digests, 8)
+    assert index.longest(found) == (7, len(found))
+    index.remove(found.digests, 7)
+    assert index.longest(found) is None
+
+
 TURNS = st.lists(st.tuples(st.text(max_size=5), st.booleans()), min_size=1, max_size=6)
 
 

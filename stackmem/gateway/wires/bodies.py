@@ -19,6 +19,7 @@ from .wire import Body, ForeignMessage
 
 _MOST_RECENT = 32
 _MOST_BYTES = 64 << 20
+_MOST_MESSAGE_BYTES = 8 << 20
 _TRIED = 4
 """So many ends are tried from the last one back before the search halves: a mark that moves is found so."""
 
@@ -161,7 +162,7 @@ class ReadBodies:
             known = self._read_message(raw)
             self._known[key], self._sizes[key] = known, len(raw)
             self._bytes += len(raw)
-            while self._bytes > _MOST_BYTES // 2 and len(self._known) > 1:
+            while self._bytes > _MOST_MESSAGE_BYTES and len(self._known) > 1:
                 oldest = next(iter(self._known))
                 del self._known[oldest]
                 self._bytes -= self._sizes.pop(oldest)
