@@ -51,14 +51,14 @@ class LintResult(Struct, frozen=True):
         faults: Of each part.
         needed: Names without which no run can be, each with its part and place.
         free: Names that the program itself leaves to its inputs.
-        texts: ``(file that names it, name)`` to ``(path, text)`` of all that is loaded.
+        sources: All that is loaded, or cannot be, by ``(file that names it, name)``.
         bound: Names that any of the sources binds somewhere.
     """
 
     faults: tuple[tuple[SourcePart, Fault], ...]
     needed: dict[str, tuple[SourcePart, int]]
     free: frozenset[str]
-    texts: dict[tuple[str, str], tuple[str, str]]
+    sources: dict[tuple[str, str], Source]
     bound: frozenset[str]
 
     @property
@@ -95,7 +95,7 @@ def _tried(
 ) -> Iterator[Finding]:
     """The error that every run of a program ends with before its first effect."""
     own = parts[-1]
-    failed = first_failure([part.nodes for part in parts], budget, tools, found.texts, found.bound)
+    failed = first_failure([part.nodes for part in parts], budget, tools, found.sources, found.bound)
     if failed is None or failed[0] not in own.nodes:
         return
     node, error = failed
@@ -158,8 +158,8 @@ def examine(parts: list[SourcePart], names: frozenset[str], tools: tuple[ToolSpe
                     inner_faults.append(use.fault("faulty library", f"line {line}, column {column}: {fault.message}"))
             number += 1
         faults += [(part, fault) for fault in (*loaded.faults, *inner_faults, *analysis.faults)]
-    texts = {key: text for loaded in loads for key, text in loaded.texts.items()}
-    return LintResult(tuple(faults), needed, frozenset(analysis.free), texts, frozenset().union(*by_source))
+    read_once = {key: source for loaded in loads for key, source in loaded.read.items()}
+    return LintResult(tuple(faults), needed, frozenset(analysis.free), read_once, frozenset().union(*by_source))
 
 
 class FileUse(Struct, frozen=True):
@@ -186,7 +186,7 @@ class Loaded(Struct):
 
     sources: list[tuple[SourcePart, FileUse]]
     faults: list[Fault]
-    texts: dict[tuple[str, str], tuple[str, str]]
+    read: dict[tuple[str, str], Source]
     is_whole: bool = True
 
 
@@ -202,13 +202,13 @@ def _load_all(part: SourcePart, own_tools: frozenset[str]) -> Reading:
             continue
         seen.add((beside, use.name))
         source: Source = yield LoadSource(use.name, beside)
+        found.read[beside, use.name] = source
         if source.failed:
             found.faults.append(
                 use.fault("unreadable schema" if use.is_schema else "unreadable library", source.failed)
             )
             found.is_whole = found.is_whole and use.is_schema
             continue
-        found.texts[beside, use.name] = source.path, source.text
         if source.path in paths:
             continue
         paths.add(source.path)

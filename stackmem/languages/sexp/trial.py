@@ -5,19 +5,21 @@ What fails until then fails in every run, whatever the inputs are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
 from stackmem.core.messages import ToolSpec
+from stackmem.languages.operations import Source
 
 from .definitions import definitions_of
 from .errors import Budget, SexpEvaluationError, TaskError, unbound_symbol
 from .evaluator import OPERATORS, Evaluation
-from .requests import Kind, TextRequest
+from .requests import Kind, Request, TextRequest
 from .tree import Node, bound_names
 from .values import SexpEnvironment
-from .workflow import Workflow
+from .workflow import Workflow, text_of
 
 MOST_STEPS = 50_000
 """Nodes that are evaluated at most; a program that has not failed by then is let alone."""
@@ -45,14 +47,14 @@ def first_failure(
     parts: list[list[Node]],
     budget: Budget,
     tools: tuple[ToolSpec, ...],
-    texts: Mapping[tuple[str, str], tuple[str, str]],
+    sources: Mapping[tuple[str, str], Source],
     bound: frozenset[str],
 ) -> tuple[Node, SexpEvaluationError | TaskError] | None:
     """The expression at the top of a source that fails in every run, and why; None where nobody can say.
 
     Args:
         parts: The libraries' expressions, then the program's.
-        texts: ``(file that names it, name)`` to ``(path, text)`` of what is loaded.
+        sources: What is loaded, or cannot be, by ``(file that names it, name)``.
         bound: Names that the sources bind; any other may be an input's.
     """
     few = replace(budget, steps=min(budget.steps, MOST_STEPS))
@@ -67,8 +69,8 @@ def first_failure(
             doing = evaluation.machine.evaluate(node, env)
             try:
                 ask = next(doing)
-                while isinstance(ask, TextRequest) and (ask.beside, ask.path) in texts:
-                    ask = doing.send(texts[ask.beside, ask.path])
+                while isinstance(ask, TextRequest) and (ask.beside, ask.path) in sources:
+                    ask = _answered(doing, ask, sources[ask.beside, ask.path])
             except StopIteration:
                 continue
             except _OutOfSightError:
@@ -82,3 +84,12 @@ def first_failure(
                 doing.close()
             return None
     return None
+
+
+def _answered(doing: Generator[Request, Any, Any], ask: TextRequest, source: Source) -> Request:
+    """What is asked for next, once a text is there or has failed."""
+    try:
+        text = text_of(ask, source)
+    except SexpEvaluationError as error:
+        return doing.throw(error)
+    return doing.send(text)

@@ -198,9 +198,7 @@ class Workflow:
                 return None
             case TextRequest():
                 source: Source = yield LoadSource(ask.path, ask.beside)
-                if source.failed:
-                    raise SexpEvaluationError(f"The file '{ask.path[:200]}' cannot be read: {source.failed}")
-                return source.path, source.text
+                return text_of(ask, source)
             case Together():
                 return (yield from self._together(ask.asks))
 
@@ -314,6 +312,13 @@ class Workflow:
         if answer.failed:
             raise SexpEvaluationError("Context retrieval failed.", "", answer.detail)
         return answer.value
+
+
+def text_of(ask: TextRequest, source: Source) -> tuple[str, str]:
+    """What a request for a text is sent; raises ``SexpEvaluationError`` where there is none."""
+    if source.failed:
+        raise SexpEvaluationError(f"The file '{ask.path[:200]}' cannot be read: {source.failed}")
+    return source.path, source.text
 
 
 def _context_input(arguments: dict[str, Any]) -> ContextGenerationInput:
