@@ -6,6 +6,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from textwrap import wrap
 
 import pytest
 
@@ -123,6 +124,31 @@ def test_a_day_in_short_with_a_question_a_diff_an_undo_and_apply(stage: Stage):
     assert facts(stage, RunForked)
     assert [event.text for event in facts(stage, PersonSaid)] == ["What is here?"]
     replay(str(newest(stage)))
+
+
+def test_a_command_says_what_it_changed_and_one_that_fails_changes_nothing(stage: Stage):
+    prose = " ".join(f"word{number}" for number in range(40))
+    code = " ".join(f"code{number}" for number in range(40))
+    with chat(stage, replies=[command("echo hello"), says(f"One.\n{prose}\n```\n{code}\n```")]) as terminal:
+        terminal.wait_for("Type a request")
+        terminal.type("first\r")
+        at = terminal.wait_for("```", terminal.wait_for("code39", terminal.wait_for("One.")))
+        for line, answer in (
+            ("/show", "One."), ("/show 1", "hello"), ("/strategy nope", "no strategy 'nope'"),
+            ("/budget steps +5", "(at most 205 steps"), ("/budget steps x", "'x'"),
+            ("/strategy isolated", "(goes on in a copy with isolated;"), ("/fork", "(goes on in a copy;"),
+        ):  # fmt: skip
+            terminal.type(f"{line}\r")
+            at = terminal.wait_for(answer, at)
+        terminal.type("\x04")
+        terminal.wait_for("go on with: stackmem chat --resume")
+        assert terminal.end() == 0
+    shown = terminal.shown()
+    assert "stopped>" not in shown
+    assert code in shown  # to be copied
+    lines = {line.strip() for line in shown[: shown.index("/show")].splitlines()}
+    assert prose not in lines
+    assert set(wrap(prose, 100)) <= lines
 
 
 def test_what_is_applied_twice_goes_on_from_what_was_applied(stage: Stage):

@@ -69,5 +69,5 @@ def _look(command: str, rest: str, state: State, run_dir: Path) -> str:
     def fenced(text: str) -> str:
         return f"```diff\n{text}\n```"
 
-    Look(keep, fenced)(command, rest, state, run_dir)
+    Look(keep, keep, fenced)(command, rest, state, run_dir)
     return "\n\n".join(lines)

@@ -6,10 +6,11 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from msgspec import UNSET
+from msgspec.structs import asdict
 from prompt_toolkit.utils import get_cwidth
 
 from stackmem.core import facts
@@ -20,17 +21,18 @@ from stackmem.core.state import State
 from stackmem.core.text import shorten_text
 from stackmem.run.ports import Left
 
-from .line_editor import LineEditor
+from .line_editor import LineEditor, rows_of
 from .progress import Progress
 from .text import one_line, readable
 
 _DETAIL_LINES = 30
 _DIFF_LINES = 12
 _DOING_CHARS = 40
+_LONGEST_WRAPPED = 20_000
 _COLORS = {"red": "\x1b[31m", "green": "\x1b[32m", "yellow": "\x1b[33m", "dim": "\x1b[2m", "bold": "\x1b[1m"}
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
-_HOW = "y yes  n no, and why  f for this request  s for this session  p by a pattern"
+_HOW = "y yes  n no, and why  f this request  s this session  p a pattern; then Enter"
 
 
 class ChatScreen:
@@ -61,11 +63,12 @@ class ChatScreen:
 
     def __call__(self, event: facts.Event, state: State) -> None:
         """Show a fact, and the state that it makes."""
-        self.state = state
+        before, self.state = self.state, state
         self.since = time.monotonic()
         match event:
             case facts.RunStarted() | facts.RunForked() | facts.RunResumed():
                 self.busy = ""
+                self.tell(*_changed(event, before), color="dim")
             case facts.ModelReplied():
                 self._show_reply(event, state)
             case facts.FramePushed() if event.request is not UNSET:
@@ -81,6 +84,11 @@ class ChatScreen:
                 refused = isinstance(event, facts.CallRejected | facts.ModelFailed)
                 columns = shutil.get_terminal_size().columns
                 self.say(*(self.paint("yellow" if refused else "dim", _cut(line, columns)) for line in lines))
+
+    def tell(self, *texts: str, color: str = "") -> None:
+        """Say prose, broken between words."""
+        wrapped = [_wrapped(readable(text)) for text in texts]
+        self.say(*(self.paint(color, text) if color else text for text in wrapped))
 
     def paint(self, color: str, text: str) -> str:
         """The text in a color, where there are any."""
@@ -116,16 +124,16 @@ class ChatScreen:
         self._end_words()
         self.said = "\n".join(part.text for part in event.parts if isinstance(part, Text)).strip()
         if self.said:
-            self.say(readable(self.said))
+            self.tell(self.said)
         for part in event.parts:
             if isinstance(part, ToolCall) and part.name == "edit_file" and isinstance(part.arguments, dict):
                 self.say(self.diff(_edit(part.arguments)))
 
     def _show_result(self, result: str, forced: str) -> None:
         if forced:
-            self.say(self.paint("yellow", f"(the request ended: {forced})"))
+            self.tell(f"(the request ended: {forced})", color="yellow")
         if result.strip() != self.said:
-            self.say(readable(result))
+            self.tell(result)
         self.say("")
         self.said = ""
 
@@ -183,7 +191,7 @@ class TerminalPerson:
 
     def answer(self, asked: AskUser) -> str | None:
         if asked.question != self.screen.said:
-            self.screen.say(self.screen.paint("bold", readable(asked.question)))
+            self.screen.tell(asked.question, color="bold")
         for number, option in enumerate(asked.options, 1):
             self.screen.say(f"  {number}  {one_line(option)}")
         line = self._ask("answer> ")
@@ -201,7 +209,7 @@ class TerminalPerson:
             lines = readable(asked.detail).split("\n")
             more = [f"[... {len(lines) - _DETAIL_LINES:,} more lines ...]"] if len(lines) > _DETAIL_LINES else []
             self.screen.say(self.screen.diff("\n".join(lines[:_DETAIL_LINES])), *more)
-        self.screen.say(self.screen.paint("dim", _HOW))
+        self.screen.tell(_HOW, color="dim")
         while True:
             line = self._ask("allow? ", confirms=True)
             if line is None:
@@ -209,7 +217,8 @@ class TerminalPerson:
             decided = self._decision(line.strip(), asked)
             if decided is not None:
                 return decided
-            self.screen.say(self.screen.paint("dim", _HOW))
+            self.screen.tell("that is no answer to this; nothing was allowed or denied", color="yellow")
+            self.screen.tell(_HOW, color="dim")
 
     def _decision(self, line: str, asked: AskPermission) -> PersonDecided | None:
         word, _, rest = line.partition(" ")
@@ -249,9 +258,7 @@ class TerminalPerson:
 
     def _menu(self) -> PersonSteppedIn | PersonStopped | None:
         """What the person wants, who has paused."""
-        self.screen.say(
-            self.screen.paint("dim", "paused: Enter goes on; words go to the agent; /stop ends this request")
-        )
+        self.screen.tell("paused: Enter goes on; words go to the agent; /stop ends this request", color="dim")
         while True:
             line = self._ask("paused> ")
             if line is None:
@@ -283,7 +290,7 @@ class TerminalPerson:
         when = "taken next"
         if self._works():
             when = "after this request" if line.startswith("/") else "told before the next step"
-        self.screen.say(self.screen.paint("dim", f"({when}) {readable(line)}"))
+        self.screen.tell(f"({when}) {line}", color="dim")
 
     def _pause(self) -> None:
         """Once: after what is under way; twice: at once."""
@@ -291,12 +298,37 @@ class TerminalPerson:
             os.kill(os.getpid(), signal.SIGINT)
             return
         self._paused = True
-        self.screen.say(self.screen.paint("dim", "(pausing after what is under way; once more interrupts it)"))
+        self.screen.tell("(pausing after what is under way; once more interrupts it)", color="dim")
 
 
 def _cut(line: str, columns: int) -> str:
     """A line that is one row of the terminal; ``/show`` has the whole of it."""
     return line if get_cwidth(line) <= columns else shorten_text(line, columns - get_cwidth(line) + len(line) - 1, "…")
+
+
+def _changed(event: facts.RunStarted | facts.RunForked | facts.RunResumed, before: State | None) -> Iterator[str]:
+    """What a command of the person changed for the rest of the conversation."""
+    match event:
+        case facts.RunForked() if before is not None:
+            start, old = event.start, before.begun
+            pairs = (start.model, old.model), (start.strategy, old.strategy)
+            changed = [one_line(new) for new, had in pairs if new != had]
+            yield f"(goes on in a copy{' with ' if changed else ''}{', '.join(changed)}; {event.parent} stays as it is)"
+        case facts.RunResumed() if before is not None and event.limits != before.limits:
+            limits = {name: value for name, value in asdict(event.limits).items() if value is not None}
+            said = ", ".join(f"{value:,} {name}" for name, value in limits.items())
+            yield f"(at most {said} from the beginning of the conversation)" if said else "(no limits)"
+
+
+def _wrapped(text: str) -> str:
+    """Prose broken between words; code between fences stays as it is, to be copied."""
+    columns, shown, fenced = shutil.get_terminal_size().columns, list[str](), False
+    for line in text.split("\n"):
+        is_fence = line.lstrip().startswith("```")
+        fenced = fenced != is_fence
+        whole = fenced or is_fence or len(line) > _LONGEST_WRAPPED
+        shown += [line] if whole else [row.rstrip() for row in rows_of(line, columns)]
+    return "\n".join(shown)
 
 
 def _doing(state: State) -> str:

@@ -11,7 +11,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion, Path
 from prompt_toolkit.document import Document
 
 from stackmem.core.facts import CallRejected, Event, ModelReplied, NoticeGiven, ToolReturned
-from stackmem.core.messages import ToolCall
+from stackmem.core.messages import Text, ToolCall
 from stackmem.core.state import Frame, State
 from stackmem.core.text import mark_cut
 from stackmem.errors import StackmemError
@@ -64,17 +64,23 @@ class ChatCompleter(Completer):
 
 
 class Look:
-    """The commands that only look."""
+    """The commands that only look.
 
-    def __init__(self, say: Callable[..., None], diff: Callable[[str], str]) -> None:
-        self._say, self._diff = say, diff
+    Args:
+        say: Shows lines as they are.
+        tell: Shows prose.
+        diff: A diff with its colors.
+    """
+
+    def __init__(self, say: Callable[..., None], tell: Callable[..., None], diff: Callable[[str], str]) -> None:
+        self._say, self._tell, self._diff = say, tell, diff
 
     def __call__(self, name: str, rest: str, state: State, run_dir: Path) -> bool:
         """Do what a command says; False where it is none of these."""
         try:
             match name:
                 case "/help":
-                    self._say(*(f"{command:<10} {says}" for command, says in COMMANDS.items()))
+                    self._tell(*(f"{command:<10} {says}" for command, says in COMMANDS.items()))
                 case "/show":
                     self._show_step(state, run_dir, rest)
                 case "/diff":
@@ -82,17 +88,17 @@ class Look:
                 case "/heap":
                     self._show_heap(state, rest)
                 case "/frames":
-                    self._say(*_frames(state))
+                    self._tell(*_frames(state))
                 case "/cost":
-                    self._say(*_cost(state))
+                    self._tell(*_cost(state))
                 case "/view":
-                    self._say(f"wrote {readable(str(write_page([run_dir], None)))}")
+                    self._tell(f"wrote {write_page([run_dir], None)}")
                 case "/save":
                     self._save(state, rest)
                 case _:
                     return False
         except (StackmemError, OSError) as error:
-            self._say(readable(str(error)))
+            self._tell(str(error))
         return True
 
     def _show_diff(self, state: State, run_dir: Path) -> None:
@@ -101,14 +107,14 @@ class Look:
         for change in found:
             self._say(self._diff(f"{change.path}, {change.kind}\n{change.diff}"))
         if not found:
-            self._say("no file has changed")
+            self._tell("no file has changed")
 
     def _show_step(self, state: State, run_dir: Path, rest: str) -> None:
         step = int(rest) if rest.isdecimal() and len(rest) < 9 else state.step
         texts = [_text_of(event) for event in _of_step(run_dir, step)]
         self._say(*(readable(mark_cut(text, _SHOWN_CHARS)) for text in texts if text))
         if not any(texts):
-            self._say(f"there is no step {step}; steps have been made up to {state.step}")
+            self._tell(f"there is no step {step}; steps have been made up to {state.step}")
 
     def _show_heap(self, state: State, name: str) -> None:
         if name:
@@ -120,16 +126,16 @@ class Look:
             *(f"{one_line(each.name)}  {len(each.content):,} chars  {one_line(each.description)}" for each in rows)
         )
         if not rows:
-            self._say("the heap is empty")
+            self._tell("the heap is empty")
 
     def _save(self, state: State, path: str) -> None:
         if not path:
-            self._say("name a file: /save FILE")
+            self._tell("name a file: /save FILE")
             return
         place = Path(os.path.expanduser(path))
         with place.open("x", encoding="utf-8") as file:
             file.write(_markdown(state))
-        self._say(f"wrote {readable(str(place))}")
+        self._tell(f"wrote {place}")
 
 
 def _of_step(run_dir: Path, step: int) -> Iterator[Event]:
@@ -146,16 +152,20 @@ def _of_step(run_dir: Path, step: int) -> Iterator[Event]:
 def _text_of(event: Event) -> str:
     match event:
         case ModelReplied():
-            calls = (part for part in event.parts if isinstance(part, ToolCall))
-            return "\n".join(
-                f"{call.name} {json.dumps(call.arguments, ensure_ascii=False, indent=1)}" for call in calls
-            )
+            shown = (part.text if isinstance(part, Text) else _call_of(part) for part in event.parts)
+            return "\n".join(part for part in shown if part)
         case ToolReturned() | NoticeGiven():
             return event.text
         case CallRejected():
             return f"refused: {event.reason}"
         case _:
             return ""
+
+
+def _call_of(part: object) -> str:
+    if not isinstance(part, ToolCall):
+        return ""
+    return f"{part.name} {json.dumps(part.arguments, ensure_ascii=False, indent=1)}"
 
 
 def _frames(state: State) -> list[str]:

@@ -29,7 +29,7 @@ from .chat_commands import ChatCompleter, Look
 from .line_editor import LineEditor
 from .live import stop_at_once
 from .result import show_copy
-from .text import one_line, readable, say
+from .text import one_line, say
 
 _LIMITS = ("steps", "tokens", "usd", "seconds")
 _HISTORY = ".chat_history"
@@ -46,33 +46,33 @@ class ChatSession:
         self.screen, self.editor = screen, editor
         self.person = TerminalPerson(screen, editor, self._obey, self._looks)
         self.then: Next | None = None
-        self._look = Look(screen.say, screen.diff)
+        self._look = Look(screen.say, screen.tell, screen.diff)
 
     def play(self, first: Next) -> int:
         """Play run after run until the person leaves; the exit code."""
         step: Next | None = first
-        code = 0
+        code, commanded = 0, False
         while step is not None:
-            self.then = _nothing()
+            self.then, by_command, commanded = _nothing(), commanded, False
             try:
                 with listening(self.screen.hear), answered_by(self._answer):
                     result = step()
             except StackmemError as error:
-                self.screen.say(self.screen.paint("yellow", readable(str(error))))
+                self.screen.tell(str(error), color="yellow")
                 code = error.exit_code
-                step = self._after_failure()
+                step = self._resumed() if by_command else self._after_failure()
                 continue
             if result is None:
                 code, step = 0, self._resumed()
             elif self.then is not None:
-                step = self.then
+                step, commanded = self.then, True
             elif result.ending == "left" or result.signal:
                 return result.exit_code
             else:
                 code = result.exit_code
                 if result.failure:
-                    self.screen.say(self.screen.paint("yellow", readable(result.failure)))
-                self.screen.say(self.screen.paint("yellow", f"(the run ended: {result.ending})"))
+                    self.screen.tell(result.failure, color="yellow")
+                self.screen.tell(f"(the run ended: {result.ending})", color="yellow")
                 step = self._after_failure()
         return code
 
@@ -87,7 +87,7 @@ class ChatSession:
         """What the person wants once a run has ended by itself; None where she leaves, or no run had begun."""
         if self.person.run_dir is None:
             return None
-        self.screen.say(self.screen.paint("dim", "Enter tries again; words are told first; /budget raises a limit"))
+        self.screen.tell("Enter tries again; words are told first; /budget raises a limit", color="dim")
         self.then = None
         try:
             line = self._line()
@@ -113,7 +113,7 @@ class ChatSession:
         try:
             return resume(run_dir, wanted, os.environ, self.screen, stop_at_once, person=person).result
         except MayRepeat as error:
-            self.screen.say(self.screen.paint("yellow", readable(str(error))))
+            self.screen.tell(str(error), color="yellow")
             answer = self.editor.ask("make it again? (y) ", confirms=True)
             if answer is None or answer.strip().lower() not in ("y", "yes"):
                 raise
@@ -159,9 +159,9 @@ class ChatSession:
             case "/budget":
                 self._set_budget(rest)
             case "/model" | "/strategy":
-                self.screen.say(f"{name} takes a name; this is {one_line(state.begun.model)}, {state.begun.strategy}")
+                self.screen.tell(f"{name} takes a name; this is {one_line(state.begun.model)}, {state.begun.strategy}")
             case _:
-                self.screen.say(f"there is no command {one_line(name)}; /help lists them")
+                self.screen.tell(f"there is no command {one_line(name)}; /help lists them")
 
     def _looks(self, line: str) -> bool:
         name, _, rest = line.strip().partition(" ")
@@ -173,24 +173,24 @@ class ChatSession:
         raise Left
 
     def _apply(self) -> RunResult | None:
-        self.screen.say(readable(apply_run(self._run_dir()).describe()))
+        self.screen.tell(apply_run(self._run_dir()).describe())
         return None
 
     def _undo(self, rest: str) -> None:
         count = int(rest) if rest.isdecimal() and len(rest) < 6 else 1
         found = before_request(Run(self._run_dir()).records(), count)
         if found is None or count < 1:
-            self.screen.say("there is no such request to take back")
+            self.screen.tell("there is no such request to take back")
             return
         record, words = found
         self.person.draft = words
-        self.screen.say(f"taken back: {one_line(words)}; what was applied to your folder, or sent elsewhere, stays")
+        self.screen.tell(f"taken back: {one_line(words)}; what was applied to your folder, or sent elsewhere, stays")
         self._leave(partial(self._fork, ForkChanges(), record))
 
     def _set_budget(self, rest: str) -> None:
         name, _, value = rest.partition(" ")
         if name not in _LIMITS or not value.strip():
-            self.screen.say("write /budget steps|tokens|usd|seconds N, or +N")
+            self.screen.tell("write /budget steps|tokens|usd|seconds N, or +N")
             return
         self._leave(self._resumed({f"max_{name}": value.strip()}))
 
@@ -209,7 +209,7 @@ def talk(folder: Path, runs_dir: Path, first: Callable[[ChatSession], RunResult 
     with LineEditor(ChatCompleter(folder), runs_dir / _HISTORY, screen.status) as editor:
         screen.say, screen.live = editor.say, editor.show_live
         talking = ChatSession(screen, editor)
-        editor.say(screen.paint("dim", "Type a request; /help lists commands; Ctrl-D leaves."))
+        screen.tell("Type a request; /help lists commands; Ctrl-D leaves.", color="dim")
         code = talking.play(partial(first, talking))
     if talking.person.run_dir is not None:
         say(f"go on with: stackmem chat --resume {talking.person.run_dir.name}")
@@ -223,9 +223,9 @@ def begin(prepared: Prepared, talking: ChatSession) -> RunResult:
         return (talking.editor.ask(f"{question} (y) ", confirms=True) or "").strip().lower() in ("y", "yes")
 
     def agree(wanted: Prepared) -> None:
-        show_copy(wanted, talking.screen.say, agrees)
+        show_copy(wanted, talking.screen.tell, agrees)
 
-    return solve(prepared, os.environ, talking.screen, stop_at_once, agree, talking.screen.say, person=talking.person)
+    return solve(prepared, os.environ, talking.screen, stop_at_once, agree, talking.screen.tell, person=talking.person)
 
 
 def take_up(run_dir: Path, talking: ChatSession) -> RunResult | None:
@@ -233,5 +233,6 @@ def take_up(run_dir: Path, talking: ChatSession) -> RunResult | None:
     talking.person.attend(run_dir)
     state = Run(run_dir).state
     for done in [each for each in state.popped if each.frame.request][-3:]:
-        talking.screen.say(talking.screen.paint("bold", f"> {readable(done.frame.task)}"), readable(done.result), "")
+        talking.screen.tell(f"> {done.frame.task}", color="bold")
+        talking.screen.tell(done.result, "")
     return talking.resume(run_dir, {})

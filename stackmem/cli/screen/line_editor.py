@@ -225,7 +225,8 @@ class LineEditor:
     def _message(self) -> Fragments:
         columns = self._session.app.output.get_size().columns
         lines = self._live.rstrip("\n").split("\n")[-_LIVE_LINES:]
-        live = "\n".join([row for line in lines for row in _rows(line, columns)][-_LIVE_LINES:])
+        rows = [row for line in lines for row in rows_of(line[-_LIVE_LINES * columns :], columns)]
+        live = "\n".join(rows[-_LIVE_LINES:])
         shown: Fragments = [("italic", f"{live}\n")] if live else []
         return [*shown, ("bold", self._prompt)]
 
@@ -275,10 +276,10 @@ class LineEditor:
         return time.monotonic() < self._deaf_until
 
 
-def _rows(line: str, columns: int) -> list[str]:
-    """A line as rows of the terminal: the library cuts what stands above the prompt's last line, and wraps none."""
+def rows_of(line: str, columns: int) -> list[str]:
+    """A line as rows of the terminal, broken between words: the library breaks none, and a terminal breaks words."""
     rows, row, width = [], "", 0
-    for character in line[-_LIVE_LINES * columns :]:
+    for character in line:
         if width + get_cwidth(character) > columns:
             end = row.rfind(" ") + 1 or len(row)
             rows.append(row[:end])
