@@ -176,13 +176,20 @@ def test_an_exercise_has_its_stub_to_work_on_and_its_tests_hidden(tmp_path):
     task = read_task(found.folder)
     assert (task.name, task.check_seconds, found.notes) == ("exercism/python-tide-table", 180.0, ())
     assert files(task.workspace) == {"tide_table.py"}
-    assert files(task.tests) == {"test.sh", "pytest.ini", "files/tide_table_test.py"}
+    assert files(task.tests) == {"test.sh", "record.json", "pytest_judge.py", "files/tide_table_test.py"}
     assert (task.solution / "files" / "tide_table.py").read_text() == (EXERCISE / ".meta" / "example.py").read_text()
 
 
 def test_its_instruction_is_all_its_documents_and_which_file_to_change(tmp_path):
     text = read_task(only("exercism", EXERCISE, tmp_path).folder).instruction
     assert text.index("A gauge writes down") < text.index("Instructions append") < text.index("`tide_table.py`")
+
+
+TESTS = {
+    ".rs": "#[test]\n#[ignore]\nfn one() {}\n",
+    ".go": "package a\n\nfunc TestOne(t *testing.T) {}\n",
+    ".cpp": 'TEST_CASE("one") {}\n',
+}
 
 
 def exercise(tmp_path, **changes) -> Path:
@@ -194,7 +201,7 @@ def exercise(tmp_path, **changes) -> Path:
     for name in (name for names in changes.values() for name in names):
         if not name.startswith(("/", "..", "outside")):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).touch()
+            (folder / name).write_text(TESTS.get(Path(name).suffix, "") if name in changes.get("test", ()) else "")
     return folder
 
 

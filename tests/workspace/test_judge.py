@@ -49,8 +49,9 @@ START_UP = {
 }  # fmt: skip
 
 ATTACKS = """
-import ctypes, os, subprocess, sys, time
+import ctypes, os, subprocess, sys, sysconfig, time
 
+JUDGES, PYTHON = os.path.dirname(os.environ["TMPDIR"]), sysconfig.get_path("purelib")
 TESTS, VERIFIER, JUDGE = os.environ["TESTS_DIR"], os.environ["VERIFIER_DIR"], os.getppid()
 
 
@@ -86,6 +87,11 @@ ATTACKS = {
     "reads through the judge's root": lambda: open(f"/proc/{JUDGE}/root{TESTS}/expected.txt").read(),
     "reads the judge's memory": lambda: open(f"/proc/{JUDGE}/mem", "rb+"),
     "writes what the judge writes to": lambda: open(f"/proc/{JUDGE}/fd/1", "w"),
+    "leaves a start-up file in the judge's home": lambda: open(f"{JUDGES}/home/.bashrc", "w"),
+    "writes the judge's temporary files": lambda: open(f"{JUDGES}/mine", "w"),
+    "writes the judge's Python": lambda: open(f"{PYTHON}/mine.pth", "w"),
+    "changes pytest": lambda: open(f"{PYTHON}/pytest/__init__.py", "a"),
+    "links into what the judge starts with": lambda: os.symlink("/dev/null", f"{JUDGES}/home/.profile"),
     "traces the judge": traces,
     "stays": stays,
 }
@@ -133,7 +139,7 @@ def test_no_attack_on_the_judge_works(place, level, opened):
     with opened(place, level) as workspace:
         verdict = judged(workspace, place, ATTACKS)
     assert verdict.rewards == {"reward": 0.0}, verdict
-    assert "12 tried, worked: []" in verdict.text
+    assert "17 tried, worked: []" in verdict.text
 
 
 @hostile("bubblewrap")

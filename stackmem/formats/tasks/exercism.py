@@ -9,6 +9,9 @@ Source: the exercism tracks' own layout, and aider's ``benchmark/benchmark.py``,
 
 from __future__ import annotations
 
+import ast
+import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from functools import partial
@@ -20,7 +23,7 @@ from msgspec import Struct
 
 from stackmem.errors import UsageError
 
-from .folder import PYTHON, ImportedTask, TaskRefused, beneath, dockerfile, make, toml, write
+from .folder import PYTHON, ImportedTask, TaskRefused, beneath, dockerfile, make, toml, write, write_judge
 
 SECONDS = 180.0
 """Wall time of the tests, aider's."""
@@ -30,30 +33,52 @@ class ExerciseLanguage(Struct, frozen=True):
     """How a language is tested.
 
     Attributes:
+        command: Prints how each test ended; empty for pytest, which has a judge of its own.
         image: What a Dockerfile for it begins with.
         needs: A program that is not in every sandbox; empty where all of it is.
+        test: A regular expression for a test in a file, with its name where it has one that is printed.
+        passed: What the line of a test that passed is like, with its name, or with how many there are.
+        failed: What the line of any test that failed is like.
+        trap: A test that must fail, with its name.
+        steering: Files and folders that steer the build, and are removed where the exercise does not have them.
     """
 
     name: str
-    command: str
+    command: str = ""
     image: str = PYTHON
     needs: str = ""
+    test: str = ""
+    passed: str = ""
+    failed: str = ""
+    trap: str = ""
+    steering: tuple[str, ...] = ()
 
 
 LANGUAGES: dict[str, ExerciseLanguage] = {
-    ".py": ExerciseLanguage(
-        "python",
-        'python -P -m pytest -p no:cacheprovider --noconftest -c "$tests/pytest.ini" --rootdir "$PWD" "$@"',
+    ".py": ExerciseLanguage("python"),
+    ".rs": ExerciseLanguage(
+        "rust", "cargo test --offline --no-fail-fast -- --include-ignored", "FROM rust:1-slim", "cargo",
+        r"(?m)^[ \t]*#\[test\](?:\s*#\[[^\n]*\])*\s*(?:async\s+)?fn\s+(\w+)",
+        "^test (.*::)?{name}( - should panic)? [.]{{3}} ok$", "^test .* [.]{{3}} FAILED$",
+        "#[test]\nfn {name}() {{ assert_eq!(1, 2); }}",
+        (".cargo", "build.rs", "rust-toolchain", "rust-toolchain.toml"),
     ),
-    ".rs": ExerciseLanguage("rust", "cargo test --offline -- --include-ignored", "FROM rust:1-slim", "cargo"),
-    ".go": ExerciseLanguage("go", "go test ./...", "FROM golang:1", "go"),
+    ".go": ExerciseLanguage(
+        "go", "go test -v ./...", "FROM golang:1", "go",
+        r"(?m)^func (Test(?!Main\b)\w*)\(", "^--- PASS: {name} ", "^--- FAIL: ",
+        'func Test_{name}(t *testing.T) {{ t.Fatal("this must fail") }}',
+        ("go.work", "vendor"),
+    ),
     ".cpp": ExerciseLanguage(
         "cpp",
         "cmake -S . -B build -DEXERCISM_RUN_ALL_TESTS=1 && cmake --build build",
         "FROM debian:12-slim\nRUN apt-get update && apt-get install -y --no-install-recommends cmake g++ make",
         "cmake",
+        r"(?m)^[ \t]*TEST_CASE\(", "^test cases: +{more} [|] +{count} passed [|] +1 failed", "^test cases: ",
+        'TEST_CASE("{name}") {{ REQUIRE(1 == 2); }}',
+        ("build", "CMakePresets.json", "CMakeUserPresets.json"),
     ),
-}
+}  # fmt: skip
 _ELSEWHERE = {".js": "JavaScript", ".java": "Java"}
 _NOT_EDITED = ("CMakeLists.txt", "Cargo.toml")
 _ASKS = """
@@ -63,19 +88,35 @@ _ASKS = """
 Implement this in {files}, which {are} in the workspace, and nowhere else. Keep the names of functions, classes and
 files: tests that you do not see use them. The standard library is all there is.
 """
-_SCRIPT = """#!/bin/sh
+_BEGINS = """#!/bin/sh
 # Puts the exercise's tests beside the solution, as they stood, and runs them.
 set -u
-tests=${{TESTS_DIR:-/tests}}
-verifier=${{VERIFIER_DIR:-/logs/verifier}}
-unset PYTEST_ADDOPTS PYTEST_PLUGINS PYTHONSTARTUP
-export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTHONDONTWRITEBYTECODE=1
+tests=${TESTS_DIR:-/tests}
+verifier=${VERIFIER_DIR:-/logs/verifier}
 mkdir -p "$verifier"
 rm -f "$verifier/reward.txt" "$verifier/reward.json"
+"""
+_PYTEST = """unset PYTEST_ADDOPTS PYTEST_PLUGINS PYTHONSTARTUP
+export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTHONDONTWRITEBYTECODE=1
 cp -R "$tests/files/." .
-set -- {names}
-if ({command}) >"$verifier/tests.log" 2>&1; then reward=1; else reward=0; fi
+python -P "$tests/pytest_judge.py" "$tests/record.json" "$verifier"
+"""
+_BUILT = """# They run apart from the verdict. Each must be told to have passed, and one more, the trap, to have failed.
+# So nothing is won by ending the process, or by what makes every test pass.
+rm -rf {steering}
+cp -R "$tests/files/." .
+trap=t$(od -An -N6 -tx1 /dev/urandom | tr -d ' \\n')
+sed "s/TRAP/$trap/" "$tests/trap.txt" >>{file}
+eval "set -- ${{APART:-}}"
+"$@" sh -c {command} >"$verifier/tests.log" 2>&1 </dev/null
+reward=1
+while IFS= read -r line; do
+    grep -Eq -- "$line" "$verifier/tests.log" || {{ echo "not told: $line"; reward=0; }}
+done <"$tests/passed.txt"
+[ "$(grep -Ec -- {failed} "$verifier/tests.log")" = 1 ] || reward=0
+grep -F -- "$trap" "$verifier/tests.log" | grep -Eq -- {trapped} || reward=0
 tail -n 60 "$verifier/tests.log"
+echo "the test $trap must fail"
 echo "$reward" >"$verifier/reward.txt"
 """
 
@@ -168,13 +209,51 @@ def _fill(source: Path, target: Path) -> list[str]:
         target / "task.toml",
         toml(f"exercism/{_name(source)}", config.blurb or title, SECONDS, ("exercism", language.name)),
     )
-    names = " ".join(f"'{name}'" for name in files.test if PurePosixPath(name).suffix == ".py" and "'" not in name)
-    write(target / "tests" / "test.sh", _SCRIPT.format(command=language.command, names=names), run=True)
-    write(target / "tests" / "pytest.ini", "[pytest]\naddopts = -q\n")
+    _tests(source, language, tests, {str(PurePosixPath(name)) for name in edited}, target)
     notes = _solution(source, files, edited, target / "solution")
     if language.needs:
         notes.append(f"its tests need {language.needs} in the sandbox: installed under /usr, or granted by a profile")
     return notes
+
+
+def _tests(source: Path, language: ExerciseLanguage, tests: list[str], edited: set[str], target: Path) -> None:
+    """What runs the tests, and what they must have told."""
+    place = target / "tests"
+    if not language.command:
+        write_judge(place, {"TESTS": [name for each in tests for name in _names(source / each, each)]})
+        write(place / "test.sh", _BEGINS + _PYTEST, run=True)
+        return
+    work = target / "environment" / "workspace"
+    for path in (path.relative_to(work) for path in sorted(work.rglob("*")) if path.is_file()):
+        if str(path) not in edited:  # what builds the tests, and what they are written with
+            _copy(work / path, place / "files" / path)
+    code = [each for each in tests if PurePosixPath(each).suffix in LANGUAGES]
+    found = [name for each in code for name in re.findall(language.test, (source / each).read_text("utf-8"))]
+    if not found:
+        raise UsageError(f"its tests {tests} hold no test")
+    lines = dict.fromkeys(language.passed.format(name=one, count=len(found), more=len(found) + 1) for one in found)
+    write(place / "passed.txt", "\n".join(lines) + "\n")
+    write(place / "trap.txt", "\n" + language.trap.format(name="TRAP") + "\n")
+    script = _BUILT.format(
+        steering=" ".join(language.steering), file=shlex.quote(f"./{code[0]}"), command=shlex.quote(language.command),
+        failed=shlex.quote(language.failed.format()), trapped=shlex.quote("FAIL|^t[0-9a-f]+$"),
+    )  # fmt: skip
+    write(place / "test.sh", _BEGINS + script, run=True)
+
+
+def _names(path: Path, file: str) -> Iterator[str]:
+    """The ids that pytest gives to what a file of tests defines."""
+    try:
+        module = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(f"its test {file} is no Python ({error})") from error
+    for one in module.body:
+        if isinstance(one, ast.FunctionDef) and one.name.startswith("test"):
+            yield f"{file}::{one.name}"
+        elif isinstance(one, ast.ClassDef) and (one.name.startswith("Test") or one.bases):
+            for inner in one.body:
+                if isinstance(inner, ast.FunctionDef) and inner.name.startswith("test"):
+                    yield f"{file}::{one.name}::{inner.name}"
 
 
 def _copy_rest(source: Path, work: Path, hidden: set[str]) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import resources
 from pathlib import Path, PurePosixPath
 
+import msgspec
 from msgspec import Struct
 
 from stackmem.errors import UsageError
@@ -71,6 +73,19 @@ def write(path: Path, text: str, *, run: bool = False) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755 if run else 0o644)
+
+
+def write_judge(tests: Path, groups: Mapping[str, list[str]], steering: list[str] | None = None) -> None:
+    """The judge of tests of pytest, and the record of those that must pass.
+
+    Args:
+        groups: Name to the ids of tests, relative to the workspace.
+        steering: Paths of files that may steer pytest; None runs it without any, and whatever it tells must pass.
+    """
+    record = {"groups": groups, "whole": steering is None, "settings": steering is not None, "steering": steering or []}
+    write(tests / "record.json", msgspec.json.encode(record).decode() + "\n")
+    judge = resources.files("stackmem.formats.tasks").joinpath("pytest_judge.py").read_text("utf-8")
+    write(tests / "pytest_judge.py", judge)
 
 
 def toml(name: str, description: str, seconds: float, keywords: tuple[str, ...]) -> str:

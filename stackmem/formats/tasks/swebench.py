@@ -12,9 +12,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
-from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -24,7 +23,8 @@ from msgspec import Struct
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import UsageError
 
-from .folder import ImportedTask, TaskRefused, dockerfile, make, toml, write
+from .folder import ImportedTask, TaskRefused, dockerfile, make, toml, write, write_judge
+from .pytest_judge import STEERS
 
 SECONDS = 1_800.0
 """Wall time of the tests, SWE-bench's own default."""
@@ -40,7 +40,7 @@ export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTHONDONTWRITEBYTECODE=1
 mkdir -p "$verifier"
 rm -f "$verifier/reward.txt" "$verifier/reward.json"
 sh "$tests/place.sh"
-python -P "$tests/node_judge.py" "$tests/record.json" "$verifier"
+python -P "$tests/pytest_judge.py" "$tests/record.json" "$verifier"
 """
 _SOLVES = """#!/bin/sh
 set -eu
@@ -122,25 +122,34 @@ def _fill(instance: Instance, repo: Path, folder: Path) -> list[str]:
     before = clone.files(instance.base_commit)
     (folder / "environment" / "workspace").mkdir(parents=True)
     clone.write(before, folder / "environment" / "workspace")
-    _place(clone, before, clone.patched(instance.base_commit, instance.test_patch), folder / "tests")
+    tested = clone.patched(instance.base_commit, instance.test_patch)
+    solved = clone.patched(instance.base_commit, instance.patch) if instance.patch.strip() else before
+    files = {name.split("::")[0] for group in names.values() for name in group}
+    steering = {path for path in {**tested, **solved} if STEERS.fullmatch(PurePosixPath(path).name)}
+    theirs = {path for path in steering if solved.get(path) != before.get(path)}
+    _place(clone, before, tested, folder / "tests", files | steering - theirs)
     if instance.patch.strip():
-        _place(clone, before, clone.patched(instance.base_commit, instance.patch), folder / "solution")
+        _place(clone, before, solved, folder / "solution")
         write(folder / "solution" / "solve.sh", _SOLVES, run=True)
     write(folder / "environment" / "Dockerfile", dockerfile())
     write(folder / "instruction.md", instance.problem_statement.strip() + "\n")
     about = f"{instance.repo or 'a repository'} at {instance.base_commit[:12]}"
     write(folder / "task.toml", toml(f"swebench/{instance.instance_id}", about, SECONDS, ("swebench",)))
-    judge = resources.files("stackmem.formats.tasks").joinpath("node_judge.py").read_text("utf-8")
-    write(folder / "tests" / "node_judge.py", judge)
-    write(folder / "tests" / "record.json", msgspec.json.encode(names).decode() + "\n")
+    write_judge(folder / "tests", names, sorted(steering))
     write(folder / "tests" / "test.sh", _CHECKS, run=True)
     notes = ["what its image would install is not in the sandbox: the tests run with the Python and pytest there"]
     return notes if instance.patch.strip() else [*notes, "it has no patch, so there is no solution to check it by"]
 
 
-def _place(clone: Clone, before: dict[str, CloneEntry], after: dict[str, CloneEntry], folder: Path) -> None:
-    """The files that a patch changes, and a script that puts them into the folder it is run in."""
-    changed = {path: entry for path, entry in after.items() if before.get(path) != entry}
+def _place(
+    clone: Clone,
+    before: dict[str, CloneEntry],
+    after: dict[str, CloneEntry],
+    folder: Path,
+    also: Collection[str] = (),
+) -> None:
+    """The files that a patch changes, others by name, and a script that puts them into the folder it is run in."""
+    changed = {path: entry for path, entry in after.items() if before.get(path) != entry or path in also}
     clone.write(changed, folder / "files")
     (folder / "files").mkdir(parents=True, exist_ok=True)
     gone = [path for path in before if path not in after]

@@ -16,6 +16,7 @@ Source: landlock(7), capset(2), seccomp(2), netdevice(7).
 from __future__ import annotations
 
 import base64
+import contextlib
 import ctypes
 import json
 import os
@@ -34,6 +35,8 @@ _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
 _TCP = 1 | 2  # bind, connect
 _SCOPES = 1 | 2  # abstract unix sockets, signals
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
+_SHARED = ("shm", "mqueue")
 _READ_ONLY = 1 | 2 | 4 | 8  # MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC: mount(2)
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -132,11 +135,14 @@ def _load_filter(program: bytes) -> None:
     _check("seccomp", _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.c_char_p(whole), 0, 0))
 
 
-def hold_apart(folders: list[str], files: list[str]) -> None:
-    """Take from this process what the judge has for itself: its tests, its verdict, its processes.
+def hold_apart(folders: list[str], command: list[str]) -> None:
+    """Take from this process what the judge has for itself: its tests, its verdict, its processes, what it starts with.
 
-    The folders are closed, but for ``files`` in them, and no process can be traced or (from Linux 6.12 on) signalled
-    but those that are held as this one. Where the kernel has no Landlock nothing is held, and stderr says so.
+    The folders are closed, but for the files in them that the command line names. Written can be the folder it stands
+    in, the workspace, folders that the command line names in ``TMPDIR``, and a ``TMPDIR`` and a ``HOME`` of its own:
+    so it leaves nothing in the judge's home, its Python or its temporary files. No process can be traced or (from
+    Linux 6.12 on) signalled but those that are held as this one. Where the kernel has no Landlock nothing is held, and
+    stderr says so.
     """
     abi = landlock_abi()
     if not abi:
@@ -147,10 +153,29 @@ def hold_apart(folders: list[str], files: list[str]) -> None:
         open_trees = _beside(closed, "/")
     except PermissionError:  # a level that allows by list: what it does not is closed already
         open_trees = _known()
-    ours = [path for path in files if os.path.isfile(path)]  # noqa: PTH113 - pathlib takes longer to import than this runs
-    grants = [(path, "all") for path in open_trees] + [(path, "read") for path in ours]
+    ours = [path for path in command if os.path.isfile(path)]  # noqa: PTH113 - pathlib takes longer to import than this runs
+    grants = [(path, "read") for path in (*open_trees, *ours)] + [(path, "write") for path in _own(closed, command)]
+    grants += [(f"/dev/{name}", "device") for name in _DEVICES] + [(f"/dev/{name}", "write") for name in _SHARED]
     _check("no_new_privs", _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     _restrict_files({"abi": abi, "grants": grants, "tcp": False, "scope": True})
+
+
+def _own(closed: set[str], command: list[str]) -> list[str]:
+    """What the code that is judged may write: nothing that holds, or lies in, what the judge starts with."""
+    judges = os.path.realpath(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - what TMPDIR says where it is silent
+    home, named = os.path.realpath(os.environ.get("HOME") or "/nonexistent"), [os.getcwd(), os.environ.get("WORKSPACE")]  # noqa: PTH109
+    named += [path for path in map(os.path.realpath, command) if os.path.isdir(path) and path.startswith(f"{judges}/")]  # noqa: PTH112
+    python = sys.executable.rpartition("/bin/")[0]  # without the site module, sys.prefix is not an environment's
+    kept = {*closed, home, judges, *map(os.path.realpath, (python, sys.prefix, sys.base_prefix))}
+    trees = [os.path.realpath(path) for path in named if path]
+    trees = [tree for tree in trees if not any(f"{each}/".startswith(f"{tree.rstrip('/')}/") for each in kept)]
+    trees = [tree for tree in trees if not any(tree.startswith(f"{each}/") for each in kept - {judges})]
+    fresh = f"{judges}/apart-{os.getpid()}-{os.urandom(4).hex()}"
+    with contextlib.suppress(OSError):  # a full one: it then has none
+        os.makedirs(f"{fresh}/home", mode=0o700)  # noqa: PTH103
+        trees.append(fresh)
+    os.environ.update(TMPDIR=fresh, HOME=f"{fresh}/home")
+    return trees
 
 
 def _beside(closed: set[str], folder: str) -> list[str]:

@@ -1,0 +1,215 @@
+"""Judges by tests that run in one process with the code that they judge: ``pytest_judge.py RECORD VERIFIER_DIR``.
+
+Rule 1: that process is a child, which APART holds: it reaches neither the reward nor this folder, and says over a pipe
+    how each part of each test ended. A test of which nothing is said did not pass. Nor did one of a session without
+    an end.
+Rule 2: among the files stand traps, tests under random names that must fail. Where one passes, or nothing is said of
+    it, no test counts. So nothing is won by what changes pytest, unittest or the exit code for every test alike.
+Rule 3: files that steer pytest or Python stand as the record has them, and the tests are the same bytes afterwards.
+
+This file is copied into the ``tests/`` folder of imported tasks and needs nothing but pytest there. A record is JSON:
+``groups`` (name to ids of tests), ``whole`` (whatever else is told must pass, too), ``settings`` (whether those of
+the workspace hold) and ``steering`` (paths that may stand there).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+_MOST_BYTES = 32 << 20
+_REST_SECONDS = 5.0
+"""What a session told is read for so long after its process has ended: another one may hold the pipe."""
+STEERS = re.compile(
+    r"conftest\.py|\.?pytest\.(ini|toml)|tox\.ini|setup\.cfg|pyproject\.toml|(site|user)customize\.py|.*\.pth"
+)
+"""Names of files that steer pytest, or Python as it starts."""
+
+_TRAP = """import unittest
+
+
+class {name}(unittest.TestCase):
+    def test_{name}(self):
+        self.assertEqual({one}, {other})
+
+
+def test_{name}():
+    assert {one} == {other}
+"""
+
+
+class ReportTeller:
+    """A plugin that tells how each part of a test ended; an expected failure passed, as it does for SWE-bench."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+
+    def _tell(self, *said: object) -> None:
+        os.write(self._pipe, json.dumps(said).encode() + b"\n")
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        expected = report.skipped and hasattr(report, "wasxfail")
+        self._tell(report.nodeid, report.when, "passed" if expected else report.outcome)
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            self._tell(report.nodeid, "collect", "failed")
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        self._tell("", "end", int(exitstatus))
+
+
+def run(pipe: int) -> None:
+    """Run the files that stand on stdin, in the process that is judged."""
+    import unittest  # noqa: F401 - before the workspace is on the path: nothing in it may stand for what tests are of
+
+    import pytest
+
+    asked = json.load(sys.stdin)
+    places = [str(Path.cwd() / name) for name in ("", "src", "lib") if (Path.cwd() / name).is_dir()]
+    sys.path[:0] = places
+    os.environ["PYTHONPATH"] = os.pathsep.join(places)
+    settings = [] if asked["settings"] else ["--noconftest", "-c", os.devnull, "--rootdir", str(Path.cwd())]
+    options = ["-q", "-p", "no:cacheprovider", "--tb=short", *settings, "--maxfail=0"]
+    pytest.main([*options, *asked["files"]], plugins=[ReportTeller(pipe)])
+
+
+class Told:
+    """What a session said of its tests.
+
+    Attributes:
+        passed: Id to whether each part of it passed, and it ran.
+        ended: The session came to its end.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        self.passed: dict[str, bool] = {}
+        self.ended = False
+        ran: set[str] = set()
+        for line in raw.split(b"\n")[:-1]:
+            try:
+                name, when, how = json.loads(line)
+            except (ValueError, TypeError, RecursionError):
+                continue
+            if not isinstance(name, str) or not isinstance(when, str):
+                continue
+            self.ended = when == "end"  # nothing comes after it
+            if when != "end":
+                ran |= {name} if when == "call" else set()
+                fine = how == "passed" or (when != "call" and how == "skipped")
+                self.passed[name] = self.passed.get(name, True) and fine
+        self.passed = {name: fine and name in ran for name, fine in self.passed.items()}
+
+    def passes(self, name: str) -> bool:
+        """Whether a test passed, or each of its parameters."""
+        if name in self.passed:
+            return self.passed[name]
+        parts = [fine for one, fine in self.passed.items() if one.startswith(f"{name}[")]
+        return bool(parts) and all(parts)
+
+
+def set_traps(files: list[str]) -> list[Path]:
+    """Two files of tests that must fail, beside the first and the last one, named as they are."""
+    traps = []
+    for beside in (files[0], files[-1]):
+        name = f"t{os.urandom(5).hex()}"
+        one = int.from_bytes(os.urandom(2), "big")
+        place = Path(beside).with_name(f"{name}_test.py" if beside.endswith("_test.py") else f"test_{name}.py")
+        place.write_text(_TRAP.format(name=name, one=one, other=one + 1), "utf-8")
+        traps.append(place)
+    return traps
+
+
+def session(files: list[str], settings: bool, log: Path) -> Told:
+    """Run the files in a process that is held apart."""
+    read, write = os.pipe()
+    raw: list[bytes] = []
+
+    def listen() -> None:
+        size = 0
+        while size < _MOST_BYTES and (piece := os.read(read, 1 << 16)):
+            raw.append(piece)
+            size += len(piece)
+        os.close(read)  # who goes on writing fails
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    apart = shlex.split(os.environ.get("APART", ""))
+    with log.open("wb") as printed:
+        command = [*apart, sys.executable, "-P", "-B", __file__, "run", str(write)]
+        child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=printed, stderr=subprocess.STDOUT, pass_fds=(write,)
+        )
+        os.close(write)
+        child.communicate(json.dumps({"files": files, "settings": settings}).encode())
+    listener.join(_REST_SECONDS)
+    return Told(b"".join(raw))
+
+
+def clear(steering: list[str]) -> None:
+    """Take away what would steer the session and is not of the record."""
+    known = {Path(name) for name in steering}
+    for folder, folders, names in os.walk("."):
+        folders[:] = [name for name in folders if name != ".git"]
+        for path in (Path(folder, name) for name in names if STEERS.fullmatch(name)):
+            if path not in known:
+                path.unlink()
+
+
+def faults(told: Told, traps: list[Path], tests: Path) -> list[str]:
+    """Why nothing that was told counts."""
+    names = {str(path) for path in traps}
+    trapped = [name for name in told.passed if name.split("::")[0] in names]
+    found = [] if told.ended else ["the tests ended before their end"]
+    if any(told.passed[name] for name in trapped) or {name.split("::")[0] for name in trapped} != names:
+        found.append("tests that must fail did not: what was told of the others is not believed")
+    placed = [path for path in tests.rglob("*") if path.is_file()]
+    if any(not _same(path, Path(path.relative_to(tests))) for path in placed):
+        found.append("the tests were changed while they ran")
+    return found
+
+
+def _same(one: Path, other: Path) -> bool:
+    return not other.is_symlink() and other.is_file() and one.read_bytes() == other.read_bytes()
+
+
+def main(path: Path, verifier: Path) -> None:
+    record = json.loads(path.read_text("utf-8"))
+    groups: dict[str, list[str]] = record["groups"]
+    clear(record["steering"])
+    names = [name for group in groups.values() for name in group]
+    files = [name for name in dict.fromkeys(name.split("::")[0] for name in names) if Path(name).exists()]
+    traps = set_traps(files) if files else []
+    log = verifier / "tests.log"
+    places = [str(traps[0]), *files, str(traps[1])] if traps else []
+    told = session(places, record["settings"], log) if traps else Told(b"")
+    if log.exists():
+        lines = log.read_text("utf-8", "replace").splitlines()
+        print("\n".join(line for line in lines[-80:] if not any(trap.stem in line for trap in traps)))  # noqa: T201
+    wrong = faults(told, traps, path.parent / "files") if traps else ["there are no tests"]
+    known = {*names, *(name for name in told.passed if name.split("::")[0] in places[:1] + places[-1:])}
+    others = [name for name, fine in told.passed.items() if not fine and name not in known and record["whole"]]
+    shares = {}
+    for kind, group in groups.items():
+        right = [] if wrong else [name for name in group if told.passes(name)]
+        for name in sorted(set(group) - set(right)):
+            print(f"{kind}: {name} did not pass")  # noqa: T201
+        shares[kind.lower()] = len(right) / len(group) if group else 1.0
+    for sentence in (*wrong, *(f"{name} did not pass" for name in others)):
+        print(sentence)  # noqa: T201
+    reward = {"reward": float(not wrong and not others and all(share == 1.0 for share in shares.values())), **shares}
+    verifier.joinpath("reward.json").write_text(json.dumps(reward), "utf-8")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "run":
+        run(int(sys.argv[2]))
+    else:
+        main(Path(sys.argv[1]), Path(sys.argv[2]))
