@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -38,7 +37,7 @@ def solve(
     Raises:
         StackmemError: As the command line ends with exit 2, 5 or 7; a run that ends by itself never raises.
     """
-    _warn(load_plugins())
+    load_plugins()
     variables = os.environ if environ is None else environ
     prepared = prepare(os.fspath(task), text, settings, variables, Path.cwd())
     return solve_prepared(prepared, variables, observe)
@@ -52,11 +51,5 @@ def replay(run: str | os.PathLike[str]) -> Replayed:
         RulesDiffer: Today's rules derive something else; names the record.
         UsageError: There is no such run.
     """
-    _warn(load_plugins())
+    load_plugins()
     return replay_run(find_run(os.fspath(run), *runs_places(None, os.environ, Path.cwd())))
-
-
-def _warn(sentences: tuple[str, ...]) -> None:
-    """In a program there is no screen to say them on; they point at the line that called us."""
-    for sentence in sentences:
-        warnings.warn(sentence, stacklevel=3)

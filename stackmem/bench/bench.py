@@ -18,6 +18,7 @@ from msgspec import Struct
 from stackmem.errors import UsageError
 from stackmem.models.registry import is_free
 from stackmem.settings.keys import signing_key
+from stackmem.tools.plugins import refuse_unlike_plugins
 from stackmem.trace.signatures import NoPackage, Unsigned
 from stackmem.version import VERSION
 
@@ -89,11 +90,12 @@ def run_bench(
         tell: Told of every row, and now and then that time has passed.
 
     Raises:
-        UsageError: The folder or the engine cannot be used, or the budget cannot be kept.
+        UsageError: The folder or the engine cannot be used, the budget cannot be kept, or a plug-in is another one.
         TraceError: The ledger cannot be written, or another process runs this bench.
         WorkspaceError: The scheduler is gone.
     """
     folder = folder.absolute()
+    refuse_unlike_plugins(plan.plugins)
     prices = model_prices(plan, environ)
     if means.total_usd is not None:
         unknown = [model for model, price in prices.items() if price is None and not is_free(model)]

@@ -12,7 +12,7 @@ Rule 5: a trial that ended with an error may be made again, when that is asked f
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any, Self
@@ -27,7 +27,7 @@ from stackmem.version import VERSION
 
 from .log import BenchLog, entry_of_row
 from .plan import BenchPlan, trials
-from .results import COLUMNS
+from .results import columns
 
 LEDGER, PLAN = "ledger.jsonl", "plan.json"
 
@@ -47,8 +47,9 @@ def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
     Raises:
         TraceError: The ledger cannot be read, or a line in it is broken (named).
     """
+    known = columns()
     for number, line in enumerate(read_lines(folder), 1):
-        yield _row(line, number, folder)
+        yield _row(line, number, folder, known)
 
 
 def read_lines(folder: Path) -> Iterator[bytes]:
@@ -69,12 +70,12 @@ def read_lines(folder: Path) -> Iterator[bytes]:
         raise TraceError(f"the ledger {folder / LEDGER} cannot be read: {error.strerror}") from error
 
 
-def _row(line: bytes, number: int, folder: Path) -> dict[str, Any]:
+def _row(line: bytes, number: int, folder: Path, known: Mapping[str, str]) -> dict[str, Any]:
     try:
         row = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         row = None
-    if not isinstance(row, dict) or not all(_fits(row, name, kind) for name, kind in COLUMNS.items()):
+    if not isinstance(row, dict) or not all(_fits(row, name, kind) for name, kind in known.items()):
         raise TraceError(f"line {number} of {folder / LEDGER} is no row; take it out, and its trial is made again")
     return row
 
@@ -136,6 +137,9 @@ def refuse_other(old: BenchPlan, new: BenchPlan, folder: Path) -> None:
             f"the bench in {folder} was begun by stackmem {old.version}, and this is {VERSION}: their rows cannot be "
             "compared; choose another -o DIR, or go on with that version"
         )
+    if old.plugins != new.plugins:
+        other = sorted(old.plugins.items() ^ new.plugins.items())[0][0]
+        raise UsageError(f"the bench in {folder} was begun with other plug-ins ({other}); {way_out}")
     for name in ("price", "latency_seconds", "pause_seconds"):
         if getattr(old, name) != getattr(new, name):
             raise UsageError(

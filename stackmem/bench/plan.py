@@ -93,6 +93,7 @@ class BenchPlan(Struct, frozen=True):
         pause_seconds: More of them before each of a person's requests but the first.
         command: How it was asked for.
         version: The stackmem that began it; no other one goes on with it.
+        plugins: Package and version of each plug-in to its digest; with no other ones it goes on.
         agent: The words of the command that works on the tasks, where the agent is not ours; each by its whole path.
     """
 
@@ -110,6 +111,7 @@ class BenchPlan(Struct, frozen=True):
     command: str = ""
     version: str = VERSION
     agent: tuple[str, ...] = ()
+    plugins: dict[str, str] = field(default_factory=dict)
 
     @property
     def count(self) -> int:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from stackmem.core.pricing import Price
 from stackmem.errors import UsageError
+from stackmem.measure.metrics import measure
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.models.endpoint import without_login
 from stackmem.models.registry import open_model
@@ -18,11 +19,12 @@ from stackmem.run.in_memory import MEMORY, is_world
 from stackmem.settings.options import suggestion
 from stackmem.tasks.find import find_task
 from stackmem.tasks.reader import read_task
-from stackmem.tools.plugins import load_plugins
+from stackmem.tools.plugins import load_plugins, plugin_digests
 
 from .agent import read_agent, refuse_for_agent
 from .bill import priced
 from .plan import BenchPlan, TrialSubject, Variant
+from .results import columns
 from .suite import SuiteRequest
 
 HORIZON, NOISE, TRIALS, PRICE, LATENCY_SECONDS = 60, 1.0, 1, "claude-sonnet-5-5", 10.0
@@ -70,6 +72,7 @@ def make_plan(
         about=asked.about,
         command=command,
         agent=read_agent(asked.agent, cwd, environ.get("PATH", "")) if asked.agent else (),
+        plugins=plugin_digests(),
     )
     if plan.count > MOST_TRIALS:
         raise UsageError(f"the plan has {plan.count:,} trials, at most {MOST_TRIALS:,} are run; make it smaller")
@@ -77,16 +80,30 @@ def make_plan(
     for variant in plan.variants if plan.agent else ():
         refuse_for_agent(plan.models, (variant.strategy,), {**plan.settings, **variant.settings})
     model_prices(plan, environ)
+    _try_plugins(plan)
     return plan
+
+
+def _try_plugins(plan: BenchPlan) -> None:
+    """What plug-ins bring is called once, before a trial costs anything; whatever that raises ends the command."""
+    columns()
+    measure(())
+    for subject in plan.subjects:
+        if subject.horizon is not None and subject.noise is not None:
+            from stackmem.worlds import SHIPPED, design
+
+            if subject.family in SHIPPED:
+                continue
+            design(subject.family, 1, subject.horizon, subject.noise)
 
 
 def _refuse_sessions(plan: BenchPlan) -> None:
     """A person needs something to ask for, and a world that goes from one session to the next is in memory."""
-    from stackmem.worlds import TASKS
+    from stackmem.worlds import tasks
 
     kinds = {variant.session: {**plan.settings, **variant.settings} for variant in plan.variants if variant.session}
     for subject in plan.subjects:
-        if kinds and (subject.family in TASKS or not subject.family):
+        if kinds and (subject.family in tasks() or not subject.family):
             raise UsageError(f"nobody asks for {subject.task} in parts, so no session can be made of it; take workday")
     if "new" in kinds and kinds["new"].get("isolation") != MEMORY:
         raise UsageError("a new session for each request needs isolation memory, where a world passes between runs")
@@ -173,7 +190,7 @@ def _subjects(asked: SuiteRequest, cwd: Path, *, demo: bool, memory: bool) -> tu
             raise UsageError(f"two tasks are called {name}; rows could not tell them apart, so run them apart")
     worlds = tuple(dict.fromkeys(asked.worlds))
     if worlds:
-        from stackmem.worlds import HORIZONS, MOST_NOISE, TASKS, WORLDS
+        from stackmem.worlds import HORIZONS, MOST_NOISE, WORLDS, tasks
 
         for world in worlds:
             if world != "all" and world not in WORLDS:
@@ -182,7 +199,7 @@ def _subjects(asked: SuiteRequest, cwd: Path, *, demo: bool, memory: bool) -> tu
         noises = [_noise(value, MOST_NOISE) for value in dict.fromkeys(asked.noise or (NOISE,))]
         found += [
             TrialSubject(family, family, horizon=horizon, noise=noise)
-            for family in dict.fromkeys(one for name in worlds for one in (TASKS if name == "all" else (name,)))
+            for family in dict.fromkeys(one for name in worlds for one in (tasks() if name == "all" else (name,)))
             for horizon in horizons
             for noise in noises
         ]

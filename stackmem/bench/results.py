@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from stackmem.errors import TraceError, UsageError
-from stackmem.measure.metrics import METRICS
+from stackmem.measure.metrics import METRICS, SHIPPED
+from stackmem.tools.plugins import load_plugins
 
 RESULTS = "results.sqlite"
 
@@ -32,8 +33,20 @@ _BILL = {
     "rate_limited": "INTEGER", "wall_seconds": "REAL", "started": "REAL", "finished": "REAL",
 }  # fmt: skip
 
-COLUMNS = {**_WHO, **_WHAT, **dict.fromkeys(METRICS, "NUMERIC"), **_BILL}
-"""Name to type, in their order; docs/bench.md tells what each holds."""
+
+def columns() -> dict[str, str]:
+    """Name to type, in their order; docs/bench.md tells what each holds, but for the metrics that plug-ins bring.
+
+    Raises:
+        UsageError: A plug-in cannot be used, or calls a metric of its own as a column is called.
+    """
+    load_plugins()
+    if taken := [name for name in METRICS if name not in SHIPPED and name in {**_WHO, **_WHAT, **_BILL}]:
+        raise UsageError(
+            f"the metric {taken[0]} is called as a column is; mend or uninstall the package that brings it"
+        )
+    return {**_WHO, **_WHAT, **dict.fromkeys(METRICS, "NUMERIC"), **_BILL}
+
 
 TIMES = (
     "model_seconds",
@@ -85,14 +98,15 @@ def write_results(folder: Path, rows: Iterable[dict[str, Any]], suite: Mapping[s
 
 
 def _fill(database: sqlite3.Connection, rows: Iterable[dict[str, Any]], suite: Mapping[str, str]) -> None:
-    columns = ", ".join(f'"{name}" {kind}' for name, kind in COLUMNS.items())
-    database.execute(f"CREATE TABLE trials ({columns})")
+    named = columns()
+    declared = ", ".join(f'"{name}" {kind}' for name, kind in named.items())
+    database.execute(f"CREATE TABLE trials ({declared})")
     database.execute("CREATE TABLE suite (key TEXT PRIMARY KEY, value TEXT)")
-    marks = ", ".join("?" * len(COLUMNS))
+    marks = ", ".join("?" * len(named))
     for row in rows:
         keep = f"INSERT INTO trials VALUES ({marks}) ON CONFLICT (id) DO NOTHING"  # noqa: S608
         database.execute("DELETE FROM trials WHERE id = ? AND outcome = 'error'", [row.get("id")])
-        database.execute(keep, [_stored(row.get(name)) for name in COLUMNS])
+        database.execute(keep, [_stored(row.get(name)) for name in named])
     database.executemany("INSERT INTO suite VALUES (?, ?)", sorted(suite.items()))
     for name, key in _VIEWS.items():
         database.execute(f"CREATE VIEW {name} AS SELECT {key}, {_MEANS} FROM trials GROUP BY {key}")  # noqa: S608

@@ -93,7 +93,15 @@ class Runner:
             self._running[trial.id] = trial
             plan = self._plan
             self._engine.submit(
-                Job(trial, str(self._folder), plan.price, plan.latency_seconds, plan.keep_traces, plan.pause_seconds)
+                Job(
+                    trial,
+                    str(self._folder),
+                    plan.price,
+                    plan.latency_seconds,
+                    plan.keep_traces,
+                    plan.pause_seconds,
+                    plugins=plan.plugins,
+                )
             )
         self._waiting.extendleft(reversed(passed))
         return short

@@ -26,12 +26,13 @@ from stackmem.core.state import State
 from stackmem.errors import StackmemError, UsageError
 from stackmem.measure.cached_steps import with_prompts
 from stackmem.measure.first_loss import first_loss, literals
-from stackmem.measure.metrics import METRICS, measure
+from stackmem.measure.metrics import measure
 from stackmem.measure.moments import Moment
 from stackmem.run.prepare import Prepared, prepare
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve
 from stackmem.settings.options import PREFIX
+from stackmem.tools.plugins import blame, refuse_unlike_plugins
 from stackmem.trace.lineage import RunReader
 from stackmem.version import VERSION
 from stackmem.workspace.tree import remove_tree
@@ -80,7 +81,7 @@ def fingerprint(events: Iterable[Event]) -> str:
 
 
 Row = dict[str, Any]
-"""Column to value; the columns are those of ``results.COLUMNS``."""
+"""Column to value; the columns are those of ``results.columns``."""
 
 RUNS, TASKS, WORK, MAKING = "runs", "tasks", "work", "tasks/.making"
 
@@ -93,6 +94,7 @@ class Job(Struct, frozen=True):
     Attributes:
         root: The bench's folder, absolute; a worker on another machine must reach it at the same path.
         version: The stackmem that asks; a worker must be of the same one.
+        plugins: Digests of the plug-ins there; a worker must have the same.
     """
 
     trial: Trial
@@ -102,6 +104,7 @@ class Job(Struct, frozen=True):
     keep_traces: Keep
     pause_seconds: float = 0.0
     version: str = VERSION
+    plugins: dict[str, str] = {}
 
 
 class Interrupted(StackmemError):  # noqa: N818 - what happened, not what is wrong
@@ -164,6 +167,7 @@ def _solved(job: Job, throttled: Callable[[], None], environ: Mapping[str, str])
         raise UsageError(
             f"the bench is run by stackmem {job.version} and this worker has {VERSION}; install the same one on both"
         )
+    refuse_unlike_plugins(job.plugins)
     trial, root = job.trial, Path(job.root)
     runs = root / RUNS / trial.id
     remove_leftover(runs)  # of a worker that died on this trial
@@ -227,7 +231,7 @@ def _outcome(result: RunResult, failure: str) -> Row:
 
 
 def _said(error: Exception) -> str:
-    told = str(error) if isinstance(error, StackmemError) else f"{type(error).__name__}: {error}"
+    told = str(error) if isinstance(error, StackmemError) else blame(error) or f"{type(error).__name__}: {error}"
     return told.encode("utf-8", "replace").decode()[:2_000]
 
 
@@ -303,7 +307,7 @@ class _TrialWatch:
         values = measure(run)
         made = trial_bill(run, job.price, job.latency_seconds, job.pause_seconds)
         return {
-            **{name: values[name] for name in METRICS},
+            **values,
             **asdict(made),
             **(_losses(run) if self._sessions == 1 else {}),
             "fingerprint": self._fingerprint.events,

@@ -24,7 +24,8 @@ import typer
 from typer.completion import get_completion_inspect_parameters
 from typer.core import TyperGroup
 
-from stackmem.errors import StackmemError
+from stackmem.errors import StackmemError, UsageError
+from stackmem.tools.plugin_places import any_plugin
 from stackmem.version import VERSION
 
 from .catalog import COMMANDS, EXAMPLES, EXIT_CODES, GROUPS
@@ -42,7 +43,7 @@ class Commands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in COMMANDS:
-            raise KeyError(name)
+            return _plugin_command(name)
         parent = typer.Typer(**_PLAIN)
         if _ASKED:
             from .completion import add_light
@@ -60,6 +61,39 @@ class Commands(Mapping[str, Any]):
             each.get_params = partial(_as_typed, each.get_params)
             each.epilog = f"Example: {EXAMPLES[words]}"
         return command
+
+
+def _plugin_command(name: str) -> Any:
+    """The command that a plug-in brings.
+
+    Raises:
+        KeyError: None brings it.
+        UsageError: A plug-in cannot be used, or typer cannot read the command.
+    """
+    brought = _brought()[name]
+    parent = typer.Typer(**_PLAIN)
+    try:
+        if isinstance(brought, typer.Typer):
+            parent.add_typer(brought, name=name)
+        else:
+            parent.command(name)(brought)
+        return typer.main.get_group(parent).commands[name]
+    except Exception as error:
+        says = f"the command {name} has no signature that can be read ({error})"
+        raise UsageError(f"{says}; mend or uninstall the package that brings it") from error
+
+
+def _brought() -> dict[str, Any]:
+    """The commands of plug-ins, which are looked for where a word is none of ours, and for the help.
+
+    Raises:
+        UsageError: A plug-in cannot be used.
+    """
+    if _ASKED or not any_plugin():
+        return {}
+    from .options import load_commands
+
+    return load_commands()
 
 
 def _as_typed(get_params: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:
@@ -109,6 +143,12 @@ class Root(TyperGroup):
         for group, commands in GROUPS.items():
             with formatter.section(group):
                 formatter.write_dl(list(commands.items()))
+        try:
+            if brought := {name: self.commands[name].get_short_help_str() for name in _brought()}:
+                with formatter.section("From plug-ins"):
+                    formatter.write_dl(list(brought.items()))
+        except UsageError as error:
+            formatter.write(f"\n{error}\n")
 
 
 _ASKED = "_STACKMEM_COMPLETE" in os.environ
@@ -165,15 +205,32 @@ def main() -> None:
     except OSError as error:
         _silence_stdout()
         place = str(error.filename) if error.filename else "the output"
-        fail(f"{place} cannot be written or read ({error.strerror or error}); make room or rights there", 2)
+        fail(
+            _blame(error)
+            or f"{place} cannot be written or read ({error.strerror or error}); make room or rights there",
+            2,
+        )
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:
+        if not (told := _blame(error)):
+            raise
+        fail(told, 2)
     else:
         if code == 130:  # typer's word for Ctrl-C; a run that was interrupted has told its result and exited
             fail("interrupted before there was a result; start it again", 130)
         sys.exit(code if isinstance(code, int) else 0)
     finally:
         _flush_stderr()
+
+
+def _blame(error: Exception) -> str:
+    """The sentence that names the plug-in whose code raised it; empty where none's did."""
+    if not any_plugin():
+        return ""
+    from stackmem.tools.plugins import blame
+
+    return blame(error)
 
 
 def fail(says: str, code: int) -> NoReturn:

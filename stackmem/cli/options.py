@@ -19,8 +19,10 @@ import typer
 from stackmem.kept.find import find_run
 from stackmem.settings import directories
 from stackmem.settings.options import OPTIONS
-from stackmem.tools.plugins import load_plugins
+from stackmem.tools.plugins import PluginTable, load_plugins, no_function, open_table
 from stackmem.trace.pack import unpack
+
+from .catalog import COMMANDS
 
 R = TypeVar("R")
 RunName = Annotated[
@@ -118,7 +120,7 @@ def takes(parameter: str, options: Mapping[str, Any]) -> Callable[[Callable[...,
 
 def run_folder(named: str, runs_dir: str | None) -> Path:
     """Raises ``UsageError`` where no run, or several, are named so."""
-    warn_of_plugins()
+    load_plugins()
     return find_run(named, *directories.runs_places(runs_dir, os.environ, Path.cwd()))
 
 
@@ -143,10 +145,16 @@ def runs_folder(runs_dir: str | None) -> Path:
     return directories.runs_folder(runs_dir, os.environ, Path.cwd())
 
 
-def warn_of_plugins() -> None:
-    """Load what plug-ins bring; those that are left out are said on stderr."""
-    for warning in load_plugins():
-        typer.echo(warning, err=True)
+BROUGHT: dict[str, Any] = {}
+"""The commands that plug-ins bring."""
+
+open_table("commands", PluginTable("command", BROUGHT, no_function, taken=COMMANDS.__contains__))
+
+
+def load_commands() -> dict[str, Any]:
+    """Raises ``UsageError`` where a plug-in cannot be used."""
+    load_plugins()
+    return BROUGHT
 
 
 def absolute(path: str) -> Path:

@@ -72,20 +72,20 @@ def export_run(
     from stackmem.formats.exports.otel import otel_with_content, requests
     from stackmem.formats.exports.otlp import send
 
+    load_plugins()
     if spelled not in EXPORTS and spelled != INSPECT:
         raise UsageError(f"no format {spelled!r}; known: {', '.join(sorted((*EXPORTS, INSPECT, SWEBENCH)))}")
     if (endpoint is not None or content) and spelled != "otel":
         raise UsageError(f"--endpoint and --content are for --format otel, not {spelled}; leave them out")
     if endpoint is not None and out is not None:
         raise UsageError("-o writes a file and --endpoint sends to a collector; give one of them")
-    load_plugins()
     reader = RunReader(run_dir)
     if spelled == INSPECT:
         return _inspect(reader, run_dir.name, out)
     if endpoint is not None:
         return Exported(send(requests(reader, run_dir.name, content=content), endpoint), reader.torn_bytes)
     fold: Fold = otel_with_content if content else EXPORTS[spelled]
-    _write((piece.encode() for piece in fold(reader, run_dir.name)), write, out)
+    _write(_pieces(fold(reader, run_dir.name), spelled), write, out)
     return Exported(None, reader.torn_bytes)
 
 
@@ -106,6 +106,14 @@ def export_predictions(named: str, runs_dir: Path, write: Callable[[bytes], obje
     texts = _prediction_text(predictions, by_instance=out is not None and out.suffix == ".json")
     _write((text.encode() for text in texts), write, out)
     return len(predictions)
+
+
+def _pieces(told: Iterable[object], spelled: str) -> Iterator[bytes]:
+    for piece in told if isinstance(told, Iterable) else (told,):
+        if not isinstance(piece, str):
+            wrong = f"the exporter {spelled} told something of the type {type(piece).__name__}, and text is wanted"
+            raise UsageError(f"{wrong}; mend or uninstall the package that brings it")
+        yield piece.encode()
 
 
 def _inspect(reader: RunReader, run: str, out: Path | None) -> Exported:

@@ -14,11 +14,13 @@ from msgspec import Struct
 from stackmem.core.facts import ContextCompacted, ModelFailed, ModelReplied
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import reply_usd
+from stackmem.errors import UsageError
 
 from . import memory_use
 from .moments import Moment, Spender
 
 Value = int | float | None
+_LARGEST = 1 << 63  # beyond, a table cannot hold a whole number
 
 
 class Fold(Protocol):
@@ -179,6 +181,9 @@ METRICS: dict[str, Metric] = {
 }
 """Name to metric, in the order they are shown."""
 
+SHIPPED = frozenset(METRICS)
+"""Those of this package; plug-ins add more."""
+
 
 def measure(run: Iterable[Moment]) -> dict[str, Value]:
     """Every metric of a run; None where there is nothing to measure it by."""
@@ -186,4 +191,15 @@ def measure(run: Iterable[Moment]) -> dict[str, Value]:
     for moment in run:
         for fold in folds.values():
             fold.add(moment)
-    return {name: fold.value for name, fold in folds.items()}
+    return {name: _figure(name, fold.value) for name, fold in folds.items()}
+
+
+def _figure(name: str, value: object) -> Value:
+    """The value as a table can hold it.
+
+    Raises:
+        UsageError: It is no number, and not finite.
+    """
+    if value is None or (isinstance(value, int | float) and abs(value) < _LARGEST):
+        return value
+    raise UsageError(f"the metric {name} came to {str(value)[:60]!r}, which is no number; mend what brings it")

@@ -111,9 +111,14 @@ def open_model(
     if window_tokens is not None and window_tokens < LEAST_WINDOW_TOKENS:
         raise UsageError(f"a context window of {window_tokens} tokens holds no prompt; give at least 1000")
     paid = read_price(price) if price is not None else None
-    return MODELS[prefix](
+    made = MODELS[prefix](
         ModelRequest(spelled[len(prefix) :], environ, base_url, window_tokens, demo, seed, paid, asked)
     )
+    missing = [member for member in ("name", "window_tokens", "price", "reply") if not hasattr(made, member)]
+    if missing:
+        without = " and no ".join(missing)
+        raise UsageError(f"the model {name[:80]!r} has no {without}; mend or uninstall the package that brings it")
+    return made
 
 
 def introduced(model: Model) -> Model:

@@ -27,7 +27,7 @@ from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
 from stackmem.history.origin import find_origin, work_tree_of
 from stackmem.models.catalog import lookup
-from stackmem.tools.plugins import GROUP
+from stackmem.tools.plugins import plugin_digests, refuse_unlike_plugins
 from stackmem.version import VERSION
 from stackmem.worlds import design
 from stackmem.worlds.folder import task_files
@@ -47,7 +47,7 @@ class ArchiveManifest(Struct, frozen=True):
     Attributes:
         code: SHA-256 over the sources of the package.
         revision: The commit that they were checked out from; empty where they were installed.
-        plugins: Package and version to the digest of its list of files.
+        plugins: Package and version to the digest of its files.
         worlds: Family and horizon to the digest of its task with seed 1.
         files: Name of each other file of the archive to its digest.
     """
@@ -88,7 +88,7 @@ def write_archive(folder: Path, path: Path) -> ArchiveManifest:
         write_report(folder, str(report))
         files = _files(plan, folder, path.name, report.read_bytes())
         manifest = ArchiveManifest(
-            VERSION, _code(), _revision(), _plugins(), _worlds(plan),
+            VERSION, _code(), _revision(), plugin_digests(), _worlds(plan),
             {name: _digest(content) for name, content in files.items()},
         )  # fmt: skip
         fresh = path.with_name(f".{path.name}.new")
@@ -161,10 +161,11 @@ def refuse_unlike(archive: BenchArchive) -> None:
     told = archive.manifest
     if told.version != VERSION:
         raise UsageError(f"the archive was made by stackmem {told.version}, and this is {VERSION}; install that one")
-    for what, there, here in (("plug-in", told.plugins, _plugins()), ("world", told.worlds, _worlds(archive.plan))):
-        for name in sorted(there.keys() | here.keys()):
-            if there.get(name) != here.get(name):
-                raise UsageError(f"the {what} {name} is not the one that the archive was made with; install that one")
+    refuse_unlike_plugins(told.plugins)
+    here = _worlds(archive.plan)
+    for name in sorted(told.worlds.keys() | here.keys()):
+        if told.worlds.get(name) != here.get(name):
+            raise UsageError(f"the world {name} is not the one that the archive was made with; install that one")
 
 
 def differences(archive: BenchArchive, folder: Path) -> list[str]:
@@ -196,16 +197,6 @@ def _worlds(plan: BenchPlan) -> dict[str, str]:
             made = design(subject.family, 1, subject.horizon, subject.noise)
             text = "\0".join(f"{path}\0{content}" for path, content, _ in task_files(made))
             found[subject.shown] = _digest(text.encode())
-    return found
-
-
-def _plugins() -> dict[str, str]:
-    found = {}
-    for package in distributions():
-        if GROUP in (package.read_text("entry_points.txt") or ""):
-            found[f"{package.metadata['Name']} {package.version}"] = _digest(
-                (package.read_text("RECORD") or "").encode()
-            )
     return found
 
 

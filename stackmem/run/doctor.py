@@ -15,7 +15,7 @@ from stackmem.models.registry import unready
 from stackmem.settings.directories import runs_dir, sandbox_dir
 from stackmem.settings.keys import key_problem
 from stackmem.settings.settings import Resolved, resolve
-from stackmem.tools.plugins import load_plugins
+from stackmem.tools.plugins import plugin_problems
 from stackmem.workspace.isolation.probe import LevelReport, survey
 from stackmem.workspace.project.instructions import find_instructions
 from stackmem.workspace.project.project import Project, find_project
@@ -57,7 +57,7 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
     """
     if folder is not None and not folder.is_dir():
         raise UsageError(f"there is no folder {folder}; name one that exists")
-    warnings = list(load_plugins())
+    warnings = list(plugin_problems())
     cwd = Path.cwd()
     resolved = resolve(flags, os.environ, cwd)
     settings = resolved.settings

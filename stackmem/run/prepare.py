@@ -113,12 +113,12 @@ def prepare(
     Raises:
         UsageError: The subject or a setting cannot be.
     """
-    plugin_warnings = load_plugins()  # before the settings: a level of isolation may be one of theirs
+    load_plugins()  # before the settings: a level of isolation may be one of theirs
     subject = find_subject(named, text if session is None else SESSION_TASK, cwd)
     resolved = resolve(flags, environ, cwd, task_settings(subject))
     settings = resolved.settings
     subject, why = _in_work_tree(subject, settings)
-    warnings = [*plugin_warnings, *(subject.task.warnings if subject.task else ()), *why]
+    warnings = [*(subject.task.warnings if subject.task else ()), *why]
     model = settings.model
     if model is None:
         model = default_model(environ)

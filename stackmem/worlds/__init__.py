@@ -1,5 +1,17 @@
 """Seeded generators of tasks: workspaces with planted facts, hidden checks and a manifest."""
 
-from .make import HORIZONS, MOST_NOISE, TASKS, WORLDS, about, design, families, make, make_task, manifest
+from .make import HORIZONS, MOST_NOISE, SHIPPED, WORLDS, about, design, families, make, make_task, manifest, tasks
 
-__all__ = ["HORIZONS", "MOST_NOISE", "TASKS", "WORLDS", "about", "design", "families", "make", "make_task", "manifest"]
+__all__ = [
+    "HORIZONS",
+    "MOST_NOISE",
+    "SHIPPED",
+    "WORLDS",
+    "about",
+    "design",
+    "families",
+    "make",
+    "make_task",
+    "manifest",
+    "tasks",
+]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 import sys
 from collections.abc import Callable
 from functools import partial
+from inspect import getdoc
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,6 +21,7 @@ from msgspec.structs import replace
 from stackmem.errors import UsageError
 from stackmem.run.in_memory import program_text
 from stackmem.tasks import work
+from stackmem.tools.plugins import PluginTable, fits, load_plugins, open_table
 from stackmem.workspace.tree import remove_tree
 
 from .families import (
@@ -79,8 +82,10 @@ WORLDS: dict[str, WorldFamily] = {
     "workday": workday.FAMILY,
 }
 
-TASKS = tuple(name for name in WORLDS if name != "workday")
-"""What ``all`` stands for: the families whose work is one task; that of the other is a person's requests."""
+SHIPPED = frozenset(WORLDS)
+"""Those of this package; plug-ins add more."""
+
+open_table("worlds", PluginTable("world", WORLDS, fits(WorldFamily, "build"), re.compile(r"[a-z][a-z0-9_]{0,63}")))
 
 HORIZONS = (10, 2_000)
 MOST_NOISE = 8.0
@@ -112,7 +117,10 @@ def design(family: str, seed: int, horizon: int, noise: float, repository: Path 
     salt = hashlib.sha256(f"{family} {seed} {horizon} {noise:g}".encode()).hexdigest()[:16]
 
     def attempt(units: int, more: int) -> _Try:
-        world = build(Random(f"{family} {seed}"), size, units)  # noqa: S311 - chance that can be repeated
+        world: object = build(Random(f"{family} {seed}"), size, units)  # noqa: S311 - chance that can be repeated
+        if not isinstance(world, WorldDraft):
+            wrong = f"build of the world {family} made something of the type {type(world).__name__}"
+            raise UsageError(f"{wrong}, and a WorldDraft is wanted; mend or uninstall the package that brings it")
         for key, path, title in _MORE[:more]:
             world = _with_document(world, Random(f"{key} {seed}"), size, key, path, title)  # noqa: S311
         plan = work.sealed(_plan(world, salt, size.chars(_UNIT_NOISE)))
@@ -194,16 +202,25 @@ def manifest(folder: Path) -> dict[str, Any]:
 
 
 def families() -> tuple[str, ...]:
+    load_plugins()
     return tuple(WORLDS)
 
 
+def tasks() -> tuple[str, ...]:
+    """What ``all`` stands for: the families whose work is one task; that of the other is a person's requests."""
+    return tuple(name for name in families() if name != "workday")
+
+
 def about(family: str) -> str:
-    """One sentence about a family, from the head of its module."""
-    text = (sys.modules[WORLDS[family].build.__module__].__doc__ or "").partition("\n")[0]
-    return text.partition(": ")[2]
+    """One sentence about a family, from its ``build`` or the head of its module, after the colon if it has one."""
+    build = WORLDS[family].build
+    module = sys.modules.get(getattr(build, "__module__", ""))
+    text = (getdoc(build) or getattr(module, "__doc__", "") or "").partition("\n")[0]
+    return text.partition(": ")[2] or text
 
 
 def _refuse(family: str, seed: int, horizon: int, noise: float) -> None:
+    load_plugins()  # a worker may have loaded none
     if family not in WORLDS:
         raise UsageError(f"no world {family[:60]!a}; known: {', '.join(WORLDS)}")
     if not 0 <= seed < 1 << 63:

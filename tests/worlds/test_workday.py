@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stackmem.worlds import TASKS, WORLDS
+from stackmem.worlds import WORLDS, tasks
 from stackmem.worlds.folder import manifest
 from stackmem.worlds.kernel import DayRequest
 from tests.worlds.worlds import made
@@ -55,4 +55,4 @@ def test_the_manifest_says_what_the_person_asks_for_and_other_families_have_no_p
         f"Do units {request.first} to {request.last}." for request in world.world.requests
     ]
     assert "requests" not in manifest(made("ledger", 20))
-    assert set(WORLDS) - set(TASKS) == {"workday"}
+    assert set(WORLDS) - set(tasks()) == {"workday"}

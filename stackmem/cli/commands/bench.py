@@ -75,6 +75,7 @@ def command(
     quiet: Quiet = False,
 ) -> None:
     """Solve tasks under several memory strategies, many times, and put the results in one SQLite file."""
+    load_plugins()  # a world may be one of theirs
     cwd = Path.cwd()
     folder = cwd / _named(output)
     suites, named = _suites_and_names(subjects or [])
@@ -116,7 +117,6 @@ def _held(path: Path, request: SuiteRequest, folder: Path) -> BenchArchive:
     if request != SuiteRequest():
         raise UsageError("--repeat makes a bench as it was archived; leave out what says otherwise")
     held = read_archive(path)
-    load_plugins()
     refuse_unlike(held)
     return held
 

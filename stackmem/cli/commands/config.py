@@ -16,7 +16,7 @@ from stackmem.run.prepare import find_subject, task_settings
 from stackmem.settings.option_values import without_login
 from stackmem.settings.options import OPTIONS, PREFIX, Option
 from stackmem.settings.settings import Resolved, Value, resolve
-from stackmem.tools.plugins import load_plugins
+from stackmem.tools.plugins import plugin_problems
 from stackmem.workspace.secrets import Scrubber
 
 
@@ -25,7 +25,7 @@ def command(
     as_json: JsonArray = False,
 ) -> None:
     """Show every setting and where its value comes from."""
-    for warning in load_plugins():
+    for warning in plugin_problems():
         typer.echo(escape(warning), err=True)
     cwd = Path.cwd()
     own = task_settings(find_subject(task, None, cwd)) if task else {}

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import typer
 
-from stackmem.cli.options import JsonArray, warn_of_plugins
+from stackmem.cli.options import JsonArray
 from stackmem.cli.screen.text import echo_json
 from stackmem.models.catalog import rows
 from stackmem.models.registry import kinds
+from stackmem.tools.plugins import load_plugins
 
 
 def command(
     json: JsonArray = False,
 ) -> None:
     """List the known models with their prices, and the kinds of models there are."""
-    warn_of_plugins()
+    load_plugins()
     if json:
         echo_json(rows())
         return

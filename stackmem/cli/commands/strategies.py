@@ -7,17 +7,18 @@ import sys
 
 import typer
 
-from stackmem.cli.options import argument, warn_of_plugins
+from stackmem.cli.options import argument
 from stackmem.core.tools import tool_name
 from stackmem.errors import UsageError
 from stackmem.memory import STRATEGIES, open_strategy
+from stackmem.tools.plugins import load_plugins
 
 
 def command(
     name: str | None = argument("[NAME]", "Say all there is to say of this one.", default=None),
 ) -> None:
     """List the memory strategies; of one, say what it shows the model, its parameters and tools."""
-    warn_of_plugins()
+    load_plugins()
     if name is not None:
         known = name.partition(":")[0]
         if known not in STRATEGIES:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import typer
 
-from stackmem.cli.options import argument, option, runs_folder, switch, warn_of_plugins
+from stackmem.cli.options import argument, option, runs_folder, switch
 from stackmem.cli.screen.text import readable, say
 from stackmem.errors import UsageError
+from stackmem.tools.plugins import load_plugins
 
 
 def command(
@@ -24,7 +25,7 @@ def command(
     except ModuleNotFoundError as error:
         install = f"{shlex.quote(sys.executable)} -m pip install 'stackmem[ui]'"
         raise UsageError(f"stackmem ui needs {error.name}, which is not installed; run {install}") from error
-    warn_of_plugins()
+    load_plugins()
 
     def ready(address: str) -> None:
         typer.echo(address)

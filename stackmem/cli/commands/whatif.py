@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from stackmem.cli.options import JsonArray, argument, flag, option, runs_folder, warn_of_plugins
+from stackmem.cli.options import JsonArray, argument, flag, option, runs_folder
 from stackmem.cli.screen.text import align, echo_json, one_line, terminal_width
 from stackmem.kept.hypothetical import phase_rule
 from stackmem.kept.whatif import WhatIf, WhatIfQuestion, WhatIfRow, parse_strategies, what_if
 from stackmem.measure.first_loss import FirstLoss
+from stackmem.tools.plugins import load_plugins
 
 _HEAD = (
     "strategy", "peak", "mean", "read", "written", "uncached", "output", "bill", "ratio", "first loss", "lost", "gone",
@@ -36,7 +37,7 @@ def command(
     json: JsonArray = False,
 ) -> None:
     """Say what a recorded run would have held and cost under other strategies, its actions being the same."""
-    warn_of_plugins()
+    load_plugins()
     folder = runs_folder(runs_dir)
     question = WhatIfQuestion(parse_strategies(strategies), price, latency, window_tokens, phase_rule(phases))
     results: list[WhatIf] = []

@@ -9,12 +9,13 @@ from msgspec import Struct
 
 from stackmem.bench.intervals import Interval
 from stackmem.bench.statistics import Comparison
+from stackmem.measure.metrics import METRICS, SHIPPED
 
 from .figures import Line, Section, Wants, bill_name
 
 Kind = Literal["share", "usd", "tokens", "count", "ratio"]
 SUCCESS, BILL, CONTEXT, WORK = "Success", "Bill, USD", "Context", "Work"
-LOST, MEMORY = "Lost and found again", "Memory"
+LOST, MEMORY, MORE = "Lost and found again", "Memory", "From plug-ins"
 
 
 class Column(Struct, frozen=True):
@@ -98,7 +99,17 @@ def _columns(wants: Wants, k: str) -> tuple[Column, ...]:
         Column("never_read_share", "never read", "share of chunks that nobody read", MEMORY, "share"),
         Column("stale_reads", "stale", "reads of chunks whose source had changed", MEMORY, "count"),
         Column("false_pops", "false pops", "frames that said they were done and were not", MEMORY, "count"),
+        *(
+            Column(name, name.replace("_", " "), metric.tells, MORE, _kind(metric.unit))
+            for name, metric in METRICS.items()
+            if name not in SHIPPED
+        ),
     )
+
+
+def _kind(unit: str) -> Kind:
+    kinds: dict[str, Kind] = {"USD": "usd", "tokens": "tokens", "share": "share"}
+    return kinds.get(unit.partition(" ")[0], "count")
 
 
 def figure_of(line: Line, column: Column) -> Interval | None:

@@ -16,6 +16,7 @@ from stackmem.bench import intervals
 from stackmem.bench.intervals import Interval, Pair
 from stackmem.bench.statistics import Comparison, Wanted, compare
 from stackmem.core.pricing import Price
+from stackmem.measure.metrics import METRICS, SHIPPED
 
 from .results import BenchRows, TrialRow
 
@@ -27,6 +28,12 @@ MEANS = (
     "model_seconds", "tools_seconds", "harness_seconds",
 )  # fmt: skip
 """Columns whose mean over the trials is shown."""
+
+
+def means() -> tuple[str, ...]:
+    """Those, and the metrics that plug-ins bring."""
+    return (*MEANS, *(name for name in METRICS if name not in SHIPPED))
+
 
 Value = Callable[[TrialRow], float]
 UnitOf = Callable[[TrialRow], Hashable]
@@ -182,7 +189,7 @@ def _line(name: str, trials: Sequence[TrialRow], against: Mapping[str, Compariso
     counted = [trial for trial in trials if not trial.failed]
     judged = [trial for trial in counted if isfinite(trial.solved)]
     figures = {
-        column: intervals.mean(_means(counted, partial(TrialRow.number, column=column), unit)) for column in MEANS
+        column: intervals.mean(_means(counted, partial(TrialRow.number, column=column), unit)) for column in means()
     }
     figures["solved"] = intervals.share(_means(judged, lambda trial: trial.solved, unit))
     for multiple in wants.multiples:

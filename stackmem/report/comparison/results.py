@@ -12,6 +12,7 @@ from msgspec import Struct
 from stackmem.bench.ledger import LEDGER, read_rows
 from stackmem.bench.results import RESULTS, read_results, read_suite
 from stackmem.errors import UsageError
+from stackmem.tools.plugins import load_plugins
 
 
 class TrialRow(Struct, frozen=True):
@@ -87,6 +88,7 @@ def read_bench(folder: Path) -> BenchRows:
         UsageError: There is no bench in the folder.
         TraceError: Its files are broken.
     """
+    load_plugins()  # a metric may be one of theirs
     ledger, database = folder / LEDGER, folder / RESULTS
     if not ledger.is_file() and not database.is_file():
         raise UsageError(f"{folder} holds no {RESULTS}; stackmem bench makes one in the folder that its -o names")

@@ -75,7 +75,7 @@ def prepare_program(
     Raises:
         UsageError: The program, an input or a setting cannot be.
     """
-    warnings = load_plugins()
+    load_plugins()
     path, language = find_program(asked.named, asked.language, cwd)
     text = read_program(path)
     mounts = tuple(str(_folder(named, cwd, "--mount")) for named in asked.mounts)
@@ -93,7 +93,7 @@ def prepare_program(
         must_be_text(str(folder), "the folder's path"),
         folder=folder,
     )
-    prepared = place_run(subject, resolved, NOBODY if model == "demo" else model, (cwd, environ), warnings)
+    prepared = place_run(subject, resolved, NOBODY if model == "demo" else model, (cwd, environ), ())
     options = {**with_config(asked.options, language, cwd, path), **({"checked": True} if language.is_checked else {})}
     request = ProgramRequest(language.name, str(path), _recordable(asked.inputs), options, mounts, asked.interactive)
     return with_outline(PreparedProgram(prepared, request, language, text))

@@ -37,6 +37,7 @@ WORKSPACES: dict[str, tuple[Callable[[], Level], ...]] = {
 }
 _SHIPPED = tuple(WORKSPACES)
 _AUTO = ("bubblewrap", "namespaces")
+_MEMBERS = ("name", "isolation", "mounts", "contains", "layers", "doors", "launch", "ran")
 _PROBE_SECONDS = 20.0
 # What no list allows is asked for, by nothing but the shell; that it is refused shows that the door leads to the proxy.
 _KNOCK = (
@@ -62,6 +63,10 @@ def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 def try_level(level: Level, profile: Profile, toolchain: Toolchain) -> Probe:
     """Run ``true`` at a level in a folder of its own; where hosts are listed, ask for one that is not."""
+    missing = [member for member in _MEMBERS if not hasattr(level, member)]
+    if missing:
+        kind, without = type(level).__name__, " and no ".join(missing)
+        raise UsageError(f"the isolation level {kind} has no {without}; mend or uninstall the package that brings it")
     if profile.network == "list" and not level.doors:
         return Probe(level, no_door(level))
     with ExitStack() as stack:
