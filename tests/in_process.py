@@ -70,7 +70,7 @@ def _restored() -> Iterator[None]:
     modules = set(sys.modules)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     descriptors = {number: os.dup(number) for number in (1, 2)}
-    plugins._load.cache_clear()
+    plugins._installed.cache_clear()
     try:
         yield
     finally:
@@ -82,7 +82,7 @@ def _restored() -> Iterator[None]:
         for registry, before in zip(REGISTRIES, registries, strict=True):
             registry.clear()
             registry.update(before)
-        plugins._load.cache_clear()
+        plugins._installed.cache_clear()
         for name in set(sys.modules) - modules:
             if not _ours(getattr(sys.modules[name], "__file__", None)):
                 del sys.modules[name]

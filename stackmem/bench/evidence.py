@@ -28,6 +28,8 @@ from stackmem.measure.phases import PhaseRule
 from stackmem.measure.whatif import WhatIfOutcome
 from stackmem.models.catalog import lookup
 
+from .provenance import code_digest
+
 READS = (0.1, 0.05, 0.025)
 """Prices of a token read from the cache, in prices of a token of input."""
 PRICED_AS = "claude-sonnet-5-5"
@@ -68,6 +70,7 @@ class RecordingEntry(Struct, frozen=True):
         estimated: Replies whose length is an estimate.
         left_out: What the importer could not take in, a sentence each.
         unread: Why there are no figures; empty where there are.
+        code: Digest of the code that made it.
         told: Strategy, and after a space the case or ``fixed``, to what came of it.
     """
 
@@ -80,6 +83,7 @@ class RecordingEntry(Struct, frozen=True):
     estimated: int = 0
     left_out: tuple[str, ...] = ()
     unread: str = ""
+    code: str = ""
     told: dict[str, StrategyBill] = {}
 
 
@@ -102,10 +106,11 @@ def study(folder: Path, rows: Path, jobs: int, done: Callable[[RecordingEntry], 
     try:
         with rows.open("ab") as out:
             for entry in _each(folder, left, jobs):
-                out.write(msgspec.json.encode(entry) + b"\n")
+                made = replace(entry, code=code_digest())
+                out.write(msgspec.json.encode(made) + b"\n")
                 out.flush()
-                known[entry.file, entry.session] = entry
-                done(entry)
+                known[made.file, made.session] = made
+                done(made)
     except OSError as error:
         raise UsageError(f"{rows} cannot be written ({error.strerror}); choose another file with --rows") from error
     return tuple(sorted(known.values(), key=lambda entry: (entry.file, entry.session)))
@@ -132,12 +137,21 @@ def read_entries(rows: Path) -> list[RecordingEntry]:
 
 def distinct_files(folder: Path) -> list[Path]:
     """Every file below the folder but hidden ones, the same bytes once; a link is not followed."""
-    found: dict[bytes, Path] = {}
+    return list(_distinct(folder).values())
+
+
+def digests_of(folder: Path) -> dict[str, str]:
+    """The same files as entries name them, and the SHA-256 of each."""
+    return {path.relative_to(folder).as_posix(): digest for digest, path in _distinct(folder).items()}
+
+
+def _distinct(folder: Path) -> dict[str, Path]:
+    found: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         if not hidden and not path.is_symlink() and path.is_file() and path.stat().st_size <= _LARGEST_BYTES:
-            found.setdefault(hashlib.sha256(path.read_bytes()).digest(), path)
-    return list(found.values())
+            found.setdefault(hashlib.sha256(path.read_bytes()).hexdigest(), path)
+    return found
 
 
 def _each(folder: Path, files: list[Path], jobs: int) -> Iterator[RecordingEntry]:

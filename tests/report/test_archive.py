@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from stackmem.bench.ledger import PLAN
 from stackmem.bench.results import read_results
 from stackmem.errors import TraceError, UsageError
-from stackmem.report.archive import differences, read_archive, refuse_unlike, write_archive
+from stackmem.report.bench_archive import differences, read_archive, refuse_unlike, write_archive
 from tests.bench.benches import benched, planned, small_tasks
 
 
@@ -96,7 +96,7 @@ def test_what_is_no_archive_is_refused_in_a_sentence(made, tmp_path):
         with pytest.raises((TraceError, UsageError)):
             read_archive(path)
     for files in ({}, {"manifest.json": b"{}"}, {**content(made), "manifest.json": b"[1]"}):
-        with pytest.raises(TraceError, match="is no archive of a bench"):
+        with pytest.raises(TraceError, match="is no archive of results"):
             read_archive(packed(tmp_path / "odd.tar.gz", files))
 
 
@@ -110,7 +110,7 @@ def test_a_link_in_place_of_the_plan_is_no_plan(made, tmp_path):
                 member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
             member.size = 0 if name == PLAN else len(data)
             archive.addfile(member, None if name == PLAN else io.BytesIO(data))
-    with pytest.raises(TraceError, match="is no archive of a bench"):
+    with pytest.raises(TraceError, match="is no archive of results"):
         read_archive(path)
 
 

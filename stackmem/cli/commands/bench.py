@@ -31,7 +31,7 @@ from stackmem.tools.plugins import load_plugins
 from stackmem.worlds import WORLDS
 
 if TYPE_CHECKING:
-    from stackmem.report.archive import BenchArchive
+    from stackmem.report.bench_archive import BenchArchive
 
 BUDGET_EXIT = 3
 _ERRORS_SHOWN = 3
@@ -112,7 +112,7 @@ def _named(output: str | None) -> str:
 
 def _held(path: Path, request: SuiteRequest, folder: Path) -> BenchArchive:
     """The archive that is made again, where this machine can."""
-    from stackmem.report.archive import read_archive, refuse_unlike
+    from stackmem.report.bench_archive import read_archive, refuse_unlike
 
     if request != SuiteRequest():
         raise UsageError("--repeat makes a bench as it was archived; leave out what says otherwise")
@@ -137,7 +137,7 @@ def _planned(
 
 def _settle(came: Came, folder: Path, path: Path | None, held: BenchArchive | None) -> None:
     """Write the archive, and say whether a bench that was made again is equal; exit 1 where it is not."""
-    from stackmem.report.archive import differences, write_archive
+    from stackmem.report.bench_archive import differences, write_archive
 
     if came.ending != "done":
         return

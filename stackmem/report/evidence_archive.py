@@ -1,0 +1,130 @@
+"""A study of recordings in one file that can be cited, and made again from the same recordings.
+
+Rule: the recordings are no part of it; their names and digests are, and with others nothing is compared.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from stackmem.bench.evidence import PRICED_AS, READS, STRATEGIES, RecordingEntry, digests_of
+from stackmem.bench.provenance import code_digest
+from stackmem.core.strict_json import decode_json
+from stackmem.errors import TraceError, UsageError
+
+from . import archive
+from .archive import ArchiveManifest, pack_archive, unpack_archive
+from .evidence import write_evidence
+
+_UNLIKE = {"code"}
+
+
+class EvidencePlan(Struct, frozen=True):
+    """What was studied, and how.
+
+    Attributes:
+        recordings: Each file, as entries name it, to the SHA-256 of its bytes.
+        reads: Prices of a token read from the cache, in prices of a token of input.
+        priced_as: The model whose prices made the bills.
+        command: How it was asked for.
+    """
+
+    recordings: dict[str, str]
+    strategies: tuple[str, ...] = STRATEGIES
+    reads: tuple[float, ...] = READS
+    priced_as: str = PRICED_AS
+    command: str = ""
+
+
+class EvidenceArchive(Struct, frozen=True):
+    """An archive that holds together."""
+
+    manifest: ArchiveManifest
+    plan: EvidencePlan
+    entries: tuple[RecordingEntry, ...]
+
+
+def write_archive(entries: Sequence[RecordingEntry], folder: Path, path: Path, words: Sequence[str]) -> ArchiveManifest:
+    """The study as a gzipped tar.
+
+    Args:
+        folder: Where the recordings are.
+        words: The command that made it.
+
+    Raises:
+        UsageError: It cannot be written, or figures are of recordings that are not there or were made by other code.
+    """
+    recordings = digests_of(folder)
+    for entry in entries:
+        if entry.file not in recordings:
+            raise UsageError(f"{folder} holds no {entry.file}, of which there are figures; name other --rows")
+        if entry.code != code_digest():
+            raise UsageError(
+                f"the figures of {entry.file} were made by other code; name other --rows, to study it anew"
+            )
+    plan = EvidencePlan(recordings, command=shlex.join(words))
+    with TemporaryDirectory(prefix="stackmem-") as place:
+        report = Path(place, "report.md")
+        write_evidence(entries, report)
+        count = sum(1 for entry in entries if entry.told)
+        planned = msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n"
+        return pack_archive(
+            path, planned, map(_row, entries), report.read_bytes(),
+            title=f"Recordings of coding agents under memory strategies: {count} recordings",
+            models=(PRICED_AS,),
+            commands=(plan.command, f"stackmem evidence {shlex.quote(folder.name)} --repeat {path.name} -o again.html"),
+            worlds={},
+        )  # fmt: skip
+
+
+def read_archive(path: Path) -> EvidenceArchive:
+    """The archive of a study.
+
+    Raises:
+        UsageError: It cannot be read.
+        TraceError: It does not hold together (what does not is named), or is none of a study.
+    """
+    manifest, plan, rows = unpack_archive(path)
+    try:
+        told = decode_json(plan, EvidencePlan)
+        return EvidenceArchive(manifest, told, tuple(msgspec.convert(row, RecordingEntry) for row in rows))
+    except msgspec.DecodeError as error:
+        raise TraceError(f"{path} is no archive of a study of recordings ({error})") from error
+
+
+def refuse_unlike(held: EvidenceArchive, folder: Path) -> None:
+    """Only the same version with the same plug-ins makes the same figures of the same recordings.
+
+    Raises:
+        UsageError: Something is another one here (named).
+    """
+    archive.refuse_unlike(held.manifest)
+    there, here = held.plan.recordings, digests_of(folder)
+    for name in sorted(there.keys() | here.keys()):
+        if there.get(name) != here.get(name):
+            wrong = (
+                f"has no {name}" if name not in here else f"has {name}" if name not in there else f"has another {name}"
+            )
+            raise UsageError(f"{folder} {wrong}, unlike the archive; lay out the recordings as they were")
+
+
+def differences(held: EvidenceArchive, entries: Iterable[RecordingEntry]) -> list[str]:
+    """What the entries have otherwise, in sentences; none where they are equal."""
+    there, here = ({_name(one): _row(one) for one in each} for each in (held.entries, entries))
+    return archive.differences(held.manifest, there, here, _UNLIKE)
+
+
+def _name(entry: RecordingEntry) -> str:
+    return f"{entry.file} {entry.session}".strip()
+
+
+def _row(entry: RecordingEntry) -> dict[str, Any]:
+    row: dict[str, Any] = msgspec.to_builtins(entry)
+    return row
