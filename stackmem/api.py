@@ -14,7 +14,6 @@ from stackmem.run.prepare import prepare
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve as solve_prepared
 from stackmem.settings.directories import runs_places
-from stackmem.tools.plugins import load_plugins
 
 
 def solve(
@@ -37,7 +36,6 @@ def solve(
     Raises:
         StackmemError: As the command line ends with exit 2, 5 or 7; a run that ends by itself never raises.
     """
-    load_plugins()
     variables = os.environ if environ is None else environ
     prepared = prepare(os.fspath(task), text, settings, variables, Path.cwd())
     return solve_prepared(prepared, variables, observe)
@@ -51,5 +49,4 @@ def replay(run: str | os.PathLike[str]) -> Replayed:
         RulesDiffer: Today's rules derive something else; names the record.
         UsageError: There is no such run.
     """
-    load_plugins()
     return replay_run(find_run(os.fspath(run), *runs_places(None, os.environ, Path.cwd())))
