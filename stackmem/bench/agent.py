@@ -35,6 +35,7 @@ from stackmem.workspace.project.project import Project
 
 from .plan import Trial
 
+_HARBOR = "harbor:"
 INSTRUCTION, MODEL, PROVIDER = "{instruction}", "{model}", "{provider}"
 HONOURED = frozenset({
     "isolation", "network", "allow", "credentials", "max_usd", "max_seconds", "profile", "base_url", "fsync",
@@ -67,7 +68,8 @@ class AgentTrial(Struct, frozen=True):
 def read_agent(text: str, cwd: Path, search: str) -> tuple[str, ...]:
     """The words of an agent's command; its program, and each file of the person's in it, by the whole path.
 
-    What stands before the program as NAME=VALUE is kept as it is.
+    What stands before the program as NAME=VALUE is kept as it is. ``harbor:NAME PROGRAM ...`` is that agent of Harbor,
+    with the programs that it runs where they do not lie beside Harbor's own.
 
     Args:
         search: The person's PATH.
@@ -79,6 +81,8 @@ def read_agent(text: str, cwd: Path, search: str) -> tuple[str, ...]:
         variables, words = _parted(shlex.split(text))
     except ValueError as error:
         raise UsageError(f"--agent {text[:80]!a} is no command ({error}); write it as in a shell") from error
+    if words and words[0].startswith(_HARBOR):
+        words = _of_harbor(words, search)
     if not any(INSTRUCTION in word for word in words[1:]):
         raise UsageError(
             f"--agent takes a command with {INSTRUCTION} where the task's text goes: mini -t {INSTRUCTION}"
@@ -88,6 +92,23 @@ def read_agent(text: str, cwd: Path, search: str) -> tuple[str, ...]:
         raise UsageError(f"--agent: there is no program {words[0][:80]!a} on your PATH; install it, or name its file")
     files = (str(cwd / word) if (cwd / word).is_file() else word for word in words[1:])
     return (*variables, str(runnable(cwd / place)), *files)
+
+
+def _of_harbor(words: tuple[str, ...], search: str) -> tuple[str, ...]:
+    """The command that runs an agent of Harbor in the sandbox, by the Python that Harbor is installed for."""
+    name, programs = words[0].removeprefix(_HARBOR), [shutil.which(word, path=search) for word in words[1:]]
+    harbor = shutil.which("harbor", path=search)
+    if harbor is None:
+        raise UsageError(
+            f"--agent {_HARBOR}{name[:80]}: there is no harbor on your PATH; pip install harbor (Python 3.12 or later)"
+        )
+    for word, program in zip(words[1:], programs, strict=True):
+        if program is None:
+            raise UsageError(f"--agent {_HARBOR}{name[:80]}: there is no program {word[:80]!a} on your PATH")
+    python = Path(harbor).resolve().with_name("python")
+    script = Path(__file__).with_name("harbor_agent.py")
+    found = (str(runnable(Path(program))) for program in programs if program)
+    return (str(python), str(script), name, f"{PROVIDER}/{MODEL}", INSTRUCTION, *found)
 
 
 def _parted(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -6,12 +6,14 @@ import json
 import os
 import shlex
 import sys
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stackmem.bench.agent import read_agent
 from stackmem.bench.plan import trials
 from stackmem.bench.planning import make_plan
 from stackmem.bench.suite import SuiteRequest, read_suite
@@ -210,6 +212,98 @@ def test_a_suite_names_the_agent_and_another_agent_makes_other_trials(stage: Sta
         return {trial.id for trial in trials(make_plan(asked, stage.root, {**os.environ, "OPENAI_API_KEY": KEY}))}
 
     assert not names("sh -c true {instruction}") & names("sh -c false {instruction}")
+
+
+MADE = "test -e made.txt && echo 1 > /logs/verifier/reward.txt\n"
+FAKE_HARBOR = {
+    "models/agent/name.py": "from enum import Enum\nclass AgentName(str, Enum):\n    ASKER = 'asker'\n"
+    "    @classmethod\n    def values(cls):\n        return {'asker'}\n",
+    "models/agent/context.py": "class AgentContext: pass\n",
+    "environments/base.py": "from dataclasses import dataclass\n@dataclass\nclass ExecResult:\n"
+    "    return_code: int\n    stdout: str = ''\n    stderr: str = ''\n",
+    "agents/factory.py": f"""
+import json, os, shlex
+class Asker:
+    def __init__(self, logs_dir, model_name, skip_install=False):
+        assert skip_install
+        self.model = model_name
+    async def install(self, environment):
+        raise RuntimeError("nothing is installed in a sandbox")
+    async def setup(self, environment):
+        await environment.exec("mkdir -p /installed-agent", user="root")
+    async def run(self, instruction, environment, context):
+        assert instruction and self.model == "openai/sim", (instruction, self.model)
+        code = {ASKS!r} + "print(ask_provider())"
+        done = await environment.exec(
+            "echo asked > /logs/agent/log && cat /logs/agent/log && touch $MADE && "
+            f"python3 -c {{shlex.quote(code)}} sim x",
+            env={{"MADE": "made.txt"}},
+        )
+        assert done.return_code == 0, done.stderr
+class AgentFactory:
+    @classmethod
+    def get_agent_class(cls, name):
+        return Asker
+""",
+}  # fmt: skip
+"""As much of Harbor as an agent of it needs, by its own interface."""
+
+
+def fake_harbor(stage: Stage) -> Path:
+    """An environment of Python with it; the folder of its programs."""
+    place = stage.root / "of-harbor"
+    venv.create(place, with_pip=False, symlinks=True)
+    (modules,) = place.glob("lib/python*/site-packages")
+    for name, text in FAKE_HARBOR.items():
+        path = modules / "harbor" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    program = place / "bin" / "harbor"
+    program.write_text("#!/bin/sh\n", "utf-8")
+    program.chmod(0o755)
+    return program.parent
+
+
+def test_an_agent_of_harbor_works_in_the_trials_sandbox(
+    stage: Stage, upstream: RawUpstream, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", f"{fake_harbor(stage)}{os.pathsep}{os.environ['PATH']}")
+    (row,) = tried(stage, "harbor:asker", upstream, tasks=(str(stage.task(test=MADE)),))
+    assert "asked\n" in said(stage, row)
+    assert (row["outcome"], row["steps"], len(upstream.seen)) == ("solved", 1, 1)
+    (row,) = tried(stage, "harbor:nobody", upstream, tasks=(str(stage.task(name="other")),))
+    assert "Harbor has no agent 'nobody'; it has asker" in row["error"]
+
+
+def test_without_harbor_or_a_program_of_its_agent_nothing_begins(stage: Stage):
+    folder = fake_harbor(stage)
+    with pytest.raises(UsageError, match=r"pip install harbor \(Python 3\.12 or later\)"):
+        read_agent("harbor:codex", stage.root, str(stage.root))
+    with pytest.raises(UsageError, match="no program 'nowhere'"):
+        read_agent("harbor:codex nowhere", stage.root, str(folder))
+    assert read_agent("A=1 harbor:codex harbor", stage.root, str(folder))[0] == "A=1"
+
+
+@pytest.mark.campaign
+@pytest.mark.skipif("HARBOR_PYTHON" not in os.environ, reason="scripts/harbor.sh makes the environment and names it")
+def test_harbors_own_mini_swe_agent_works_in_the_trials_sandbox(stage: Stage, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", f"{Path(os.environ['HARBOR_PYTHON']).parent}{os.pathsep}{os.environ['PATH']}")
+    commands = iter(["touch made.txt", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"])
+
+    def answer(_: Any) -> RawAnswer:
+        call = {"name": "bash", "arguments": json.dumps({"command": next(commands)})}
+        message = {
+            "role": "assistant",
+            "content": "So.",
+            "tool_calls": [{"id": "c", "type": "function", "function": call}],
+        }
+        whole = ANSWER | {"choices": [{"index": 0, "finish_reason": "tool_calls", "message": message}]}
+        return RawAnswer((json.dumps(whole).encode(),), headers=(("content-type", "application/json"),))
+
+    with RawUpstream(answer=answer) as upstream:
+        task = str(stage.task(test=MADE))
+        (row,) = tried(stage, "harbor:mini-swe-agent", upstream, tasks=(task,))
+        assert (row["outcome"], row["steps"], len(upstream.seen)) == ("solved", 2, 2), said(stage, row)
 
 
 @pytest.mark.campaign
