@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
 
 from stackmem.errors import UsageError
 from stackmem.run.run_folder import TRACE
+from stackmem.trace.lock import lock_of
 
 from .run_list import INTERRUPTED, RUNNING, UNBEGUN, RunRow, name_of, run_folders, run_row
 
@@ -73,7 +75,7 @@ class RunIndex:
             return
         row = run_row(folder)
         # Only the end of a run writes its result and takes its lock away, and both change the folder.
-        settled = row.outcome not in _OPEN and not (folder / TRACE).with_suffix(".lock").exists()
+        settled = row.outcome not in _OPEN and not os.access(lock_of(f"{folder}/{TRACE}"), os.F_OK)
         if known is None or known[1] != row:
             self.version += 1
         self.unread -= known is None

@@ -117,10 +117,11 @@ def run_folders(runs_dir: Path) -> list[Path]:
         UsageError: ``runs_dir`` cannot be read.
     """
     try:
-        names = sorted(os.listdir(runs_dir))
+        with os.scandir(runs_dir) as entries:
+            names = sorted(entry.name for entry in entries if is_run(entry))
     except OSError as error:
         raise UsageError(f"{runs_dir} cannot be read ({error.strerror}); name a folder with --runs-dir") from error
-    return [folder for name in names if is_run(folder := runs_dir / name)]
+    return [runs_dir / name for name in names]
 
 
 def find_runs(runs_dir: Path, conditions: Sequence[str], order: str, limit: int | None) -> list[RunRow]:
@@ -189,9 +190,9 @@ def _scratch(run_dir: Path) -> list[Path]:
 
 def run_row(folder: Path) -> RunRow:
     """The row of one run, as its folder stands now."""
-    name = name_of(folder)
-    held = is_held(folder / TRACE)  # looked at first: who ends writes the result and then gives the lock back
-    result = read_result(folder / RESULT)
+    name, place = name_of(folder), os.fspath(folder)  # a text: joining paths is a third of the time of a long list
+    held = is_held(f"{place}/{TRACE}")  # looked at first: who ends writes the result and then gives the lock back
+    result = read_result(f"{place}/{RESULT}")
     if result is not None and not held:
         return RunRow(
             run=name,

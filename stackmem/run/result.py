@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,7 @@ def write_result(result: RunResult, path: Path) -> None:
     write_json(path, result)
 
 
-def read_result(path: Path) -> RunResult | None:
+def read_result(path: str | os.PathLike[str]) -> RunResult | None:
     """The result of a finished run; None where the run has none, or another version wrote it."""
     try:
         return decode_json(read_regular(path), RunResult)

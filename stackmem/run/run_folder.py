@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from collections.abc import Iterator
@@ -24,11 +25,11 @@ HISTORY = "history.git"
 _NAME = re.compile(r"\d{8}T\d{6}Z-.+-[0-9a-f]{6}")
 
 
-def is_run(folder: Path) -> bool:
+def is_run(folder: Path | os.DirEntry[str]) -> bool:
     """Whether it is the folder of a run: one with a trace, or one that ``new_run`` named and whose run never began."""
     try:
-        named = _NAME.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink()
-        return bool(named) or (folder / TRACE).is_file()
+        named = _NAME.fullmatch(folder.name) and not folder.is_symlink() and folder.is_dir()
+        return bool(named) or Path(folder, TRACE).is_file()
     except (OSError, ValueError):  # too long for a name, or in a folder that is closed to us
         return False
 

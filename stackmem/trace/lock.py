@@ -20,6 +20,7 @@ from msgspec import Struct
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError
 
+StrPath = str | os.PathLike[str]
 _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _TRIES = 100
 _PATIENCE_SECONDS = 5.0
@@ -51,7 +52,7 @@ class Lock:
         Raises:
             TraceError: A living process has it (named), or the lock file cannot be made.
         """
-        self._path, self._kind = trace.with_suffix(".lock"), kind
+        self._path, self._kind = Path(lock_of(trace)), kind
         self._file = -1
         try:
             self._file = self._taken(trace)
@@ -84,10 +85,15 @@ class Lock:
             self._file = -1
 
 
-def is_held(trace: Path) -> bool:
+def lock_of(trace: StrPath) -> str:
+    """The path of the lock file of a trace; a text, as a list of many runs makes many of them."""
+    return f"{os.fspath(trace).rpartition('.')[0]}.lock"
+
+
+def is_held(trace: StrPath) -> bool:
     """Whether a living process has the right to write ``trace`` at this moment; nothing is taken."""
     try:
-        file = os.open(trace.with_suffix(".lock"), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        file = os.open(lock_of(trace), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False
     try:

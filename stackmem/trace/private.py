@@ -28,9 +28,9 @@ def regular(path: str, flags: int) -> int:
     return fd
 
 
-def read_regular(path: Path) -> bytes:
+def read_regular(path: str | os.PathLike[str]) -> bytes:
     """A whole file; raises ``OSError``, also where it is none, or larger than any that is read so."""
-    with open(path, "rb", opener=regular) as file:
+    with open(path, "rb", buffering=0, opener=regular) as file:
         if os.fstat(file.fileno()).st_size > _MOST_BYTES:
             raise OSError(errno.EFBIG, f"it has more than {_MOST_BYTES >> 20} MiB", path)
         return file.read()

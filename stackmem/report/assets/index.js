@@ -1,10 +1,11 @@
 // The list of runs and benches: searched, filtered and sorted by the server, kept current while it is open.
 
-import { el, plain, count, compact, usd, duration, plural } from "./text.js";
+import { el, keepPlace, plain, count, compact, usd, duration, plural } from "./text.js";
 import { DARK, switchTheme, isDark } from "./theme.js";
 import { ask, openCommand } from "./commands.js";
 
 const AT_ONCE = 200;
+const MOST_ROWS = 2_000;
 const MOST_PICKED = 6;
 const COLUMNS = [
   ["started", "Started", (row) => row.started.slice(0, 16).replace("T", " ")],
@@ -30,7 +31,7 @@ const wrong = el("p", { class: "warn", role: "alert" });
 const outcomes = el("div", { class: "outcomes", role: "group", "aria-label": "Outcomes" });
 const head = el("tr", {});
 const body = el("tbody", {});
-const more = el("button", { type: "button", class: "more", hidden: true, onclick: () => ((wanted.limit += AT_ONCE), look()) });
+const more = el("button", { type: "button", class: "more", hidden: true, onclick: showMore });
 const compare = el("button", { type: "button", class: "primary", onclick: () => (location.href = `run?${[...picked].map((id) => `id=${encodeURIComponent(id)}`).join("&")}`) });
 const benches = el("section", { class: "card benches", "aria-label": "Benches", hidden: true });
 
@@ -46,7 +47,7 @@ function heading([field, label, , number]) {
     look();
   };
   const arrow = { ascending: " ↑", descending: " ↓" }[way] ?? "";
-  return el("th", { scope: "col", class: number ? "n" : "", "aria-sort": way }, el("button", { type: "button", onclick: turn, text: label + arrow }));
+  return el("th", { scope: "col", class: number ? "n" : "", "aria-sort": way }, el("button", { type: "button", "data-key": field, onclick: turn, text: label + arrow }));
 }
 
 function line(row) {
@@ -56,7 +57,7 @@ function line(row) {
   pick.checked = picked.has(row.id);
   const cells = COLUMNS.map(([field, , tell, number]) => {
     const told = tell(row);
-    if (field === "task") return el("th", { scope: "row" }, el("a", { href: link, title: name, text: told }), row.parent ? el("span", { class: "faint", text: " fork" }) : "");
+    if (field === "task") return el("th", { scope: "row" }, el("a", { href: link, title: name, "data-key": row.id, text: told }), row.parent ? el("span", { class: "faint", text: " fork" }) : "");
     if (field === "outcome") return el("td", {}, el("span", { class: `pill ${tone(told)}`, text: told }));
     return el("td", { class: number ? "n" : "", text: told });
   });
@@ -75,37 +76,43 @@ function showPicked() {
   compare.textContent = picked.size < 2 ? `Pick 2 to ${MOST_PICKED} runs to compare` : `Compare ${picked.size} runs`;
 }
 
+// The keyboard goes on with the first of the rows that come.
+async function showMore() {
+  const before = body.rows.length;
+  wanted.limit += AT_ONCE;
+  await look();
+  body.rows[before]?.querySelector("input").focus();
+}
+
 function show() {
-  head.replaceChildren(el("td", {}), ...COLUMNS.map(heading));
-  const focused = document.activeElement?.closest?.("tbody tr a, tbody tr input")?.closest("tr")?.rowIndex;
-  body.replaceChildren(...shown.rows.map(line));
-  if (focused) body.rows[Math.min(focused, body.rows.length) - 1]?.querySelector("a")?.focus();
+  keepPlace(head, () => head.replaceChildren(el("td", {}), ...COLUMNS.map(heading)));
+  keepPlace(body, () => body.replaceChildren(...shown.rows.map(line)));
   const reading = shown.unread > 0 ? `, ${count(shown.unread)} still to be read` : "";
   status.textContent = shown.total
     ? `${plural(shown.matched, "run")}${shown.matched < shown.total ? ` of ${count(shown.total)}` : ""}${reading}`
     : shown.looked
       ? "No runs here yet: stackmem solve calculator makes one."
       : "Reading the folder …";
-  more.hidden = shown.rows.length >= shown.matched;
+  more.hidden = shown.rows.length >= Math.min(shown.matched, MOST_ROWS);
   more.textContent = `Show ${count(Math.min(AT_ONCE, shown.matched - shown.rows.length))} more`;
-  const kinds = Object.entries(shown.outcomes).sort((one, other) => other[1] - one[1]);
-  outcomes.replaceChildren(
-    ...kinds.map(([name, many]) => {
-      const condition = `outcome=${name}`;
-      const on = wanted.filters.includes(condition);
-      const flip = () => {
-        wanted.filters = on ? wanted.filters.filter((one) => one !== condition) : [...wanted.filters, condition];
-        look();
-      };
-      return el("button", { type: "button", class: "chip", "aria-pressed": on, onclick: flip }, el("i", { class: `swatch ${tone(name)}` }), `${plain(name)} ${count(many)}`);
-    }),
-  );
+  const pressed = wanted.filters.map((condition) => [condition.slice("outcome=".length), 0]);
+  const kinds = Object.entries({ ...Object.fromEntries(pressed), ...shown.outcomes }).sort((one, other) => other[1] - one[1]);
+  const chips = kinds.map(([name, many]) => {
+    const condition = `outcome=${name}`;
+    const on = wanted.filters.includes(condition);
+    const flip = () => {
+      wanted.filters = on ? wanted.filters.filter((one) => one !== condition) : [...wanted.filters, condition];
+      look();
+    };
+    return el("button", { type: "button", class: "chip", "aria-pressed": on, "data-key": name, onclick: flip }, el("i", { class: `swatch ${tone(name)}` }), `${plain(name)} ${count(many)}`);
+  });
+  keepPlace(outcomes, () => outcomes.replaceChildren(...chips));
   document.documentElement.dataset.ready = "";
 }
 
 let asked = 0;
 async function look() {
-  const query = new URLSearchParams({ q: wanted.q, sort: wanted.sort, limit: Math.min(wanted.limit, 2000) });
+  const query = new URLSearchParams({ q: wanted.q, sort: wanted.sort, limit: Math.min(wanted.limit, MOST_ROWS) });
   for (const one of [...wanted.filters, ...conditions.value.split(/\s+(?=\w+\s*[!<>=])/)]) if (one.trim()) query.append("filter", one.trim());
   const mine = (asked += 1);
   try {
@@ -130,7 +137,7 @@ function bench(one) {
 async function lookAtBenches() {
   const found = await ask("benches");
   benches.hidden = !found.length;
-  benches.replaceChildren(el("h2", { text: "Benches" }), el("ul", {}, ...found.map(bench)));
+  keepPlace(benches, () => benches.replaceChildren(el("h2", { text: "Benches" }), el("ul", {}, ...found.map(bench))));
 }
 
 function later(does) {

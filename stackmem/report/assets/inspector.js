@@ -1,6 +1,6 @@
 // The chosen step: what the model was sent, what it said, what came of it, and what was true then.
 
-import { el, block, plain, preview, showText, count, usd, duration, plural } from "./text.js";
+import { el, keepPlace, block, plain, preview, showText, count, usd, duration, plural } from "./text.js";
 import { describe, row, argumentsOf, callPreview, laidOut } from "./parts.js";
 
 const PARTS_AT_ONCE = 30;
@@ -14,7 +14,14 @@ export class Inspector {
     timeline.on("choice", () => this.show());
   }
 
+  // Of the same step as before, what was unfolded stays so.
   show() {
+    const shown = `${this.timeline.chosen.run}/${this.timeline.chosen.step}`;
+    keepPlace(this.element, () => this.build(), shown === this.shown);
+    this.shown = shown;
+  }
+
+  build() {
     const { run, chosen } = this.timeline;
     if (!run.count) {
       this.element.replaceChildren(el("p", { class: "faint", text: "The run has no step." }), ...factNodes(run, run.before));

@@ -1,6 +1,6 @@
 // The page with a server behind it: it follows its run, and runs commands.
 
-import { el } from "./text.js";
+import { el, keepPlace } from "./text.js";
 import { open } from "./main.js";
 import { ACTIONS, openCommand } from "./commands.js";
 
@@ -31,7 +31,7 @@ function follow({ timeline, inspector }) {
     waiting = [];
     const before = shown.count;
     const atEnd = timeline.chosen.step >= before;
-    timeline.grow(() => changes.forEach((change) => shown.merge(change)));
+    keepPlace(document.querySelector("main"), () => timeline.grow(() => changes.forEach((change) => shown.merge(change))));
     if (atEnd && shown.count > before) timeline.choose(shown.count);
     else if (timeline.chosen.step >= before) inspector.show();
     tell();

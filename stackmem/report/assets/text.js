@@ -88,3 +88,22 @@ export function duration(seconds) {
 }
 
 export const plural = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
+
+const REACHED = "a[href], button, input, select, summary, [tabindex]";
+const nameOf = (node) => node.dataset.key ?? node.getAttribute("aria-label") ?? node.textContent;
+
+// Makes a part of the page anew. What had the keyboard there has it again, or what stands in its place; with `open`, what
+// was unfolded stays so.
+export function keepPlace(part, make, open = true) {
+  const reached = () => [...part.querySelectorAll(REACHED)];
+  const unfolded = new Set(open ? [...part.querySelectorAll("details[open] > summary")].map(nameOf) : []);
+  const had = part.contains(document.activeElement) ? document.activeElement : null;
+  const [name, place] = had ? [nameOf(had), reached().indexOf(had)] : [];
+  make();
+  for (const summary of unfolded.size ? part.querySelectorAll("details:not([open]) > summary") : []) {
+    if (unfolded.has(nameOf(summary))) summary.parentElement.open = true;
+  }
+  if (!had || part.contains(document.activeElement)) return;
+  const now = reached();
+  (now.find((node) => nameOf(node) === name) ?? now[Math.min(place, now.length - 1)])?.focus({ preventScroll: true });
+}

@@ -35,6 +35,7 @@ MOST_COMPARED = 6
 _MOST_LIVE = 8
 _MOST_BODY = 64_000
 _LOOK_SECONDS = 0.5
+_SHORT_SECONDS = 0.05
 _SILENCE_SECONDS = 15.0
 _READ_SECONDS = 1.0
 """A page shows so much of a long run at once; what is left comes in pieces."""
@@ -113,17 +114,19 @@ class Studio:
         return _stream(self._changes())
 
     async def _changes(self) -> AsyncIterator[bytes]:
-        known, said = -1, time.monotonic()
+        known, looked, said = -1, self.places.looked, time.monotonic()
         self._readers += 1
         try:
             while not self._closing.is_set():
-                if (now := self.places.version) != known:
-                    known, said = now, time.monotonic()
+                now, waited = self.places.version, time.monotonic() - said
+                # A list is told at once that it is whole, and no more often than it can show before.
+                if now != known and (known < 0 or looked != self.places.looked or waited > _LOOK_SECONDS):
+                    known, looked, said = now, self.places.looked, time.monotonic()
                     yield b"event: changed\ndata: %d\n\n" % now
-                elif time.monotonic() - said > _SILENCE_SECONDS:
+                elif waited > _SILENCE_SECONDS:
                     said = time.monotonic()
                     yield b": still here\n\n"
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(_LOOK_SECONDS if self.places.looked else _SHORT_SECONDS)
         finally:
             self._readers -= 1
 

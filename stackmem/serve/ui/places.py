@@ -90,8 +90,8 @@ class Places:
 
     @property
     def version(self) -> int:
-        """Grows whenever something changed."""
-        return sum(place.runs.version for place in self.all)
+        """Grows whenever something changed, and once every folder was looked at."""
+        return sum(place.runs.version for place in self.all) + self.looked
 
     def folder_of(self, run: str) -> Path:
         """The folder of a run.
