@@ -44,7 +44,7 @@ from stackmem.settings.options import OPTIONS, suggestion
 from .plan import Keep, SessionKind, Variant
 
 _NOT_OURS = frozenset(
-    {"model", "strategy", "runs_dir", "sandbox_dir", "apply", "yes", "include", "git", "check", "seed"}
+    {"model", "strategy", "runs_dir", "sandbox_dir", "apply", "yes", "include", "git", "check", "check_files", "seed"}
 )
 
 SETTINGS = tuple(name for name in OPTIONS if name not in _NOT_OURS)

@@ -49,13 +49,13 @@ def restore(history: History, git_dir: Path, work_tree: Path, tree: str, since: 
     try:
         stray = [path for path, node in there.items() if wanted.get(path) != node]
         for path in stray:
-            _remove(root, path)
+            remove_file(root, path)
         left, fresh = _changed_since(work_tree if over is None else over.upper, wanted, since)
         for path in sorted({*fresh, *_emptied(stray, wanted)}, reverse=True):
             _remove_empty(root, path)
         for path, node in wanted.items():
             if there.get(path) != node:
-                _write(root, path, node, _blob(git_dir, node.id))
+                put_file(root, path, node.mode, content_of(git_dir, node.id))
     except OSError as error:
         raise _unwritable(work_tree, error) from error
     finally:
@@ -69,7 +69,8 @@ def restore(history: History, git_dir: Path, work_tree: Path, tree: str, since: 
     return tuple(shown_name(path) for path in sorted({*left, *held}))
 
 
-def _blob(git_dir: Path, name: str) -> bytes:
+def content_of(git_dir: Path, name: str) -> bytes:
+    """A file's content by its id in a history; raises ``WorkspaceError`` where it is not there."""
     return git("cat-file", "blob", name, cwd=git_dir, environment=store_environment(git_dir))
 
 
@@ -96,7 +97,8 @@ def _make_folder(parent: int, name: bytes) -> None:
         os.mkdir(name, dir_fd=parent)
 
 
-def _remove(root: int, path: bytes) -> None:
+def remove_file(root: int, path: bytes) -> None:
+    """Remove what stands at a path below an open folder, if anything does; raises ``OSError``."""
     with suppress(FileNotFoundError, NotADirectoryError):
         folder, name = _above(root, path)
         try:
@@ -105,8 +107,9 @@ def _remove(root: int, path: bytes) -> None:
             os.close(folder)
 
 
-def _write(root: int, path: bytes, node: Node, content: bytes) -> None:
-    if node.mode == FOLDER:
+def put_file(root: int, path: bytes, mode: str, content: bytes) -> None:
+    """Write a file or a link where there is none, its folders with it; raises ``OSError``."""
+    if mode == FOLDER:
         return
     folder, name = _above(root, path, make=True)
     try:
@@ -115,11 +118,11 @@ def _write(root: int, path: bytes, node: Node, content: bytes) -> None:
                 os.rmdir(name, dir_fd=folder)
             else:
                 os.unlink(name, dir_fd=folder)
-        if node.mode == LINK:
+        if mode == LINK:
             os.symlink(content, name, dir_fd=folder)
             return
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with os.fdopen(os.open(name, flags, 0o777 if node.mode == EXECUTABLE else 0o666, dir_fd=folder), "wb") as file:
+        with os.fdopen(os.open(name, flags, 0o777 if mode == EXECUTABLE else 0o666, dir_fd=folder), "wb") as file:
             file.write(content)
     finally:
         os.close(folder)

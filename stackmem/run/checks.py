@@ -17,7 +17,9 @@ from stackmem.core.facts import ChecksReturned
 from stackmem.core.network import NetworkRequest
 from stackmem.core.text import tail
 from stackmem.errors import WorkspaceError
+from stackmem.history.history import History
 from stackmem.history.layer import Layer
+from stackmem.history.steering import FoundFiles, SteeringKind
 from stackmem.tasks.judge import judge
 from stackmem.tasks.reader import Task
 from stackmem.workspace.isolation import confine
@@ -26,6 +28,9 @@ from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount
 from stackmem.workspace.tree import remove_tree
 from stackmem.workspace.workspace import Workspace
+
+from .in_memory import NoHistory
+from .ports import Checks
 
 _SHOWN_BYTES = 16_384
 _HOLD = ("python", "-I", "-S")
@@ -116,18 +121,39 @@ class StepChecks:
 
 
 class CommandCheck:
-    """A person's own ``--check COMMAND``: exit 0 is solved."""
+    """A person's own ``--check COMMAND``: exit 0 is solved.
+
+    Attributes:
+        put_back: Puts back in a copy what steers the check, and returns what had been another, by name.
+    """
 
     def __init__(self, room: CheckRoom, command: str, seconds: float) -> None:
         self._room = room
         self._command = command
         self._seconds = seconds
+        self.put_back: Callable[[Layer], tuple[str, ...]] = lambda _: ()
 
     def judge(self) -> ChecksReturned:
-        outcome = _run(self._room, self._command, self._seconds, (), {})
+        other: list[str] = []
+        outcome = _run(self._room, self._command, self._seconds, (), {}, lambda copy: other.extend(self.put_back(copy)))
         error = f"the check did not end by itself: {outcome.reason}" if outcome.reason else ""
         reward = 1.0 if outcome.exit_code == 0 else 0.0
-        return ChecksReturned({"reward": reward}, error, _end_of(outcome.text), outcome.requests or UNSET)
+        text = _end_of(outcome.text)
+        if other:
+            told = f"checked with {_listed(other)} as the run found them; --check-files left takes the run's own"
+            text, error = f"{told}\n{text}", error or ("" if reward else told)
+        return ChecksReturned({"reward": reward}, error, text, outcome.requests or UNSET)
+
+
+def as_found(checks: Checks | None, history: History | NoHistory, git_dir: Path, tree: str, files: str) -> None:
+    """Have a person's check judge with what steers it as the tree has it, unless she takes the run's own."""
+    if isinstance(checks, CommandCheck) and isinstance(history, History) and tree and files != "left":
+        kind: SteeringKind = "tests" if files == "tests" else "settings"
+        checks.put_back = lambda copy: FoundFiles(history, git_dir, tree, kind).put_back(copy)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
 
 
 def _end_of(text: str) -> str:
@@ -135,7 +161,12 @@ def _end_of(text: str) -> str:
 
 
 def _run(
-    room: CheckRoom, command: str, seconds: float, mounts: tuple[Mount, ...], env: Mapping[str, str]
+    room: CheckRoom,
+    command: str,
+    seconds: float,
+    mounts: tuple[Mount, ...],
+    env: Mapping[str, str],
+    prepare: Callable[[Layer], object] = bool,
 ) -> ToolOutcome:
     """What a command over a fresh copy of the workspace came to."""
     try:
@@ -143,8 +174,10 @@ def _run(
     except OSError as error:
         raise WorkspaceError(f"{room.scratch} takes no copy to check ({error.strerror}); make room there") from error
     try:
-        with closing(room.layer.copy(folder)) as copy, closing(room.open(copy.view, mounts, env)) as workspace:
-            return workspace.run_command(command, seconds, _SHOWN_BYTES)
+        with closing(room.layer.copy(folder)) as copy:
+            prepare(copy)
+            with closing(room.open(copy.view, mounts, env)) as workspace:
+                return workspace.run_command(command, seconds, _SHOWN_BYTES)
     finally:
         remove_tree(folder)
 

@@ -43,6 +43,7 @@ from stackmem.workspace.workspace import Workspace
 
 from .assemble import RunParts, RunPlaces, assemble, scrubber_of
 from .begin import Beginning, Edited, Forked, Fresh, Rehearsed, Resumed, run_places
+from .checks import as_found
 from .folder_choice import way_to_lend
 from .git_inside import GIT, bring, bring_again, bring_what_is_missing, remove_stale_locks
 from .in_memory import MEMORY, NoHistory, recall
@@ -197,6 +198,11 @@ def _opened(
         places = replace(places, layer=layer)
         history = _history(beginning, places, request.leave_out, scrubber)
     parts = assemble(beginning.plan, prepared, places, scrubber, environ, history)
+    before = (
+        beginning.stopped if isinstance(beginning, Resumed) else None if isinstance(beginning, Fresh) else beginning
+    )
+    began = (parts.start if before is None else before.state.begun).tree
+    as_found(parts.world.checks, history, places.run / HISTORY, began, prepared.resolved.settings.check_files)
     stack.callback(parts.workspace.close)
     stack.callback(parts.world.close)
     if isinstance(history, NoHistory):

@@ -120,6 +120,12 @@ _TABLE = (
         none_means="no check", project=True,
     ),
     Option(
+        "check_files", "choice", "settings",
+        "What --check is run with as the run found it: start-up files and the settings of test runners, tests as well, "
+        "or nothing (left).",
+        choices=("left", "settings", "tests"),
+    ),
+    Option(
         "include", "texts", (), "Ignored files or folders of the folder worked on that are copied along all the same.",
         none_means="nothing more",
     ),

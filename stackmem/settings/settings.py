@@ -35,6 +35,7 @@ class Settings(Struct, frozen=True):
     allow: tuple[str, ...] = ()
     credentials: tuple[str, ...] = ()
     check: str | None = None
+    check_files: Literal["left", "settings", "tests"] = "settings"
     include: tuple[str, ...] = ()
     git: Literal["read", "none"] = "read"
     instructions: str | None = "auto"

@@ -18,7 +18,7 @@ from stackmem.tools.mcp_servers import own_servers
 
 @takes("flags", settings(
     "model", "strategy", "isolation", "network", "allow", "credentials",
-    "check", "include", "git", "extra_tools",
+    "check", "check_files", "include", "git", "extra_tools",
     "instructions", "layer", "runs_dir", "sandbox_dir",
     "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt",
     "profile", "base_url", "window_tokens", "price", "temperature", "effort", "service_tier", "headers",
