@@ -198,11 +198,9 @@ def _opened(
         places = replace(places, layer=layer)
         history = _history(beginning, places, request.leave_out, scrubber)
     parts = assemble(beginning.plan, prepared, places, scrubber, environ, history)
-    before = (
-        beginning.stopped if isinstance(beginning, Resumed) else None if isinstance(beginning, Fresh) else beginning
-    )
-    began = (parts.start if before is None else before.state.begun).tree
-    as_found(parts.world.checks, history, places.run / HISTORY, began, prepared.resolved.settings.check_files)
+    before = beginning.stopped if isinstance(beginning, Resumed) else beginning
+    began = parts.start if isinstance(before, Fresh) else before.state.begun
+    as_found(parts.world.checks, history, places.run / HISTORY, began.tree, prepared.resolved.settings.check_files)
     stack.callback(parts.workspace.close)
     stack.callback(parts.world.close)
     if isinstance(history, NoHistory):
@@ -211,9 +209,8 @@ def _opened(
         lock = beginning.lock, beginning.stopped.end
         writer = TraceWriter(places.run / TRACE, person.clock.wall, held=lock, reserves=True)
         stack.callback(writer.close)
-    signer = None
+    signer = None if writer is None else Signer(places.run, partial(signing_key, environ), writer.count, writer.digest)
     if writer is not None:
-        signer = Signer(places.run, partial(signing_key, environ), writer.count, writer.digest)
         parts.world.sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
         parts.world.must_have_room = writer.must_have_room
     if request.program is not None:
