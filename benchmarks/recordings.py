@@ -1,6 +1,9 @@
 """Lays out public recordings of coding agents for ``stackmem evidence``; none of them is part of this project.
 
-Run: python benchmarks/recordings.py CLONES -o RECORDINGS
+Run: python benchmarks/recordings.py CLONES -o RECORDINGS [--formats]
+
+``--formats`` lays out another set, a few recordings of as many formats and tools as are public, which ``stackmem
+import`` is tried with.
 
 CLONES holds each repository below as ``OWNER/NAME``, made by ``git clone --mirror``: two of the sources stand in no
 default branch, so all refs are needed. Files are read from the commit that is named here, so the same command gives
@@ -26,6 +29,7 @@ class Source:
         pattern: Of the paths; the group ``task`` names the file that is written, and ``trial`` tells trials apart.
         folder: Where they go: the model before an ``@``; without one, the recordings name theirs.
         license: As the repository states it; without one, fetch the files and do not pass them on.
+        most: So many of them, in the order of their paths; 0 is all.
     """
 
     repository: str
@@ -33,6 +37,7 @@ class Source:
     pattern: str
     folder: str
     license: str
+    most: int = 0
 
 
 def _java(run: str, model: str) -> Source:
@@ -103,12 +108,80 @@ SOURCES = (
 )
 
 
+def _some(repository: str, commit: str, pattern: str, terms: str = "none", most: int = 0) -> Source:
+    """Under the name of their repository, each with its whole path."""
+    folder = repository.replace("/", "+")
+    return Source(repository, commit, f"(?P<task>{pattern})", folder, terms, most)
+
+
+_FIGMA = "metaphi-agent/figma-eval-{}-gemini_cli"
+_LOGS = r"results/[^/]+/{}/.*/sessions/agent\.log"
+_BOARD = ("laude-institute/terminal-bench-leaderboard", "8e1925a397d7ed859c027cc19b3a3d90c16ef8df")
+_POLYLOGUE = ("Sinity/polylogue", "d250e578bf7353519f667a96fafd7ea7d43f8e0b")
+_INSPECT = ("UKGovernmentBEIS/inspect_ai", "499e6152e7b8fc8cbd8ac5283536572aa6e4ab17")
+FORMATS = (
+    _some("SWE-agent/SWE-agent", "3ea751c087f32b16e039a2233dd6eefecef325d5", r".*\.traj", "MIT"),
+    *(
+        _some("multi-swe-bench/experiments", "89888f1604001fcd80b0799a37af42a1bfebfd8f",
+              rf"evaluation/java/verified/20240825_SWE-agent_{run}/trajs/.*\.traj", most=2)
+        for run in ("deepseek-chat-v2", "deepseek-coder-v2", "doubao-pro-128k", "gpt-4o-2024-05-13",
+                    "gpt-4o-mini-2024-07-18")
+    ),
+    _some("UKGovernmentBEIS/inspect_ai", "2b9870e5fc0eac7b32e5d897dd7e4745b263bff8",
+          r"benchmarks/swe_bench/resources/tests/20240620_sweagent_claude3\.5sonnet/trajs/.*\.traj", "MIT", 3),
+    _some(*_INSPECT, r"tests/(log/test_(eval_log|list_logs)|scorer/logs|analysis/test_logs_choices)/[^/]*\.(eval|json)",
+          "MIT"),
+    _some("gruckion/mini-swe-agent", "d12a71affd95403b036b2bdbd827349b77bfffb9", r"swebench_results/.*\.traj\.json",
+          "MIT", 4),
+    _some("SWE-agent/mini-swe-agent", "a83fcae82d2a08f0ee0c688f9d137b3566c097f8", r".*\.traj\.json", "MIT"),
+    _some("SWE-agent/mini-swe-agent", "e5e0fbca1c60561bde25fa473b78717aa4b3f9ec", r"output/.*\.traj\.json", "MIT", 4),
+    _some("sierra-research/tau-bench", "59a200c6d575d595120f1cb70fea53cef0632f6b",
+          r"historical_trajectories/gpt-4o-airline\.json", "MIT"),
+    _some("OpenHands/OpenHands", "d6fab190bfb55f07cc380993b45ec4f781706a92",
+          r"(evaluation/benchmarks/multi_swe_bench/examples|tests/unit/resolver/mock_output)/output\.jsonl", "MIT"),
+    _some("nunu0404/Python_OpenHands", "c80bab5aa35f16a396e3d8d2a4e1185d4d8ca42b", r"output\.jsonl", "mixed"),
+    _some("OpenHands/software-agent-sdk", "611629e6999ad398dc49c761721eefe18d5e6bd9",
+          r"tests/sdk/conversation/goal/fixtures/events\.jsonl", "MIT"),
+    _some("dfinson/traceforge", "0bd934c54beb949e31a70429f36570c1327b665a",
+          r"tests/fixtures/(claude_session|claude_code_permessage|malformed|raw_traces/(claude|codex|openhands|sweagent|opencode|"
+          r"copilot)/.*)\.jsonl", "MIT"),
+    _some("DRMacIver/claude-reliability", "4e49f16a86de76d9b0dc3ea2b8526677abe89f52", r".*/transcript\.jsonl"),
+    _some("daaain/claude-code-log", "a641071a154f041b96e9b83ccd42d2f92eaa321a", r"test/test_data/.*\.jsonl", "MIT"),
+    _some("ryoppippi/ccusage", "5816e640e8824986f33427203da164b01394a161", r"apps/ccusage/test/.*\.jsonl", "MIT"),
+    _some("simonw/claude-code-transcripts", "cad133d9132a6255d8e948acfdaf5c8273bbff5f", r"tests/sample_session\.jsonl?",
+          "Apache-2.0"),
+    _some("simonw/claude-code-transcripts", "fed5203aad48676b4ab1d7b9511da6a0e27d7107",
+          r"tests/sample_codex_session\.jsonl", "Apache-2.0"),
+    _some("vertexcover-io/claude-sessions", "e858a96b89e64999bc1ae7ac8899c5e0af78d1d3", r".*__fixtures__/.*\.jsonl"),
+    _some(*_POLYLOGUE, r"tests/(data/codex_event_stream|fixtures/claude-code)/.*\.jsonl", "MIT"),
+    _some(*_POLYLOGUE, r"tests/fixtures/origin-capability/(claude-code|codex|gemini-cli)-session.*", "MIT"),
+    _some("cmungall/agentic-trace-analyzer", "f8f6857db6e2ea68dfd4f81dee7be78199052ba1", r"tests/fixtures/.*\.jsonl?"),
+    _some("steeef/claude-code-tools", "af5faa23ee7d6f7c10a61c8b5f7ab1f127a0a175", r"tests/fixtures/.*\.jsonl", "MIT"),
+    _some("fmagent-project/trace-viewer", "adf5aed085c2197228ebe4c971c91962302db899", r"tests/fixtures/codex.*\.jsonl"),
+    _some("opaopa6969/claude-session-replay", "d91a841322919681bd75165fed2643b735c6cd67",
+          r"tests/fixtures/claude_session\.jsonl"),
+    _some("nihen/ah", "8094a3aface196a516ecefa8633800a33c666244", r"tests/fixtures/(claude|codex|gemini).*", "MIT"),
+    _some("steipete/CodexBar", "27c7f334e3c46c96ff8c063afbe0c7944ba5e0b7", r".*codex-home/.*\.jsonl", "MIT"),
+    _some("ywzhang1031/agent-trajectory-vault", "02924782a0c1512f7ae320aee308be3f82c92702",
+          r"tests/fixtures/codex/rollout\.jsonl", "MIT"),
+    _some(_FIGMA.format("010ac575-1280-41fe-be26-130311bef5ed"), "621398026d9337ec4435c8678f6343453e89a4dd",
+          r"(transcript\.jsonl|\.gemini/tmp/.*/chats/.*\.json)"),
+    _some(_FIGMA.format("49bdd49a-5831-4dca-ad1b-a66b7b9901fa"), "7de3eb486b95dada09c30c3b0db24d7eca037f0a",
+          r"transcript\.jsonl"),
+    _some("google-gemini/gemini-cli", "19b9e3e8e4a89f85bc23836a9f35e0769b7fc63b", r"trajectory\.json", "Apache-2.0"),
+    _some(*_BOARD, _LOGS.format("20250825_swe-agent-mini_claude-4-sonnet"), most=6),
+    _some(*_BOARD, _LOGS.format("20250711_openhands_claude-4-sonnet"), most=1),
+    _some(*_BOARD, _LOGS.format("20250902_orchestrator_claude-4-sonnet"), most=1),
+)  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("clones", type=Path)
     parser.add_argument("-o", dest="out", type=Path, required=True)
+    parser.add_argument("--formats", action="store_true", help="the set that import is tried with")
     arguments = parser.parse_args()
-    for source in SOURCES:
+    for source in FORMATS if arguments.formats else SOURCES:
         counted = lay_out(source, arguments.clones / source.repository, arguments.out / source.folder)
         told = ", ".join(f"{count} {what}" for what, count in sorted(counted.items()))
         print(f"{source.folder}: {told} ({source.repository} {source.commit[:12]}, license {source.license})")
@@ -134,11 +207,13 @@ def lay_out(source: Source, clone: Path, folder: Path) -> Counter[str]:
         if content.returncode:
             counted["absent"] += 1
             continue
-        ending = "" if found["task"].endswith((".json", ".jsonl", ".traj")) else Path(path).suffix
+        ending = "" if path.endswith(found["task"]) else Path(path).suffix
         file = folder.joinpath(*filter(None, (found.groupdict().get("trial"), found["task"] + ending)))
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content.stdout)
         counted["written"] += 1
+        if counted["written"] == source.most:
+            break
     return counted
 
 

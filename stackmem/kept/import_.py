@@ -69,6 +69,10 @@ def import_file(file: Path, spelled: str | None, runs_dir: Path) -> tuple[Import
     sha256, kept = hashlib.sha256(content).hexdigest(), []
     try:
         named, sessions = _sessions(file, content, spelled)
+        if not any(True for session in sessions for _ in session.replies()):
+            raise UsageError(
+                f"{file} is in the format {named} and holds no reply of a model; nothing is there to import"
+            )
         for session in sessions:
             run_dir = new_run(runs_dir, session.name or session.id, named)
             with removed_on_failure(run_dir):
@@ -130,7 +134,7 @@ def _keep(session: RecordedSession, file: Path, sha256: str, run_dir: Path) -> I
         usage=state.usage,
         cost_usd=session.usd if cost is None else round(cost, 6),
         recorded_usd=session.usd,
-        left_out=tuple(session.left_out),
+        left_out=session.losses(),
     )
     for name, value in ((IMPORTED, imported), (RUN, state.begun)):
         write_json(run_dir / name, value)

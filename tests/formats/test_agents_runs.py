@@ -96,10 +96,11 @@ def test_usage_of_codex_counts_once_however_often_it_is_told():
     assert found.left_out == ["1 lines of kind ghost_snapshot"]
 
 
-def test_a_last_line_of_codex_that_was_cut_short_is_said_and_a_broken_one_before_it_refused():
-    assert "the last line, which was cut short" in session("codex", codex().rstrip()[:-20]).left_out
-    with pytest.raises(UsageError, match="line 1"):
-        session("codex", codex().replace('{"timestamp"', "{", 1))
+def test_lines_of_codex_that_were_cut_short_are_counted():
+    assert "a last line that was cut short" in session("codex", codex().rstrip()[:-20]).left_out
+    torn = session("codex", codex().replace('{"timestamp"', "{", 1))
+    assert "1 lines that are no JSON, the first of them line 1" in torn.left_out
+    assert len(of(torn, ModelReplied)) == 2
 
 
 @pytest.mark.parametrize("name", ["gemini-cli", "gemini-cli lines"])
@@ -130,7 +131,7 @@ def test_a_log_of_inspect_is_read_by_its_own_library(tmp_path):
     replies = list(found.replies())
     assert replies
     assert sum(reply.usage.total for reply in replies) > 0
-    assert sum(len(reply.answers) for reply in replies) >= len(replies) - 1
+    assert all(reply.answers for reply in replies if reply.calls[0].name != "pop_frame")
     with pytest.raises(UsageError, match="no log that Inspect reads"):
         IMPORTERS["inspect"](RecordingFile(path.read_bytes()[:400], "the file"))
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stackmem.core.facts import FramePopped, ModelReplied, NoticeGiven, RunStarted, ToolReturned
+from stackmem.core.facts import ChecksReturned, FramePopped, ModelReplied, NoticeGiven, RunStarted, ToolReturned
 from stackmem.core.machine import fold
 from stackmem.core.messages import Text, ToolCall, Usage
 from stackmem.errors import UsageError
@@ -91,7 +91,7 @@ def test_each_run_of_a_tau_bench_file_is_a_session_and_trials_share_their_task()
     first, second = sessions("chat")
     assert first.name == second.name == "tau-7"
     assert first.id != second.id
-    assert first.left_out == ["its reward: 1"]
+    assert of(first, ChecksReturned)[0].rewards == {"reward": 1.0}
     assert [one.text for one in of(first, NoticeGiven)] == ["The first."]
 
 

@@ -152,11 +152,14 @@ def test_lines_that_are_told_twice_count_once():
     assert events(once) == events(twice)
 
 
-def test_a_last_line_cut_short_is_told_and_a_broken_one_before_it_is_an_error():
+def test_lines_cut_short_are_counted_and_a_file_of_nothing_else_is_refused():
     whole = text_of("claude-code")
     assert "a last line that was cut short" in read("claude-code", whole + '{"type":"us').left_out
+    torn = read("claude-code", '{"type":"us\n' + whole + "er\n" + whole)
+    assert "2 lines that are no JSON, the first of them line 1" in torn.left_out
+    assert events(torn) == events(read("claude-code"))
     with pytest.raises(UsageError, match="the file, line 1 is no JSON"):
-        read("claude-code", '{"type":"us\n' + whole)
+        read("claude-code", '{"type":"us\n')
 
 
 def test_a_session_that_stopped_in_a_call_is_interrupted():

@@ -14,7 +14,7 @@ from stackmem.kept.import_ import ImportedRun, import_file
 def command(
     file: Path = argument("FILE", "A recording of another agent."),
     spelled: str | None = option(
-        "--format", "atif, chat, claude-code, mini, swe-agent or terminal; found out without it.", "FORMAT"
+        "--format", "atif, chat, claude-code, codex, gemini-cli, inspect, mini…; found out without it.", "FORMAT"
     ),
     json: Json = False,
     runs_dir: str | None = flag("runs_dir"),

@@ -184,8 +184,10 @@ class _Trajectories:
             totals["total_cost_usd"] = round(state.cost_usd, 6)
         totals["total_steps"] = sum(len(trajectory["steps"]) for trajectory in self._trajectories.values())
         totals["extra"] = {"replies": state.step, "outcome": state.outcome}
+        if state.end is not None:
+            totals["extra"]["ending"] = state.end.ending
         if state.checks is not None:
-            totals["extra"]["rewards"] = state.checks.rewards
+            totals["extra"] |= {"rewards": state.checks.rewards, "checks_error": state.checks.error}
         notes = "total_steps and the other totals count the subagents' steps too; frames are subagents."
         return {**root, "notes": notes, "final_metrics": totals}
 

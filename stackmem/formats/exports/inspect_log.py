@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 import msgspec
 
@@ -28,7 +28,7 @@ from .slices import AttemptSlice, CallSlice, FrameSlice, new_texts, write_slices
 from .spelling import arguments, model_of, stamp, view_of
 
 if TYPE_CHECKING:
-    from inspect_ai.log import EvalLog
+    from inspect_ai.log import EvalError, EvalLog, EvalSampleLimit, EvalStatus
 if TYPE_CHECKING:
     from inspect_ai.event import StoreEvent, ToolEvent
     from inspect_ai.model import ChatMessage, ChatMessageAssistant, ModelOutput, ModelUsage, StopReason
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from inspect_ai.tool import ToolInfo
 
 
+LimitType = Literal["turn", "token", "cost", "time", "custom"]
 _LATEST = 253_402_300_799.0
 
 
@@ -84,6 +85,7 @@ class _SampleEvents:
         self._seq = 0
         self.state = State()
         self._last: Any = None
+        self._failure = ""
 
     def _add(self, event: Any, seq: int, order: int) -> None:
         self._events.append((seq, order, event))
@@ -134,7 +136,8 @@ class _SampleEvents:
                     moment.seq, 1,
                 )  # fmt: skip
             case facts.ModelFailed():
-                output, error = ModelOutput(model=model), f"{event.kind}: {event.detail}"
+                output = ModelOutput(model=model)
+                self._failure = error = f"{event.kind}: {event.detail}"
             case _:
                 assert_never(event)
         given = ModelEvent(
@@ -173,6 +176,25 @@ class _SampleEvents:
             case facts.RunResumed() | facts.RunForked():
                 self._add(InfoEvent(source="stackmem", data={"event": type(event).__name__}, **place), piece.seq, 2)
 
+    def _error(self) -> EvalError | None:
+        """Why the run could not go on: what the provider said last, else how it ended."""
+        from inspect_ai.log import EvalError
+
+        end = self.state.end
+        if end is None or _STATUS.get(end.ending) != "error":
+            return None
+        said = self._failure if end.ending == "model_error" else ""
+        return EvalError(message=said or f"{end.ending}: {end.result}", traceback="", traceback_ansi="")
+
+    def _limit(self) -> EvalSampleLimit | None:
+        from inspect_ai.log import EvalSampleLimit
+
+        ending = self.state.end.ending if self.state.end is not None else ""
+        if ending not in _LIMITS:
+            return None
+        limit = getattr(self.state.begun.limits, ending.removeprefix("limit:"), None)
+        return EvalSampleLimit(type=_LIMITS[ending], limit=limit or 0.0, reason=ending)
+
     def log(self) -> EvalLog:
         from inspect_ai.log import (
             EvalConfig,
@@ -187,6 +209,7 @@ class _SampleEvents:
         from inspect_ai.model import ModelOutput
 
         state, start = self.state, self.state.begun
+        status = "started" if state.end is None else _STATUS.get(state.end.ending, "success")
         usage = {start.model: self._parts.usage(state.usage, state.cost_usd)}
         scores = self._parts.scores(state)
         events = [event for _, _, event in sorted(self._events, key=lambda one: one[:2])]
@@ -194,7 +217,11 @@ class _SampleEvents:
             id=start.task_name or "run", epoch=1, input=start.task, target="", messages=self._parts.asked,
             output=self._last or ModelOutput(model=start.model), scores=scores, events=events,
             store={"heap": {name: chunk.content for name, chunk in state.heap.chunks.items()}},
-            metadata={"run": self._run, "strategy": start.strategy, "outcome": state.outcome, "result": state.result},
+            metadata={
+                "run": self._run, "strategy": start.strategy, "outcome": state.outcome, "result": state.result,
+                "ending": state.end.ending if state.end is not None else "running",
+            },
+            error=self._error(), limit=self._limit(),
             model_usage=usage, started_at=stamp(self._began), completed_at=stamp(self._ended),
             total_time=max(0.0, self._ended - self._began), uuid=self._run,
         )  # fmt: skip
@@ -205,13 +232,20 @@ class _SampleEvents:
             metadata={"strategy": start.strategy, "isolation": start.isolation, "rules": start.rules},
         )  # fmt: skip
         return EvalLog(
-            status="success" if state.end is not None else "started", eval=spec,
-            results=EvalResults(total_samples=1, completed_samples=int(state.end is not None)),
+            status=status, eval=spec, error=self._error() if status == "error" else None,
+            results=EvalResults(total_samples=1, completed_samples=int(status == "success")),
             stats=EvalStats(started_at=stamp(self._began), completed_at=stamp(self._ended), model_usage=usage),
             samples=[condense_sample(sample)],
         )  # fmt: skip
 
 
+_STATUS: dict[str, EvalStatus] = {
+    "model_error": "error", "workspace_error": "error", "halted": "error", "interrupted": "cancelled",
+    "input_needed": "cancelled",
+}  # fmt: skip
+_LIMITS: dict[str, LimitType] = {
+    "limit:steps": "turn", "limit:tokens": "token", "limit:usd": "cost", "limit:seconds": "time", "stalled": "custom",
+}  # fmt: skip
 _STOPS: dict[Stop, StopReason] = {
     "call": "tool_calls", "end": "stop", "truncated": "max_tokens", "refused": "content_filter",
     "window": "model_length", "paused": "unknown",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from stackmem.errors import UsageError
 
 from .atif import read_atif
 from .chat import is_chat, read_chat
-from .claude_code import read_claude_code
+from .claude_code import is_claude_code, read_claude_code
 from .codex import is_codex, read_codex
 from .gemini_cli import is_gemini, read_gemini
 from .inspect_log import is_zip, read_inspect
@@ -27,7 +29,7 @@ def _whole(read: Callable[[object, str], RecordedSession]) -> Callable[[Recordin
 
 IMPORTERS: dict[str, Callable[[RecordingFile], list[RecordedSession]]] = {
     "atif": _whole(read_atif),
-    "chat": lambda file: read_chat(load(file.text, file.where), file.where),
+    "chat": lambda file: read_chat(file.text, file.where),
     "claude-code": lambda file: [read_claude_code(file.text, file.where, file.subagents())],
     "codex": lambda file: [read_codex(file.text, file.where)],
     "gemini-cli": lambda file: [read_gemini(file.text, file.where)],
@@ -38,6 +40,7 @@ IMPORTERS: dict[str, Callable[[RecordingFile], list[RecordedSession]]] = {
     "terminal": lambda file: [read_terminal(file.text, file.where)],
 }
 """Name to reader; a reader gives the sessions of the file, in their order."""
+_HEAD_LINES = 200
 
 
 def guess(file: RecordingFile) -> str:
@@ -49,13 +52,32 @@ def guess(file: RecordingFile) -> str:
     if is_zip(file.content):
         return "inspect"
     text = file.text
-    found = _of_value(_json(text)) or _of_line(_json(next((line for line in text.split("\n") if line.strip()), "")))
+    found = _of_value(_json(text)) or next(filter(None, (_of_line(_json(line)) for line in _head(text))), "")
     if not found and is_terminal_log(text):
         found = "terminal"
     if found:
         return found
     known = ", ".join(sorted(IMPORTERS))
-    raise UsageError(f"{file.where} is in no known format; stackmem import --format names one of {known}")
+    raise UsageError(
+        f"{file.where} is in no known format; it {_seen(text)}; stackmem import --format names one of {known}"
+    )
+
+
+def _seen(text: str) -> str:
+    """What a file is instead, for people to read."""
+    first = next(_head(text), "")
+    value = _json(text) or _json(first)
+    if isinstance(value, list) and value:
+        value = value[0]
+    if isinstance(value, dict) and value:
+        return f"holds objects of {', '.join(sorted(value)[:8])}"
+    return "is empty" if not first else "holds no object of JSON"
+
+
+def _head(text: str) -> Iterator[str]:
+    """The first lines that hold anything: which of them tells the format depends on where a writer began."""
+    lines = (line for line in io.StringIO(text) if line.strip())
+    return itertools.islice(lines, _HEAD_LINES)
 
 
 def _json(text: str) -> Any:
@@ -67,31 +89,30 @@ def _json(text: str) -> Any:
 
 def _of_value(value: Any) -> str:
     """The format of a file that is one JSON value; empty for none."""
-    if is_chat(value):
-        return "chat"
-    if is_openhands(value):
-        return "openhands"
-    if not isinstance(value, dict):
-        return ""
-    if is_gemini(value):
-        return "gemini-cli"
-    if {"version", "eval", "status"} <= value.keys():
-        return "inspect"
-    if str(value.get("schema_version", "")).startswith("ATIF"):
-        return "atif"
-    if str(value.get("trajectory_format", "")).startswith("mini-swe-agent"):
-        return "mini"
-    return "swe-agent" if {"trajectory", "info"} <= value.keys() else ""
+    if isinstance(value, dict):
+        if {"version", "eval", "status"} <= value.keys():
+            return "inspect"
+        if str(value.get("schema_version", "")).startswith("ATIF"):
+            return "atif"
+        if str(value.get("trajectory_format", "")).startswith("mini-swe-agent"):
+            return "mini"
+        if {"trajectory", "info"} <= value.keys():
+            return "swe-agent"
+    return _of_line(value)
 
 
-def _of_line(line: Any) -> str:
-    """The format of a file of JSON Lines by its first one; empty for none."""
-    if is_codex(line):
-        return "codex"
-    if is_gemini(line):
-        return "gemini-cli"
-    if is_openhands(line):
-        return "openhands"
-    if not isinstance(line, dict) or not isinstance(line.get("type"), str):
-        return ""
-    return "claude-code" if "sessionId" in line or "uuid" in line or line["type"] == "summary" else ""
+def _of_line(value: Any) -> str:
+    """The format of a file of JSON Lines by one of them, or of one that is a single value; empty for none."""
+    for name, is_one in _KNOWN.items():
+        if is_one(value):
+            return name
+    return ""
+
+
+_KNOWN: dict[str, Callable[[Any], bool]] = {
+    "codex": is_codex,
+    "gemini-cli": is_gemini,
+    "openhands": is_openhands,
+    "chat": is_chat,
+    "claude-code": is_claude_code,
+}

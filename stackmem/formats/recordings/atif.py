@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.facts import ChecksReturned, Ending, Stop
 from stackmem.core.messages import Text, ToolCall, ToolSpec, Usage
 from stackmem.errors import UsageError
 
@@ -18,6 +19,7 @@ from .session import (
     RecordedReply,
     RecordedResult,
     RecordedSession,
+    RecordedSummary,
     RecordedText,
     plain,
     seconds,
@@ -77,10 +79,35 @@ class _Step(Struct, frozen=True):
     metrics: _Metrics | None = None
     is_copied_context: bool | None = None
     llm_call_count: Count | None = None
+    extra: Json | None = None
+
+    @property
+    def ours(self) -> Json:
+        """What our own export says of it."""
+        said = (self.extra or {}).get("stackmem")
+        return said if isinstance(said, dict) else {}
+
+
+class _Cut(Struct, frozen=True):
+    """What our own export says of a summary."""
+
+    up_to_step: Count
+    metrics: _Metrics
+    stop: Stop = "end"
 
 
 class _Totals(Struct, frozen=True):
     total_cost_usd: float | None = None
+    extra: Json | None = None
+
+
+class _OurTotals(Struct, frozen=True):
+    """What our own export adds to the totals: how the run ended, and its checks' verdict."""
+
+    outcome: str = ""
+    ending: Ending | None = None
+    rewards: dict[str, float] | None = None
+    checks_error: str = ""
 
 
 class _AtifTrajectory(Struct, frozen=True):
@@ -132,17 +159,29 @@ class _AtifReader:
             usd=trajectory.final_metrics.total_cost_usd if trajectory.final_metrics else None,
             turns=[],
         )
+        told: list[Any] = []
         for number, step in enumerate(trajectory.steps, 1):
-            self._step(session, step, f"{self._where}, step {number}")
+            where = f"{self._where}, step {number}"
+            if {"up_to_step", "metrics"} <= step.ours.keys():
+                session.turns.append(_summary(step, told, where))
+                continue
+            self._step(session, step, where)
+            if step.source == "agent" and step.llm_call_count != 0 and not step.is_copied_context:
+                told.append(step.ours.get("step"))
+        if agent.name == "stackmem" and trajectory.final_metrics is not None:
+            ours = shaped(trajectory.final_metrics.extra or {}, _OurTotals, f"{self._where}, final_metrics.extra")
+            session.ending = ours.ending or ("interrupted" if ours.outcome == "running" else None)
+            if ours.rewards is not None:
+                session.checks = ChecksReturned(ours.rewards, ours.checks_error)
         return session
 
     def _step(self, session: RecordedSession, step: _Step, where: str) -> None:
         at = seconds(step.timestamp, where)
-        text = words(step.message)
+        text = words(step.message, session.lost)
         if step.is_copied_context:
             self._left_out.append(f"{where}: copied context, told elsewhere")
         elif step.source == "agent" and step.llm_call_count != 0:
-            session.turns.append(self._said(step, text, at, session.model))
+            session.turns.append(self._said(step, text, at, session))
         elif step.source == "system" and not session.turns and not session.system:
             session.system = text
         elif step.source == "user" and not session.turns and not session.task:
@@ -154,7 +193,7 @@ class _AtifReader:
             results = [words(one.content) for one in (step.observation.results if step.observation else ())]
             session.turns.append(RecordedText("\n".join(filter(None, (text, *calls, *results))), at))
 
-    def _said(self, step: _Step, text: str, at: float | None, model: str) -> RecordedReply:
+    def _said(self, step: _Step, text: str, at: float | None, session: RecordedSession) -> RecordedReply:
         calls = tuple(ToolCall(call.tool_call_id, call.function_name, call.arguments) for call in step.tool_calls or ())
         metrics = step.metrics or _Metrics()
         said = RecordedReply(
@@ -162,7 +201,7 @@ class _AtifReader:
             at=at,
             stop="call" if calls else "end",
             usage=_usage(metrics),
-            model=step.model_name or model,
+            model=step.model_name or session.model,
             usd=metrics.cost_usd,
             answers=[],
         )
@@ -174,9 +213,8 @@ class _AtifReader:
             if not any(call.id == name for call in calls):
                 said.parts = (*said.parts, Text(f"[observed] {words(found.content)}"))
                 continue
-            said.answers.append(
-                RecordedResult(name, words(found.content), _failed(found), at, child=self._child(found))
-            )
+            seen = words(found.content, session.lost)
+            said.answers.append(RecordedResult(name, seen, _failed(found), at, child=self._child(found)))
         return said
 
     def _child(self, found: _Result) -> RecordedSession | None:
@@ -186,6 +224,19 @@ class _AtifReader:
                 return self._read(self._waiting.pop(ref.trajectory_id))
             self._left_out.append(f"a subagent outside of the file: {ref.trajectory_path or ref.trajectory_id}")
         return None
+
+
+def _summary(step: _Step, told: list[Any], where: str) -> RecordedSummary:
+    """What replaced the steps of our own run up to one; the text stands in its observation.
+
+    Args:
+        told: The numbers of the replies before it.
+    """
+    cut = shaped(step.ours, _Cut, where)
+    text = "\n".join(words(one.content) for one in (step.observation.results if step.observation else ()))
+    said = RecordedReply(plain(text), stop=cut.stop, usage=_usage(cut.metrics), usd=cut.metrics.cost_usd, answers=[])
+    kept = sum(isinstance(number, int) and number > cut.up_to_step for number in told)
+    return RecordedSummary(said, kept, seconds(step.timestamp, where))
 
 
 def _failed(found: _Result) -> bool:

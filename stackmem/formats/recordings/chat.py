@@ -1,7 +1,7 @@
 """Conversations as chat interfaces spell them: messages with roles, calls, and answers by id; bare lists of them.
 
-Read are a list of messages, and a list of tau-bench's runs. What a format adds to its messages (``extra``) is
-mini-swe-agent's.
+Read are a list of messages, be it a JSON value, ``messages`` or ``history`` of one, or a line for each; and a list of
+tau-bench's runs. What a format adds to its messages (``extra``) is mini-swe-agent's.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.core.facts import ChecksReturned
 from stackmem.core.messages import ToolCall, Usage
 from stackmem.errors import UsageError
 
@@ -20,6 +21,7 @@ from .session import (
     RecordedResult,
     RecordedSession,
     RecordedText,
+    json_lines,
     load,
     plain,
     seconds,
@@ -88,21 +90,36 @@ class _TauInfo(Struct, frozen=True):
 
 
 def is_chat(value: object) -> bool:
-    """Whether a JSON value is a list of messages, or of tau-bench's runs."""
-    first = value[0] if isinstance(value, list) and value else None
-    return isinstance(first, dict) and ("role" in first or {"task_id", "traj"} <= first.keys())
+    """Whether a JSON value is a message, holds or is a list of them, or is a list of tau-bench's runs."""
+    if isinstance(value, dict) and isinstance(value.get("role"), str):
+        return "content" in value and "type" not in value
+    found = _listed(value)
+    first = found[0] if isinstance(found, list) and found else None
+    return isinstance(first, dict) and (
+        ("role" in first and "parts" not in first) or {"task_id", "traj"} <= first.keys()
+    )
 
 
-def read_chat(value: object, where: str) -> list[RecordedSession]:
-    """The list as one session, or as one for each of tau-bench's runs, trials of a task under one name.
+def _listed(value: object) -> object:
+    return value.get("messages", value.get("history")) if isinstance(value, dict) else value
+
+
+def read_chat(text: str, where: str) -> list[RecordedSession]:
+    """The messages as one session, or a session for each of tau-bench's runs, trials of a task under one name.
 
     Raises:
         UsageError: It is neither.
     """
+    session = RecordedSession("chat", "conversation", left_out=[])
+    try:
+        value = load(text, where)
+    except UsageError:
+        value = [one for _, one in json_lines(text, where, session.left_out)]
+    value = [value] if isinstance(value, dict) and "role" in value else _listed(value)
     if not isinstance(value, list) or not value or not is_chat(value):
         raise UsageError(f"{where} is no list of messages with roles; give the file as its tool wrote it")
     if "role" in value[0]:
-        return [_conversation(shaped(value, list[ChatMessage], where), where, RecordedSession("chat", "conversation"))]
+        return [_conversation(shaped(value, list[ChatMessage], where), where, session)]
     runs = shaped(value, list[_TauInfo], where)
     return [_tau(run, f"{where}, run {number}") for number, run in enumerate(runs, 1)]
 
@@ -111,7 +128,7 @@ def _tau(run: _TauInfo, where: str) -> RecordedSession:
     name = f"tau-{run.task_id}"
     session = RecordedSession("chat (tau-bench)", f"{name} trial {run.trial}", name=name, left_out=[])
     if run.reward is not None:
-        session.left_out.append(f"its reward: {run.reward:g}")
+        session.checks = ChecksReturned({"reward": run.reward})
     return _conversation(run.traj, where, session)
 
 
@@ -132,7 +149,7 @@ def add_message(session: RecordedSession, message: ChatMessage, where: str, *, f
         UsageError: Its role is none that a chat has.
     """
     extra = message.extra
-    text, at = words(message.content), seconds(extra.timestamp or message.timestamp, where)
+    text, at = words(message.content, session.lost), seconds(extra.timestamp or message.timestamp, where)
     last = session.turns[-1] if session.turns else None
     match message.role:
         case "assistant":

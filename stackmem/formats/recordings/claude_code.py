@@ -1,7 +1,7 @@
 """Reads a session of Claude Code: JSON Lines, a line for each block of a message; subagents become frames.
 
-The format has no published description; what is read here is what its lines were seen to hold in versions 1 and 2.
-Lines of other kinds are counted and left out.
+The format has no published description; what is read here is what its lines were seen to hold in versions 1 and 2, and
+what ``--output-format stream-json`` prints. Lines of other kinds are counted and left out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,18 @@ from stackmem.core.facts import Stop
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
 from stackmem.errors import UsageError
 
-from .session import Count, RecordedReply, RecordedResult, RecordedSession, RecordedText, load, seconds, shaped, words
+from .session import (
+    Count,
+    RecordedReply,
+    RecordedResult,
+    RecordedSession,
+    RecordedText,
+    json_lines,
+    load,
+    seconds,
+    shaped,
+    words,
+)
 
 Json = dict[str, Any]
 
@@ -24,6 +35,8 @@ _STOPS: dict[str, Stop] = {
     "tool_use": "call", "end_turn": "end", "stop_sequence": "end", "max_tokens": "truncated", "refusal": "refused",
     "pause_turn": "paused", "model_context_window_exceeded": "window",
 }  # fmt: skip
+_OWN = frozenset({"sessionId", "uuid", "parentUuid", "leafUuid", "isSidechain", "isSnapshotUpdate", "toolUseResult"})
+_PLACE = frozenset({"uuid", "sessionId", "parentUuid", "isSidechain", "agentId", "version", "cwd"})
 
 
 class _Written(Struct, frozen=True):
@@ -49,8 +62,8 @@ class _ClaudeMessage(Struct, frozen=True):
 
 class _Line(Struct, rename={"session_id": "sessionId", "parent": "parentUuid", "sidechain": "isSidechain",
                             "agent": "agentId", "meta": "isMeta", "made_up": "isApiErrorMessage",
-                            "tool_use_result": "toolUseResult"}):  # fmt: skip
-    type: str
+                            "tool_use_result": "toolUseResult", "usd": "costUSD"}):  # fmt: skip
+    type: str = ""
     uuid: str | None = None
     session_id: str | None = None
     timestamp: str | None = None
@@ -62,9 +75,21 @@ class _Line(Struct, rename={"session_id": "sessionId", "parent": "parentUuid", "
     version: str = ""
     cwd: str = ""
     subtype: str | None = None
-    message: _ClaudeMessage | None = None
+    message: _ClaudeMessage | str | None = None
+    usd: float | None = None
     content: Any = None
     tool_use_result: Any = None
+
+
+def is_claude_code(value: Any) -> bool:
+    """Whether a JSON value is a line of a session, whichever, or the session as it is shared on the web."""
+    if not isinstance(value, dict):
+        return False
+    if isinstance(value.get("loglines"), list) or value.get("type") == "summary":
+        return True
+    message = value.get("message")
+    told = isinstance(message, dict) and value.get("type", message.get("role")) in ("user", "assistant")
+    return told or (isinstance(value.get("type"), str) and bool(_OWN & value.keys()))
 
 
 def read_claude_code(text: str, where: str, subagents: Iterable[tuple[str, str]] = ()) -> RecordedSession:
@@ -74,7 +99,7 @@ def read_claude_code(text: str, where: str, subagents: Iterable[tuple[str, str]]
         subagents: Name and text of the files that hold subagents, as later versions keep them.
 
     Raises:
-        UsageError: A line is none of the format; it is named.
+        UsageError: A message is none of the format, and its line is named; or there is no conversation.
     """
     reader = _ClaudeReader()
     reader.lines(text, where, "")
@@ -90,39 +115,56 @@ class _ClaudeReader:
         self._conversations: dict[str, _ClaudeConversation] = {"": _ClaudeConversation("")}
         self._home: dict[str, str] = {}
         self._others: Counter[str] = Counter()
-        self._torn = False
+        self._told = RecordedSession("claude-code", "session")
         self._version = self._cwd = self._id = ""
 
     def lines(self, text: str, where: str, file: str) -> None:
         """Read one file; ``file`` is empty for the main one, and stands for the agent where no line names it."""
-        found = text.split("\n")
-        for number, line in enumerate(found, 1):
-            if not line.strip():
-                continue
-            place = f"{where}, line {number}"
-            try:
-                value = load(line, place)
-            except UsageError:
-                if number == len(found):  # still being written, or cut short
-                    self._torn = True
-                    return
-                raise
-            self._line(shaped(value, _Line, place), place, file)
+        if '"loglines"' in text[:4000]:
+            whole = load(text, where)
+            told = whole.get("loglines") if isinstance(whole, dict) else None
+            for number, value in enumerate(told if isinstance(told, list) else (), 1):
+                self._line(value, f"{where}, line {number} of its log", file)
+            return
+        for place, value in json_lines(text, where, self._told.left_out):
+            self._line(value, place, file)
 
-    def _line(self, line: _Line, where: str, file: str) -> None:
+    def _line(self, value: Any, where: str, file: str) -> None:
+        if not isinstance(value, dict):
+            self._others["no object"] += 1
+            return
+        uuid, message = value.get("uuid"), value.get("message")
+        if isinstance(uuid, str) and uuid in self._home:  # a resumed session repeats what came before
+            return
+        kind = value.get("type") or (message.get("role") if isinstance(message, dict) else None)
+        told = kind in ("user", "assistant") or (kind == "system" and value.get("subtype") == "compact_boundary")
+        if not told:
+            self._other(str(kind), value)
+            value = {name: one for name, one in value.items() if name in _PLACE}
+        try:
+            line = shaped({**value, "type": kind if told else ""}, _Line, where)
+        except UsageError:
+            if told:
+                raise
+            return
         self._version, self._cwd = self._version or line.version, self._cwd or line.cwd
         self._id = self._id or line.session_id or ""
+        key = self._key(line, file)
         if line.uuid is not None:
-            if line.uuid in self._home:  # a resumed session repeats what came before
-                return
-            self._home[line.uuid] = key = self._key(line, file)
+            self._home[line.uuid] = key
+        if told:
+            self._conversations.setdefault(key, _ClaudeConversation(key)).add(line, where)
+
+    def _other(self, kind: str, value: Json) -> None:
+        """A line that is no message; the one that ends a stream says how it ended and what it cost."""
+        cost = value.get("total_cost_usd")
+        if kind == "result" and isinstance(cost, int | float) and not isinstance(cost, bool):
+            told = self._told
+            told.usd = float(cost)
+            told.result = words(value.get("result")) or None
+            told.finished = value.get("is_error") is not True
         else:
-            key = self._key(line, file)
-        told = line.type in ("user", "assistant") or (line.type == "system" and line.subtype == "compact_boundary")
-        if not told:
-            self._others[line.type] += 1
-            return
-        self._conversations.setdefault(key, _ClaudeConversation(key)).add(line, where)
+            self._others[kind] += 1
 
     def _key(self, line: _Line, file: str) -> str:
         """The conversation of a line: its agent's, else that of the line before it, else one of its own."""
@@ -132,18 +174,20 @@ class _ClaudeReader:
 
     def session(self, where: str) -> RecordedSession:
         main = self._conversations.pop("")
+        if not main.session.turns and self._conversations:  # a subagent's own file
+            main = self._conversations.pop(next(iter(self._conversations)))
         if not main.session.turns:
             raise UsageError(f"{where} holds no conversation of Claude Code; give the session's .jsonl file")
-        session = main.session
+        session, told = main.session, self._told
         session.id = self._id or "session"
         session.origin = f"claude-code {self._version}".strip()
         session.workspace = self._cwd
+        session.usd, session.result, session.finished = told.usd, told.result, told.finished
         self._join(main)
         session.left_out += [f"lines of the kind {kind!r}: {count}" for kind, count in sorted(self._others.items())]
         if self._conversations:
             session.left_out.append(f"{len(self._conversations)} subagents whose call is not known")
-        if self._torn:
-            session.left_out.append("a last line that was cut short")
+        session.left_out += told.left_out
         return session
 
     def _join(self, conversation: _ClaudeConversation) -> None:
@@ -182,21 +226,23 @@ class _ClaudeConversation:
     def add(self, line: _Line, where: str) -> None:
         at = seconds(line.timestamp, where)
         message = line.message
-        if line.type == "system" or message is None:
-            self.session.turns.append(RecordedText(words(line.content), at))
+        if line.type == "system" or not isinstance(message, _ClaudeMessage):
+            self.session.turns.append(RecordedText(message if isinstance(message, str) else words(line.content), at))
         elif line.type == "user":
             self._user(line, message, at, where)
         elif line.made_up or message.model == "<synthetic>":
             self.session.turns.append(RecordedText(words(message.content), at))
         else:
-            self._assistant(message, at, where)
+            self._assistant(message, at, where, line.usd)
 
     def _user(self, line: _Line, message: _ClaudeMessage, at: float | None, where: str) -> None:
         blocks = message.content if isinstance(message.content, list) else []
         for block in blocks:
             if block.get("type") == "tool_result":
                 self._result(block, line, at, where)
-        text = words([block for block in blocks if block.get("type") != "tool_result"] if blocks else message.content)
+        lost = self.session.lost
+        rest = [block for block in blocks if block.get("type") != "tool_result"]
+        text = words(rest if blocks else message.content, lost)
         begun = any(isinstance(turn, RecordedReply) for turn in self.session.turns)
         if text and not line.meta and not begun and not self.session.task:
             self.session.task, self.session.began = text, at
@@ -207,14 +253,15 @@ class _ClaudeConversation:
         name = block.get("tool_use_id")
         caller = self._callers.get(name) if isinstance(name, str) else None
         if caller is None or any(answer.call_id == name for answer in caller.answers):
-            self.session.turns.append(RecordedText(words(block.get("content")), at))
+            self.session.turns.append(RecordedText(words(block.get("content"), self.session.lost), at))
             return
         told = line.tool_use_result
         if isinstance(told, dict) and isinstance(told.get("agentId"), str):
             self.agents[str(name)] = told["agentId"]
-        caller.answers.append(RecordedResult(str(name), words(block.get("content")), block.get("is_error") is True, at))
+        text = words(block.get("content"), self.session.lost)
+        caller.answers.append(RecordedResult(str(name), text, block.get("is_error") is True, at))
 
-    def _assistant(self, message: _ClaudeMessage, at: float | None, where: str) -> None:
+    def _assistant(self, message: _ClaudeMessage, at: float | None, where: str, usd: float | None) -> None:
         """A line holds one block or several of a reply; lines of one reply share its id, and its usage is the last."""
         said = self._replies.get(message.id) if message.id else None
         if said is None:
@@ -230,6 +277,7 @@ class _ClaudeConversation:
         said.stop = _STOPS.get(message.stop_reason or "", "call" if said.calls else "end")
         if message.usage is not None:
             said.usage = _usage(message.usage)
+        said.usd = usd if usd is not None else said.usd
 
     def _part(self, block: Json, said: RecordedReply, where: str) -> ReplyPart:
         match block:

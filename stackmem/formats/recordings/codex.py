@@ -1,4 +1,6 @@
-"""Reads rollouts of Codex CLI: JSON Lines of ``timestamp``, ``type`` and ``payload``.
+"""Reads rollouts of Codex CLI: JSON Lines of ``timestamp``, ``type`` and ``payload``, and what older versions wrote.
+
+Those of 2025 before that are the items themselves, line after line or in one JSON object with its session.
 
 Usage stands in lines of its own, cumulative and repeated: one counts where the total has grown. Cached tokens are part
 of the input, reasoning is part of the output. The model may change from turn to turn.
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -24,6 +27,7 @@ from .session import (
     RecordedResult,
     RecordedSession,
     RecordedText,
+    json_lines,
     load,
     plain,
     seconds,
@@ -34,6 +38,11 @@ from .session import (
 
 Json = dict[str, Any]
 _STANDING = ("<environment_context>", "<user_instructions>", "<permissions", "# AGENTS.md", "<INSTRUCTIONS>")
+_LINES = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
+_ITEMS = frozenset({
+    "message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
+    "local_shell_call", "local_shell_call_output",
+})  # fmt: skip
 _EXITED = re.compile(r"(?:Exit code: |Process exited with code )(-?\d{1,9})")
 
 
@@ -54,32 +63,60 @@ class _TokenInfo(Struct, frozen=True):
     last_token_usage: _TokenUsage = _TokenUsage()
 
 
-def is_codex(line: Any) -> bool:
-    return isinstance(line, dict) and line.get("type") == "session_meta" and isinstance(line.get("payload"), dict)
+def is_codex(value: Any) -> bool:
+    """Whether a JSON value is a line of a rollout, whichever, or a whole one of an older version."""
+    if not isinstance(value, dict):
+        return False
+    kind = value.get("type")
+    if kind is None:
+        return _is_head(value) or (isinstance(value.get("items"), list) and isinstance(value.get("session"), dict))
+    if not isinstance(kind, str):
+        return False
+    if kind == "message":
+        return "role" in value and isinstance(value.get("content"), list)
+    return isinstance(value.get("payload"), dict) if kind in _LINES else kind in _ITEMS and "call_id" in value
+
+
+def _is_head(value: Json) -> bool:
+    """Whether it is what an older rollout begins with."""
+    return {"id", "timestamp", "instructions"} <= value.keys()
 
 
 def read_codex(text: str, where: str) -> RecordedSession:
-    """The rollout as a session; a last line that was cut short is left out and said.
+    """The rollout as a session; a line that is no JSON is left out and counted.
 
     Raises:
         UsageError: A line is none of the format; it is named.
     """
-    reader, lines = _CodexReader(), text.split("\n")
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        place = f"{where}, line {number}"
-        try:
-            value = load(line, place)
-        except UsageError:
-            if number < len(lines):
-                raise
-            reader.session.left_out.append("the last line, which was cut short")
-            break
+    reader = _CodexReader()
+    for place, value in _lines(text, where, reader.session.left_out):
         reader.line(shaped(value, _RolloutLine, place), place)
     session = reader.session
     session.left_out += [f"{count:,} lines of kind {kind}" for kind, count in sorted(reader.others.items())]
     return session
+
+
+def _lines(text: str, where: str, left_out: list[str]) -> Iterator[tuple[str, Any]]:
+    """The lines as today's versions write them."""
+    try:
+        whole = load(text, where)
+    except UsageError:
+        whole = None
+    found: Iterable[tuple[str, Any]] = json_lines(text, where, left_out)
+    if is_codex(whole) and "items" in whole:
+        items = [{"id": "", "timestamp": None, "instructions": "", **whole["session"]}, *whole["items"]]
+        found = [(f"{where}, item {number}", item) for number, item in enumerate(items)]
+    for place, value in found:
+        yield place, _today(value) if isinstance(value, dict) and "payload" not in value else value
+
+
+def _today(value: Json) -> Json:
+    kind = value.get("type")
+    if isinstance(kind, str) and kind in _ITEMS:
+        return {"type": "response_item", "timestamp": value.get("timestamp"), "payload": value}
+    if _is_head(value):
+        return {"type": "session_meta", "timestamp": value["timestamp"], "payload": value}
+    return {"type": words(value["record_type"])} if "record_type" in value else value  # a mark between turns
 
 
 class _CodexReader:
@@ -120,14 +157,21 @@ class _CodexReader:
             session.system = words(payload.get("base_instructions") or payload.get("instructions"))
 
     def _item(self, payload: Json, at: float | None, where: str) -> None:
-        kind, call_id = str(payload.get("type")), words(payload.get("call_id"))
+        kind, call_id = (
+            str(payload.get("type", "message" if "role" in payload else None)),
+            words(payload.get("call_id")),
+        )
+        lost = self.session.lost
         match kind:
             case "message" if payload.get("role") == "assistant":
-                self._say(plain(words(payload.get("content"))), at)
+                self._say(plain(words(payload.get("content"), lost)), at)
             case "message":
-                self._tell(words(payload.get("content")), at)
+                self._tell(words(payload.get("content"), lost), at)
             case "reasoning":
-                self._say(thinking(words(payload.get("summary"))), at)
+                said = words(payload.get("summary"))
+                if not said and payload.get("encrypted_content"):
+                    lost["encrypted reasoning"] += 1
+                self._say(thinking(said), at)
             case "function_call":
                 self._call(spelled_call(call_id, words(payload.get("name")), words(payload.get("arguments"))), at)
             case "custom_tool_call":
@@ -135,9 +179,11 @@ class _CodexReader:
                 self._call(ToolCall(call_id, words(payload.get("name")), given), at)
             case "local_shell_call":
                 self._call(ToolCall(call_id, "local_shell", payload.get("action")), at)
-            case "function_call_output" | "custom_tool_call_output" if call_id in self._waiting:
+            case "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" if (
+                call_id in self._waiting
+            ):
                 self._open = False
-                text, code = _output(payload.get("output"), where)
+                text, code = _output(payload.get("output"), where, lost)
                 self._waiting.pop(call_id).answers.append(
                     RecordedResult(call_id, text, code not in (None, 0), at, code)
                 )
@@ -182,7 +228,7 @@ class _CodexReader:
         self._open = False
 
 
-def _output(output: object, where: str) -> tuple[str, int | None]:
+def _output(output: object, where: str, lost: Counter[str]) -> tuple[str, int | None]:
     """The text of a result and its exit code, where there is one."""
     if isinstance(output, str) and output.startswith('{"output"'):
         try:
@@ -193,6 +239,6 @@ def _output(output: object, where: str) -> tuple[str, int | None]:
             told = value.get("metadata")
             code = told.get("exit_code") if isinstance(told, dict) else None
             return words(value.get("output")), code if isinstance(code, int) and not isinstance(code, bool) else None
-    text = words(output.get("content")) if isinstance(output, dict) else words(output)
+    text = words(output.get("content") if isinstance(output, dict) else output, lost)
     found = _EXITED.search(text[:400])
     return text, int(found[1]) if found else None

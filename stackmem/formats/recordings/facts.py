@@ -81,6 +81,8 @@ def facts(
     if ending(session) == "popped":
         yield teller.fact(None, FramePopped("frame-0", result(session)))
     yield teller.fact(None, RunEnded(ending(session), result(session)))
+    if session.checks is not None:
+        yield teller.fact(None, session.checks)
 
 
 def started(session: RecordedSession, price: Price | None, window_tokens: int, strategy: str) -> RunStarted:
@@ -99,7 +101,7 @@ def started(session: RecordedSession, price: Price | None, window_tokens: int, s
         limits=Limits(steps=None),
         window_tokens=window_tokens,
         price=price,
-        checked=False,
+        checked=session.checks is not None,
         command_seconds=0.0,
         version=mark(session.origin),
         rules=0,
@@ -112,6 +114,8 @@ def _has_children(session: RecordedSession) -> bool:
 
 def ending(session: RecordedSession) -> Ending:
     """``popped`` where the last reply asked for nothing more, or the recording says that it came to an end."""
+    if session.ending is not None:
+        return session.ending
     if session.finished is not None:
         return "popped" if session.finished else "interrupted"
     last = next((turn for turn in reversed(session.turns) if isinstance(turn, RecordedReply)), None)

@@ -1,6 +1,7 @@
-"""Reads chats of Gemini CLI: one JSON object with its messages, or JSON Lines of which the first tells of the session.
+"""Reads chats of Gemini CLI: one JSON object with its messages, or JSON Lines of which one tells of the session.
 
-Cached tokens are part of the input; thoughts are counted beside the output and billed with it.
+Cached tokens are part of the input; thoughts are counted beside the output and billed with it. Two more kinds of file
+hold no usage of a reply: the contents that ``/chat save`` keeps, and what ``--output-format stream-json`` prints.
 
 Source: google-gemini/gemini-cli, its chat recording.
 """
@@ -21,6 +22,7 @@ from .session import (
     RecordedResult,
     RecordedSession,
     RecordedText,
+    json_lines,
     load,
     plain,
     seconds,
@@ -39,7 +41,7 @@ class _GeminiTokens(Struct, frozen=True):
     thoughts: Count = 0
 
 
-class _GeminiCall(Struct, frozen=True):
+class _GeminiCall(Struct):
     name: str
     id: str = ""
     args: Any = None
@@ -48,19 +50,48 @@ class _GeminiCall(Struct, frozen=True):
     timestamp: str | None = None
 
 
-class _GeminiMessage(Struct, frozen=True):
+class _GeminiMessage(Struct):
     type: str
     id: str = ""
     timestamp: str | None = None
     content: Any = None
-    thoughts: list[Json] | None = None
-    toolCalls: list[_GeminiCall] | None = None  # noqa: N815 - as the file spells it
+    thoughts: list[Json] = []
+    toolCalls: list[_GeminiCall] = []  # noqa: N815 - as the file spells it
     tokens: _GeminiTokens | None = None
     model: str | None = None
 
 
+class _Content(Struct, frozen=True):
+    role: str
+    parts: list[Json]
+
+
+class _Printed(Struct, frozen=True):
+    type: str
+    timestamp: str | None = None
+    session_id: str = ""
+    model: str = ""
+    role: str = ""
+    content: Any = None
+    tool_name: str = ""
+    tool_id: str = ""
+    parameters: Any = None
+    output: Any = None
+    error: Any = None
+    status: str = ""
+    stats: Json = {}
+
+
 def is_gemini(value: Any) -> bool:
-    return isinstance(value, dict) and "sessionId" in value and "projectHash" in value
+    """Whether a JSON value is a chat, the line that tells of one, or a list of contents."""
+    first = value[0] if isinstance(value, list) and value else None
+    if isinstance(first, dict):
+        return first.get("role") in ("user", "model") and isinstance(first.get("parts"), list)
+    if not isinstance(value, dict):
+        return False
+    if value.get("type") == "init":
+        return "session_id" in value and "model" in value
+    return "sessionId" in value and ("projectHash" in value or isinstance(value.get("messages"), list))
 
 
 def read_gemini(text: str, where: str) -> RecordedSession:
@@ -69,28 +100,113 @@ def read_gemini(text: str, where: str) -> RecordedSession:
     Raises:
         UsageError: It is none of the format; the line is named.
     """
-    try:
-        head = load(text, where)
-        told = head.get("messages") if is_gemini(head) else None
-        messages = shaped(told, list[_GeminiMessage], where)
-    except UsageError:
-        lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-        values = [load(line, f"{where}, line {number}") for number, line in lines]
-        head = values[0] if values and is_gemini(values[0]) else {}
-        messages = [shaped(one, _GeminiMessage, where) for one in values[1:] if isinstance(one, dict) and "type" in one]
-    if not head:
-        raise UsageError(f"{where} is no chat of Gemini CLI; give the file as its tool wrote it") from None
-    session = RecordedSession("gemini-cli", words(head.get("sessionId")), turns=[], left_out=[])
-    others: Counter[str] = Counter()
-    unique = {message.id or str(place): message for place, message in enumerate(messages)}
+    session, others = RecordedSession("gemini-cli", "chat", turns=[], left_out=[]), Counter[str]()
+    told = _messages(text, where, session)
+    unique = {message.id or str(place): message for place, message in enumerate(told)}
     for number, message in enumerate(unique.values(), 1):
         _add(session, message, others, f"{where}, message {number}")
     session.left_out += [f"{count:,} messages of kind {kind}" for kind, count in sorted(others.items())]
     return session
 
 
+def _messages(text: str, where: str, session: RecordedSession) -> list[_GeminiMessage]:
+    """The messages of whichever kind of file it is; what it tells of the session goes there."""
+    try:
+        whole = load(text, where)
+    except UsageError:
+        whole = None
+    if is_gemini(whole) and isinstance(whole, list):
+        return _contents(shaped(whole, list[_Content], where), session)
+    if is_gemini(whole) and "messages" in whole:
+        session.id = words(whole.get("sessionId")) or session.id
+        return shaped(whole["messages"], list[_GeminiMessage], where)
+    lines = list(json_lines(text, where, session.left_out))
+    head = next((value for _, value in lines if is_gemini(value)), None)
+    if head is None:
+        raise UsageError(f"{where} is no chat of Gemini CLI; give the file as its tool wrote it")
+    if head.get("type") == "init":
+        return _stream(lines, session)
+    session.id = words(head.get("sessionId")) or session.id
+    return [
+        shaped(value, _GeminiMessage, place)
+        for place, value in lines
+        if isinstance(value, dict) and "type" in value and value is not head
+    ]
+
+
+def _contents(found: list[_Content], session: RecordedSession) -> list[_GeminiMessage]:
+    """A list of contents as messages; a response answers the first call of its name that waits, where it has no id."""
+    told: list[_GeminiMessage] = []
+    waiting: list[_GeminiCall] = []
+    for content in found:
+        said = _GeminiMessage("gemini" if content.role == "model" else "user", content=[], thoughts=[], toolCalls=[])
+        for part in content.parts:
+            match part:
+                case {"functionCall": {"name": str(name), **more}}:
+                    said.toolCalls.append(_GeminiCall(name, words(more.get("id")), more.get("args")))
+                case {"functionResponse": {"name": str(name), **more}} if call := _asked(waiting, name, more.get("id")):
+                    waiting.remove(call)
+                    call.result, call.status = more.get("response"), "success"
+                case {"functionResponse": response}:
+                    said.content.append(_result(response))
+                case {"text": str(text), "thought": True}:
+                    said.thoughts.append({"description": text})
+                case {"text": str(text)}:
+                    said.content.append(text)
+                case _:
+                    said.content.append({"type": next(iter(part), "part")})
+        waiting += said.toolCalls
+        if said.type == "gemini" or said.content:
+            told.append(said)
+    session.left_out.append("times and tokens: a list of contents holds none")
+    return told
+
+
+def _asked(waiting: list[_GeminiCall], name: str, call_id: object) -> _GeminiCall | None:
+    alike = (call for call in waiting if call.name == name and call_id in (None, "", call.id))
+    return next(alike, None)
+
+
+def _stream(lines: list[tuple[str, Any]], session: RecordedSession) -> list[_GeminiMessage]:
+    """What was printed while the chat ran: a reply's text comes in pieces, and its calls stand by themselves."""
+    told: list[_GeminiMessage] = []
+    calls: dict[str, _GeminiCall] = {}
+    for place, value in lines:
+        line = shaped(value, _Printed, place)
+        match line.type:
+            case "init":
+                session.id, session.model = line.session_id, line.model or session.model
+            case "message" if line.role == "user":
+                told.append(_GeminiMessage("user", timestamp=line.timestamp, content=line.content))
+            case "message":
+                said = _printed(told, line, session.model)
+                said.content = words(said.content) + words(line.content)
+            case "tool_use":
+                calls[line.tool_id] = call = _GeminiCall(line.tool_name, line.tool_id, line.parameters)
+                _printed(told, line, session.model).toolCalls.append(call)
+            case "tool_result" if line.tool_id in calls:
+                call, error = calls[line.tool_id], line.error.get("message") if isinstance(line.error, dict) else None
+                call.result, call.status, call.timestamp = line.output or words(error), line.status, line.timestamp
+            case "result":
+                used = ", ".join(f"{name} {count:,}" for name, count in line.stats.items() if isinstance(count, int))
+                session.left_out.append(f"usage in total only: {used or 'none'}")
+                session.finished = line.status == "success"
+            case kind:
+                told.append(_GeminiMessage(kind))
+    return told
+
+
+def _printed(told: list[_GeminiMessage], line: _Printed, model: str) -> _GeminiMessage:
+    """The reply that is being printed: a new one after a person's words, and after a result."""
+    last = told[-1] if told else None
+    if last is None or last.type != "gemini" or any(call.status for call in last.toolCalls):
+        last = _GeminiMessage("gemini", timestamp=line.timestamp, model=model)
+        told.append(last)
+    return last
+
+
 def _add(session: RecordedSession, message: _GeminiMessage, others: Counter[str], where: str) -> None:
-    text, at = words(message.content), seconds(message.timestamp, where)
+    text, at = words(message.content, session.lost), seconds(message.timestamp, where)
     match message.type:
         case "gemini":
             session.model = session.model or message.model or ""
@@ -105,13 +221,13 @@ def _add(session: RecordedSession, message: _GeminiMessage, others: Counter[str]
 
 def _said(message: _GeminiMessage, text: str, at: float | None, where: str, number: int) -> RecordedReply:
     calls, answers = [], []
-    for place, call in enumerate(message.toolCalls or ()):
+    for place, call in enumerate(message.toolCalls):
         name = call.id or f"call_{number}_{place}"
         calls.append(ToolCall(name, call.name, call.args))
         if call.result is not None or call.status:
             failed = call.status in ("error", "cancelled")
             answers.append(RecordedResult(name, _result(call.result), failed, seconds(call.timestamp, where)))
-    thoughts = "\n".join(words(one.get("description") or one.get("subject")) for one in message.thoughts or ())
+    thoughts = "\n".join(words(one.get("description") or one.get("subject")) for one in message.thoughts)
     used = message.tokens or _GeminiTokens()
     read = min(used.cached, used.input)
     return RecordedReply(

@@ -1,7 +1,8 @@
 """Reads logs of Inspect, ``.eval`` or JSON, by its own library: a session for each sample.
 
 A sample's messages are its conversation; the usage of a reply is that of the model's event with the same message or the
-same call. Input tokens exclude those read from the cache and written to it.
+same call. Of a run of ours, whose frames are spans, the events are. Input tokens exclude those read from the cache and
+written to it.
 
 Source: inspect_ai 0.3, its public models of logs and events.
 """
@@ -10,18 +11,36 @@ from __future__ import annotations
 
 import io
 import zipfile
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, get_args
 
+from stackmem.core.facts import ChecksReturned, Ending
 from stackmem.core.messages import ReplyPart, ToolCall, Usage
 from stackmem.errors import UsageError
 
-from .session import RecordedReply, RecordedResult, RecordedSession, RecordedText, RecordingFile, plain, thinking
+from .session import (
+    RecordedReply,
+    RecordedResult,
+    RecordedSession,
+    RecordedSummary,
+    RecordedText,
+    RecordingFile,
+    plain,
+    thinking,
+    words,
+)
 
 if TYPE_CHECKING:
+    from inspect_ai.event import ModelEvent, ToolEvent
     from inspect_ai.log import EvalLog, EvalSample
 
 _LARGEST_BYTES = 1_000_000_000
 _ZIP = b"PK\x03\x04"
+_VERDICTS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, True: 1.0, False: 0.0}
+_LIMITS: dict[str, Ending] = {
+    "token": "limit:tokens", "time": "limit:seconds", "working": "limit:seconds", "cost": "limit:usd",
+    "message": "limit:steps", "turn": "limit:steps",
+}  # fmt: skip
 
 
 def is_zip(content: bytes) -> bool:
@@ -65,23 +84,127 @@ def _session(log: EvalLog, sample: EvalSample) -> RecordedSession:
         turns=[],
         left_out=[],
     )
+    if "stackmem" in log.eval.packages:
+        _SpanReader(session).read(sample)
+    else:
+        _messages(session, sample)
+    if not session.task and isinstance(sample.input, str):
+        session.task = sample.input
+    _end(session, sample)
+    return session
+
+
+def _messages(session: RecordedSession, sample: EvalSample) -> None:
+    told = {name for message in sample.messages for name in _names(message)}
     usage: dict[str | None, Any] = {}
+    untold = 0
     for event in sample.events:
-        if event.event == "model" and event.output.choices and event.output.usage is not None:
-            message = event.output.message
-            usage.update(
-                dict.fromkeys((message.id, *(call.id for call in message.tool_calls or ())), event.output.usage)
-            )
-    for told in sample.messages:
-        _add(session, told, usage)
-    session.left_out += [f"its score {name}: {score.value}" for name, score in (sample.scores or {}).items()]
+        if event.event == "model" and event.output.choices:
+            names = _names(event.output.message)
+            untold += not told.intersection(names)
+            if event.output.usage is not None:
+                usage.update(dict.fromkeys(names, event.output.usage))
+    for message in sample.messages:
+        _add(session, message, usage)
+    if untold:
+        session.left_out.append(f"{untold:,} replies of a model in no message of the sample: graders', other agents'")
+
+
+class _SpanReader:
+    """A conversation for each span, as its events come; a call that opened a span has it as its child."""
+
+    def __init__(self, session: RecordedSession) -> None:
+        self._session = session
+        self._spans: dict[str | None, RecordedSession] = {}
+        self._opened: list[tuple[RecordedResult, str]] = []
+        self._numbers: dict[str | None, list[int]] = {}  # of each span's replies, as the run counted them
+
+    def read(self, sample: EvalSample) -> None:
+        for event in sample.events:
+            if not self._spans:
+                self._spans[event.span_id] = self._session
+            one = RecordedSession(self._session.origin, "span", model=self._session.model, turns=[], left_out=[])
+            span = self._spans.setdefault(event.span_id, one)
+            match event.event:
+                case "span_begin" if span is not self._session:
+                    span.name = event.name
+                case "model":
+                    self._model(span, event)
+                case "tool":
+                    self._tool(span, event)
+                case "info" if isinstance(event.data, dict) and "text" in event.data:
+                    span.turns.append(RecordedText(words(event.data["text"]), event.timestamp.timestamp()))
+        for answer, opened in self._opened:
+            answer.child = self._spans.get(opened)
+
+    def _model(self, span: RecordedSession, event: ModelEvent) -> None:
+        if not span.turns and not span.task:
+            texts = {message.role: message.text for message in reversed(event.input)}
+            span.system, span.task = texts.get("system", ""), texts.get("user", "")
+            span.began = event.timestamp.timestamp()
+        at = (event.completed or event.timestamp).timestamp()
+        if not event.output.choices:
+            span.turns.append(RecordedText(f"The provider failed: {event.error}", at))
+            return
+        said, about = _said(span, event.output.message, event.output.usage), event.metadata or {}
+        said.at, said.model = at, event.output.model or said.model
+        upto, numbers = about.get("up_to_step"), self._numbers.setdefault(event.span_id, [])
+        if isinstance(upto, int):
+            span.turns.append(RecordedSummary(said, sum(number > upto for number in numbers), at))
+            return
+        span.turns.append(said)
+        number = about.get("step")
+        numbers.append(number if isinstance(number, int) else 0)
+
+    def _tool(self, span: RecordedSession, event: ToolEvent) -> None:
+        said = _asked(span, event.id)
+        if said is None or not (event.agent_span_id or (event.metadata or {}).get("answered")):
+            return
+        text = event.result if isinstance(event.result, str) else ""
+        at = (event.completed or event.timestamp).timestamp()
+        answer = RecordedResult(event.id, text, event.error is not None, at)
+        said.answers.append(answer)
+        if event.agent_span_id:
+            self._opened.append((answer, event.agent_span_id))
+
+
+def _names(message: Any) -> tuple[str | None, ...]:
+    """What tells a message of a model again: its id, and those of its calls."""
+    return (message.id, *(call.id for call in getattr(message, "tool_calls", None) or ()))
+
+
+def _end(session: RecordedSession, sample: EvalSample) -> None:
+    """How the sample ended and was judged; a run of ours says so in its metadata, as it was."""
+    ours = sample.metadata.get("ending")
+    scores = sample.scores or {}
+    rewards = {name: _VERDICTS[score.value] for name, score in scores.items() if _is_verdict(score.value)}
+    if ours in get_args(Ending):
+        session.ending, session.result = ours, str(sample.metadata.get("result") or "")
+        rewards = {name: float(one) for score in scores.values() for name, one in _rewards(score.metadata)} or rewards
+    elif sample.limit is not None:
+        session.ending = _LIMITS.get(sample.limit.type, "interrupted")
+    elif sample.error is not None:
+        session.finished = False
+    if rewards:
+        session.checks = ChecksReturned(rewards)
+    session.left_out += [f"its score {name}: {one.value}" for name, one in scores.items() if not _is_verdict(one.value)]
     if sample.error is not None:
         session.left_out.append(f"how it ended: {sample.error.message[:200]}")
-    return session
+
+
+def _is_verdict(value: Any) -> bool:
+    return isinstance(value, str | bool) and value in _VERDICTS
+
+
+def _rewards(metadata: dict[str, Any] | None) -> Iterable[tuple[str, float]]:
+    found = (metadata or {}).get("rewards")
+    return found.items() if isinstance(found, dict) else ()
 
 
 def _add(session: RecordedSession, message: Any, usage: dict[str | None, Any]) -> None:
     text = message.text
+    if not isinstance(message.content, str):
+        session.lost.update(one.type for one in message.content if one.type not in ("text", "reasoning"))
     match message.role:
         case "system" if not session.turns:
             session.system = "\n\n".join(filter(None, (session.system, text)))

@@ -1,7 +1,8 @@
 """Reads events of OpenHands: those of version 0, as its evaluations write them, and those of its software agent SDK.
 
 A file is a list of events, a line for each event, or a line for each task with its events in ``history``. An action and
-its observation are joined; actions of one response of the model are one reply, whose usage counts once.
+its observation are joined; actions of one response of the model are one reply, whose usage counts once. Events of 2024
+are flat and name no cause: what is observed answers the action before it.
 
 Source: OpenHands, files of evaluations, read; the SDK's event classes.
 """
@@ -23,6 +24,7 @@ from .session import (
     RecordedResult,
     RecordedSession,
     RecordedText,
+    json_lines,
     load,
     plain,
     seconds,
@@ -69,7 +71,10 @@ class _OpenHandsEvent(Struct, frozen=True):
 class _Task(Struct, frozen=True):
     history: list[Any]
     instance_id: str = ""
+    issue: Json | None = None
     metadata: Json | None = None
+    metrics: Json | None = None
+    error: str | None = None
 
 
 def is_openhands(value: object) -> bool:
@@ -80,7 +85,7 @@ def is_openhands(value: object) -> bool:
     if not isinstance(first, dict):
         return False
     event = "source" in first and (first.keys() & {"action", "observation", "kind"})
-    return bool(event) or (isinstance(first.get("history"), list) and "instance_id" in first)
+    return bool(event) or (isinstance(first.get("history"), list) and bool(first.keys() & {"instance_id", "issue"}))
 
 
 def read_openhands(text: str, where: str) -> list[RecordedSession]:
@@ -89,31 +94,41 @@ def read_openhands(text: str, where: str) -> list[RecordedSession]:
     Raises:
         UsageError: It holds something else; the line is named.
     """
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    torn: list[str] = []
     try:
         values = [load(text, where)]
     except UsageError:
-        values = [load(line, f"{where}, line {number}") for number, line in lines]
+        values = [value for _, value in json_lines(text, where, torn)]
     tasks = [one for value in values for one in (value if isinstance(value, list) else [value])]
     if tasks and all(isinstance(one, dict) and "history" in one for one in tasks):
-        return [_session(shaped(one, _Task, where), f"{where}, task {place}") for place, one in enumerate(tasks, 1)]
-    return [_session(_Task(tasks), where)]
+        found = [_session(shaped(one, _Task, where), f"{where}, task {place}") for place, one in enumerate(tasks, 1)]
+    else:
+        found = [_session(_Task(tasks), where)]
+    found[0].left_out += torn
+    return found
 
 
 def _session(task: _Task, where: str) -> RecordedSession:
     config = (task.metadata or {}).get("llm_config")
     model = config.get("model") if isinstance(config, dict) else ""
+    number, cost = (task.issue or {}).get("number"), (task.metrics or {}).get("accumulated_cost")
+    name = task.instance_id or ("" if number is None else f"issue-{number}")
     session = RecordedSession(
         origin="openhands",
-        id=task.instance_id or "events",
-        name=task.instance_id,
+        id=name or "events",
+        name=name,
         model=model if isinstance(model, str) else "",
+        usd=float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else None,
         turns=[],
-        left_out=[],
+        left_out=[f"how it ended: {task.error[:200]}"] if task.error else [],
     )
     reader = _OpenHandsReader(session)
     for number, event in enumerate(_flat(task.history), 1):
-        reader.event(shaped(event, _OpenHandsEvent, f"{where}, event {number}"), f"{where}, event {number}")
+        place = f"{where}, event {number}"
+        if isinstance(event, dict) and not event.keys() & {"source", "kind", "args", "extras"}:
+            reader.flat(event, number)
+        else:
+            reader.event(shaped(event, _OpenHandsEvent, place), place)
     session.left_out += [f"{count:,} events of kind {kind}" for kind, count in sorted(reader.others.items())]
     return session
 
@@ -148,12 +163,29 @@ class _OpenHandsReader:
         else:
             self.others[str(event.action or event.observation)] += 1
 
+    def flat(self, event: Json, number: int) -> None:
+        """An event of 2024: its fields beside its kind, and no time."""
+        kind, last = event.get("action"), self._session.turns[-1] if self._session.turns else None
+        if kind == "message":
+            source = "agent" if event.get("wait_for_response") is True else "user"
+            self._message(source, words(event.get("content")), None)
+        elif kind == "finish":
+            self._message("agent", words(event.get("thought")), None)
+        elif isinstance(kind, str) and kind:
+            given = {name: value for name, value in event.items() if name not in ("action", "thought")}
+            said = self._reply(f"event {number}", None)
+            said.parts = (*plain(words(event.get("thought"))), ToolCall(f"event {number}", kind, given))
+        elif isinstance(last, RecordedReply) and last.calls:
+            self._answer(last, last.calls[0].id, words(event.get("content")), _code(event), None)
+        else:
+            self.others[str(event.get("observation"))] += 1
+
     def _sdk(self, event: _OpenHandsEvent, at: float | None) -> None:
         match event.kind:
             case "SystemPromptEvent":
                 self._session.system = words(event.system_prompt)
             case "MessageEvent":
-                self._message(event.source, words(event.llm_message.get("content")), at)
+                self._message(event.source, words(event.llm_message.get("content"), self._session.lost), at)
             case "ActionEvent":
                 given = event.tool_call.get("arguments", event.action)
                 spelled = given if isinstance(given, str) else None
@@ -169,7 +201,7 @@ class _OpenHandsReader:
                 self._calls[event.tool_call_id] = (said, event.tool_call_id)
             case "ObservationEvent" | "AgentErrorEvent" | "UserRejectObservation" if event.tool_call_id in self._calls:
                 seen = event.observation if isinstance(event.observation, dict) else {}
-                text = words(event.error or seen.get("content", seen.get("output")))
+                text = words(event.error or seen.get("content", seen.get("output")), self._session.lost)
                 failed = event.kind != "ObservationEvent" or seen.get("is_error") is True
                 self._answer(*self._calls[event.tool_call_id], text, _code(seen), at, failed=failed)
             case "CondensationSummaryEvent" | "Condensation" if event.summary:

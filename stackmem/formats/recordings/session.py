@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
-from stackmem.core.facts import ModelFailed, Stop
+from stackmem.core.facts import ChecksReturned, Ending, ModelFailed, Stop
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, ToolSpec, Usage
 from stackmem.core.strict_json import strict_value
 from stackmem.errors import UsageError
@@ -113,7 +114,10 @@ class RecordedSession(Struct):
         began: When the task was given; None where the recording does not say.
         usd: The whole cost that the recording names, its children's included.
         finished: Whether it came to an end of its own; None where only its last reply can tell.
+        ending: How it ended, where the recording says so in words of ours.
+        checks: What judged it, where the recording holds a verdict.
         left_out: What the recording holds that a trace has no place for, a sentence each.
+        lost: How many parts of its messages were no text, by their kind; each has a word in brackets for it.
     """
 
     origin: str
@@ -129,7 +133,26 @@ class RecordedSession(Struct):
     usd: float | None = None
     result: str | None = None
     finished: bool | None = None
+    ending: Ending | None = None
+    checks: ChecksReturned | None = None
     left_out: list[str] = []
+    lost: Counter[str] = field(default_factory=Counter)
+
+    def losses(self) -> tuple[str, ...]:
+        """What was left out, of itself and of its children, with what was lost in counts."""
+        lost, said = Counter(self.lost), list(self.left_out)
+        for child in self.children():
+            said += child.left_out
+            lost += child.lost
+        return (*said, *(f"{count:,} parts of kind {kind}, which are no text" for kind, count in sorted(lost.items())))
+
+    def children(self) -> Iterator[RecordedSession]:
+        """Those that its calls started, and theirs."""
+        for turn in self.turns:
+            for answer in turn.answers if isinstance(turn, RecordedReply) else ():
+                if answer.child is not None:
+                    yield answer.child
+                    yield from answer.child.children()
 
     def replies(self) -> Iterator[RecordedReply]:
         """Its replies and those of its children, each child's where its call was answered."""
@@ -151,6 +174,32 @@ def load(text: str, where: str) -> Any:
         return _whole(strict_value(text))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where} is no JSON ({error}); give the file as its tool wrote it") from error
+
+
+def json_lines(text: str, where: str, left_out: list[str]) -> Iterator[tuple[str, Any]]:
+    """The values of JSON Lines, each with its place. A line that is no JSON is counted: a writer was stopped in it.
+
+    Raises:
+        UsageError: No line is JSON.
+    """
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    torn, first = [], None
+    for number, line in lines:
+        place = f"{where}, line {number}"
+        try:
+            value = load(line, place)
+        except UsageError as error:
+            torn.append(number)
+            first = first or error
+        else:
+            yield place, value
+    if first is not None and len(torn) == len(lines):
+        raise first
+    if torn and torn[-1] == lines[-1][0]:
+        left_out.append("a last line that was cut short")
+        torn.pop()
+    if torn:
+        left_out.append(f"{len(torn):,} lines that are no JSON, the first of them line {torn[0]:,}")
 
 
 def _whole(value: Any) -> Any:
@@ -196,18 +245,20 @@ def seconds(stamp: str | float | None, where: str) -> float | None:
         raise UsageError(f"{where}: {stamp!r} is no time ({error}); give the file as its tool wrote it") from error
 
 
-def words(content: object) -> str:
-    """The text of a message or result: a string, or blocks; what is no text is named in brackets."""
+def words(content: object, lost: Counter[str] | None = None) -> str:
+    """The text of a message or result: a string, or blocks; what is no text is named in brackets, and counted."""
     match content:
         case None:
             return ""
         case str():
             return content
         case list():
-            return "\n".join(filter(None, map(words, content)))
+            return "\n".join(filter(None, (words(one, lost) for one in content)))
         case {"text": str(text)}:
             return text
         case {"type": str(kind)}:
+            if lost is not None:
+                lost[kind] += 1
             return f"[{kind}]"
         case _:
             return json.dumps(content, ensure_ascii=False)

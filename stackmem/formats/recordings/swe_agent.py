@@ -52,7 +52,7 @@ class _SweTrajectory(Struct, frozen=True):
     history: list[_Told] = []
     info: _SweInfo = _SweInfo()
     environment: str = ""
-    replay_config: str | None = None
+    replay_config: str | Json | None = None
 
 
 def read_swe_agent(value: object, where: str) -> RecordedSession:
@@ -97,9 +97,9 @@ def _opening(history: list[_Told]) -> dict[str, str]:
     return told
 
 
-def _model(replay_config: str | None, where: str) -> str:
+def _model(config: str | Json | None, where: str) -> str:
     try:
-        config = load(replay_config, f"{where}, replay_config") if replay_config else {}
+        config = load(config, f"{where}, replay_config") if isinstance(config, str) else config
     except UsageError:
         return ""
     for key in ("agent", "model", "name"):
