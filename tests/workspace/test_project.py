@@ -101,10 +101,13 @@ def test_an_editable_installation_outside_is_named_unless_it_is_granted(tmp_path
         (("pyproject.toml", "uv.lock"), {"pyproject_toml": "[tool.pytest.ini_options]\n"}, ["python -m pytest -q"],
          ["uv.lock"]),
         (("tests/test_a.py",), {}, ["python -m pytest -q"], []),
-        ((".venv/pyvenv.cfg", ".venv/bin/python", "tests/test_a.py"), {"pyvenv_cfg": "home = /usr/bin"},
-         ["python -m unittest discover tests"], []),
+        ((".venv/pyvenv.cfg", ".venv/bin/python", "tests/test_a.py"),
+         {"pyvenv_cfg": "home = /usr/bin", "test_a_py": "import unittest"}, ["python -m unittest discover tests"], []),
         ((".venv/pyvenv.cfg", ".venv/bin/python", "tests/test_a.py", "tests/__init__.py"),
-         {"pyvenv_cfg": "home = /usr/bin"}, ["python -m unittest discover"], []),
+         {"pyvenv_cfg": "home = /usr/bin", "test_a_py": "from unittest import TestCase"},
+         ["python -m unittest discover"], []),
+        ((".venv/pyvenv.cfg", ".venv/bin/python", "tests/test_a.py"),
+         {"pyvenv_cfg": "home = /usr/bin", "test_a_py": "def test_a(): pass"}, ["python -m pytest -q"], []),
         (("package.json",), {"package_json": '{"scripts": {"test": "echo \\"Error: no test specified\\""}}'}, [], []),
         (("package.json", "pnpm-lock.yaml"), {"package_json": '{"scripts": {"test": "vitest"}}'}, ["pnpm test"],
          ["pnpm-lock.yaml"]),
@@ -122,6 +125,19 @@ def test_test_commands_and_locks_are_what_the_files_say(tmp_path: Path, names, t
     project = find_project(folder)
     assert [suite.command for suite in project.suites] == commands
     assert list(project.locks) == locks
+
+
+def test_tests_that_only_pytest_finds_are_not_given_to_unittest_which_would_pass(tmp_path: Path):
+    folder = made(
+        tmp_path, ".venv/pyvenv.cfg", ".venv/bin/python", "test_a.py", pyvenv_cfg="home = /usr/bin",
+        test_a_py="def test_a(): pass",
+    )  # fmt: skip
+    (folder / ".venv/bin/python").chmod(0o755)
+    assert (
+        "the tests are for pytest and .venv has none; install it there before the run" in find_project(folder).missing
+    )
+    made(folder, ".venv/lib/python3.12/site-packages/pytest/__init__.py")
+    assert not any("pytest" in text for text in find_project(folder).missing)
 
 
 def test_a_file_that_would_block_its_reader_is_passed_over(tmp_path: Path):

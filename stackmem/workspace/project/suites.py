@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -23,6 +24,7 @@ _PYTEST_SIGNS = (
     ("tox.ini", r"^\[pytest\]"), ("conftest.py", r""), ("tests/conftest.py", r""),
 )  # fmt: skip
 _MOST_ENTRIES = 500  # of a folder
+_MOST_READ = 50  # of them
 
 
 class SuiteCommand(Struct, frozen=True):
@@ -58,24 +60,35 @@ def _python(folder: Path, environment: str) -> Iterator[SuiteCommand]:
         reason = next((place for place in ("tests", "test", ".") if _has_tests(folder / place)), "")
     if not reason:
         return
-    # Without an environment of the project's, commands find a Python that has pytest.
-    has = not environment or any((folder / environment).glob("lib/python3*/site-packages/pytest/__init__.py"))
-    if has:
+    place = next((place for place in ("tests", "test") if _has_tests(folder / place)), "")
+    # unittest passes where it finds none of its tests, so it is named only where there are some.
+    if _has_pytest(folder, environment) or not _uses_unittest(folder / place):
         yield SuiteCommand("python -m pytest -q", reason)
         return
-    # From a project's root, unittest looks into packages alone; where it finds no test, it is content all the same.
-    place = next((place for place in ("tests", "test") if _has_tests(folder / place)), "")
+    # From a project's root, unittest looks into packages alone.
     beneath = f" {place}" if place and not is_file(folder / place / "__init__.py") else ""
     yield SuiteCommand(f"python -m unittest discover{beneath}", reason)
 
 
+def _has_pytest(folder: Path, environment: str) -> bool:
+    """Without an environment of the project's, commands find a Python that has it."""
+    return not environment or any((folder / environment).glob("lib/python3*/site-packages/pytest/__init__.py"))
+
+
 def _has_tests(folder: Path) -> bool:
-    try:
-        return folder.is_dir() and any(
-            re.fullmatch(r"test_.*\.py|.*_test\.py", path.name) for path in islice(folder.iterdir(), _MOST_ENTRIES)
-        )
-    except OSError:
-        return False
+    return any(_test_files(folder))
+
+
+def _uses_unittest(folder: Path) -> bool:
+    texts = (read_small(path) for path in islice(_test_files(folder), _MOST_READ))
+    return any(re.search(r"^\s*(import|from) +unittest\b", text, re.M) for text in texts)
+
+
+def _test_files(folder: Path) -> Iterator[Path]:
+    with suppress(OSError):
+        for path in islice(folder.iterdir(), _MOST_ENTRIES) if folder.is_dir() else ():
+            if re.fullmatch(r"test_.*\.py|.*_test\.py", path.name):
+                yield path
 
 
 def uninstalled(folder: Path, root: Path, environment: str) -> Iterator[str]:
@@ -95,6 +108,10 @@ def uninstalled(folder: Path, root: Path, environment: str) -> Iterator[str]:
         needs.append(("package.json", "node_modules"))
     for name, place in needs:
         yield f"{name} is there and no {place}; if the tests need what it names, install that before the run"
+    if any("pytest" in suite.command for suite in _python(folder, environment)) and not _has_pytest(
+        folder, environment
+    ):
+        yield f"the tests are for pytest and {environment} has none; install it there before the run"
 
 
 def _package(folder: Path) -> dict[str, object]:
