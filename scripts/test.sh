@@ -6,14 +6,21 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 scripts/setup.sh test
 
-# Two workers for each processor, for some tests wait; they take file after file, those with most tests first.
-workers=$(($(nproc) < 4 ? 2 * $(nproc) : 8))
-pass() { .venv/bin/python -m pytest -n "$workers" --dist loadfile --durations=10 "$@" </dev/null; }
+# Workers take file after file, in the order of tests/conftest.py.
+pass() { .venv/bin/python -m pytest --dist loadfile --no-loadscope-reorder --durations=10 "$@" </dev/null; }
 
+processors=$(nproc)
+waiting=$((processors < 4 ? 2 * processors : 8)) # two workers for each processor, for some tests wait
 pure=(tests/golden tests/core tests/prompts tests/memory tests/languages tests/compliance tests/measure)
 if (($#)); then
-    pass "$@"
+    pass -n "$waiting" "$@"
 else
-    pass "${pure[@]}" || { echo "test: the pure part failed, and the rest was not begun" >&2; exit 1; }
-    pass "${pure[@]/#/--ignore=}"
+    # Beside the pure part, which waits for nothing, one process compiles what the rest imports: else each worker does.
+    rest=("${pure[@]/#/--ignore=}")
+    nice .venv/bin/python -m pytest --collect-only -qq "${rest[@]}" </dev/null >/dev/null 2>&1 &
+    compiling=$!
+    pass -n "$processors" "${pure[@]}" ||
+        { kill "$compiling" 2>/dev/null; echo "test: the pure part failed, and the rest was not begun" >&2; exit 1; }
+    wait "$compiling" || true # what it stumbled over, the rest names
+    pass -n "$waiting" "${rest[@]}"
 fi

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,14 @@ from tests.stage import Stage
 CAMPAIGN = os.environ.get("STACKMEM_CAMPAIGN") == "1"
 # What the person who runs the tests says to the tests; every other variable of ours is hers, not theirs.
 FOR_TESTS = ("STACKMEM_CAMPAIGN", "STACKMEM_CAMPAIGN_SECONDS", "STACKMEM_EXPECT_LEVEL", "STACKMEM_PICTURES")
+# Files that take ten seconds and more with less than fifty tests.
+FEW_AND_LONG = [Path(__file__).parent / name for name in (
+    "bench/test_agent.py", "bench/test_engine_dask.py", "cli/test_chat.py", "cli/test_solve.py", "cli/test_tmux.py",
+    "docs/test_tutorials.py", "formats/test_live_spans.py", "gateway/test_clients.py", "house/test_docs.py",
+    "report/test_browser.py", "report/test_comparison_browser.py", "run/test_resume.py", "run/test_resume_killed.py",
+    "run/test_session.py", "run/test_solve_anthropic.py", "serve/test_acp_clients.py", "serve/ui/test_browser.py",
+    "simulation/test_simulation.py", "tasks/test_shipped.py",
+)]  # fmt: skip
 CALLERS_OWN = ("ANTHROPIC_", "OPENAI_", "STACKMEM_", "XDG_", "TIKTOKEN_", "GIT_")
 
 settings.register_profile("ci", derandomize=True, max_examples=30, deadline=None, print_blob=True)
@@ -52,6 +61,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
+    # The order in which the workers of `make test` take the files: else the last one waits for a few long tests.
+    tests = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path not in FEW_AND_LONG, -tests[item.path]))
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """What every strategy promises, held against each entry of STRATEGIES and the parameters that change most."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import pytest
 from msgspec import json
@@ -82,7 +83,8 @@ STARTS = ("push_frame", "delegate", "branch")
 def story(spelled):
     start = started(spelled, task="The whole task text, mentioned once.", limits=Limits(steps=len(STORY) + 1))
     told = [as_offered(one, open_strategy(spelled)) for one in STORY]
-    return play(*told, start=start, world=World({"spec.md": "a long specification " * 100}))
+    played = play(*told, start=start, world=World({"spec.md": "a long specification " * 100}))
+    return Story(**vars(played), spelled=spelled)
 
 
 def as_offered(fact, strategy):
@@ -107,25 +109,26 @@ def _spelled(part, starts, ends):
 class Story(Played):
     spelled: str = ""
 
+    @cached_property
+    def states(self):
+        """Every state of the run in which the model was asked, with its view."""
+        state, found = State(), []
+        asked = iter(self.asked)
+        for event in self.events:
+            if isinstance(event, ModelReplied | ModelFailed):
+                found.append((state, next(asked).view))
+            state = evolve(state, event)
+        return [*found, (state, self.view)]
 
-@pytest.fixture(params=SPELLED)
+
+@pytest.fixture(params=SPELLED, scope="module")
 def played(request):
-    return Story(**vars(story(request.param)), spelled=request.param)
-
-
-def states(played):
-    """Every state of the run in which the model was asked, with its view."""
-    state, found = State(), []
-    asked = iter(played.asked)
-    for event in played.events:
-        if isinstance(event, ModelReplied | ModelFailed):
-            found.append((state, next(asked).view))
-        state = evolve(state, event)
-    return [*found, (state, played.view)]
+    """Played once for all tests: nothing that they do to it changes it, as the first of them shows."""
+    return story(request.param)
 
 
 def test_rendering_is_pure(played):
-    for state, view in states(played):
+    for state, view in played.states:
         before = repr(state)
         one, other = played.strategy.render(state), played.strategy.render(state)
         assert one == other == view
@@ -151,13 +154,13 @@ def test_a_view_is_what_a_state_folded_anew_shows(played):
 
 
 def test_the_frames_objective_and_in_the_root_the_task_is_always_visible(played):
-    for state, view in states(played):
+    for state, view in played.states:
         wanted = state.running.registers.intent if state.running.depth else state.begun.task
         assert wanted in shown_text(view)
 
 
 def test_the_last_result_is_always_visible(played):
-    for state, view in states(played):
+    for state, view in played.states:
         results = [turn.text for turn in state.running.turns if isinstance(turn, Result)]
         if results:
             assert results[-1] in shown_text(view)
@@ -166,7 +169,7 @@ def test_the_last_result_is_always_visible(played):
 def test_every_prompt_of_a_frame_starts_with_the_bytes_of_the_one_before_or_the_strategy_says_it_does_not(played):
     broken = 0
     last: dict[str, list[bytes]] = {}
-    for state, view in states(played):
+    for state, view in played.states:
         now = [json.encode(message) for message in view.messages]
         before = last.get(state.running.id, [])
         system = last.get("system", [view.system.encode()])
@@ -179,13 +182,13 @@ def test_every_prompt_of_a_frame_starts_with_the_bytes_of_the_one_before_or_the_
 
 
 def test_tools_are_equal_in_every_request_and_so_is_system_where_the_prefix_is_stable(played):
-    assert len({json.encode(view.tools) for _, view in states(played)}) == 1
+    assert len({json.encode(view.tools) for _, view in played.states}) == 1
     if played.strategy.prefix_stable:
-        assert len({view.system for _, view in states(played)}) == 1
+        assert len({view.system for _, view in played.states}) == 1
 
 
 def test_there_are_at_most_four_breakpoints_on_parts_that_exist_longer_time_to_live_first(played):
-    for _, view in states(played):
+    for _, view in played.states:
         points = view.breakpoints
         assert len(points) <= 4
         assert [point.ttl for point in points] == sorted((point.ttl for point in points), key=("1h", "5m").index)
@@ -196,7 +199,7 @@ def test_there_are_at_most_four_breakpoints_on_parts_that_exist_longer_time_to_l
 
 
 def test_roles_alternate_no_message_is_empty_and_every_call_is_answered_once_in_its_order(played):
-    for _, view in states(played):
+    for _, view in played.states:
         assert_well_formed(view)
 
 
@@ -281,7 +284,7 @@ def test_a_conversation_is_rendered_with_a_text_in_it_that_another_strategy_had_
 def others():
     """States of runs under strategies of each kind, as a fork brings them to another one."""
     return [
-        state for name in ("stackheap", "fold", "isolated", "summary:1000,keep=1") for state, _ in states(story(name))
+        state for name in ("stackheap", "fold", "isolated", "summary:1000,keep=1") for state, _ in story(name).states
     ]
 
 

@@ -58,7 +58,8 @@ def inspected() -> list[bytes]:
         return [(Path(place) / "log.eval").read_bytes()]
 
 
-def recordings() -> dict[str, list[bytes]]:
+def recordings(name: str) -> list[bytes]:
+    """Files that the importer of this name takes."""
     samples = ROOT / "tests" / "formats" / "samples"
     text: dict[str, list[Any]] = {
         "swe-agent": [foreign_runs.swe_agent()],
@@ -74,12 +75,8 @@ def recordings() -> dict[str, list[bytes]]:
             json.dumps({"version": 2, "status": "success", "eval": {"task": "t", "model": "m"}, "samples": []})
         ],
     }
-    spelled = {
-        name: [each if isinstance(each, str) else json.dumps(each) for each in found] for name, found in text.items()
-    }
-    found = {name: [each.encode() for each in texts] for name, texts in spelled.items()}
-    found["inspect"] += inspected()
-    return found
+    spelled = [each if isinstance(each, str) else json.dumps(each) for each in text[name]]
+    return [each.encode() for each in spelled] + (inspected() if name == "inspect" else [])
 
 
 SWEBENCH = {

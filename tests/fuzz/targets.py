@@ -267,7 +267,7 @@ def _named() -> Iterable[tuple[str, Callable[[bytes, Path], object], Callable[[]
     )
     for name in sorted(IMPORTERS):
         watched = f"formats/recordings/{name.replace('-', '_')}"
-        seeds = partial(recordings().__getitem__, name)
+        seeds = partial(recordings, name)
         yield (
             f"recording {name}",
             partial(recording, named=name),

@@ -5,7 +5,6 @@ import threading
 from functools import partial
 from pathlib import Path
 
-import anthropic
 import httpx2
 import pytest
 
@@ -97,6 +96,8 @@ def test_429_for_ever_passes_with_its_headers_until_the_client_gives_up(tmp_path
         (*JSON, ("retry-after-ms", "1"), ("anthropic-ratelimit-requests-remaining", "0"), ("request-id", "req_1")),
     )  # fmt: skip
     with RawUpstream(answer=lambda _: refusal) as upstream, gateway(upstream, tmp_path) as served:
+        import anthropic
+
         client = anthropic.Anthropic(base_url=served.url, api_key=KEY, max_retries=4)
         with client, pytest.raises(anthropic.RateLimitError) as told:
             client.messages.create(

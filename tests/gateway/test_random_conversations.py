@@ -15,9 +15,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
-from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
-from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
 from stackmem.core.log import Log
@@ -53,19 +50,20 @@ SPELLED = {
     "window": ("window:1,step=1", "window:2,step=3"),
     FRAMES: (FRAMES,),
 }
-PARAMS: dict[WireFormat, Any] = {
-    MESSAGES: MessageCreateParamsNonStreaming,
-    CHAT: CompletionCreateParamsNonStreaming,
-    RESPONSES: ResponseCreateParamsNonStreaming,
-}
-WIRES = {wire.name: wire for wire in PARAMS}
+WIRES = {wire.name: wire for wire in (MESSAGES, CHAT, RESPONSES)}
 SETTINGS = json.dumps([{"type": "auto"}, None], sort_keys=True)
 Json = dict[str, Any]
 
 
 @cache
 def adapter(name: str) -> TypeAdapter[Any]:
-    return TypeAdapter(PARAMS[WIRES[name]])
+    """Of the type that a provider's library has for a request. Every worker reads this file, and one needs them."""
+    from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
+    from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+    from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
+
+    params = (MessageCreateParamsNonStreaming, CompletionCreateParamsNonStreaming, ResponseCreateParamsNonStreaming)
+    return TypeAdapter(dict(zip(WIRES, params, strict=True))[name])
 
 
 def whole(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """`stackmem --help` answers at once, and importing touches neither the network nor any file but modules."""
 
+import ast
 import json
 import resource
 import subprocess
@@ -7,7 +8,8 @@ import sys
 
 import pytest
 
-from tests.house.sources import ROOT
+from tests.conftest import FEW_AND_LONG
+from tests.house.sources import ROOT, files, name
 
 HEAVY = {
     "anthropic", "openai", "pydantic", "tiktoken", "jinja2", "rich", "msgspec", "ruamel", "pytest", "numpy",
@@ -15,6 +17,10 @@ HEAVY = {
 }  # fmt: skip
 # 150 ms where a bare interpreter starts in 11 to 15; on a busy machine the ratio is 10 to 12.
 HELP_IN_BARE_STARTS = 16
+
+
+# What takes a test's worker half a second and more to load, and only a few tests need.
+FOR_FEW_TESTS = {"agents", "anthropic", "dask", "distributed", "inspect_ai", "mcp", "openai"}
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -42,6 +48,22 @@ def test_a_command_whose_flags_are_texts_does_without_the_library_that_reads_num
     ran = python("-X", "importtime", "-m", "stackmem", "runs", "--runs-dir", str(tmp_path))
     imported = {line.rpartition("|")[2].strip().split(".")[0] for line in ran.stderr.splitlines()}
     assert "pydantic" not in imported
+
+
+def test_no_file_of_tests_loads_a_library_at_its_head_that_few_tests_need():
+    """Every worker reads every file."""
+    loaded: dict[str, set[str]] = {}
+    for path in files("test_*.py", ROOT / "tests"):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if heavy := {found.partition(".")[0] for found in names} & FOR_FEW_TESTS:
+                loaded.setdefault(name(path), set()).update(heavy)
+    assert loaded == {}
+
+
+def test_every_file_that_the_workers_begin_with_is_there():
+    assert [name(path) for path in FEW_AND_LONG if not path.is_file()] == []
 
 
 def test_help_takes_no_more_than_some_starts_of_a_bare_interpreter():

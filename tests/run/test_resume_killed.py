@@ -2,6 +2,8 @@
 
 import re
 import time
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from stackmem.core.facts import RunResumed
 from tests.run.killed import DEEP, RESUME, dies, killed, resumed, story, told
 from tests.stage import TASKS, Stage, events, eventually
 
+Maker = Callable[[Stage], Path]
 DEEP_FACTS, CALCULATOR_FACTS = 50, 45  # the tests below say so where they change
 
 
@@ -28,22 +31,34 @@ def deep(stage: Stage) -> Path:
 def calculator(stage: Stage) -> Path:
     """The shipped task, its tests told to print no times."""
     folder = stage.root / "calculator"
-    if not folder.exists():
-        copied = {path: path.read_bytes() for path in (TASKS / "calculator").rglob("*") if path.is_file()}
-        for path, content in copied.items():
-            to = folder / path.relative_to(TASKS / "calculator")
-            to.parent.mkdir(parents=True, exist_ok=True)
-            to.write_bytes(content)
-        judge = folder / "tests" / "test.sh"
-        judge.write_text(judge.read_text("utf-8").replace("tail -n 60", "grep -c passed"), encoding="utf-8")
-        demo = folder / "demo.yaml"
-        timed, times = re.subn(
-            r"(args: \{command: )(cd src && python -m pytest -q ../tests)\}",
-            r"""\1"\2 | sed -E 's/ in [0-9.]+s//'"}""", demo.read_text("utf-8"),
-        )  # fmt: skip
-        assert times == 1
-        demo.write_text(timed, encoding="utf-8")
+    copied = {path: path.read_bytes() for path in (TASKS / "calculator").rglob("*") if path.is_file()}
+    for path, content in copied.items():
+        to = folder / path.relative_to(TASKS / "calculator")
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_bytes(content)
+    judge = folder / "tests" / "test.sh"
+    judge.write_text(judge.read_text("utf-8").replace("tail -n 60", "grep -c passed"), encoding="utf-8")
+    demo = folder / "demo.yaml"
+    timed, times = re.subn(
+        r"(args: \{command: )(cd src && python -m pytest -q ../tests)\}",
+        r"""\1"\2 | sed -E 's/ in [0-9.]+s//'"}""", demo.read_text("utf-8"),
+    )  # fmt: skip
+    assert times == 1
+    demo.write_text(timed, encoding="utf-8")
     return folder
+
+
+@pytest.fixture(scope="module")
+def never_killed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Maker], tuple[Stage, Path, RunResult]]:
+    """A stage, a task and a run of it that was never killed, made once for all tests, which add runs beside it."""
+
+    @cache
+    def solved(task: Maker) -> tuple[Stage, Path, RunResult]:
+        stage = Stage(tmp_path_factory.mktemp(task.__name__))
+        folder = task(stage)
+        return stage, folder, stage.solve(folder)
+
+    return solved
 
 
 def events_so_far(run: Path) -> int:
@@ -62,30 +77,29 @@ def agrees(run: Path, result: RunResult | None, whole: RunResult, facts: int) ->
 
 
 @pytest.mark.parametrize("after", boundaries(DEEP_FACTS, 1, 2, 9, 16, 23, 30, 37, 44, DEEP_FACTS - 1))
-def test_a_deep_run_killed_after_any_fact_goes_on_as_if_nothing_had_been(stage: Stage, after: int):
-    task = deep(stage)
+def test_a_deep_run_killed_after_any_fact_goes_on_as_if_nothing_had_been(never_killed, after: int):
+    stage, task, whole = never_killed(deep)
     run = killed(stage, after, task)
-    agrees(run, resumed(run).result, stage.solve(task), DEEP_FACTS)
+    agrees(run, resumed(run).result, whole, DEEP_FACTS)
 
 
 @pytest.mark.parametrize("after", boundaries(CALCULATOR_FACTS, 2, 18))
-def test_the_calculator_killed_after_any_fact_goes_on_as_if_nothing_had_been(stage: Stage, after: int):
-    task = calculator(stage)
+def test_the_calculator_killed_after_any_fact_goes_on_as_if_nothing_had_been(never_killed, after: int):
+    stage, task, whole = never_killed(calculator)
     run = killed(stage, after, task)
-    agrees(run, resumed(run).result, stage.solve(task), CALCULATOR_FACTS)
+    agrees(run, resumed(run).result, whole, CALCULATOR_FACTS)
 
 
 @pytest.mark.parametrize("every", [9, pytest.param(3, marks=pytest.mark.campaign)])
-def test_a_run_killed_again_and_again_comes_to_its_end(stage: Stage, every: int):
-    task = deep(stage)
+def test_a_run_killed_again_and_again_comes_to_its_end(never_killed, every: int):
+    stage, task, whole = never_killed(deep)
     run = killed(stage, every, task)
     deaths = 1
     while dies(stage, RESUME, every, run):  # each process records that many facts more, RunResumed among them
         deaths += 1
     assert deaths > DEEP_FACTS // every
     assert len(events(run, RunResumed)) >= deaths - 1
-    result = stage.solve(task)
-    assert story(run) == story(result.run_dir)
+    assert story(run) == story(whole.run_dir)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +108,7 @@ def test_a_run_killed_again_and_again_comes_to_its_end(stage: Stage, every: int)
 )
 def test_a_run_killed_at_any_time_goes_on_as_if_nothing_had_been(stage: Stage, moment: float):
     task = deep(stage)
-    whole = stage.solve(task)
+    whole = stage.solve(task)  # just now, for its time is what the moment is a part of
     known = set(stage.runs.iterdir())
     process = stage.start("solve", task, "--model", "demo", "--quiet")
     run = eventually(lambda: next((path for path in set(stage.runs.iterdir()) - known if events_so_far(path)), None))

@@ -1,22 +1,24 @@
 """``stackmem mcp``, asked by the protocol's own client, over stdio and HTTP, and killed."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import shlex
 import signal
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
-from mcp import Client, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.exceptions import MCPError
 
 from stackmem.core.facts import ChunkAllocated, RunEnded
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.verify import verify
 from tests.stage import Stage, events
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 NONSENSE = (b"no json", b"[]", b"{}", b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":7}', b"\xff")
 TOKEN = "a-token-of-the-tests-only"
@@ -30,6 +32,9 @@ async def text(client: Client, tool: str, **arguments: Any) -> str:
 
 
 def test_an_agent_has_a_heap_and_frames_over_stdio_and_kill_9_takes_nothing(stage: Stage, tmp_path: Path) -> None:
+    from mcp import Client, StdioServerParameters
+    from mcp.shared.exceptions import MCPError
+
     (tmp_path / "spec.md").write_text("x", encoding="utf-8")
     command = shlex.join(stage.arguments("mcp", str(tmp_path), "--heap", "none"))
     keeps_id = f"echo $$ > {shlex.quote(str(tmp_path / 'id'))}; exec {command}"
@@ -63,6 +68,9 @@ def test_an_agent_has_a_heap_and_frames_over_stdio_and_kill_9_takes_nothing(stag
 
 
 def test_over_http_only_the_token_gets_in_and_sigterm_ends_the_run(stage: Stage, tmp_path: Path) -> None:
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
     server = stage.start("mcp", str(tmp_path), "--http", 0, "--heap", "none", env={"STACKMEM_MCP_TOKEN": TOKEN})
     assert server.stdout is not None
     address = server.stdout.readline().strip()
