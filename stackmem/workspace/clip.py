@@ -36,7 +36,10 @@ def clean(raw: bytes) -> str:
     Terminal sequences are stripped, a progress line keeps its last state, other controls are escaped, bytes that are
     no UTF-8 become U+FFFD. Cleaning twice changes nothing. The result may be longer than ``raw``.
     """
-    text = _SEQUENCES.sub("", raw.decode("utf-8", "replace"))
+    text = raw.decode("utf-8", "replace")
+    if _UNSEEN.search(text) is None:  # as nearly always: then no sequence begins either, and no line is overwritten
+        return text
+    text = _SEQUENCES.sub("", text)
     if "\r" in text:
         text = "\n".join(_last_state(line) for line in text.split("\n"))
     return visible(text)

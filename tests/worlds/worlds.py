@@ -16,7 +16,7 @@ VISIBLE = tuple(name for name in FAMILIES if name not in SILENT)
 SHOWN = 32_768
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def made(family: str, horizon: int = 60, seed: int = 7, noise: float = 1.0) -> Made:
     return design(family, seed, horizon, noise)
 
