@@ -11,9 +11,11 @@ from stackmem.errors import UsageError
 from stackmem.run.run_folder import TRACE
 from stackmem.trace.lock import lock_of
 
-from .run_list import INTERRUPTED, RUNNING, UNBEGUN, RunRow, name_of, run_folders, run_row
+from .run_list import INTERRUPTED, RUNNING, UNBEGUN, RunRow, measured, name_of, run_folders, run_row
 
 _OPEN = (RUNNING, INTERRUPTED, UNBEGUN)
+_UNSETTLED = -1
+_MEASURED_AT_ONCE = 500
 
 
 class RunIndex:
@@ -31,6 +33,7 @@ class RunIndex:
         self.version = self.unread = 0
         self._lock = Lock()
         self._known: dict[str, tuple[int, RunRow, Path]] = {}
+        self._measured: dict[str, int] = {}  # when the folder was changed that was measured
 
     @property
     def rows(self) -> dict[str, RunRow]:
@@ -49,10 +52,28 @@ class RunIndex:
             gone = self._known.keys() - there.keys()
             for run in gone:
                 del self._known[run]
+                self._measured.pop(run, None)
             self.version += bool(gone)
             self.unread = len(there.keys() - self._known.keys())
             for run, folder in there.items():
                 self._look(run, folder)
+
+    def measure(self) -> None:
+        """Fill in what the rows of ``refresh`` leave out, of runs that have ended: the request, and the size.
+
+        It takes longer than all the rest, and a list can be shown before.
+        """
+        ended = [(run, *kept) for run, kept in self._known.copy().items() if kept[0] != _UNSETTLED]
+        wanted = [one for one in ended if self._measured.get(one[0]) != one[1]]
+        for at in range(0, len(wanted), _MEASURED_AT_ONCE):
+            some = wanted[at : at + _MEASURED_AT_ONCE]
+            rows = measured([(folder, row) for _, _, row, folder in some])
+            with self._lock:
+                for (run, changed, row, folder), told in zip(some, rows, strict=True):
+                    if self._known.get(run) == (changed, row, folder):
+                        self._known[run] = (changed, told, folder)
+                        self._measured[run] = changed
+                self.version += 1
 
     def _folders(self) -> Iterator[tuple[str, Path]]:
         if not self._nested:
@@ -79,7 +100,7 @@ class RunIndex:
         if known is None or known[1] != row:
             self.version += 1
         self.unread -= known is None
-        self._known[run] = (changed if settled else -1, row, folder)
+        self._known[run] = (changed if settled else _UNSETTLED, row, folder)
 
 
 def _newest(folder: Path) -> list[Path]:

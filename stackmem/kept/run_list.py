@@ -132,16 +132,21 @@ def find_runs(runs_dir: Path, conditions: Sequence[str], order: str, limit: int 
     """
     rows = list_runs(runs_dir)
     if any("disk_bytes" in text or "request" in text for text in (order, *conditions)):
-        return choose_runs(_measured(runs_dir, rows), conditions, order, limit)
-    return _measured(runs_dir, choose_runs(rows, conditions, order, limit))
+        return choose_runs(_all_measured(runs_dir, rows), conditions, order, limit)
+    return _all_measured(runs_dir, choose_runs(rows, conditions, order, limit))
 
 
-def _measured(runs_dir: Path, rows: Sequence[RunRow]) -> list[RunRow]:
+def _all_measured(runs_dir: Path, rows: Sequence[RunRow]) -> list[RunRow]:
+    return measured([(runs_dir / row.run, row) for row in rows])
+
+
+def measured(runs: Sequence[tuple[Path, RunRow]]) -> list[RunRow]:
+    """The rows of these folders with what was asked and what they take on the disk."""
     shared = [pack_cache().folder]  # told first, so that no run counts what it has in common with others
-    _, *sizes = disk_bytes([shared, *(folders_of(runs_dir / row.run) for row in rows)])
+    _, *sizes = disk_bytes([shared, *(folders_of(folder) for folder, _ in runs)])
     return [
-        replace(row, disk_bytes=size, request=first_request(runs_dir / row.run))
-        for row, size in zip(rows, sizes, strict=True)
+        replace(row, disk_bytes=size, request=first_request(folder))
+        for (folder, row), size in zip(runs, sizes, strict=True)
     ]
 
 

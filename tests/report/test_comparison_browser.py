@@ -154,6 +154,31 @@ def test_on_a_small_screen_only_tables_scroll_sideways(report, width):
     assert small > 9
 
 
+def test_a_table_shows_what_tells_most_and_the_columns_that_are_chosen(report):
+    for width, chosen in ((1360, ["Success", "Bill, USD", "Context"]), (390, [])):
+        page = report("zoo", width=width)
+        table = page.get_by_role("region", name="All tasks and horizons")
+        group = page.get_by_role("group", name="Columns of All tasks and horizons")
+        assert group.locator("[aria-pressed=true]").all_inner_texts() == chosen
+        for name in ("solved", "at 0.05", "peak"):
+            expect(table.get_by_role("button", name=name, exact=True)).to_be_visible()
+        expect(table.get_by_role("button", name="steps")).to_be_hidden()
+        group.get_by_role("button", name="Work").click()
+        expect(table.get_by_role("button", name="steps")).to_be_visible()
+        heads = table.locator("thead tr").first.locator("th:visible").evaluate_all("all => all.map(one => one.colSpan)")
+        assert sum(heads) == table.locator("tbody tr").first.locator("td:visible").count() - (width > 640)
+        goes_on = table.evaluate("node => node.scrollWidth > node.clientWidth")
+        assert (table.get_attribute("data-more") == "right") == goes_on
+
+
+def test_a_column_says_what_it_tells_where_it_is_pointed_at(report):
+    page = report("zoo")
+    page.get_by_role("region", name="All tasks and horizons").get_by_role("button", name="peak").hover()
+    expect(page.get_by_role("tooltip")).to_have_text("the longest prompt, tokens")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("tooltip")).to_be_hidden()
+
+
 def test_paper_has_the_tables_open_and_is_light(report):
     page = report("zoo", dark=True)
     page.emulate_media(media="print")

@@ -45,6 +45,21 @@ def test_without_a_bill_or_a_judgement_there_is_no_spot(tmp_path):
     assert frontier(section, WANTS, Anchors(results), 560) == ""
 
 
+def test_where_success_does_not_differ_the_bills_are_bars_the_cheapest_first(tmp_path):
+    rows = [
+        row(name, seed=seed, bill_output=cost) for name, cost in (("more", 9_000), ("less", 100)) for seed in (1, 2)
+    ]
+    results = read_bench(bench(tmp_path, rows))
+    section = sections(results, WANTS)[0]
+    drawn = frontier(section, WANTS, Anchors(results), 560)
+    assert drawn.count('class="bar"') == 2
+    assert "each solved 100 %" in drawn
+    assert drawn.index(">less</text>") < drawn.index(">more</text>")
+    rows[0] |= {"solved": 0, "outcome": "unsolved"}
+    results = read_bench(bench(tmp_path / "differs", rows))
+    assert "bar" not in frontier(sections(results, WANTS)[0], WANTS, Anchors(results), 560)
+
+
 def test_a_plot_names_every_strategy_and_leads_to_its_trials(tmp_path):
     results = read_bench(bench(tmp_path, zoo((60,), 2, ("ledger", "conflict"))))
     section, anchors = sections(results, WANTS)[0], Anchors(results)

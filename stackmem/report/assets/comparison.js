@@ -28,6 +28,83 @@ function sort(button) {
 
 for (const button of document.querySelectorAll("thead button")) button.addEventListener("click", () => sort(button));
 
+// A table shows the groups of columns that a reader chose; what a phone has no room for is chosen by hand.
+const phone = matchMedia("(max-width: 640px)");
+const AT_FIRST = 3;
+const shows = [];
+
+function choose(table) {
+  const bar = document.createElement("div");
+  bar.className = "columns";
+  bar.setAttribute("role", "group");
+  bar.setAttribute("aria-label", `Columns of ${table.parentElement.getAttribute("aria-label")}`);
+  bar.append("columns");
+  for (const head of table.querySelectorAll("th[data-group]")) {
+    const number = head.dataset.group;
+    const button = document.createElement("button");
+    button.textContent = head.textContent;
+    const show = (wanted) => {
+      button.setAttribute("aria-pressed", wanted);
+      table.classList.toggle(`no-${number}`, !wanted);
+      const shown = table.tHead.rows[1].querySelectorAll(wanted ? `.g${number}` : `.g${number}.core`).length;
+      head.colSpan = Math.max(1, shown);
+      head.hidden = !shown;
+      tellMore(table.parentElement);
+    };
+    button.addEventListener("click", () => show(button.getAttribute("aria-pressed") !== "true"));
+    shows.push(show);
+    bar.append(button);
+    show(!phone.matches && Number(number) < AT_FIRST);
+  }
+  table.parentElement.before(bar);
+}
+
+// A table that goes on to the right fades there.
+function tellMore(scroll) {
+  const right = scroll.scrollLeft + scroll.clientWidth < scroll.scrollWidth - 2;
+  if (right) scroll.dataset.more = "right";
+  else delete scroll.dataset.more;
+}
+
+for (const head of document.querySelectorAll("th[data-group='0']")) choose(head.closest("table"));
+const widths = new ResizeObserver((all) => all.forEach(({ target }) => tellMore(target)));
+for (const scroll of document.querySelectorAll(".scroll")) {
+  widths.observe(scroll);
+  scroll.addEventListener("scroll", () => tellMore(scroll), { passive: true });
+}
+
+// What a column tells, where its head is pointed at or has the keyboard; Escape takes it away.
+const tip = document.createElement("div");
+Object.assign(tip, { className: "tip", id: "tip", hidden: true });
+tip.setAttribute("role", "tooltip");
+document.body.append(tip);
+const hide = () => (tip.hidden = true);
+
+function explain({ target }) {
+  const head = target.closest?.("thead button[data-tells]");
+  if (!head) return hide();
+  tip.textContent = head.dataset.tells;
+  tip.hidden = false;
+  const { left, bottom } = head.getBoundingClientRect();
+  tip.style.left = `${Math.max(4, Math.min(left, innerWidth - tip.offsetWidth - 8))}px`;
+  tip.style.top = `${bottom + 6}px`;
+  return undefined;
+}
+
+for (const head of document.querySelectorAll("thead button[title]")) {
+  head.dataset.tells = head.title;
+  head.setAttribute("aria-description", head.title);
+  head.removeAttribute("title");
+}
+document.addEventListener("focusin", explain);
+// A browser is content where an edge of a link can be seen.
+document.querySelector("nav").addEventListener("focusin", ({ target }) => target.scrollIntoView({ block: "nearest", inline: "nearest" }));
+document.addEventListener("focusout", hide);
+document.addEventListener("pointerover", explain);
+// It goes with its head, as a head does that is scrolled into sight and gets the keyboard.
+document.addEventListener("scroll", () => tip.hidden || explain({ target: document.querySelector("thead button:focus-visible, thead button:hover") ?? document }), true);
+document.addEventListener("keydown", (event) => event.key === "Escape" && hide());
+
 for (const button of document.querySelectorAll("button.copy")) {
   button.addEventListener("click", async () => {
     await navigator.clipboard.writeText(button.previousSibling.textContent.trim());
@@ -52,6 +129,7 @@ document.addEventListener("click", (event) => {
 });
 addEventListener("beforeprint", () => {
   for (const folded of document.querySelectorAll("details.set")) folded.open = true;
+  for (const show of shows) show(true);
 });
 
 // A strategy that is pointed at anywhere stands out everywhere.

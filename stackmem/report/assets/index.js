@@ -1,6 +1,6 @@
 // The list of runs and benches: searched, filtered and sorted by the server, kept current while it is open.
 
-import { el, keepPlace, plain, count, compact, usd, duration, plural } from "./text.js";
+import { el, keepPlace, plain, count, compact, usd, duration, plural, size } from "./text.js";
 import { DARK, switchTheme, isDark } from "./theme.js";
 import { ask, openCommand } from "./commands.js";
 
@@ -15,8 +15,10 @@ const COLUMNS = [
   ["model", "Model", (row) => row.model],
   ["steps", "Steps", (row) => (row.steps === null ? "" : count(row.steps)), true],
   ["tokens", "Tokens", (row) => (row.tokens === null ? "" : compact(row.tokens)), true],
-  ["cost_usd", "Cost", (row) => (row.cost_usd === null ? "" : usd(row.cost_usd)), true],
+  ["cost_usd", "Cost", (row) => (row.steps === null ? "" : usd(row.cost_usd)), true],
   ["wall_seconds", "Time", (row) => (row.wall_seconds === null ? "" : duration(row.wall_seconds)), true],
+  ["disk_bytes", "Size", (row) => (row.disk_bytes === null ? "" : size(row.disk_bytes)), true],
+  ["request", "Request", (row) => row.request],
 ];
 const GOOD = ["solved", "finished"];
 
@@ -24,7 +26,7 @@ const wanted = { q: "", filters: [], sort: "-started", limit: AT_ONCE };
 const picked = new Set();
 let shown = { rows: [], matched: 0, total: 0, unread: 0, outcomes: {}, places: [] };
 
-const text = el("input", { type: "search", placeholder: "Search   /", "aria-label": "Search runs by task, strategy, model, outcome or id", autocomplete: "off", spellcheck: "false" });
+const text = el("input", { type: "search", placeholder: "Search   /", "aria-label": "Search runs by task, strategy, model, outcome, request or id", autocomplete: "off", spellcheck: "false" });
 const conditions = el("input", { type: "text", placeholder: "outcome=solved steps>20", "aria-label": "Filter: conditions as stackmem runs --filter takes them", autocomplete: "off", spellcheck: "false" });
 const status = el("p", { class: "faint", role: "status" });
 const wrong = el("p", { class: "warn", role: "alert" });
@@ -59,7 +61,7 @@ function line(row) {
     const told = tell(row);
     if (field === "task") return el("th", { scope: "row" }, el("a", { href: link, title: name, "data-key": row.id, text: told }), row.parent ? el("span", { class: "faint", text: " fork" }) : "");
     if (field === "outcome") return el("td", {}, el("span", { class: `pill ${tone(told)}`, text: told }));
-    return el("td", { class: number ? "n" : "", text: told });
+    return el("td", { class: number ? "n" : field, text: told });
   });
   return el("tr", {}, el("td", {}, el("label", { class: "pick" }, pick)), ...cells);
 }
@@ -129,7 +131,7 @@ async function look() {
 function bench(one) {
   const left = one.seconds_left === null ? "" : `, about ${duration(one.seconds_left)} left`;
   const state = one.running ? `running${left}` : one.done < one.total ? "stopped" : "complete";
-  const told = one.broken ? el("span", { class: "warn", text: one.broken }) : el("span", { class: "faint", text: `${count(one.done)} of ${plural(one.total, "trial")}${one.errors ? `, ${plural(one.errors, "error")}` : ""} · bill ${usd(one.bill_usd)} · ${state}` });
+  const told = one.broken ? el("span", { class: "warn", text: one.broken }) : el("span", { class: "faint", text: `${one.total ? `${count(one.done)} of ` : ""}${plural(one.total || one.done, "trial")}${one.errors ? `, ${plural(one.errors, "error")}` : ""} · bill ${usd(one.bill_usd)} · ${state}` });
   const bar = el("progress", { max: Math.max(1, one.total), value: one.done, "aria-label": `Trials of ${plain(one.name)} that have ended` });
   return el("li", {}, el("a", { href: `bench/${one.place}/`, text: one.name }), one.broken ? "" : bar, told);
 }

@@ -7,6 +7,7 @@ import { Layer } from "./layer.js";
 
 const ROW = 26;
 const OWN_ROWS = 24;
+const NAME_PIXELS = 60; // a name that is cut to less tells little
 
 // A row for each chunk while there are few; else chunks that do not overlap share one.
 function rowsOf(run) {
@@ -25,6 +26,15 @@ function rowsOf(run) {
     life.row = row;
   }
   return lives;
+}
+
+const READ_PIXELS = 6;
+
+// Where a name hides no read: the widest stretch between two of them, as its distance from the left and its width.
+function freeOf(marks, left, right) {
+  const ends = [left - READ_PIXELS, ...marks.filter((x) => x > left && x < right), right + READ_PIXELS];
+  const gaps = ends.slice(1).map((end, at) => [ends[at] + READ_PIXELS - left, end - ends[at] - 2 * READ_PIXELS]);
+  return gaps[0][1] >= NAME_PIXELS ? gaps[0] : gaps.reduce((best, gap) => (gap[1] > best[1] ? gap : best));
 }
 
 export class HeapLanes {
@@ -100,9 +110,8 @@ export class HeapLanes {
       this.hatch(context, Math.max(left, GUTTER), Math.min(right, width - MARGIN), top);
     }
     const [left, right] = [Math.max(inView[0][1], GUTTER), Math.min(inView.at(-1)[2], width - MARGIN)];
-    for (const step of lane.reads) {
-      const [x] = this.stretch(step, null, width);
-      if (x < GUTTER || x > width) continue;
+    const marks = lane.reads.map((step) => this.stretch(step, null, width)[0]).filter((x) => x >= GUTTER && x <= width);
+    for (const x of marks) {
       if (tight) {
         context.fillStyle = colour("read-mark");
         context.globalAlpha = 0.6;
@@ -118,7 +127,7 @@ export class HeapLanes {
       context.lineWidth = 1.5;
       context.stroke();
     }
-    return { left, top: row * ROW + 1, width: right - left, height: ROW - 2 };
+    return { left, top: row * ROW + 1, width: right - left, height: ROW - 2, free: tight ? null : freeOf(marks, left, right) };
   }
 
   bar(context, left, right, top, again) {

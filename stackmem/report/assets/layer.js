@@ -29,7 +29,7 @@ export class Layer {
     this.element = el("div", { class: "layer", role: "group", "aria-label": name, onkeydown: (event) => this.move(event) });
   }
 
-  // Puts a button where each box is: { key, name, left, top, width, height, tone }.
+  // Puts a button where each box is: { key, name, left, top, width, height, tone }; its name stands in `free`, where that is told.
   place(boxes) {
     const shown = boxes.filter(wideEnough).slice(0, MOST);
     const keys = new Set(shown.map(({ key }) => key));
@@ -43,7 +43,7 @@ export class Layer {
     if (stops.length && !stops.some((node) => node.tabIndex === 0)) stops[0].tabIndex = 0;
   }
 
-  put({ key, name, left, top, width, height, tone }) {
+  put({ key, name, left, top, width, height, tone, free }) {
     let node = this.known.get(key);
     if (!node) {
       node = el("button", { type: "button", tabindex: "-1", onclick: (event) => this.enter(key, event), onfocus: () => this.stopAt(node) }, el("span", { "aria-hidden": "true" }));
@@ -53,7 +53,9 @@ export class Layer {
     node.className = `box ${tone}`;
     node.setAttribute("aria-label", this.tell(key));
     Object.assign(node.style, { left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` });
-    node.firstChild.dataset.name = fitName(name, width - 14); // drawn by the style sheet: the button's own name is whole
+    const [inset, room] = free ?? [0, width];
+    node.firstChild.style.marginLeft = `${inset}px`;
+    node.firstChild.dataset.name = fitName(name, room - 14); // drawn by the style sheet: the button's own name is whole
   }
 
   // One of them is a stop of the tab key; up and down lead to the others.

@@ -16,7 +16,7 @@ function actions(timeline) {
   const buttons = ["resume", "fork", "export", "rm"].map((action) =>
     el("button", { type: "button", onclick: () => openCommand(action, run, given[action]?.()), text: ACTIONS[action][0] }),
   );
-  return el("div", { class: "actions", role: "group", "aria-label": "What can be done with this run" }, state, ...buttons);
+  return el("div", { class: "actions", role: "group", "aria-label": "What can be done with this run" }, ...buttons, state);
 }
 
 function follow({ timeline, inspector }) {

@@ -277,8 +277,8 @@ async function show(more) {
     el(
       "main",
       {},
-      more.actions?.(timeline) ?? "",
       heads,
+      more.actions?.(timeline) ?? "",
       el(
         "div",
         { class: "work" },

@@ -196,5 +196,6 @@ export function ruler(timeline) {
     }
   });
   surface.height = 20;
+  surface.element.classList.add("ruler");
   return surface;
 }

@@ -7,6 +7,7 @@ from math import isfinite
 
 from stackmem.bench.statistics import AMOUNT_OF_INTEREST, SHARE_OF_INTEREST, TOO_FEW, smallest_difference
 
+from .columns import as_text
 from .figures import Line, Section, Wants, bill_name
 from .results import BenchRows
 
@@ -69,7 +70,7 @@ def findings(section: Section, wants: Wants) -> list[str]:
     """What a table shows of the strategies held against the baseline, in sentences."""
     held = [line for line in section.lines if line.against]
     if not held:
-        return []
+        return _alone(section.lines[0], wants) if len(section.lines) == 1 else []
     base = wants.baseline
     judged = {line.strategy: _verdict(line, "solved") for line in held}
     fewer = [line for line in held if judged[line.strategy] != "worse" and _gap(line) < 0]
@@ -90,6 +91,14 @@ def findings(section: Section, wants: Wants) -> list[str]:
     if all(found.verdict == TOO_FEW for line in held for found in line.against.values()):
         said.append(f"There are too few units to compare {len(held)} strategies with {base}.")
     return said if section.task else said + _power(section, wants)
+
+
+def _alone(line: Line, wants: Wants) -> list[str]:
+    solved, cost = line.figures["solved"], line.figures[bill_name(wants.read_multiple)]
+    if solved is None or cost is None:
+        return []
+    share, usd = as_text(solved.value, "share"), as_text(cost.value, "usd")
+    return [f"{line.strategy} solved {share} at {usd} USD a trial. With one strategy there is nothing to compare."]
 
 
 def _turning(held: Sequence[Line], wants: Wants) -> list[str]:

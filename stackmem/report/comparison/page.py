@@ -18,7 +18,7 @@ from .anchors import FAMILIES, Anchors
 from .expectations import expectation_rows, expectation_text
 from .figures import Section, Wants, bill
 from .findings import READING, facts, remarks
-from .plots import Curve, frontier, loss_curves, loss_plot, slope_plot, slopes
+from .plots import Curve, frontier, loss_curves, loss_plot, slope_plot, slopes, solved_alike, spots
 from .requests import request_rows, request_slopes, request_text
 from .results import BenchRows, TrialRow
 from .stability import map_rows, map_text, stability_maps
@@ -36,7 +36,7 @@ _PAGE = """<!doctype html>
 <style>{style}</style>
 </head>
 <body>
-<header class="top"><span class="brand">stackmem</span><nav>{nav}</nav><button id="theme" class="icon" \
+<header class="top">{brand}<nav>{nav}</nav><button id="theme" class="icon" \
 aria-label="Light or dark" title="Light or dark">◐</button></header>
 <main>{body}</main>
 <script>{program}</script>
@@ -46,8 +46,8 @@ aria-label="Light or dark" title="Light or dark">◐</button></header>
 _WIDE, _HALF, _NARROW = 1_140, 556, 350
 
 
-def page(results: BenchRows, shown: Sequence[Section], wants: Wants, path: Path) -> str:
-    """The whole file, as it stands at ``path``."""
+def page(results: BenchRows, shown: Sequence[Section], wants: Wants, path: Path, home: str = "") -> str:
+    """The whole file, as it stands at ``path``; ``home`` is the address of the list that it belongs to, if any."""
     style, program = _asset("comparison.css"), _asset("comparison.js")
     policy = (
         f"default-src 'none'; script-src {_digest(program)}; style-src {_digest(style)}; "
@@ -65,7 +65,10 @@ def page(results: BenchRows, shown: Sequence[Section], wants: Wants, path: Path)
     parts.append(("How it was made", _made(results, wants)))
     body = "".join(f'<section id="p{number}">{inside}</section>' for number, (_, inside) in enumerate(parts))
     nav = "".join(f'<a href="#p{number}">{escape(name)}</a>' for number, (name, _) in enumerate(parts))
-    return _PAGE.format(policy=policy, style=style, nav=nav, body=body, program=program)
+    brand = '<span class="brand">stackmem</span>'
+    if home:
+        brand = f'<a class="brand" href="{escape(home)}" title="All runs and benches">stackmem</a>'
+    return _PAGE.format(policy=policy, style=style, brand=brand, nav=nav, body=body, program=program)
 
 
 def _families(results: BenchRows, wants: Wants) -> list[tuple[str, str]]:
@@ -128,10 +131,13 @@ def _plots(
     anchors: Anchors,
 ) -> Iterator[tuple[str, str]]:
     drawn = [(one.title, lambda width, one=one: frontier(one, wants, anchors, width)) for one in sections]
+    alike = all(solved_alike(shown) for one in sections if (shown := spots(one, wants)))
     told = (
         "What a trial costs against how often it ends solved, with 95 % intervals. The line joins those that no other "
         "strategy beats in both; what costs more and solves less lies below it."
     )
+    if alike:
+        told = "What a trial costs, with 95 % intervals. Success does not differ."
     if inside := _figures(drawn):
         yield f"Frontier{of}", _card(f"Bill against success{of}", told, _legend(trials, anchors) + inside)
     price, multiple = wants.price, wants.read_multiple

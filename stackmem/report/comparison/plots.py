@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stackmem.bench.intervals import Interval, library, power_law
 
@@ -273,6 +274,8 @@ def frontier(section: Section, wants: Wants, anchors: Anchors, width: int) -> st
     shown = spots(section, wants)
     if not shown:
         return ""
+    if solved_alike(shown):
+        return _bars(shown, section, wants, anchors, width)
     dense = width < 500
     box = Box(width, 400 if width < 900 else 460, 46, width - 18, 30, (400 if width < 900 else 460) - 46)
     across = log_scale([spot.cost.value for spot in shown], box.left, box.right, 0.1)
@@ -294,6 +297,35 @@ def frontier(section: Section, wants: Wants, anchors: Anchors, width: int) -> st
             linked(target, anchors.family(spot.name), anchors.strategy(spot.name), _tells(spot), marks, kind)
         )  # fmt: skip
     return drawing(box, f"Bill against success, {section.title}", "".join(drawn))
+
+
+def solved_alike(shown: Sequence[Spot]) -> bool:
+    """Whether success does not differ: their bills are all there is to see."""
+    return len({spot.solved.value for spot in shown}) == 1
+
+
+_BAR = 28.0
+
+
+def _bars(shown: Sequence[Spot], section: Section, wants: Wants, anchors: Anchors, width: int) -> str:
+    """The bills as bars, the cheapest first, where success does not differ: a plane would hold one line of dots."""
+    names = {spot.name: clipped(spot.name, 16 if width < 500 else 34) for spot in shown}
+    box = Box(width, 0, max(map(len, names.values())) * 6.8 + 18, width - 78, 24, 24 + _BAR * len(shown))
+    box = replace(box, height=box.bottom + 46)
+    across = Scale(0.0, max(spot.cost.high or spot.cost.value for spot in shown), box.left, box.right)
+    bills = Axis(across, f"mean bill of a trial, USD, reads at {wants.read_multiple:g}", _dollars(across))
+    solved = f"each solved {as_text(shown[0].solved.value, 'share')}"
+    drawn = [axes(box, bills, Axis(Scale(0.0, 1.0, box.bottom, box.top), solved, []))]
+    for number, spot in enumerate(sorted(shown, key=lambda one: one.cost.value)):
+        y, low, high = box.top + _BAR * (number + 0.5), spot.cost.low, spot.cost.high
+        marks = line(box.left, y, across(spot.cost.value), y, "bar")
+        if low is not None and high is not None:
+            marks += line(across(low), y, across(high), y, "reach")
+        marks += label(box.left - 8, y + 4, names[spot.name], "name", "end")
+        marks += label(box.right + 8, y + 4, f"${as_text(spot.cost.value, 'usd')}", "tick")
+        target = anchors.of_line(section, spot.name)
+        drawn.append(linked(target, anchors.family(spot.name), anchors.strategy(spot.name), _tells(spot), marks))
+    return drawing(box, f"Bills, {section.title}", "".join(drawn))
 
 
 def _dollars(scale: Scale) -> list[tuple[float, str]]:

@@ -14,11 +14,10 @@ from stackmem.bench.statistics import ALIKE, NONE_SHOWN, TOO_FEW
 
 from .anchors import Anchors
 from .columns import MEMORY, Column, as_text, cell_texts, columns, comparison_of, figure_of
-from .figures import Line, Section, Wants, bill
+from .figures import Line, Section, Wants, bill, bill_name
 from .findings import findings
 from .results import BenchRows, TrialRow
 
-_GROUP = {MEMORY: "group memory"}
 _MARKS = {"better": "▲ better", "worse": "▼ worse", ALIKE: "≈ alike", NONE_SHOWN: NONE_SHOWN, TOO_FEW: TOO_FEW}
 
 
@@ -33,8 +32,8 @@ def table(section: Section, wants: Wants, anchors: Anchors) -> str:
     shown = columns(section, wants)
     rows = "".join(_row(line, section, shown, wants, anchors) for line in section.lines)
     return (
-        f'<div class="scroll" tabindex="0" role="region" '
-        f'aria-label="{escape(section.title)}"><table><thead>{_heads(shown)}</thead><tbody>{rows}</tbody></table></div>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(section.title)}">'
+        f"<table><thead>{_heads(shown, wants)}</thead><tbody>{rows}</tbody></table></div>"
     )
 
 
@@ -49,31 +48,33 @@ def plain_table(rows: Sequence[Sequence[str]]) -> str:
     return f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _heads(shown: Sequence[Column]) -> str:
+def _heads(shown: Sequence[Column], wants: Wants) -> str:
+    """The groups, which a reader can choose among, and the names of the columns with what they tell."""
     groups = "".join(
-        f'<th scope="colgroup" colspan="{len(list(members))}" class="{_GROUP.get(name, "group")}">{escape(name)}</th>'
-        for name, members in groupby(shown, key=lambda column: column.group)
+        f'<th scope="colgroup" colspan="{len(list(members))}" class="group{" memory" if name == MEMORY else ""}" '
+        f'data-group="{number}">{escape(name)}</th>'
+        for number, (name, members) in enumerate(groupby(shown, key=lambda column: column.group))
     )
     names = "".join(
-        f'<th scope="col" class="{_kind(column, shown)}"><button title="{escape(column.tells)}">'
+        f'<th scope="col" class="{_kind(column, shown, wants)}"><button title="{escape(column.tells)}">'
         f"{escape(column.title)}</button></th>"
         for column in shown
     )
     first = '<th scope="col" class="who"><button>strategy</button></th>'
-    trials = '<th scope="col" class="n"><button>trials</button></th>'
-    return f"<tr><td class=who></td><td></td>{groups}</tr><tr>{first}{trials}{names}</tr>"
+    trials = '<th scope="col" class="n many"><button>trials</button></th>'
+    return f"<tr><td class=who></td><td class=many></td>{groups}</tr><tr>{first}{trials}{names}</tr>"
 
 
 def _row(line: Line, section: Section, shown: Sequence[Column], wants: Wants, anchors: Anchors) -> str:
     target = anchors.of_line(section, line.strategy)
     counted = f"{line.trials}" + (f'<i class="worse">+{line.errors} failed</i>' if line.errors else "")
     base = ' class="base"' if line.strategy == wants.baseline else ""
-    cells = "".join(_cell(line, column, target, _kind(column, shown)) for column in shown)
+    cells = "".join(_cell(line, column, target, _kind(column, shown, wants)) for column in shown)
     who = f'<span class="chip f-{anchors.family(line.strategy)}"></span>{escape(line.strategy)}'
     return (
         f'<tr{base} data-strategy="{anchors.strategy(line.strategy)}">'
         f'<th scope="row" class="who"><a href="#{target}">{who}</a></th>'
-        f'<td class="n" data-value="{line.trials}"><a href="#{target}">{counted}</a></td>{cells}</tr>'
+        f'<td class="n many" data-value="{line.trials}"><a href="#{target}">{counted}</a></td>{cells}</tr>'
     )
 
 
@@ -90,11 +91,16 @@ def _cell(line: Line, column: Column, target: str, kind: str) -> str:
     return f'<td class="{kind}" data-value="{figure.value!r}"><a href="#{target}">{said}</a></td>'
 
 
-def _kind(column: Column, shown: Sequence[Column]) -> str:
-    """The first of a group has a line before it."""
-    first = next(one for one in shown if one.group == column.group) is column
-    told = ("first" if first else "", "held" if column.against else "", "memory" if column.group == MEMORY else "")
-    return " ".join(filter(None, told)) or "plain"
+def _kind(column: Column, shown: Sequence[Column], wants: Wants) -> str:
+    """The first of a group has a line before it; success, bill and peak stand whatever groups are chosen."""
+    groups = list(dict.fromkeys(one.group for one in shown))
+    told = [f"g{groups.index(column.group)}"]
+    if not column.against and column.key in ("solved", bill_name(wants.read_multiple), "peak_context_tokens"):
+        told.append("core")
+    if next(one for one in shown if one.group == column.group) is column:
+        told.append("first")
+    told += ["held"] * column.against + ["memory"] * (column.group == MEMORY)
+    return " ".join(told)
 
 
 _HEADS = ("task", "horizon", "seed", "outcome", "steps", "peak", "bill", "run")

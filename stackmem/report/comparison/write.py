@@ -67,10 +67,15 @@ def write_report(
     return Written(path, len(results.trials))
 
 
-def report_page(folder: Path) -> bytes:
-    """The report of the bench in ``folder`` as a page, as it would stand there; raises as ``write_report`` does."""
+def report_page(folder: Path, home: str) -> bytes:
+    """The report of the bench in ``folder`` as a page, as it would stand there; raises as ``write_report`` does.
+
+    Args:
+        home: The address of the list of benches, to which the page leads back.
+    """
     results = read_bench(folder)
-    return _content(results, _wants(results, None, None), folder / "report.html").encode(errors="replace")
+    wants = _wants(results, None, None)
+    return page(results, sections(results, wants), wants, folder / "report.html", home).encode(errors="replace")
 
 
 def _content(results: BenchRows, wants: Wants, path: Path) -> str:

@@ -77,6 +77,7 @@ class Studio:
             begun = time.monotonic()
             self.places.refresh()
             seconds = time.monotonic() - begun
+            self.places.measure()
             while not self._closing.wait(max(_LOOK_SECONDS, 10 * seconds)) and not self._readers:
                 pass
             if self._closing.is_set():
@@ -175,7 +176,7 @@ class Studio:
         place = self.places.place(request.path_params["place"])
         if not place.is_bench:
             raise UsageError(f"{place.name} holds runs, and no bench")
-        return HTMLResponse(report_page(place.folder))
+        return HTMLResponse(report_page(place.folder, "../../"))
 
     def trial(self, request: Request) -> Response:
         """A link of a bench's page to the run of a trial."""

@@ -88,6 +88,11 @@ class Places:
             place.runs.refresh()
         self.looked = True
 
+    def measure(self) -> None:
+        """Fill in the requests and sizes of the runs that have ended, once a list can be shown without them."""
+        for place in self.all:
+            place.runs.measure()
+
     @property
     def version(self) -> int:
         """Grows whenever something changed, and once every folder was looked at."""
@@ -145,7 +150,7 @@ def _rows(place: ShownFolder) -> Iterable[tuple[str, RunRow]]:
 
 
 def _text(row: RunRow) -> str:
-    return "\n".join((row.run, row.task, row.model, row.strategy, row.outcome, row.parent)).casefold()
+    return "\n".join((row.run, row.task, row.model, row.strategy, row.outcome, row.parent, row.request)).casefold()
 
 
 def _is_bench(folder: Path) -> bool:

@@ -59,6 +59,21 @@ def test_what_cannot_be_asked_is_said(three, query):
     assert answer.headers["content-type"].startswith("text/plain")
 
 
+def test_sizes_and_requests_come_after_the_list(three):
+    studio, client = opened(three)
+    assert {row["disk_bytes"] for row in rows(client)["rows"]} == {None}
+    version = studio.places.version
+    studio.places.measure()
+    assert studio.places.version > version
+    found = rows(client, "q=do+it&sort=-disk_bytes&filter=disk_bytes%3E0")["rows"]
+    assert [row["request"] for row in found] == ["Do it."] * 3
+    assert found[0]["disk_bytes"] >= found[-1]["disk_bytes"] > 0
+    version = studio.places.version
+    studio.places.refresh()
+    studio.places.measure()
+    assert studio.places.version == version
+
+
 def test_one_run_is_followed_and_several_are_compared(three):
     _, client = opened(three)
     ids = [row["id"] for row in rows(client)["rows"]]

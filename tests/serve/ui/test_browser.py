@@ -30,6 +30,18 @@ def test_the_list_is_searched_and_leads_to_a_run(stage, serve, visit):
     expect(page.locator("tbody tr")).to_have_count(2)
 
 
+def test_outcome_and_cost_read_the_same_in_the_list_and_on_the_page(stage, serve, visit):
+    stage.solve(stage.task(pop()))
+    page = visit(serve(stage.runs)[0])
+    row = page.locator("tbody tr")
+    expect(row).to_contain_text("solved")
+    cost = row.locator("td").nth(7).inner_text()
+    page.locator("tbody a").press("Enter")
+    expect(page.locator(".pill")).to_have_text("solved")
+    expect(page.locator(".tile", has_text="cost").locator("dd")).to_have_text(cost)
+    assert cost
+
+
 def test_picked_runs_are_compared_by_keyboard_alone(stage, serve, visit):
     task = stage.task(pop())
     for _ in range(3):

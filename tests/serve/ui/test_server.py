@@ -1,6 +1,7 @@
 """The server as a process: it is told where it is, listens on loopback alone, and Ctrl-C ends it."""
 
 import re
+import resource
 import signal
 import socket
 import urllib.request
@@ -31,13 +32,16 @@ def test_it_listens_on_loopback_alone(stage, serve):
 def test_a_thousand_idle_connections_do_not_stop_it(stage, serve):
     address, _ = serve(stage.elsewhere)
     port = int(address.split(":")[2].split("/")[0])
-    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(900)]
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(files, min(most, 4_096)), most))
+    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(1_000)]
     for one in idle[::3]:
         one.send(b"GET / HTTP/1.1\r\nHost: ")
     with urllib.request.urlopen(address + "rows") as answer:
         assert answer.status == 200
     for one in idle:
         one.close()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
 
 
 def test_what_cannot_be_served_is_said(stage):

@@ -3,6 +3,7 @@
 A dozen that tell most are looked at here, all of them in a campaign. ``STACKMEM_PICTURES=DIR`` keeps the pictures.
 """
 
+import json
 import os
 import shutil
 import struct
@@ -15,9 +16,13 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from stackmem.core.facts import RunEnded
+from stackmem.core.messages import Usage
 from stackmem.report.comparison.write import write_report
 from stackmem.report.page import write_page
+from stackmem.run.result import RunResult, write_result
+from stackmem.run.run_folder import RESULT, TRACE
 from stackmem.trace.lineage import RunReader
+from stackmem.trace.lock import Lock
 from tests.conftest import CAMPAIGN
 from tests.report import runs
 from tests.report.axe import violations
@@ -26,13 +31,13 @@ from tests.stage import Stage, rechain
 
 WIDTHS, SCHEMES = (390, 1280, 2560), ("light", "dark")
 STATES = (
-    "index", "index-empty", "live", "finished", "failed", "interrupted", "empty", "hostile", "long", "two", "bench",
-    "bench-of-one",
+    "index", "index-empty", "live", "finished", "failed", "interrupted", "empty", "hostile", "long", "two", "compared",
+    "bench", "bench-of-one",
 )  # fmt: skip
 TELLING = {
     ("index", 390, "dark"), ("index", 1280, "light"), ("index-empty", 1280, "dark"), ("live", 1280, "light"),
     ("finished", 390, "light"), ("finished", 2560, "dark"), ("failed", 1280, "dark"), ("interrupted", 390, "light"),
-    ("hostile", 1280, "light"), ("two", 1280, "dark"), ("bench", 1280, "light"), ("bench", 390, "dark"),
+    ("hostile", 1280, "light"), ("compared", 1280, "dark"), ("bench", 1280, "light"), ("bench-of-one", 390, "dark"),
 }  # fmt: skip
 ALL = [(state, width, scheme) for state in STATES for width in WIDTHS for scheme in SCHEMES]
 
@@ -45,6 +50,18 @@ def cut(run: Path, folder: Path, *, records: int | None = None, ending: str = ""
         kept[-1] = type(kept[-1])(kept[-1].seq, kept[-1].at, RunEnded(ending, "I could not go on."))
     rechain(folder / "trace.jsonl", kept)
     return folder
+
+
+def ended(run: Path, outcome: str, cost_usd: float | None) -> None:
+    """Puts a result beside a trace, as the end of a run does."""
+    usage = Usage(uncached=900, cache_read=120_000, cache_write_5m=9_000, output=3_000)
+    write_result(
+        RunResult(
+            run.name, str(run), run.name, "claude-sonnet-5-5", "stackheap", "popped", outcome, 39, 4, usage, cost_usd,
+            532.0, "bubblewrap", "Done.", "/workspace",
+        ),
+        run / RESULT,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -61,16 +78,27 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
         "long": [runs.long_run(root / "runs" / "long", 10_000 if CAMPAIGN else 300)],
     }
     shown["two"] = [whole, shown["interrupted"][0]]
+    running = Lock(cut(whole, root / "runs" / "live", records=60) / TRACE)
+    for name, outcome, cost in (
+        ("invoices", "solved", 0.14),
+        ("failed", "limit:steps", 0.14),
+        ("long", "unsolved", None),
+    ):
+        ended(root / "runs" / name, outcome, cost)
     found = {name: write_page(folders, str(root / f"{name}.html")).as_uri() for name, folders in shown.items()}
-    several = bench(root / "several", zoo((20, 200), 2, ("env_trap", "ledger"), ("full", "mask", "rag", "stackheap")))
+    trials = zoo((20, 200), 2, ("env_trap", "ledger"), ("full", "mask", "rag", "stackheap"))
+    several = bench(root / "runs" / "several", trials)
+    (several / "ledger.jsonl").write_text("".join(json.dumps(trial) + "\n" for trial in trials))
     one = bench(root / "one", zoo((20,), 2, ("env_trap",), ("full",)))
     found |= {name: write_report(folder).path.as_uri() for name, folder in (("bench", several), ("bench-of-one", one))}
     (root / "none").mkdir()
     stage = Stage(root)
     started = [stage.start("ui", folder, stderr=subprocess.DEVNULL) for folder in (root / "runs", root / "none")]
     found["index"], found["index-empty"] = (str(one.stdout and one.stdout.readline()).strip() for one in started)
-    found["live"] = f"{found['index']}run?id=0/interrupted"
+    found["live"] = f"{found['index']}run?id=0/live"
+    found["compared"] = f"{found['index']}run?id=0/invoices&id=0/failed&id=0/live"
     yield found
+    running.close()
     for process in started:
         process.kill()
         process.communicate()
@@ -118,5 +146,13 @@ def test_a_state_is_whole_at_its_width_and_axe_finds_nothing(browser: Browser, a
 
 def test_the_telling_ones_are_states():
     assert set(ALL) >= TELLING
-    assert {state for state, _, _ in TELLING} >= {"index", "live", "finished", "failed", "two", "bench"}
+    assert {state for state, _, _ in TELLING} >= {
+        "index",
+        "live",
+        "finished",
+        "failed",
+        "compared",
+        "bench",
+        "bench-of-one",
+    }
     assert {width for _, width, _ in TELLING} == set(WIDTHS)
