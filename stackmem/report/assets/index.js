@@ -61,7 +61,7 @@ function line(row) {
     const told = tell(row);
     if (field === "task") return el("th", { scope: "row" }, el("a", { href: link, title: name, "data-key": row.id, text: told }), row.parent ? el("span", { class: "faint", text: " fork" }) : "");
     if (field === "outcome") return el("td", {}, el("span", { class: `pill ${tone(told)}`, text: told }));
-    return el("td", { class: number ? "n" : field, text: told });
+    return el("td", { class: number ? "n" : field, title: field === "request" ? plain(told) : null, text: told });
   });
   return el("tr", {}, el("td", {}, el("label", { class: "pick" }, pick)), ...cells);
 }
