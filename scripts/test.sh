@@ -19,8 +19,11 @@ else
     rest=("${pure[@]/#/--ignore=}")
     nice .venv/bin/python -m pytest --collect-only -qq "${rest[@]}" </dev/null >/dev/null 2>&1 &
     compiling=$!
-    pass -n "$processors" "${pure[@]}" ||
-        { kill "$compiling" 2>/dev/null; echo "test: the pure part failed, and the rest was not begun" >&2; exit 1; }
+    if ! pass -n "$processors" "${pure[@]}"; then
+        kill "$compiling" 2>/dev/null || true
+        echo "test: the pure part failed, and the rest was not begun" >&2
+        exit 1
+    fi
     wait "$compiling" || true # what it stumbled over, the rest names
     pass -n "$waiting" "${rest[@]}"
 fi
