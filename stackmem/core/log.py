@@ -109,12 +109,16 @@ class Log(Generic[T]):
     @overload
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: int | slice) -> T | list[T]:
+        buffer = self._buffer
+        if buffer.base is None and isinstance(index, int) and -self._length <= index < self._length:
+            only: T = buffer.items[index if index >= 0 else index + self._length]
+            return only
         if isinstance(index, slice):
             items = self._buffer.items if self._buffer.base is None else list(self)
             return [items[place] for place in range(*index.indices(self._length))]
         if not -self._length <= index < self._length:
             raise IndexError(index)
-        buffer, place = self._buffer, index % self._length
+        place = index % self._length
         if buffer.base is not None and place < buffer.start:
             item: T = buffer.base[place]
         else:

@@ -69,7 +69,9 @@ def literals(text: str) -> frozenset[str]:
     A path counts whole and by its parts. English words and short ones do not count; they are nobody's fact.
     """
     found = set()
-    for word in _WORD.findall(text):
+    for word in set(_WORD.findall(text)):
+        if len(word) < LEAST_CHARS or (word.isalpha() and (word.islower() or word.isupper())):
+            continue  # most words; the patterns below would say the same
         for piece in (word, *_PIECES.split(word)) if _PIECES.search(word) else (word,):
             plain = piece.strip(".-")
             if LEAST_CHARS <= len(plain) <= MOST_CHARS and _TELLING.search(plain):

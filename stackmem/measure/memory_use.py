@@ -35,6 +35,8 @@ class Rereads:
     What a frame still has, or had and lost, is paid for twice.
     """
 
+    kinds = facts.ToolReturned
+
     def __init__(self) -> None:
         self.value = 0
         self._shown: dict[_Asked, bytes] = {}
@@ -51,6 +53,8 @@ class Rediscoveries:
 
     This is the cost that the heap exists to remove. A command counts once for each frame that tries it again.
     """
+
+    kinds = facts.ToolReturned | facts.FramePopped
 
     def __init__(self) -> None:
         self.value = 0
@@ -78,6 +82,8 @@ class FoundAgain:
     A fact was lost with that frame and found again. Calls that failed count among the rediscoveries instead.
     """
 
+    kinds = facts.ToolReturned | facts.FramePopped
+
     def __init__(self) -> None:
         self.value = 0
         self._seen: dict[str, set[_Look]] = {}
@@ -98,6 +104,8 @@ class RepeatedLooks:
 
     Whether a frame, a window or a summary lost it, it was paid for again: strategies without frames show here too.
     """
+
+    kinds = facts.ToolReturned
 
     def __init__(self) -> None:
         self.value = 0
@@ -149,6 +157,8 @@ class MemoryCallShare:
     It is the price of memory in steps. None in a run without calls.
     """
 
+    kinds = facts.ModelReplied
+
     def __init__(self) -> None:
         self._memory, self._all = 0, 0
 
@@ -171,6 +181,8 @@ class ReadsPerWrite:
 
     Below 1, more was kept than was ever wanted. None where nothing was stored.
     """
+
+    kinds = facts.ChunkRead | facts.ChunkAllocated | facts.ChunkWritten | facts.FramePushed | facts.FramePopped
 
     def __init__(self) -> None:
         self._reads, self._writes = 0, 0

@@ -20,11 +20,17 @@ from . import memory_use
 from .moments import Moment, Spender
 
 Value = int | float | None
+Kinds = Any
+"""A type of events, or several as ``isinstance`` takes them."""
+_WITH_USAGE = ModelReplied | ContextCompacted
 _LARGEST = 1 << 63  # beyond, a table cannot hold a whole number
 
 
 class Fold(Protocol):
-    """What a metric is made of: it is shown each moment of a run in turn, and then has a value."""
+    """What a metric is made of: it is shown each moment of a run in turn, and then has a value.
+
+    One that has ``kinds`` is shown the moments of these events alone.
+    """
 
     def add(self, moment: Moment) -> None: ...
 
@@ -50,9 +56,13 @@ class Metric(Struct, frozen=True):
 class Total:
     """The sum of what each moment adds."""
 
-    def __init__(self, amount: Callable[[Moment], float]) -> None:
+    def __init__(self, amount: Callable[[Moment], float], kinds: Kinds = object) -> None:
+        """Args:
+        kinds: Events of which there may be an amount; the others are not shown to it.
+        """
         self._amount = amount
         self._sum: float = 0
+        self.kinds = kinds
 
     def add(self, moment: Moment) -> None:
         self._sum += self._amount(moment)
@@ -64,6 +74,8 @@ class Total:
 
 class Cost:
     """What the replies and summaries cost, each by the price its run recorded. None where one has no known price."""
+
+    kinds = _WITH_USAGE
 
     def __init__(self) -> None:
         self._usd = 0.0
@@ -84,6 +96,8 @@ class Cost:
 class PeakContext:
     """The longest prompt, requests for a summary included. It says how large a window the run needed."""
 
+    kinds = _WITH_USAGE
+
     def __init__(self) -> None:
         self.value = 0
 
@@ -93,6 +107,8 @@ class PeakContext:
 
 class MeanContext:
     """Mean length of the prompts. Attention, latency and the bill all grow with it."""
+
+    kinds = ModelReplied
 
     def __init__(self) -> None:
         self._tokens, self._replies = 0, 0
@@ -117,9 +133,9 @@ def _usage(moment: Moment) -> Usage:
     return moment.event.usage if isinstance(moment.event, ModelReplied | ContextCompacted) else Usage()
 
 
-def _summed(unit: str, amount: Callable[[Moment], float], tells: str = "") -> Metric:
+def _summed(unit: str, amount: Callable[[Moment], float], tells: str = "", kinds: Kinds = object) -> Metric:
     """The sum of an amount; ``tells`` is its docstring unless given."""
-    return Metric(unit, tells or _doc(amount), lambda: Total(amount))
+    return Metric(unit, tells or _doc(amount), lambda: Total(amount, kinds))
 
 
 def _folded(unit: str, fold: Callable[[], Fold]) -> Metric:
@@ -127,7 +143,7 @@ def _folded(unit: str, fold: Callable[[], Fold]) -> Metric:
 
 
 def _tokens(kind: str, tells: str) -> Metric:
-    return _summed("tokens", lambda moment: getattr(_usage(moment), kind), tells)
+    return _summed("tokens", lambda moment: getattr(_usage(moment), kind), tells, _WITH_USAGE)
 
 
 def _seconds(spender: Spender, tells: str) -> Metric:
@@ -135,7 +151,7 @@ def _seconds(spender: Spender, tells: str) -> Metric:
 
 
 def _events(unit: str, kinds: Any, tells: str) -> Metric:
-    return _summed(unit, lambda moment: int(isinstance(moment.event, kinds)), tells)
+    return _summed(unit, lambda _: 1, tells, kinds)
 
 
 def _doc(what: Any) -> str:
@@ -188,8 +204,12 @@ SHIPPED = frozenset(METRICS)
 def measure(run: Iterable[Moment]) -> dict[str, Value]:
     """Every metric of a run; None where there is nothing to measure it by."""
     folds = {name: metric.begin() for name, metric in METRICS.items()}
+    shown: dict[type, list[Fold]] = {}
     for moment in run:
-        for fold in folds.values():
+        kind = type(moment.event)
+        if kind not in shown:
+            shown[kind] = [fold for fold in folds.values() if issubclass(kind, getattr(fold, "kinds", object))]
+        for fold in shown[kind]:
             fold.add(moment)
     return {name: _figure(name, fold.value) for name, fold in folds.items()}
 

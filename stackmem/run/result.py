@@ -196,18 +196,20 @@ def _brief(value: object) -> str:
 
 def holds_secret(reply: ModelReplied, scrubber: Scrubber) -> bool:
     """Whether a reply of the model holds a secret of the caller's environment."""
-    texts = tuple(_texts(msgspec.to_builtins(reply.parts)))
+    texts = _texts(msgspec.to_builtins(reply.parts))
     return scrubber.may_hold("\0".join(texts)) and any(map(scrubber.holds, texts))  # most replies are looked at once
 
 
-def _texts(value: object) -> Iterator[str]:
+def _texts(value: object) -> list[str]:
     """Every string in it as it is meant: in JSON a quote in a secret would hide it."""
-    match value:
-        case str():
-            yield value
-        case dict():
-            for name, inner in value.items():
-                yield from (str(name), *_texts(inner))
-        case list() | tuple():
-            for inner in value:
-                yield from _texts(inner)
+    found, left = list[str](), [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            found.append(one)
+        elif isinstance(one, dict):
+            found += map(str, one)
+            left += one.values()
+        elif isinstance(one, list | tuple):
+            left += one
+    return found

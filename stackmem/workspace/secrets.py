@@ -95,7 +95,10 @@ class Scrubber:
 
     def may_hold(self, text: str) -> bool:
         """Whether a secret can begin anywhere: in most texts none can, and the pattern takes far longer to say so."""
-        return any(mark in text for mark in self._marks)
+        for mark in self._marks:  # noqa: SIM110 - a generator takes twice as long, and every text comes by here
+            if mark in text:
+                return True
+        return False
 
     def held_in(self, content: bytes) -> bool:
         """Whether a file's content holds a secret; looks only where one can begin, so that large files take no time."""

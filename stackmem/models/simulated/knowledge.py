@@ -31,7 +31,6 @@ from .lines import (
 )
 
 SEEN, TOLD, CHILD = "seen", "told", "child"
-_NESTED = frozenset({"excluded", "missing", "spans"})
 
 
 class Held(Struct, frozen=True):
@@ -152,14 +151,19 @@ class Knowledge:
     def copied(self) -> Knowledge:
         """One that can be grown by itself."""
         other = copy.copy(self)
-        for name in self.__slots__:
-            value = getattr(self, name)
-            if isinstance(value, list):
-                setattr(other, name, list(value))
-            elif isinstance(value, dict):
-                inner = name in _NESTED
-                setattr(other, name, {key: copy.copy(one) for key, one in value.items()} if inner else dict(value))
+        for name in _GROWING:
+            setattr(other, name, getattr(self, name).copy())
         return other
+
+    def __copy__(self) -> Knowledge:
+        other = Knowledge.__new__(Knowledge)
+        for name in self.__slots__:
+            setattr(other, name, getattr(self, name))
+        return other
+
+    def show(self, path: str, span: ShownLines) -> None:
+        """These lines of a file were seen."""
+        self.spans[path] = [*self.spans.get(path, ()), span]
 
     def changed_at(self, key: str) -> tuple[int, int]:
         """The unit at which the key last changed, and the order in which that was read."""
@@ -194,9 +198,9 @@ class Knowledge:
                 case StatedFact():
                     self._learn(line, origin, source)
                 case Excluded():
-                    values = self.excluded.setdefault(line.key, {})
+                    values = self.excluded.get(line.key, {})
                     self._news(found=origin == SEEN and line.value not in values)
-                    values[line.value] = self.order
+                    self.excluded[line.key] = {**values, line.value: self.order}
                 case Changed():
                     self._change(line, origin)
                 case UnitsDone():
@@ -212,7 +216,7 @@ class Knowledge:
                 case Candidates():
                     self.candidates[line.key] = line.values
                 case ReadTo():
-                    self.spans.setdefault(line.path, []).append(ShownLines(1, line.line, -1, self.order, told=True))
+                    self.show(line.path, ShownLines(1, line.line, -1, self.order, told=True))
                 case _:
                     assert_never(line)
 
@@ -278,3 +282,7 @@ class Knowledge:
             del self.facts[key]
         for key in [key for key in self.saved if topic_of(key) == topic_of(row.name)]:
             del self.saved[key]
+
+
+_GROWING = tuple(name for name in Knowledge.__slots__ if isinstance(getattr(Knowledge(), name), list | dict))
+"""What a copy holds its own of; the values in it are replaced and never changed."""

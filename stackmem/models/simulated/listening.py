@@ -176,7 +176,7 @@ def _failed(known: Knowledge, line: UnitFailed) -> None:
     for key in keys_in(line.reason):
         value = known.sent.get(line.unit, {}).get(key)
         if value is None or "missing" in line.reason:
-            known.missing.setdefault(line.unit, set()).add(key)
+            known.missing[line.unit] = known.missing.get(line.unit, set()) | {key}
             continue
         known.wrong[key, value] = known.order
         if key in known.facts and known.facts[key].value == value:
@@ -199,9 +199,9 @@ def _read_file(known: Knowledge, path: str, text: str) -> None:
     elif found:
         total = -1 if found[3] else int(found[4])
         span = ShownLines(int(found[1]), int(found[2] or found[1]), total, known.order)
-        known.spans.setdefault(path, []).append(span)
+        known.show(path, span)
     elif said:
-        known.spans.setdefault(path, []).append(ShownLines(1, _ALL_LINES, _ALL_LINES, known.order))
+        known.show(path, ShownLines(1, _ALL_LINES, _ALL_LINES, known.order))
     known.take(said, SEEN, path)
 
 
