@@ -85,7 +85,8 @@ Row = dict[str, Any]
 
 RUNS, TASKS, WORK, MAKING = "runs", "tasks", "work", "tasks/.making"
 
-_TEXTS_KEPT = 2_000
+_TEXTS_KEPT = 8_000
+"""Some 10 kB each; the trials of one world have most of their texts in common."""
 
 
 class Job(Struct, frozen=True):

@@ -106,10 +106,12 @@ class Cache:
     def _found(self, mark: int, prompt: PromptPrefixes, now: float) -> int:
         """The longest prefix that the breakpoint can read; -1 for none."""
         prefixes = prompt.prefixes
+        furthest = prefixes[mark].position - LOOK_BACK
         for index in range(mark, -1, -1):
-            if prefixes[mark].position - prefixes[index].position >= LOOK_BACK:
+            prefix = prefixes[index]
+            if prefix.position <= furthest:
                 return -1
-            entry = self._entries.get(prefixes[index].digest)
+            entry = self._entries.get(prefix.digest)
             if entry is not None and entry.readable <= now < entry.expires:
                 return index
         return -1

@@ -27,8 +27,9 @@ from .moments import Moment
 from .prefix import same_message
 
 LEAST_CHARS, MOST_CHARS = 5, 200
-_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@+-]*[A-Za-z0-9_]")
-_PIECES = re.compile(r"[/:@+]+")
+# A path's parts, and whole paths; from no place but a run's first, so that the time stays linear.
+_PIECE = re.compile(r"[A-Za-z0-9_.-]{5,}")
+_JOINED = re.compile(r"(?<![A-Za-z0-9_./:@+-])[A-Za-z0-9_.-]*+[/:@+][A-Za-z0-9_./:@+-]*")
 _TELLING = re.compile(r"[0-9_./:@-]|[a-z][A-Z]")
 
 
@@ -69,13 +70,13 @@ def literals(text: str) -> frozenset[str]:
     A path counts whole and by its parts. English words and short ones do not count; they are nobody's fact.
     """
     found = set()
-    for word in set(_WORD.findall(text)):
-        if len(word) < LEAST_CHARS or (word.isalpha() and (word.islower() or word.isupper())):
-            continue  # most words; the patterns below would say the same
-        for piece in (word, *_PIECES.split(word)) if _PIECES.search(word) else (word,):
-            plain = piece.strip(".-")
-            if LEAST_CHARS <= len(plain) <= MOST_CHARS and _TELLING.search(plain):
-                found.add(plain)
+    for piece in {piece.strip(".-") for piece in _PIECE.findall(text)}:
+        plain = piece.isalpha() and (piece.islower() or piece.istitle() or piece.isupper())  # most words
+        if not plain and LEAST_CHARS <= len(piece) <= MOST_CHARS and _TELLING.search(piece):
+            found.add(piece)
+    for word in {word.strip("./:@+-") for word in _JOINED.findall(text)}:
+        if LEAST_CHARS <= len(word) <= MOST_CHARS and _TELLING.search(word):
+            found.add(word)
     return frozenset(found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -138,7 +139,13 @@ def _look(moment: Moment, tools: Container[str]) -> _Look | None:
     call = pending.calls[0]
     if call.name not in tools:
         return None
-    return _Look(_asked(call), None if event.failed else sha256(event.text.encode(errors="replace")).digest())
+    return _Look(_asked(call), None if event.failed else _digest(event.text))
+
+
+@lru_cache(maxsize=1)
+def _digest(text: str) -> bytes:
+    """Several figures ask for that of the same text, one after the other."""
+    return sha256(text.encode(errors="replace")).digest()
 
 
 def _asked(call: ToolCall) -> _Asked:
