@@ -39,7 +39,10 @@ def planned(count: int, steps: int = 10) -> BenchPlan:
 
 
 def jobs(plan: BenchPlan, folder: Path) -> list[Job]:
-    return [Job(trial, str(folder), plan.price, plan.latency_seconds, "none") for trial in trials(plan)]
+    return [
+        Job(trial, str(folder), plan.price, plan.latency_seconds, "none", plugins=plan.plugins)
+        for trial in trials(plan)
+    ]
 
 
 def resident_mib() -> float:
