@@ -54,7 +54,7 @@ class Gateway:
 
     def __init__(
         self, upstreams: Upstreams, runs_dir: Path, spending: GatewaySpending, environ: dict[str, str], token: str = "",
-        strategy: str = "full", clock: Callable[[], float] = time.time,
+        strategy: str = "full", clock: Callable[[], float] = time.time, client: httpx2.AsyncClient | None = None,
     ) -> None:  # fmt: skip
         self.spending = spending
         self._upstreams, self._token, self._clock = upstreams, token, clock
@@ -63,7 +63,7 @@ class Gateway:
         self.recording = Recording(runs_dir, environ, clock, conversations.forget)
         named = "" if self._cutter is None else strategy
         self.ledger = GatewayLedger(self.recording, conversations, spending, named, clock)
-        self._rewriter, self._client = Rewriter(), open_client()
+        self._rewriter, self._client = Rewriter(), client or open_client()
         self._summaries = Summaries(self.ledger, self._client)
         self.app = Starlette(routes=[Route("/{path:path}", self._answer, methods=_METHODS)], lifespan=self._life)
 

@@ -49,6 +49,7 @@ from stackmem.trace.pack import unpack
 from stackmem.trace.signatures import SIGNATURES
 from stackmem.workspace.egress.hosts import read_allowed, read_authority
 from stackmem.workspace.egress.tls_name import TunnelName
+from tests.fuzz import servers
 from tests.fuzz.loop import Target
 from tests.fuzz.seeds import (
     ACP_LINE,
@@ -314,4 +315,12 @@ def _named() -> Iterable[tuple[str, Callable[[bytes, Path], object], Callable[[]
 
 TARGETS: dict[str, Target] = {
     name: Target(name, read, seeds, watched, refusals) for name, read, seeds, watched, refusals in _named()
+}
+TARGETS |= {
+    name: Target(name, read, seeds, watched, (), servers.WORDS)
+    for name, read, seeds, watched in (
+        ("HTTP of the gateway", servers.gateway, servers.to_gateway, ("gateway/",)),
+        ("HTTP of the pages", servers.pages, servers.to_pages, ("serve/ui/",)),
+        ("HTTP of a memory", servers.memory, servers.to_memory, ("serve/mcp/server", "serve/mcp/protocol")),
+    )
 }

@@ -10,6 +10,8 @@ import pytest
 
 from stackmem import RunResult, replay
 from stackmem.core.facts import RunResumed
+from tests.campaigns import LONG, Campaign
+from tests.conftest import CAMPAIGN
 from tests.run.killed import DEEP, RESUME, dies, killed, resumed, story, told
 from tests.stage import TASKS, Stage, events, eventually
 
@@ -118,3 +120,32 @@ def test_a_run_killed_at_any_time_goes_on_as_if_nothing_had_been(stage: Stage, m
     resumed(run)
     assert story(run) == story(whole.run_dir)
     assert replay(run).outcome == "solved"
+
+
+def placeless(run: Path) -> tuple[str, str, bytes]:
+    """What happened, the prompts and the patch, without the place of the workspace, which some levels show."""
+    place = events(run)[0].workspace
+    told = re.sub("prompt_digest='[0-9a-f]+'", "", repr(story(run))), repr(replay(run).prompts)
+    return told[0].replace(place, "W"), told[1].replace(place, "W"), (run / "changes.patch").read_bytes()
+
+
+LEVELS = ("bubblewrap", "namespaces", "landlock", "none")
+KILLS = 500 if CAMPAIGN else 4
+
+
+@LONG
+def test_a_run_killed_at_any_record_at_any_level_goes_on_as_if_nothing_had_been(stage: Stage):
+    whole: dict[str, RunResult] = {}
+    campaign = Campaign("kills at every record and level", KILLS, saved_every=1)
+    task = deep(stage)
+    for number in campaign:
+        level = LEVELS[number % len(LEVELS)]
+        after = (number // len(LEVELS) * 17) % (DEEP_FACTS - 1) + 1  # 17 and 49 have no common factor: every record
+        if level not in whole:
+            whole[level] = stage.solve(task, isolation=level)
+        run = killed(stage, after, task, f"isolation={level}")
+        result = resumed(run).result
+        assert result is not None
+        assert placeless(run) == placeless(Path(whole[level].run_dir)), (level, after)
+        assert (result.outcome, result.steps) == (whole[level].outcome, whole[level].steps)
+        campaign.progress.counts[level] = campaign.progress.counts.get(level, 0) + 1

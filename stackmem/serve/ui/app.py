@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
@@ -188,10 +188,13 @@ class Studio:
     async def command(self, request: Request) -> Response:
         """Say what a command would be; run it where the page says so."""
         body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > _MOST_BODY:
-                raise UsageError("the page asks too much at once")
+        try:
+            async for part in request.stream():
+                body += part
+                if len(body) > _MOST_BODY:
+                    raise UsageError("the page asks too much at once")
+        except ClientDisconnect:
+            return Response(status_code=499)  # nobody reads it, and nothing was asked in full
         try:
             asked = msgspec.json.decode(body, type=_Asked)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
