@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.workspace.environment import build_environment, is_secret, refusal
-from stackmem.workspace.secrets import Scrubber
+from stackmem.workspace.secrets import _STARTS, Scrubber
 
 VALUES = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=8, max_size=30)
 KEY = "-----BEGIN RSA PRIVATE KEY-----\n" + ("QUJD" * 16 + "\n") * 5 + "QQ==\n-----END RSA PRIVATE KEY-----"
@@ -160,3 +160,10 @@ def test_the_environment_is_built_from_nothing_and_the_deny_list_stands_over_gra
     assert built["PATH"].startswith("/tools/bin:/usr/local/sbin:")
     assert (built["HOME"], built["TMPDIR"]) == ("/h", "/t")
     assert not {"API_KEY", "LD_PRELOAD", "OTHER", "MISSING"} & set(built)
+
+
+@pytest.mark.parametrize("filling", ["", "a-b ", "a_b ", "a-b_c " * 100])
+def test_the_start_of_every_shape_is_seen_in_a_text_of_few_joints_and_of_many(filling: str):
+    for start in _STARTS:
+        assert Scrubber({}).may_hold(f"{filling}x{start}x{filling}"), start
+    assert not Scrubber({}).may_hold(f"{filling}nothing of the kind{filling}")
