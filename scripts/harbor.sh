@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Has Harbor's own validator judge our trajectories, Harbor make our agent, and a bench run an agent of Harbor's, in an
-# environment of its own, as it needs Python 3.12 or later: the first one found, or the one that PYTHON names.
+# Has Harbor's own validator judge our trajectories, Harbor make our agent, which installs the wheel it is given and works, and
+# a bench run an agent of Harbor's. All in an environment of its own, as Harbor needs Python 3.12 or later: the first one
+# found, or the one that PYTHON names.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME
@@ -14,5 +15,9 @@ if [[ ! -x $place/bin/python ]]; then
     fi
 fi
 .venv/bin/uv pip install --quiet --python "$place/bin/python" harbor mini-swe-agent
-HARBOR_PYTHON=$place/bin/python STACKMEM_CAMPAIGN=1 .venv/bin/python -m pytest tests/formats/test_export_atif.py \
-    tests/test_harbor.py tests/bench/test_agent.py -k 'harbors or harbor_itself' "$@"
+wheel=$(mktemp -d)
+trap 'rm -rf "$wheel"' EXIT
+scripts/wheel.sh -d "$wheel" >/dev/null
+HARBOR_PYTHON=$place/bin/python HARBOR_WHEEL=$(echo "$wheel"/*.whl) STACKMEM_CAMPAIGN=1 \
+    .venv/bin/python -m pytest tests/formats/test_export_atif.py tests/test_harbor.py tests/bench/test_agent.py \
+    -k 'harbors or harbor_itself' "$@"

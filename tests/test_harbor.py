@@ -258,3 +258,46 @@ def test_harbor_itself_makes_the_agent_and_takes_its_context(tmp_path):
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (0, "solved\n"), ran.stderr
+
+
+HARBOR_INSTALLS = """
+import asyncio, os, shutil, subprocess, sys
+from pathlib import Path
+from types import SimpleNamespace
+from harbor.models.agent.context import AgentContext
+from stackmem.harbor import StackmemAgent
+
+place, wheel, model = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+app, logs = place / "app", place / "logs"
+
+class Container:
+    async def upload_file(self, source_path, target_path):
+        shutil.copy(source_path, target_path)
+
+    async def exec(self, command, cwd=None, env=None, timeout_sec=None, user=None):
+        kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+        own = {"PATH": f"{place / 'python' / 'bin'}:/usr/bin:/bin", "HOME": str(place), **kept, **(env or {})}
+        run = subprocess.run(command, shell=True, cwd=app, env=own, capture_output=True, text=True)
+        return SimpleNamespace(stdout=run.stdout, stderr=run.stderr, return_code=run.returncode)
+
+async def work():
+    agent, context = StackmemAgent(logs, model, wheel=wheel, logs=str(logs)), AgentContext()
+    await agent.setup(Container())
+    await agent.run("Make a.txt new.", Container(), context)
+    return context.metadata["stackmem"]["outcome"]
+
+print(asyncio.run(work()), (app / "a.txt").read_text(), (logs / "trajectory.json").is_file())
+"""
+
+
+@pytest.mark.campaign
+@pytest.mark.skipif("HARBOR_WHEEL" not in os.environ, reason="scripts/harbor.sh builds the wheel and names it")
+def test_harbors_agent_installs_the_wheel_it_is_given_and_works(stage, tmp_path):
+    python, wheel = os.environ["HARBOR_PYTHON"], os.environ["HARBOR_WHEEL"]
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "a.txt").write_text("old")
+    subprocess.run([python, "-m", "venv", tmp_path / "python"], check=True)
+    command = [python, "-c", HARBOR_INSTALLS, str(tmp_path), wheel, stage.script(CHANGE, pop())]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout.split()) == (0, ["finished", "new", "True"]), ran.stdout + ran.stderr
