@@ -38,7 +38,9 @@ FAMILIES: dict[Family, tuple[str, frozenset[str]]] = {
     ),
     "other": ("other", frozenset()),
 }
-"""Name to what its strategies do, and their names."""
+"""Name to what its strategies do, and their names; a family has a shape of its own in the plots."""
+HUES = 7
+"""So many colors the style sheet has for strategies; two of one color have different shapes."""
 Name = TypeVar("Name", bound=Hashable)
 
 
@@ -61,11 +63,22 @@ class Anchors:
         self._tasks = _numbers(trial.task for trial in results.trials)
         self._strategies = _numbers(trial.strategy for trial in results.trials)
         self._spelled = {trial.strategy: trial.text("spelled") or trial.strategy for trial in results.trials}
+        self._hues: dict[str, int] = {}
+        taken: dict[Family, set[int]] = {}
+        for name, number in self._strategies.items():
+            mine = taken.setdefault(self.family(name), set())
+            free = [hue % HUES for hue in range(number, number + HUES) if hue % HUES not in mine]
+            self._hues[name] = (free or [number % HUES])[0]
+            mine.add(self._hues[name])
         horizons = {(trial.group, trial.horizon) for trial in results.trials if isfinite(trial.horizon)}
         self._many = {group: sum(1 for one, _ in horizons if one == group) > 1 for group in self._groups}
 
     def strategy(self, name: str) -> int:
         return self._strategies[name]
+
+    def hue(self, name: str) -> int:
+        """Which of the colors a strategy has: its own among those of its family, and while there are few, of all."""
+        return self._hues[name]
 
     def family(self, name: str) -> Family:
         """Of a strategy, or of a variant by what it is a variant of."""

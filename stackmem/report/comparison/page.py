@@ -22,6 +22,7 @@ from .plots import Curve, frontier, loss_curves, loss_plot, slope_plot, slopes, 
 from .requests import request_rows, request_slopes, request_text
 from .results import BenchRows, TrialRow
 from .stability import map_rows, map_text, stability_maps
+from .svg import chip
 from .tables import plain_table, table, trial_list, verdicts
 
 _PAGE = """<!doctype html>
@@ -57,8 +58,8 @@ def page(results: BenchRows, shown: Sequence[Section], wants: Wants, path: Path,
     parts = [("Verdict", _summary(results, shown, wants))]
     if results.trials:
         parts += _stability(shown, wants)
-        parts += _families(results, wants)
         parts += _groups(results, shown, wants, anchors)
+        parts += _families(results, wants)
         parts.append(
             ("Trials", _card("Trials", "Every number above leads here.", trial_list(results, wants, anchors, path)))
         )
@@ -195,7 +196,7 @@ def _figures(drawn: Sequence[tuple[str, Callable[[int], str]]]) -> str:
 def _legend(trials: Sequence[TrialRow], anchors: Anchors) -> str:
     used = {anchors.family(trial.strategy) for trial in trials}
     return "<p class=legend>" + "".join(
-        f'<span><span class="chip f-{name}"></span>{escape(does)}</span>'
+        f"<span>{chip(name)}{escape(does)}</span>"
         for name, (does, _) in FAMILIES.items()
         if name in used
     ) + "</p>"  # fmt: skip

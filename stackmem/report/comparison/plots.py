@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from stackmem.bench.intervals import Interval, library, power_law
 
-from .anchors import Anchors, leads
+from .anchors import Anchors, Family, leads
 from .columns import as_text, range_text
 from .figures import Line, Section, Wants, bill_name
 from .results import TrialRow
@@ -29,12 +29,12 @@ from .svg import (
     axes,
     beside,
     clipped,
-    dot,
     drawing,
     label,
     line,
     linked,
     log_scale,
+    mark,
     path,
     stacked,
 )
@@ -112,7 +112,7 @@ def slope_plot(
     lines = []
     for slope in shown:
         points = [(across(x), up(y)) for x, y in slope.points]
-        marks = path(points, "curve") + "".join(dot(x, y, 3, "dot") for x, y in points)
+        marks = path(points, "curve") + "".join(mark(anchors.family(slope.name), x, y, 3) for x, y in points)
         tells = f"{slope.name}: grows with the {word} to the power of {_exponent(slope, 2_000)}"
         lines.append(_DrawnLine(slope.name, names[slope.name], (points[-1][0] + 4, points[-1][1]), marks, tells))
     drawn += _named(lines, box, group, wants, anchors)
@@ -233,9 +233,9 @@ def _named(
     for one, at in sorted(zip(lines, ends, strict=True), key=lambda pair: leads(pair[0].strategy, wants.baseline)):
         marks = one.marks + line(*one.last, box.right + 12, at, "leader")
         marks += label(box.right + 15, at + 4, one.name, "name")
-        target, family = anchors.of_strategy(group, one.strategy), anchors.family(one.strategy)
+        target, hue = anchors.of_strategy(group, one.strategy), anchors.hue(one.strategy)
         strong = "leading" if leads(one.strategy, wants.baseline) else ""
-        yield linked(target, family, anchors.strategy(one.strategy), one.tells, marks, strong)
+        yield linked(target, hue, anchors.strategy(one.strategy), one.tells, marks, strong)
 
 
 class Spot(Struct, frozen=True):
@@ -290,11 +290,11 @@ def frontier(section: Section, wants: Wants, anchors: Anchors, width: int) -> st
     names = [clipped(spot.name, 16 if dense else 34) for spot in shown]
     placed = list(zip(shown, points, names, beside(points, names, box, dense), strict=True))
     for spot, point, name, place in reversed(placed):  # the leading ones over the others
-        marks = _marks(spot, point, across, up) + _label(point, name, place, spot.leading)
+        marks = _marks(spot, anchors.family(spot.name), point, across, up) + _label(point, name, place, spot.leading)
         target = anchors.of_line(section, spot.name)
         kind = "leading" if spot.leading else ""
         drawn.append(
-            linked(target, anchors.family(spot.name), anchors.strategy(spot.name), _tells(spot), marks, kind)
+            linked(target, anchors.hue(spot.name), anchors.strategy(spot.name), _tells(spot), marks, kind)
         )  # fmt: skip
     return drawing(box, f"Bill against success, {section.title}", "".join(drawn))
 
@@ -310,7 +310,7 @@ _BAR = 28.0
 def _bars(shown: Sequence[Spot], section: Section, wants: Wants, anchors: Anchors, width: int) -> str:
     """The bills as bars, the cheapest first, where success does not differ: a plane would hold one line of dots."""
     names = {spot.name: clipped(spot.name, 16 if width < 500 else 34) for spot in shown}
-    box = Box(width, 0, max(map(len, names.values())) * 6.8 + 18, width - 78, 24, 24 + _BAR * len(shown))
+    box = Box(width, 0, max(map(len, names.values())) * 6.8 + 29, width - 78, 24, 24 + _BAR * len(shown))
     box = replace(box, height=box.bottom + 46)
     across = Scale(0.0, max(spot.cost.high or spot.cost.value for spot in shown), box.left, box.right)
     bills = Axis(across, f"mean bill of a trial, USD, reads at {wants.read_multiple:g}", _dollars(across))
@@ -321,10 +321,11 @@ def _bars(shown: Sequence[Spot], section: Section, wants: Wants, anchors: Anchor
         marks = line(box.left, y, across(spot.cost.value), y, "bar")
         if low is not None and high is not None:
             marks += line(across(low), y, across(high), y, "reach")
-        marks += label(box.left - 8, y + 4, names[spot.name], "name", "end")
+        marks += mark(anchors.family(spot.name), box.left - 9, y, 4)
+        marks += label(box.left - 19, y + 4, names[spot.name], "name", "end")
         marks += label(box.right + 8, y + 4, f"${as_text(spot.cost.value, 'usd')}", "tick")
         target = anchors.of_line(section, spot.name)
-        drawn.append(linked(target, anchors.family(spot.name), anchors.strategy(spot.name), _tells(spot), marks))
+        drawn.append(linked(target, anchors.hue(spot.name), anchors.strategy(spot.name), _tells(spot), marks))
     return drawing(box, f"Bills, {section.title}", "".join(drawn))
 
 
@@ -340,14 +341,14 @@ def _steps(front: list[tuple[float, float]], box: Box) -> list[tuple[float, floa
     return [*steps, (box.right, front[-1][1])]
 
 
-def _marks(spot: Spot, point: tuple[float, float], across: Scale, up: Scale) -> str:
+def _marks(spot: Spot, family: Family, point: tuple[float, float], across: Scale, up: Scale) -> str:
     x, y = point
     reach = []
     if spot.solved.low is not None and spot.solved.high is not None:
         reach.append(line(x, up(spot.solved.low), x, up(spot.solved.high), "reach"))
     if spot.cost.low is not None and spot.cost.high is not None:
         reach.append(line(across(spot.cost.low), y, across(spot.cost.high), y, "reach"))
-    return "".join(reach) + dot(x, y, 5.5 if spot.leading else 4, "dot")
+    return "".join(reach) + mark(family, x, y, 5.5 if spot.leading else 4)
 
 
 def _label(point: tuple[float, float], name: str, place: LabelPlace | None, leading: bool) -> str:

@@ -122,13 +122,37 @@ def dot(x: float, y: float, radius: float, kind: str) -> str:
     return f'<circle class="{kind}" cx="{x:g}" cy="{y:g}" r="{radius:g}"/>'
 
 
+_SHAPES = {
+    "masking": "-.88,-.88 .88,-.88 .88,.88 -.88,.88", "summary": "0,-1.25 1.25,0 0,1.25 -1.25,0",
+    "lookup": "0,-1.2 1.2,.95 -1.2,.95", "frames": "0,1.2 1.2,-.95 -1.2,-.95",
+    "stackheap": "0,-1.4 .41,-.57 1.33,-.43 .67,.22 .82,1.13 0,.7 -.82,1.13 -.67,.22 -1.33,-.43 -.41,-.57",
+    "other": "-.4,-1.2 .4,-1.2 .4,-.4 1.2,-.4 1.2,.4 .4,.4 .4,1.2 -.4,1.2 -.4,.4 -1.2,.4 -1.2,-.4 -.4,-.4",
+}  # fmt: skip
+"""Corners of a family's mark; a family that is not here has a circle."""
+
+
+def mark(family: str, x: float, y: float, radius: float) -> str:
+    """The mark of a strategy of that family: squares, rhombs, triangles, stars and crosses, about as large."""
+    if family not in _SHAPES:
+        return dot(x, y, radius, "dot")
+    corners = (pair.split(",") for pair in _SHAPES[family].split())
+    points = "L".join(f"{round(x + radius * float(a), 1):g} {round(y + radius * float(b), 1):g}" for a, b in corners)
+    return f'<path class="dot" d="M{points}Z"/>'
+
+
+def chip(family: str, hue: int | None = None) -> str:
+    """The same mark beside a name in the text; without a hue in the color of the text."""
+    kinds = "chip" if hue is None else f"chip hue-{hue}"
+    return f'<svg class="{kinds}" viewBox="-7 -7 14 14" aria-hidden="true">{mark(family, 0, 0, 4.6)}</svg>'
+
+
 def label(x: float, y: float, text: str, kind: str, anchor: str = "start") -> str:
     return f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def linked(target: str, family: str, number: int, tells: str, inside: str, more: str = "") -> str:
+def linked(target: str, hue: int, number: int, tells: str, inside: str, more: str = "") -> str:
     """One strategy's marks, which lead to its trials and say their figures when they are pointed at."""
-    kinds = " ".join(filter(None, ("strategy", f"f-{family}", more)))
+    kinds = " ".join(filter(None, ("strategy", f"hue-{hue}", more)))
     return (
         f'<a class="{kinds}" href="#{target}" data-strategy="{number}"><title>{escape(tells)}</title>{inside}</a>'
     )  # fmt: skip

@@ -17,6 +17,7 @@ from .columns import MEMORY, Column, as_text, cell_texts, columns, comparison_of
 from .figures import Line, Section, Wants, bill, bill_name
 from .findings import findings
 from .results import BenchRows, TrialRow
+from .svg import chip
 
 _MARKS = {"better": "▲ better", "worse": "▼ worse", ALIKE: "≈ alike", NONE_SHOWN: NONE_SHOWN, TOO_FEW: TOO_FEW}
 
@@ -70,7 +71,7 @@ def _row(line: Line, section: Section, shown: Sequence[Column], wants: Wants, an
     counted = f"{line.trials}" + (f'<i class="worse">+{line.errors} failed</i>' if line.errors else "")
     base = ' class="base"' if line.strategy == wants.baseline else ""
     cells = "".join(_cell(line, column, target, _kind(column, shown, wants)) for column in shown)
-    who = f'<span class="chip f-{anchors.family(line.strategy)}"></span>{escape(line.strategy)}'
+    who = f"{chip(anchors.family(line.strategy), anchors.hue(line.strategy))}{escape(line.strategy)}"
     return (
         f'<tr{base} data-strategy="{anchors.strategy(line.strategy)}">'
         f'<th scope="row" class="who"><a href="#{target}">{who}</a></th>'
@@ -120,7 +121,7 @@ def trial_list(results: BenchRows, wants: Wants, anchors: Anchors, page: Path) -
         heads = "".join(f'<th scope="col">{name}</th>' for name in _HEADS)
         said.append(
             f'<details class="trials" id="{anchors.of_strategy(group, strategy)}"><summary>'
-            f'<span class="chip f-{anchors.family(strategy)}"></span><b>{escape(strategy)}</b>'
+            f"{chip(anchors.family(strategy), anchors.hue(strategy))}<b>{escape(strategy)}</b>"
             f"<span>{solved} of {len(trials)} solved{escape(whose)}</span></summary>"
             f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></details>'
         )
