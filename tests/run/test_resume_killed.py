@@ -131,7 +131,7 @@ def placeless(run: Path) -> tuple[str, str, bytes]:
 
 LEVELS = ("bubblewrap", "namespaces", "landlock", "none")
 UNBOUNDED, PARTIAL = ("landlock", "none"), "effects may be partial"
-KILLS = 500 if CAMPAIGN else 4
+KILLS = 500 if CAMPAIGN else 2
 
 
 @LONG

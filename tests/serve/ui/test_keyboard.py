@@ -46,8 +46,11 @@ class Keys:
     def to(self, wanted: Locator, tab: str = "Tab") -> Locator:
         """Goes from stop to stop until the first of what is wanted has the keyboard."""
         expect(wanted.first).to_be_attached()
+        node = wanted.first.element_handle()  # to look for it at every stop takes longer than the stops
         for _ in range(MOST_STOPS):
-            if wanted.first.evaluate("node => node === document.activeElement"):
+            if not node.evaluate("node => node.isConnected"):
+                node = wanted.first.element_handle()
+            if node.evaluate("node => node === document.activeElement"):
                 assert self.page.evaluate(SEEN) == ""
                 return wanted.first
             self.press(tab)
