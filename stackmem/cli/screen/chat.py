@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import UNSET
@@ -28,6 +28,7 @@ from .text import one_line, readable
 _DETAIL_LINES = 30
 _DIFF_LINES = 12
 _DOING_CHARS = 40
+_DEFAULT_COLUMNS = 80
 _LONGEST_WRAPPED = 20_000
 _COLORS = {"red": "\x1b[31m", "green": "\x1b[32m", "yellow": "\x1b[33m", "dim": "\x1b[2m", "bold": "\x1b[1m"}
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -82,7 +83,7 @@ class ChatScreen:
             case _:
                 lines = self._progress.lines(event, state)
                 refused = isinstance(event, facts.CallRejected | facts.ModelFailed)
-                columns = shutil.get_terminal_size().columns
+                columns = _columns()
                 self.say(*(self.paint("yellow" if refused else "dim", _cut(line, columns)) for line in lines))
 
     def tell(self, *texts: str, color: str = "") -> None:
@@ -320,9 +321,16 @@ def _changed(event: facts.RunStarted | facts.RunForked | facts.RunResumed, befor
             yield f"(at most {said} from the beginning of the conversation)" if said else "(no limits)"
 
 
+def _columns() -> int:
+    """Of the terminal itself: what the environment says of it was true before it was resized."""
+    with suppress(OSError):
+        return os.get_terminal_size().columns or _DEFAULT_COLUMNS
+    return _DEFAULT_COLUMNS
+
+
 def _wrapped(text: str) -> str:
     """Prose broken between words; code between fences stays as it is, to be copied."""
-    columns, shown, fenced = shutil.get_terminal_size().columns, list[str](), False
+    columns, shown, fenced = _columns(), list[str](), False
     for line in text.split("\n"):
         is_fence = line.lstrip().startswith("```")
         fenced = fenced != is_fence
