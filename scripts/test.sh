@@ -10,7 +10,7 @@ scripts/setup.sh test
 pass() { .venv/bin/python -m pytest --dist loadfile --no-loadscope-reorder --durations=10 "$@" </dev/null; }
 
 processors=$(nproc)
-waiting=$((processors < 4 ? 2 * processors + 1 : 9)) # two workers for each processor and one more, for some tests wait
+waiting=$((processors < 4 ? 2 * processors : 8)) # two workers for each processor, for some tests wait
 pure=(tests/golden tests/core tests/prompts tests/memory tests/languages tests/compliance tests/measure)
 if (($#)); then
     pass -n "$waiting" "$@"

@@ -1,6 +1,8 @@
 """A body is read from where a recent one ends, and to the same as if it were read alone."""
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
@@ -70,6 +72,25 @@ def test_two_conversations_that_begin_alike_are_both_remembered():
         bodies.read(json.dumps({"model": "m", "messages": [*told, {"n": 51}]}).encode())
     assert read.count - before <= 2
     assert len(kept) == 2
+
+
+def test_several_gateways_of_a_process_read_at_once():
+    """One goes on from what another one has just gone on from: neither fails, and each reads what is there."""
+
+    def slow(raw: bytes) -> ForeignMessage:
+        time.sleep(0.001)
+        return message("user", [Text(raw.decode())])
+
+    bodies = ReadBodies("messages", slow)
+
+    def body(*told: dict[str, int]) -> bytes:
+        return json.dumps({"model": "m", "messages": [{"n": 1}, *told]}).encode()
+
+    with ThreadPoolExecutor(4) as pool:
+        for turn in range(10):
+            bodies.read(body({"turn": turn}))
+            answers = [body({"turn": turn}, {"who": who}, {"turn": turn, "of": who}) for who in range(4)]
+            assert [len(found.raw) for found in pool.map(bodies.read, answers)] == [4] * 4
 
 
 @pytest.mark.parametrize(

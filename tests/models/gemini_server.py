@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from typing import Any, Self
@@ -197,8 +198,10 @@ class _Connection(BaseHTTPRequestHandler):
         self.wfile.write(answer.begins)
         self.wfile.flush()
         owner.begun.set()
-        if not self.connection.recv(1):  # until the client hangs up
-            owner.gone.set()
+        with suppress(ConnectionError):  # the client hangs up, and what it had not read yet makes that a reset
+            while self.connection.recv(1):
+                pass
+        owner.gone.set()
 
     def _send(self, status: int, body: bytes, kind: str) -> None:
         self.send_response(status)

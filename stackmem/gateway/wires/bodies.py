@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable
+from threading import Lock
 
 import msgspec
 from msgspec import Raw, Struct
@@ -75,11 +76,13 @@ class ReadBodies:
         self._known: dict[bytes, ForeignMessage] = {}
         self._sizes: dict[bytes, int] = {}
         self._bytes = 0
+        self._lock = Lock()
 
     def read(self, body: bytes) -> ReadBody:
         """Raises ``ValueError`` where the body is no request of this format."""
         try:
-            return self._go_on(body) or self._anew(body)
+            with self._lock:  # all gateways of a process share what was read
+                return self._go_on(body) or self._anew(body)
         except RecursionError as error:
             raise ValueError("the body is nested too deep") from error
 

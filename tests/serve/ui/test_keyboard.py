@@ -315,7 +315,7 @@ def test_the_report_of_a_bench(keys):
     expect(page.locator(".inspector")).to_contain_text("The run has no step")
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [390, pytest.param(1280, marks=pytest.mark.campaign)])
 def test_what_has_the_keyboard_is_in_sight(keys, width):
     page = keys.page
     page.set_viewport_size({"width": width, "height": 900})
