@@ -128,10 +128,10 @@ class Connections:
         self, client: Any, tool: str, name: str, server: Server, waiting: list[Answers]
     ) -> Callable[[dict[str, Any]], Any]:
         def call(arguments: dict[str, Any]) -> Any:
-            future = asyncio.run_coroutine_threadsafe(client.call_tool(tool, arguments), self._loop)
             answers: Answers = SimpleQueue()
+            waiting.append(answers)  # before the call begins, as the server may ask at once
+            future = asyncio.run_coroutine_threadsafe(client.call_tool(tool, arguments), self._loop)
             future.add_done_callback(answers.put)
-            waiting.append(answers)
             try:
                 return told(self._result(answers, name, server.seconds))
             except Empty as error:
