@@ -14,11 +14,15 @@ one that stands there twice, is counted and skipped.
 from __future__ import annotations
 
 import argparse
+import ast
+import json
 import re
 import subprocess
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class Source:
         folder: Where they go: the model before an ``@``; without one, the recordings name theirs.
         license: As the repository states it; without one, fetch the files and do not pass them on.
         most: So many of them, in the order of their paths; 0 is all.
+        tools: Pattern of the Python files whose ``get_info`` returns what the agent was shown of a tool, each.
     """
 
     repository: str
@@ -38,6 +43,7 @@ class Source:
     folder: str
     license: str
     most: int = 0
+    tools: str = ""
 
 
 def _java(run: str, model: str) -> Source:
@@ -83,6 +89,7 @@ SOURCES = (
         r"historical_trajectories/(?P<task>gpt-4o-airline\.json)",
         "gpt-4o@tau-bench-airline",
         "MIT",
+        tools=r"tau_bench/envs/airline/tools/(?!__)[^/]+\.py",
     ),
     Source(
         "OpenHands/OpenHands",
@@ -193,12 +200,14 @@ def lay_out(source: Source, clone: Path, folder: Path) -> Counter[str]:
     listed = subprocess.run([*git, "ls-tree", "-r", source.commit], check=True, capture_output=True, text=True).stdout
     counted, seen = Counter[str](), set[str]()
     pattern = re.compile(source.pattern)
+    tools: list[object] = []
     for line in listed.splitlines():
         blob, _, path = line.partition("\t")
-        found = pattern.fullmatch(path)
+        found, name = pattern.fullmatch(path), blob.split()[2]
+        if source.tools and re.fullmatch(source.tools, path):
+            tools += infos(subprocess.run([*git, "cat-file", "blob", name], check=True, capture_output=True).stdout)
         if found is None:
             continue
-        name = blob.split()[2]
         if name in seen:
             counted["twice"] += 1
             continue
@@ -214,7 +223,18 @@ def lay_out(source: Source, clone: Path, folder: Path) -> Counter[str]:
         counted["written"] += 1
         if counted["written"] == source.most:
             break
+    if tools:
+        (folder / "tools.json").write_text(json.dumps(tools, indent=1) + "\n")
+        counted["tools"] = len(tools)
     return counted
+
+
+def infos(source: bytes) -> Iterator[object]:
+    """The literals that functions named ``get_info`` return; nothing is run."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and node.name == "get_info":
+            returned = next(one for one in ast.walk(node) if isinstance(one, ast.Return))
+            yield ast.literal_eval(cast("ast.expr", returned.value))
 
 
 if __name__ == "__main__":

@@ -12,12 +12,14 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.messages import Usage
+from stackmem.core.facts import Event, RunStarted
+from stackmem.core.messages import ToolSpec, Usage
 from stackmem.core.pricing import Price, cost_usd
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import StackmemError, UsageError
@@ -38,6 +40,18 @@ CASES = ("best", "middle", "worst")
 FIXED = PhaseRule("fixed", 16, 16)
 _LATENCY_SECONDS = 10.0
 _LARGEST_BYTES = 100_000_000
+TOOLS = "tools.json"
+"""Beside recordings: what their agent was shown of its tools, as a request to a chat spells them."""
+
+
+class _Function(Struct, frozen=True):
+    name: str
+    parameters: dict[str, Any]
+    description: str = ""
+
+
+class _ChatTool(Struct, frozen=True):
+    function: _Function
 
 
 class StrategyBill(Struct, frozen=True):
@@ -101,7 +115,8 @@ def study(folder: Path, rows: Path, jobs: int, done: Callable[[RecordingEntry], 
         raise UsageError(f"{folder} is no folder; name the one that holds the recordings")
     known = {(entry.file, entry.session): entry for entry in read_entries(rows)}
     files = {entry.file for entry in known.values()}
-    left = [path for path in distinct_files(folder) if path.relative_to(folder).as_posix() not in files]
+    found = (path for path in distinct_files(folder) if path.name != TOOLS)
+    left = [path for path in found if path.relative_to(folder).as_posix() not in files]
     left.sort(key=lambda path: hashlib.sha256(path.name.encode()).digest())  # one that is stopped is a sample
     try:
         with rows.open("ab") as out:
@@ -171,6 +186,7 @@ def entries_of(folder: Path, file: Path) -> list[RecordingEntry]:
     named, suite, _ = place.parts[0].partition("@")
     entry, found = RecordingEntry(place.as_posix()), list[RecordingEntry]()
     try:
+        tools = _tools_beside(file)
         for session, facts in sessions_of(file):
             said = session.model or next((reply.model for reply in session.replies() if reply.model), "unknown")
             model = named if suite else said.rsplit("/", 1)[-1]
@@ -178,11 +194,32 @@ def entries_of(folder: Path, file: Path) -> list[RecordingEntry]:
                 entry, session=session.id, model=model, task=session.name, origin=session.origin,
                 left_out=tuple(session.left_out),
             )  # fmt: skip
-            events = tuple((fact.at, fact.event) for fact in facts)
+            events = tuple((fact.at, _with_tools(fact.event, tools)) for fact in facts)
             found.append(_told(one, partial(moments, events)))
     except StackmemError as error:
         found.append(replace(entry, unread=str(error).replace(str(folder), "DIR")[:300]))
     return found
+
+
+def _tools_beside(file: Path) -> tuple[ToolSpec, ...]:
+    """What ``tools.json`` in the same folder says.
+
+    Raises:
+        UsageError: It is no list of tools.
+    """
+    beside = file.with_name(TOOLS)
+    if not beside.is_file():
+        return ()
+    try:
+        found = decode_json(beside.read_bytes(), list[_ChatTool])
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(f"{beside} is no list of tools as a request to a chat holds them ({error})") from error
+    encoded = ((one.function, msgspec.json.encode(one.function.parameters).decode()) for one in found)
+    return tuple(ToolSpec(one.name, one.description, schema) for one, schema in encoded)
+
+
+def _with_tools(event: Event, tools: tuple[ToolSpec, ...]) -> Event:
+    return replace(event, tools=tools) if isinstance(event, RunStarted) and not event.tools else event
 
 
 def _told(entry: RecordingEntry, again: Callable[[], Iterator[Moment]]) -> RecordingEntry:

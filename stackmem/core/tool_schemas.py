@@ -15,6 +15,7 @@ from .text import fill
 from .tools import CALLS, OPTIONAL_TOOLS, Call, Offer, Refusal, StoreEntry, Tool, tool_name
 
 _ANY_OBJECT = '{"type":"object"}'
+_ANY_LIST: dict[str, Any] = {"type": "array", "items": {}}
 _SPELLED = re.compile(r"\{([a-z_?\[\], ]+)\}$")
 _ENTRIES = tuple[StoreEntry, ...]
 _TEXTS = tuple[str, ...]
@@ -58,13 +59,14 @@ def _spelled(tool: Offer) -> str:
 
 
 def shown_schema(shown: ToolSpec) -> dict[str, Any]:
-    """The schema; of a tool whose description spells its fields, with those as properties, a list without a type."""
+    """The schema; of a tool whose description spells its fields, with those as properties, a list of anything."""
     schema: dict[str, Any] = json.decode(shown.schema)
-    found = _SPELLED.search(shown.description) if shown.schema == _ANY_OBJECT else None
+    spelled_ours = shown.name in CALLS and shown.schema == _ANY_OBJECT
+    found = _SPELLED.search(shown.description) if spelled_ours else None
     if found is None:
         return schema
     fields = {name.rstrip("?[]"): name for name in found[1].split(", ")}
-    properties = {name: {} if "[]" in spelled else {"type": "string"} for name, spelled in fields.items()}
+    properties = {name: _ANY_LIST if "[]" in spelled else {"type": "string"} for name, spelled in fields.items()}
     required = [name for name, spelled in fields.items() if "?" not in spelled]
     return {"type": "object", "properties": properties, "required": required}
 

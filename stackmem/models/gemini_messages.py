@@ -18,7 +18,7 @@ from stackmem.core.messages import Message, ReplyPart, Text, Thinking, ToolCall,
 from stackmem.core.text import whole, whole_value
 
 from .failures import failed
-from .openai_messages import FOREIGN_THOUGHT, spelled_call
+from .openai_messages import FOREIGN_THOUGHT, named_parameters, spelled_call
 from .openai_stream import token_count, tokens_in
 from .spoken import tell
 
@@ -77,7 +77,7 @@ def contents(view: View, *, signed: bool = True, filled: bool = False) -> list[J
 
 def declaration(tool: ToolSpec) -> Json:
     return {
-        "name": tool.name, "description": whole(tool.description), "parameters_json_schema": json.loads(tool.schema),
+        "name": tool.name, "description": whole(tool.description), "parameters_json_schema": named_parameters(tool),
     }  # fmt: skip
 
 

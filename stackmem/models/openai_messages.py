@@ -13,8 +13,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.messages import Message, Text, Thinking, ToolCall, ToolResult, View
+from stackmem.core.messages import Message, Text, Thinking, ToolCall, ToolResult, ToolSpec, View
 from stackmem.core.text import whole, whole_value
+from stackmem.core.tool_schemas import shown_schema
 
 FOREIGN_THOUGHT = "reasoning_content"
 """The type of a thought that came from here; it goes back to no provider of another kind."""
@@ -69,7 +70,7 @@ def chat_body(view: View, model: str, extras: Extras = NO_EXTRAS) -> dict[str, A
                 "function": {
                     "name": tool.name,
                     "description": whole(tool.description),
-                    "parameters": {"properties": {}, **json.loads(tool.schema)},  # it must have some
+                    "parameters": named_parameters(tool),
                 },
             }
             for tool in view.tools
@@ -77,6 +78,11 @@ def chat_body(view: View, model: str, extras: Extras = NO_EXTRAS) -> dict[str, A
         body["tool_choice"] = "auto"
         body["parallel_tool_calls"] = False
     return body
+
+
+def named_parameters(tool: ToolSpec) -> dict[str, Any]:
+    """The schema, always with properties: OpenAI demands them, and llama-server lets a model give no other field."""
+    return {"properties": {}, **shown_schema(tool)}
 
 
 def _user(message: Message) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from stackmem.core.text import whole, whole_value
 
 from .failures import failed, kind_of_error, sentence, web_page
 from .json_text import parse_arguments
-from .openai_messages import FOREIGN_THOUGHT, spelled_call
+from .openai_messages import FOREIGN_THOUGHT, named_parameters, spelled_call
 from .openai_stream import Json, read_objects, scalar, token_count, tokens_in
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
@@ -40,7 +40,7 @@ def responses_body(view: View, model: str) -> Json:
                 "type": "function",
                 "name": tool.name,
                 "description": whole(tool.description),
-                "parameters": {"properties": {}, **json.loads(tool.schema)},  # it must have some
+                "parameters": named_parameters(tool),
                 "strict": False,
             }
             for tool in view.tools

@@ -244,3 +244,32 @@ def test_two_processes_find_what_one_finds(small, tmp_path):
 def test_a_file_that_cannot_be_read_is_an_entry_that_says_so(folder):
     (found,) = entries_of(folder, folder / "gone.json")
     assert "cannot be read" in found.unread
+
+
+SHOWN = '[{"type": "function", "function": {"name": "book", "description": "%s", "parameters": {"type": "object"}}}]'
+
+
+def told_beside(root, tools):
+    place = laid_out(root, {"m@s/all.json": tau(), **({"m@s/tools.json": tools} if tools else {})})
+    return study(place, root / "rows.jsonl", 1, quiet)
+
+
+def test_what_an_agent_was_shown_of_its_tools_is_billed_where_it_lies_beside(tmp_path):
+    for name in ("with", "without"):
+        (tmp_path / name).mkdir()
+    (told, *_), (bare, *_) = (
+        told_beside(tmp_path / "with", SHOWN % ("a flight " * 400)),
+        told_beside(tmp_path / "without", ""),
+    )
+    assert told.file == bare.file
+    assert told.told["full"].peak_tokens > bare.told["full"].peak_tokens + 400
+    assert told.told["adaptive middle"].usd[0] / told.told["full"].usd[0] < (
+        bare.told["adaptive middle"].usd[0] / bare.told["full"].usd[0]
+    )
+
+
+@pytest.mark.parametrize("tools", ["{}", "[{}]", "[1", '[{"function": {"name": 1, "parameters": {}}}]'])
+def test_tools_that_are_none_are_named_in_a_sentence(tmp_path, tools):
+    (one, *_) = told_beside(tmp_path, tools)
+    assert "tools.json is no list of tools" in one.unread
+    assert str(tmp_path) not in one.unread
