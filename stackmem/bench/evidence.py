@@ -44,14 +44,14 @@ TOOLS = "tools.json"
 """Beside recordings: what their agent was shown of its tools, as a request to a chat spells them."""
 
 
-class _Function(Struct, frozen=True):
+class _ShownFunction(Struct, frozen=True):
     name: str
     parameters: dict[str, Any]
     description: str = ""
 
 
-class _ChatTool(Struct, frozen=True):
-    function: _Function
+class _ShownTool(Struct, frozen=True):
+    function: _ShownFunction
 
 
 class StrategyBill(Struct, frozen=True):
@@ -211,7 +211,7 @@ def _tools_beside(file: Path) -> tuple[ToolSpec, ...]:
     if not beside.is_file():
         return ()
     try:
-        found = decode_json(beside.read_bytes(), list[_ChatTool])
+        found = decode_json(beside.read_bytes(), list[_ShownTool])
     except (OSError, msgspec.MsgspecError) as error:
         raise UsageError(f"{beside} is no list of tools as a request to a chat holds them ({error})") from error
     encoded = ((one.function, msgspec.json.encode(one.function.parameters).decode()) for one in found)
