@@ -1,4 +1,4 @@
-"""What the model sees of a state: one file per strategy."""
+"""What the model sees of a state, by the name of the strategy."""
 
 from __future__ import annotations
 
@@ -8,34 +8,15 @@ from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import UsageError
 
 from .adaptive import adaptive
+from .agentfold import agentfold
 from .boundary import boundary
-from .clear import clear
-from .expandable import expandable
-from .fold import fold
-from .full import full
-from .heap import heap
-from .hierarchical import hierarchical
-from .isolated import isolated
-from .mask import mask
-from .memory_dir import memory_dir
-from .notes import notes
-from .published.agentfold import agentfold
-from .published.clear_cold import clear_cold
-from .published.compact import compact
-from .published.condenser import condenser
-from .published.handoff import handoff
-from .published.letta import letta
-from .published.mem1 import mem1
+from .frames import fold, heap, isolated, stack, stackheap_fork, stackheap_lossless
+from .full import full, mem1, notes, truncate, window
+from .letta import letta
 from .rag import rag
-from .rolling_summary import rolling_summary
-from .stack import stack
+from .results import clear, clear_cold, expandable, mask, memory_dir
 from .stackheap import stackheap
-from .stackheap_fork import stackheap_fork
-from .stackheap_lossless import stackheap_lossless
-from .structured_summary import structured_summary
-from .summary import summary
-from .truncate import truncate
-from .window import window
+from .summaries import compact, condenser, handoff, hierarchical, rolling_summary, structured_summary, summary
 
 STRATEGIES: dict[str, Callable[[str], MemoryStrategy]] = {
     "full": full,

@@ -55,8 +55,8 @@ def house(tmp_path: Path) -> Path:
     edit(copy, "run/perform.py", first, f"{case}\n{first}")
     edit(copy, "run/perform.py", "import EditFile,", "import AppendLine, EditFile,")
     edit(copy, "run/perform.py", "import random\n", "import random\nimport shlex\n")
-    edit(copy, "memory/notes.py", "AddNote, ONE_FRAME", "AddNote, CountNotes, AppendLine, ONE_FRAME")
-    edit(copy, "memory/notes.py", "import AddNote\n", "import AddNote, AppendLine, CountNotes\n")
+    edit(copy, "memory/full.py", "AddNote, ONE_FRAME", "AddNote, CountNotes, AppendLine, ONE_FRAME")
+    edit(copy, "memory/full.py", "import AddNote, Tool", "import AddNote, AppendLine, CountNotes, Tool")
     return copy
 
 

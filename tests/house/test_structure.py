@@ -7,7 +7,6 @@ from scripts import structure
 MOST_SMALL, MOST_DOUBLED = 15, 20
 # A place that lists alternatives: each has a file of its own, however small, and only the list imports it.
 LISTS = {
-    "stackmem.memory": "one memory strategy a file",
     "stackmem.worlds.make": "one family of worlds a file",
     "stackmem.workspace.isolation.levels": "one isolation level a file",
     "stackmem.languages": "one language a folder",

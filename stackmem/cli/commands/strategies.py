@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
+from inspect import getdoc
 
 import typer
 
 from stackmem.cli.options import argument
+from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.tools import tool_name
 from stackmem.errors import UsageError
 from stackmem.memory import STRATEGIES, open_strategy
@@ -23,19 +26,24 @@ def command(
         known = name.partition(":")[0]
         if known not in STRATEGIES:
             open_strategy(name)  # refuses it by the names that there are
-        doc = (sys.modules[STRATEGIES[known].__module__].__doc__ or known).strip()
+        doc = _doc(STRATEGIES[known]) or known
         typer.echo(f"{doc.replace('``', '`')}\n\ntools: {_tools(name)}")
         return
-    rows = [_row(one, sys.modules[make.__module__].__doc__ or "") for one, make in sorted(STRATEGIES.items())]
+    rows = [_row(one, _doc(make)) for one, make in sorted(STRATEGIES.items())]
     width = max(len(spelled) for spelled, _ in rows)
     for spelled, says in rows:
         typer.echo(f"{spelled:<{width}}  {says}")
     typer.echo("\nstackmem strategies NAME says all of one: what it shows, its parameters, its tools")
 
 
+def _doc(make: Callable[[str], MemoryStrategy]) -> str:
+    """What its maker says of a strategy; where that says nothing, its module."""
+    return getdoc(make) or (sys.modules[make.__module__].__doc__ or "").strip()
+
+
 def _row(name: str, doc: str) -> tuple[str, str]:
     """How a strategy is spelled, and its first sentences, from a text that begins with ``NAME:PARAMETERS`` in marks."""
-    first = " ".join(doc.strip().partition("\n\n")[0].split())
+    first = " ".join(doc.partition("\n\n")[0].split())
     marked = re.match(r"``([^`]*)``: ", first)
     says = first[marked.end() :] if marked else first
     return marked[1] if marked else name, says.replace("``", "`")

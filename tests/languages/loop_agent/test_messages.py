@@ -10,7 +10,7 @@ from stackmem.languages.loop_agent.compaction import boundary, compact, prune, s
 from stackmem.languages.loop_agent.conversation import AgentConversation
 from stackmem.languages.loop_agent.tree import Expiry
 from stackmem.languages.operations import Completion, ToolAnswer
-from stackmem.memory.expandable import shorten
+from stackmem.memory.results import shorten
 
 from .stage import actions, change, done, play, step
 

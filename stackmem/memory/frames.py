@@ -1,0 +1,148 @@
+"""Frames of another kind than those of ``stackheap``: ``fold``, ``isolated``, and ``stackheap`` with a part changed.
+
+In ``fold`` and ``stackheap_fork`` a frame goes on from its parent's conversation, as the parent left it when it pushed.
+The parent's messages stand first, to the byte; what opens the frame is the answer to the parent's own push call. So the
+provider's cache holds all but the opening, and once the frame has popped, the parent goes on from where it stood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+from msgspec.structs import replace
+
+from stackmem.core.heap import Heap, index
+from stackmem.core.log import Log
+from stackmem.core.messages import ToolResult, View
+from stackmem.core.state import Frame, State
+from stackmem.core.tools import END_RUN, Branch, Delegate, PopFrame, Return
+
+from .shared.constants import run_constants
+from .shared.conversation import Conversation, Growing, extend, no_news, own_view, rolling_breakpoints
+from .shared.offers import HEAP, POP_CLEAN, PUSH_CLEAN, PUSH_FORK, READ_FRAMES, WORKSPACE
+from .shared.opening import first_parts, opening, prompt_opening
+from .shared.parameters import parameters as parse
+from .stackheap import StackHeap, configured, heap_news
+
+
+def stackheap_lossless(parameters: str) -> StackHeap:
+    """``stackheap_lossless``: as ``stackheap``, and a popped frame can still be asked.
+
+    ``heap_read`` with the name ``frame:NAME`` and a query shows the passages of that frame's conversation that fit
+    best. It answers the one thing that clean frames lose, at the price of a call. It takes the parameters of
+    ``stackheap``. Source: our own.
+    """
+    return configured("stackheap_lossless", parameters, READ_FRAMES, "+lossless")
+
+
+def stackheap_fork(parameters: str) -> Growing:
+    """``stackheap_fork``: as ``stackheap``, but a child goes on from a copy of its parent's conversation.
+
+    Nothing is lost at a push, and every prompt of the child is as long as its parent's and its own together. Source:
+    our own, ``stackheap`` with the branches of Context-Folding.
+    """
+    parse("stackheap_fork", parameters)
+    return Growing("stackheap_fork", (*WORKSPACE, PUSH_FORK, PopFrame, *HEAP), _fork, "stackheap+inherits")
+
+
+def _fork(state: State, name: str) -> View:
+    budgets = state.begun.budgets
+    return _inherited(
+        state,
+        name,
+        lambda frame: opening(frame, budgets, index(frame.opened, budgets)),
+        heap_news("on_change", budgets),
+    )
+
+
+def stack(parameters: str) -> Growing:
+    """``stack``: frames with registers, and no heap. What the heap adds is what ``stackheap`` has over it.
+
+    A child knows what stands in its registers and its context, and what it finds in files; nothing else outlives a
+    frame but its result. Source: our own, an ablation of ``stackheap``.
+    """
+    parse("stack", parameters)
+    return Growing("stack", (*WORKSPACE, PUSH_CLEAN, POP_CLEAN), _stack, "stack")
+
+
+def _stack(state: State, name: str) -> View:
+    return own_view(state, name, opening(state.running, state.begun.budgets))
+
+
+def heap(parameters: str) -> Growing:
+    """``heap``: the heap with its index, and one frame only. What the stack adds is what ``stackheap`` has over it.
+
+    Nothing ever leaves the conversation, so chunks are notes that stand out of it by name, and no more. Source: our
+    own, an ablation of ``stackheap``.
+    """
+    parse("heap", parameters)
+    return Growing("heap", (*WORKSPACE, *HEAP, END_RUN), _heap, "heap")
+
+
+def _heap(state: State, name: str) -> View:
+    frame, budgets = state.running, state.begun.budgets
+    own = f"TASK\n{frame.task}\n\n{index(frame.opened, budgets)}"
+    return own_view(state, name, own, heap_news("on_change", budgets))
+
+
+def isolated(parameters: str) -> Growing:
+    """``isolated``: sub-agents with a clean conversation, that see their prompt; only the text of their result comes
+    back.
+
+    Source: the sub-agents of Claude Code and Codex. Their prompts are longer than a register (4,000 characters), and
+    there is no memory but files that both can see.
+    """
+    parse("isolated", parameters)
+    return Growing("isolated", (*WORKSPACE, Delegate, POP_CLEAN), _isolated, "isolated")
+
+
+def _isolated(state: State, name: str) -> View:
+    return own_view(state, name, prompt_opening("SUB-AGENT", state.running, state.begun.budgets))
+
+
+def fold(parameters: str) -> Growing:
+    """``fold``: a branch goes on from the whole conversation before it, and is folded to its result when it returns.
+
+    Source: "Scaling Long-Horizon LLM Agent via Context-Folding" (2025): ``branch`` and ``return``; there the branch's
+    prompt is appended to the main thread's context, and the main thread keeps only what was returned.
+    """
+    parse("fold", parameters)
+    return Growing("fold", (*WORKSPACE, Branch, Return), _fold, "fold")
+
+
+def _fold(state: State, name: str) -> View:
+    return _inherited(state, name, lambda frame: prompt_opening("BRANCH", frame, state.begun.budgets), no_news)
+
+
+def _inherited(
+    state: State,
+    name: str,
+    opening: Callable[[Frame], str],
+    news: Callable[[Heap, Heap], str],
+) -> View:
+    """The prompt with the running frame's conversation, those of the frames above it first.
+
+    Args:
+        name: The strategy's; tells its conversations from others.
+        opening: What opens a frame.
+        news: As ``Conversation.news``.
+    """
+    start = state.begun
+    constants, thoughts = run_constants(start), start.thinking == "kept"
+    key: Hashable = (name, constants, thoughts)
+    conversation: Conversation | None = None
+    shared = 1
+    for frame in state.stack:
+        if conversation is None or not frame.call_id:  # a program's frame is no answer to a call
+            parts = first_parts(constants, frame, opening(frame))
+            shared = len(parts) - 1
+            begun = Conversation(Log(), parts, frame.opened, frame.opened, news, thoughts)
+        else:
+            answer = ToolResult(frame.call_id, opening(frame))
+            begun = replace(conversation, parts=(*conversation.parts, answer), shown=frame.opened, heap=frame.opened)
+        conversation = frame.turns.fold(extend, begun, key)
+    if conversation is None:
+        raise IndexError("no frame is running")
+    messages = conversation.close().messages
+    marks = rolling_breakpoints(messages, len(messages[-1].parts), shared_parts=shared)
+    return View(start.system, start.tools, messages, marks)

@@ -1,0 +1,200 @@
+"""The model sums up what is old: ``summary`` and its kin, from ``compact`` to ``hierarchical``.
+
+``compact``, ``condenser`` and ``handoff`` are near to products, the others are ours. docs/strategies.md says how near.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from stackmem.core.messages import ToolResult
+from stackmem.core.text import clip_chars
+from stackmem.core.tools import ConversationSearch
+
+from .shared.compacting import PREFIXES, THRESHOLD, CompactionRequest, Summarizing, overfull, summary_rules, worth
+from .shared.linear import Linear, newest_whole
+from .shared.offers import ONE_FRAME
+from .shared.parameters import Choice, Count, Partial
+from .shared.parameters import parameters as parse
+
+SUMMARY = CompactionRequest("summary", "compaction", 8_000)
+ROLLING = CompactionRequest("rolling", "compaction_rolling", 6_000)
+TIER = CompactionRequest("tier", "compaction_tier", 8_000, "cold")
+COMPACT = CompactionRequest("summary", "compaction", 16_000)
+CONDENSER = CompactionRequest("condenser", "compaction_condenser", 16_000, "cold")
+HANDOFF = CompactionRequest("handoff", "compaction_handoff", 6_000)
+_REPLACES = 0.25  # of the threshold
+_COMPACT_CHARS = 400  # of a result of a warm turn
+_FIRST_EVENTS, _PROMPT_EVENTS = 4, 2
+_KEPT_EXCHANGES = (_FIRST_EVENTS - _PROMPT_EVENTS) // 2
+
+
+def summary(parameters: str) -> Summarizing:
+    """``summary:TOKENS``: once the prompt reaches TOKENS, the model sums up, and a new conversation begins.
+
+    The new one holds the task, the summary, and the last ``keep`` turns as they were. ``prefix=shared`` (default) asks
+    in the very conversation that is summed up, ``prefix=cold`` hands the old turns over as text, which costs more. At
+    half of the model's window a summary is due in any case.
+
+    A summary waits until it replaces at least a quarter of the threshold: long turns that stay would otherwise bring
+    the next one at once.
+
+    Parameters: ``tokens`` (24,000), ``keep`` (3), ``prefix`` (``shared``).
+
+    Source: ours, after the summaries of coding agents; ``compact`` and ``condenser`` are near to products, this is
+    none.
+    """
+    known = (Count("tokens", THRESHOLD), Count("keep", 3), Choice("prefix", PREFIXES))
+    chosen = parse("summary", parameters, known)
+    request = replace(SUMMARY, prefix=chosen.words["prefix"])
+    tokens, keep = chosen.counts.values()
+    return Summarizing(chosen.name, request, Partial(_threshold_due, (tokens, keep)), summary_rules(request))
+
+
+def structured_summary(parameters: str) -> Summarizing:
+    """``structured_summary:TOKENS``: as ``summary``, in the sections requirements, architecture, API, code written,
+    state.
+
+    Each time the model writes all sections anew from the old ones and what came since; together they are capped. A
+    section keeps its place, so that what is rarely mentioned (a requirement) does not fade behind what is recent.
+
+    Parameters: ``tokens`` (24,000), ``keep`` (3), ``chars`` (8,000).
+
+    Source: structured note-taking and the schema-bound summaries of coding agents.
+    """
+    known = (Count("tokens", THRESHOLD), Count("keep", 3), Count("chars", 8_000, low=500))
+    chosen = parse("structured_summary", parameters, known)
+    tokens, keep, chars = chosen.counts.values()
+    request = CompactionRequest("structured", "compaction_structured", chars)
+    return Summarizing(chosen.name, request, Partial(_threshold_due, (tokens, keep)), summary_rules(request))
+
+
+def _threshold_due(threshold: int, keep: int, window_tokens: int, shown: Linear) -> int | None:
+    """All exchanges but the last ``keep``, once the whole prompt reaches the threshold."""
+    threshold = min(threshold, window_tokens // 2)
+    turns = len(shown.past) - keep
+    if shown.tokens < threshold or not worth(shown, turns, threshold * _REPLACES):
+        return None
+    return turns
+
+
+def rolling_summary(parameters: str) -> Summarizing:
+    """``rolling_summary:N``: a running summary, updated every N turns; the last N to 2N - 1 turns stand as they were.
+
+    Each update is asked for in the conversation itself, so its prompt is in the provider's cache; what it costs is the
+    summary, written anew every N turns.
+
+    Parameters: ``turns`` (5).
+
+    Source: incremental summaries of chat memories.
+    """
+    chosen = parse("rolling_summary", parameters, (Count("turns", 5),))
+    due = Partial(_rolling_due, (chosen.counts["turns"],))
+    return Summarizing(chosen.name, ROLLING, due, summary_rules(ROLLING))
+
+
+def _rolling_due(turns: int, window_tokens: int, shown: Linear) -> int | None:
+    """All exchanges but the last ``turns``, once there are twice as many."""
+    keep = turns
+    if overfull(window_tokens, shown):
+        keep = min(keep, shown.whole // 2)
+    elif shown.whole < 2 * turns:
+        return None
+    return len(shown.past) - keep
+
+
+def hierarchical(parameters: str) -> Summarizing:
+    """``hierarchical:HOT,WARM``: the last HOT turns whole, WARM turns before them compact, what is older as a summary.
+
+    The tiers move in steps. Hot turns turn warm HOT at a time: their results keep head and tail. Warm turns turn cold
+    WARM at a time: the model sums them up, from the turns as they were recorded and not as they were shown (a cold
+    prefix), so that a fact in the middle of a long result is not lost before anybody has summed it up.
+
+    Parameters: ``hot`` (5), ``warm`` (15).
+
+    Source: ours, after tiered storage. It is not MemGPT, whose model pages its own memory by calls: that is ``letta``.
+    """
+    chosen = parse("hierarchical", parameters, (Count("hot", 5), Count("warm", 15)))
+    hot, warm = chosen.counts.values()
+    rules = summary_rules(TIER, Partial(newest_whole, (hot, hot)), _shorten)
+    return Summarizing(chosen.name, TIER, Partial(_cold_due, (hot, warm)), rules)
+
+
+def _cold_due(hot: int, warm: int, window_tokens: int, shown: Linear) -> int | None:
+    """The turns that are cold now."""
+    if overfull(window_tokens, shown):
+        return len(shown.past) - min(hot, (len(shown.past) - shown.cut.dropped) // 2)
+    return shown.cut.short - warm if shown.cut.short - shown.cut.dropped >= 2 * warm else None
+
+
+def _shorten(result: ToolResult, step: int) -> ToolResult:
+    return replace(result, text=clip_chars(result.text, _COMPACT_CHARS))
+
+
+def compact(parameters: str) -> Summarizing:
+    """``compact:TOKENS``: once the prompt reaches TOKENS, all of the history is replaced by one summary.
+
+    No turns stay beside it but the last, whose answer the model has not used yet. It is asked for in the very
+    conversation that is summed up. Where four fifths of the model's window are less than TOKENS, they are the trigger.
+
+    Parameters: ``tokens`` (150,000).
+
+    Source: Anthropic's server-side compaction (``compact_20260112``: trigger 150,000, the summary stands for all before
+    it), and auto-compact in Claude Code and Codex, which fires at 80 to 90 % of the window. Done by the client here;
+    the words of the request are those of ``summary``.
+    """
+    chosen = parse("compact", parameters, (Count("tokens", 150_000),))
+    due = Partial(_everything_due, (chosen.counts["tokens"],))
+    return Summarizing(chosen.name, COMPACT, due, summary_rules(COMPACT))
+
+
+def handoff(parameters: str) -> Summarizing:
+    """``handoff:TOKENS``: once the prompt reaches TOKENS, the work goes on in a new thread, from a message that begins
+    it.
+
+    The message is written for the goal that is left: what matters to it, and the files to look at. Nothing of the old
+    thread is shown beside it but its last turn; the tool ``conversation_search`` finds passages in it.
+
+    Parameters: ``tokens`` (40,000).
+
+    Source: Amp's handoff (2025) and its tool that reads other threads. There a person hands off, names the goal and
+    edits the message; here a threshold does, and the goal is what is left of the task.
+    """
+    chosen = parse("handoff", parameters, (Count("tokens", 40_000),))
+    tools = (*ONE_FRAME[:-1], ConversationSearch, ONE_FRAME[-1])
+    due = Partial(_everything_due, (chosen.counts["tokens"],))
+    return Summarizing(chosen.name, HANDOFF, due, summary_rules(HANDOFF), tools, "full+search")
+
+
+def _everything_due(trigger: int, window_tokens: int, shown: Linear) -> int | None:
+    """All exchanges, once the whole prompt reaches the trigger or four fifths of the window."""
+    return len(shown.past) if shown.tokens >= min(trigger, window_tokens * 4 // 5) else None
+
+
+def condenser(parameters: str) -> Summarizing:
+    """``condenser:EVENTS``: beyond EVENTS events the model sums up all of the history but the first and the newest.
+
+    An event is the system prompt, the task, a call, or what answered it. The first four stay whole for the whole run.
+    Of the others so many stay that half of EVENTS are left, the summary among them. The old events go out as text by a
+    request of their own, an earlier summary with them. The same is done at four fifths of the model's window, where
+    half of the turns stay.
+
+    Parameters: ``events`` (80).
+
+    Source: OpenHands' ``LLMSummarizingCondenser`` as the software agent SDK ships it (August 2026: 80 events, the first
+    4 kept). The sections of the summary are its own, the words of the request are ours.
+    """
+    chosen = parse("condenser", parameters, (Count("events", 80, low=14),))
+    rules = summary_rules(CONDENSER, first=_KEPT_EXCHANGES)
+    return Summarizing(chosen.name, CONDENSER, Partial(_events_due, (chosen.counts["events"],)), rules)
+
+
+def _events_due(most: int, window_tokens: int, shown: Linear) -> int | None:
+    """How many exchanges a summary is to stand for, the first that stay among them."""
+    told = _PROMPT_EVENTS + 2 * (shown.first + shown.whole) + (shown.summary is not None)
+    turns = len(shown.past) - (most // 2 - _FIRST_EVENTS - 1) // 2
+    if shown.tokens > window_tokens * 4 // 5:
+        turns = max(turns, len(shown.past) - shown.whole // 2)
+    elif told <= most:
+        return None
+    return turns if turns > _KEPT_EXCHANGES else None
