@@ -35,6 +35,7 @@ SHARE_OF_INTEREST = 0.05
 Wanted = Literal["more", "less"]
 
 _ALPHA = 1 - CONFIDENCE
+_POWER = 0.8
 _ALL_SIGNS = 20
 """So many units have about a million ways to give them signs, and all are tried; of more, some are drawn."""
 _SOME_SIGNS = 9_999
@@ -167,8 +168,8 @@ def verdict(corrected: Interval, p_corrected: float, wanted: Wanted, *, yes_no: 
     return "better" if (low > none) == (wanted == "more") else "worse"
 
 
-def smallest_difference(units: int, base_rate: float, comparisons: int = 1, power: float = 0.8) -> float | None:
-    """The smallest gap between two success rates that this many units show with this power; None where none is so.
+def smallest_difference(units: int, base_rate: float, comparisons: int = 1) -> float | None:
+    """The smallest gap of two success rates that this many units show in four tries of five; None where none is so.
 
     It is towards the side with more room, by the exact sign test at the first level of Holm's correction, the two
     outcomes of a unit taken as independent: where they go together, as they do on hard and easy tasks, a smaller gap
@@ -179,13 +180,13 @@ def smallest_difference(units: int, base_rate: float, comparisons: int = 1, powe
     alpha = _ALPHA / max(1, comparisons)
     room = max(base_rate, 1 - base_rate)
     towards = -1 if base_rate >= 0.5 else 1
-    if _power(units, base_rate, base_rate + towards * room, alpha) < power:
+    if _power(units, base_rate, base_rate + towards * room, alpha) < _POWER:
         return None
     low, high = 0.0, room
     while high - low > 0.0005:
         middle = (low + high) / 2
         low, high = (
-            (low, middle) if _power(units, base_rate, base_rate + towards * middle, alpha) >= power else (middle, high)
+            (low, middle) if _power(units, base_rate, base_rate + towards * middle, alpha) >= _POWER else (middle, high)
         )
     return high
 

@@ -97,7 +97,7 @@ def push(state: State, call: PushFrame, told: Collection[str], pending: Pending)
 def start_prompted(state: State, call: StartCall) -> FramePushed | Refusal:
     """The frame of a sub-agent or a branch, or the refusal. It has no registers: its prompt is its context."""
     budgets, tool = state.begun.budgets, tool_name(call)
-    wrong = name_faults("name", call.name, budgets)
+    wrong = name_faults(call.name, budgets)
     if len(call.prompt) > PROMPT_CHARS:
         wrong.append(f"prompt is {len(call.prompt):,} chars, maximum is {PROMPT_CHARS:,}; put data in files, name them")
     elif not call.prompt.strip():
@@ -123,7 +123,7 @@ def with_budget_faults(refusal: Refusal, asked: ToolCall, budgets: Budgets, offe
 def _text_faults(given: Mapping[str, object], budgets: Budgets, fields: Collection[str]) -> list[str]:
     """The faults of a push's texts, each with its length and its maximum; ``given`` may hold anything."""
     name = given.get("name")
-    wrong = name_faults("name", name if isinstance(name, str) else "", budgets)
+    wrong = name_faults(name if isinstance(name, str) else "", budgets)
     rows = (
         ("objective", budgets.intent_chars, True),
         ("context", budgets.context_chars, True),

@@ -186,7 +186,7 @@ def faults(heap: Heap, entries: tuple[StoreEntry, ...], budgets: Budgets) -> lis
     """Everything that keeps ``entries`` from being stored together; sources are judged later, by their digests."""
     found = []
     for entry in entries:
-        found += name_faults("name", entry.name, budgets)
+        found += name_faults(entry.name, budgets)
         if not entry.content:
             found.append(f"the content of {entry.name[:80]!r} is empty; store what a later frame needs, or nothing")
         found += description_faults(entry.description, budgets)
@@ -202,14 +202,13 @@ def faults(heap: Heap, entries: tuple[StoreEntry, ...], budgets: Budgets) -> lis
     return found or _budget_faults(heap, entries, budgets)
 
 
-def name_faults(label: str, name: str, budgets: Budgets) -> list[str]:
+def name_faults(name: str, budgets: Budgets) -> list[str]:
     if len(name) <= budgets.name_chars and NAME.fullmatch(name):
         return []
     if not name.strip():
-        return [f"{label} is empty; give 1 to {budgets.name_chars} of letters, digits, _ . - /"]
+        return [f"name is empty; give 1 to {budgets.name_chars} of letters, digits, _ . - /"]
     return [
-        f"{label} {name[:80]!r} ({len(name)} chars) is no name; "
-        f"give 1 to {budgets.name_chars} of letters, digits, _ . - /"
+        f"name {name[:80]!r} ({len(name)} chars) is no name; give 1 to {budgets.name_chars} of letters, digits, _ . - /"
     ]
 
 

@@ -294,7 +294,7 @@ def _search(state: State, call: ConversationSearch) -> LookupAnswer:
     turns = state.running.turns
     last = next(place for place in range(len(turns) - 1, -1, -1) if isinstance(turns[place], Reply))
     head = f"found in this conversation for {mark_cut(call.query, 100)!r}; newer facts hold:"
-    return LookupAnswer(_excerpts_of(turns[:last], call.query, head, EXCERPT_CHARS))
+    return LookupAnswer(_excerpts_of(turns[:last], call.query, head))
 
 
 class _Passage(Struct, frozen=True):
@@ -309,13 +309,13 @@ def _popped_frame(state: State, name: str) -> PoppedFrame | None:
     return fitting[-1] if fitting else None
 
 
-def excerpts(done: PoppedFrame, query: str, most: int = EXCERPT_CHARS) -> str:
-    """In at most ``most`` characters: its result, and the passages that fit ``query``; without one, the last ones."""
+def excerpts(done: PoppedFrame, query: str) -> str:
+    """Its result, and the passages that fit ``query``; without one, the last ones. At most ``EXCERPT_CHARS``."""
     head = f"frame {done.frame.name!r} ({done.frame.id}) returned: {mark_cut(done.result, _PASSAGE_CHARS)}"
-    return _excerpts_of(done.frame.turns, query, head, most)
+    return _excerpts_of(done.frame.turns, query, head)
 
 
-def _excerpts_of(turns: Iterable[Turn], query: str, head: str, most: int) -> str:
+def _excerpts_of(turns: Iterable[Turn], query: str, head: str) -> str:
     passages = [passage for turn in turns for passage in _passages(turn)]
     ranked: Iterable[int] = range(len(passages) - 1, -1, -1)
     if query.strip():
@@ -323,7 +323,7 @@ def _excerpts_of(turns: Iterable[Turn], query: str, head: str, most: int) -> str
         for passage in passages:
             known = known.add(passage.text)
         ranked = known.ranked(query)
-    left = most - len(head) - 100
+    left = EXCERPT_CHARS - len(head) - 100
     chosen = []
     for place in ranked:
         length = len(_line(passages[place]))
@@ -333,7 +333,7 @@ def _excerpts_of(turns: Iterable[Turn], query: str, head: str, most: int) -> str
         left -= length
     lines = [_line(passages[place]) for place in sorted(chosen)]
     note = f"[{len(chosen):,} of {len(passages):,} passages]" if chosen else "[no passage fits; try other words]"
-    return "\n".join([head, note, *lines])[:most]
+    return "\n".join([head, note, *lines])[:EXCERPT_CHARS]
 
 
 def _line(passage: _Passage) -> str:

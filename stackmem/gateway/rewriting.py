@@ -84,11 +84,6 @@ class Rewriter:
         return body[:begin] + b",".join(filter(None, pieces)) + body[end:]
 
 
-def rewritten(body: bytes, wire: WireFormat, request: ForeignRequest, cut: ForeignCut, shorten: Shortened) -> bytes:
-    """As ``Rewriter.rewrite``, of one body."""
-    return Rewriter().rewrite(body, wire, request, cut, shorten)
-
-
 def _shown_conversation(
     wire: WireFormat, request: ForeignRequest, cut: ForeignCut, shorten: Shortened, before: ShownConversation
 ) -> ShownConversation:

@@ -141,12 +141,12 @@ async def client_left(request: Request) -> None:
         pass
 
 
-def open_client(silence_seconds: float = SILENCE_SECONDS) -> AsyncClient:
+def open_client() -> AsyncClient:
     """The client for every upstream; it honours the proxies of the environment."""
     import httpx2
 
     return httpx2.AsyncClient(
-        timeout=httpx2.Timeout(silence_seconds, connect=_CONNECT_SECONDS, pool=None),
+        timeout=httpx2.Timeout(SILENCE_SECONDS, connect=_CONNECT_SECONDS, pool=None),
         follow_redirects=False,
         verify=trusted(),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30.0),

@@ -150,9 +150,7 @@ def _note_begun(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def git_stream(
-    *arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes, seconds: float
-) -> Iterator[IO[bytes]]:
+def git_stream(*arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes) -> Iterator[IO[bytes]]:
     """What git prints, as it prints it; raises ``WorkspaceError`` at the end where git failed or took too long."""
     with tempfile.TemporaryFile() as questions:
         questions.write(stdin)
@@ -162,7 +160,7 @@ def git_stream(
             stdin=questions, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         _note_begun(process)
-        timer = threading.Timer(seconds, process.kill)
+        timer = threading.Timer(ANSWER_SECONDS, process.kill)
         timer.daemon = True
         timer.start()
         try:

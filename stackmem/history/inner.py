@@ -25,7 +25,7 @@ from msgspec import Struct
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.secrets import Scrubber
 
-from .git import ANSWER_SECONDS, HER_SECONDS, git, git_stream, her_environment, store_environment
+from .git import HER_SECONDS, git, git_stream, her_environment, store_environment
 from .ignored import IgnoreRules
 from .inner_packs import InnerGit, pack, packed_before
 from .origin import Origin
@@ -253,7 +253,6 @@ def _with_secrets(inner: InnerGit, names: list[str], holds_secret: Callable[[byt
         cwd=inner.path,
         environment=inner.seeing(),
         stdin="\n".join(names).encode(),
-        seconds=ANSWER_SECONDS,
     ) as answers:
         while line := answers.readline():
             name, kind, size = line.decode().split()

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from stackmem.core.facts import ModelReplied, ToolReturned
 from stackmem.core.messages import Text, ToolCall
-from stackmem.memory.shared.foreign_tools import does, runs_tests, shows_failure
+from stackmem.memory.shared.foreign_tools import runs_tests, shows_failure
 
 from .moments import Moment
 
@@ -106,7 +106,3 @@ def beginnings(steps: Sequence[FlatStep], rule: Rule) -> frozenset[int]:
                 found.add(number + 1)
             red = failed
     return frozenset(found)
-
-
-def ends_run(step: FlatStep) -> bool:
-    return not step.calls or any(does(call) == "ends" for call in step.calls)

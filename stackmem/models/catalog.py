@@ -37,7 +37,6 @@ class ModelRow(Struct, frozen=True, forbid_unknown_fields=True, rename=lambda na
     max_output_tokens: int
     source: str
     min_cache_tokens: int = 1_024
-    forced_tool_use: bool = True
     thinking: Literal["adaptive", "manual"] = "manual"
     price: Price | None = None
     provider: Literal["anthropic", "openai", "google", "deepseek"] = "anthropic"

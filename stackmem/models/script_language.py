@@ -118,8 +118,8 @@ class ScriptSource:
             raise self.error(*at, f"{what} is a list, not {kind_of(value)}; start each item with '- '")
         return value
 
-    def string(self, parent: Any, key: str, default: str) -> str:
-        value = parent.get(key, default)
+    def string(self, parent: Any, key: str) -> str:
+        value = parent.get(key, "")
         if not isinstance(value, str):
             raise self.error(*self.at(parent, key), f"{key!r} is a text, not {kind_of(value)}; put it in quotes")
         return whole(str(value))
@@ -282,7 +282,7 @@ def parse_script(text: str, path: str = "script") -> Script:
     entries = source.sequence(top["replies"], source.at(top, "replies"), "'replies'")
     if not entries:
         raise source.error(*source.at(top, "replies"), "'replies' is empty; a script answers at least once")
-    description = source.string(top, "description", "")
+    description = source.string(top, "description")
     return Script(tuple(_reply(source, entries, index) for index in range(len(entries))), path, description)
 
 
@@ -290,7 +290,7 @@ def _reply(source: ScriptSource, entries: Any, index: int) -> ScriptedReply:
     at = source.at(entries, index)
     entry = source.mapping(entries[index], at, "a reply", _REPLY_KEYS)
     fault = _fault(source, entry)
-    text = source.string(entry, "text", "")
+    text = source.string(entry, "text")
     calls = _calls(source, entry, at)
     if fault is None and not calls and "text" not in entry:
         raise source.error(*at, "this reply says nothing; give it 'call', 'calls', 'text' or 'fault'")
@@ -350,7 +350,7 @@ def _call(source: ScriptSource, entry: Any) -> PlannedCall:
         args = source.plain(entry["args"], source.at(entry, "args")) if "args" in entry else {}
     except RecursionError as error:
         raise source.error(*source.at(entry, "args"), "nested too deeply, or within itself; write it out") from error
-    return PlannedCall(source.string(entry, "call", ""), args)
+    return PlannedCall(source.string(entry, "call"), args)
 
 
 def _expectation(source: ScriptSource, entry: Any) -> Expectation | None:
@@ -364,7 +364,7 @@ def _expectation(source: ScriptSource, entry: Any) -> Expectation | None:
         absent=source.strings(expect, "absent"),
         depth=source.count(expect, "depth") if "depth" in expect else None,
         heap_has=source.strings(expect, "heap_has"),
-        frame=source.string(expect, "frame", "") if "frame" in expect else None,
+        frame=source.string(expect, "frame") if "frame" in expect else None,
     )
 
 

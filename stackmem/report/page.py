@@ -72,10 +72,10 @@ def _run_page(packed: bytes, last: Sequence[str], more: str, *, connects: bool) 
     return _document(_STYLES, scripts, held, license_text + more, connects=connects)
 
 
-def index_page(more: str) -> bytes:
+def index_page() -> bytes:
     """A page that holds nothing: it asks its server for the runs and benches there are."""
     program = _program(("text", "theme", "commands", "index"))
-    return _document(("page.css", "index.css"), ("", program), "", more, connects=True)
+    return _document(("page.css", "index.css"), ("", program), "", "", connects=True)
 
 
 def _document(styles: Sequence[str], scripts: tuple[str, str], held: str, more: str, *, connects: bool) -> bytes:

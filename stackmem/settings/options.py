@@ -274,14 +274,3 @@ def suggestion(key: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(key[:100].lower().replace("-", "_"), names, n=1)
     near = near or difflib.get_close_matches(key[:100].upper(), names, n=1)
     return f"did you mean {near[0]}?" if near else f"known: {', '.join(names)}"
-
-
-def options_table() -> str:
-    """The options as a table in Markdown, in the order of the options."""
-    head = "| setting | flag | takes | default | project file | what it is |\n|---|---|---|---|---|---|"
-    lines = [
-        f"| `{one.name}` | `{one.flag}` | {one.accepts} | {one.default_text} | {'yes' if one.project else 'no'} "
-        f"| {one.says} |"
-        for one in OPTIONS.values()
-    ]
-    return "\n".join([head, *lines])

@@ -7,7 +7,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -204,13 +204,13 @@ def _cause(error: BaseException) -> BaseException:
     return error
 
 
-def _names(name: str, server: Server, tools: list[Any], taken: Container[str] = TOOLS) -> list[str]:
+def _names(name: str, server: Server, tools: list[Any]) -> list[str]:
     """What each tool is called here: by its server, and with a number where two would be called alike."""
     names: dict[str, None] = {}
     for each in tools:
         wanted = _STRANGE.sub("_", f"{name}__{server.names.get(each.name, each.name)}")
         full, number = wanted[:_NAME_CHARS], 1
-        while full in names or full in taken:
+        while full in names or full in TOOLS:
             number += 1
             full = f"{wanted[: _NAME_CHARS - 1 - len(str(number))]}_{number}"
         names[full] = None

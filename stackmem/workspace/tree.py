@@ -48,11 +48,11 @@ def disk_bytes(groups: Sequence[Sequence[Path]]) -> list[int | None]:
     return [sum(size for size in group if size is not None) if any(group) else None for group in measured]
 
 
-def sockets_below(place: Path, most: int = 10_000) -> list[Path]:
-    """The unix sockets among the first so many entries at or below a place; no link is followed."""
+def sockets_below(place: Path) -> list[Path]:
+    """The unix sockets among the first 10,000 entries at or below a place; no link is followed."""
     if place.is_socket():
         return [place]
-    found, left = [], most
+    found, left = [], 10_000
     for folder, _, files in os.walk(place):
         found += [path for name in files[: max(0, left)] if stat.S_ISSOCK(_mode(path := Path(folder, name)))]
         left -= len(files) + 1

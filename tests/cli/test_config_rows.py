@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from scripts.configuration import options_table
 from stackmem.cli.commands.config import config_json, config_rows, config_text
-from stackmem.settings.options import OPTIONS, options_table
+from stackmem.settings.options import OPTIONS
 from stackmem.settings.settings import resolve
 from tests.house.sources import ROOT
 

@@ -28,7 +28,7 @@ from stackmem.gateway.exchanges import EXCHANGES, read_exchanges
 from stackmem.gateway.framing import cutter_of
 from stackmem.gateway.identity import chain
 from stackmem.gateway.recording import told_lines
-from stackmem.gateway.rewriting import rewritten
+from stackmem.gateway.rewriting import Rewriter
 from stackmem.gateway.upstream import decoded
 from stackmem.gateway.verifying import verify_gateway_run
 from stackmem.gateway.wires import WIRES
@@ -190,7 +190,7 @@ def gateway_request(data: bytes, place: Path, *, wire: WireFormat) -> None:
     for spelled in ("mask:2,poll=1", "window:1,step=2", "clear:150,keep=1", "stackheap"):
         cutter = cutter_of(spelled)
         assert cutter is not None
-        rewritten(data, wire, asked, cutter.cut(asked, found), cutter.shorten)
+        Rewriter().rewrite(data, wire, asked, cutter.cut(asked, found), cutter.shorten)
 
 
 def gateway_answer(data: bytes, place: Path, *, wire: WireFormat) -> None:

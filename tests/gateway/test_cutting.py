@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stackmem.errors import UsageError
 from stackmem.gateway.cutting import FITTING, Cutter, ForeignCut, foreign_strategy
 from stackmem.gateway.identity import chain
-from stackmem.gateway.rewriting import rewritten
+from stackmem.gateway.rewriting import Rewriter
 from stackmem.gateway.wires.chat import CHAT
 from stackmem.gateway.wires.messages import MESSAGES
 from stackmem.gateway.wires.responses import RESPONSES
@@ -31,7 +31,7 @@ def rules(spelled: str) -> Any:
 def sent(cutter: Cutter, body: bytes, wire: WireFormat = MESSAGES) -> tuple[ForeignCut, bytes]:
     asked = wire.read(body)
     cut = cutter.cut(asked, chain(b"seed", asked.messages))
-    return cut, rewritten(body, wire, asked, cut, cutter.shorten)
+    return cut, Rewriter().rewrite(body, wire, asked, cut, cutter.shorten)
 
 
 def blocks(words: str) -> list[Any]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stackmem.gateway.cutting import ForeignCut
 from stackmem.gateway.framing import FrameCutter, cutter_of
 from stackmem.gateway.identity import chain
-from stackmem.gateway.rewriting import rewritten
+from stackmem.gateway.rewriting import Rewriter
 from stackmem.gateway.wires.chat import CHAT
 from stackmem.gateway.wires.messages import MESSAGES
 from stackmem.gateway.wires.responses import RESPONSES
@@ -27,7 +27,7 @@ Turn = tuple[str, str, str, str]
 def sent(body: bytes, wire: WireFormat = MESSAGES) -> tuple[ForeignCut, bytes]:
     asked, cutter = wire.read(body), FrameCutter()
     cut = cutter.cut(asked, chain(b"seed", asked.messages))
-    return cut, rewritten(body, wire, asked, cut, cutter.shorten)
+    return cut, Rewriter().rewrite(body, wire, asked, cut, cutter.shorten)
 
 
 def turns_of(kinds: list[tuple[str, str]]) -> list[Turn]:

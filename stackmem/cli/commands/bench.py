@@ -90,7 +90,7 @@ def command(
         price=price, latency_seconds=latency, pause_seconds=pause, agent=agent,
     )  # fmt: skip
     environ = _environ_without_keys() if dry_run else os.environ
-    held = _held(cwd / repeat, request, folder) if repeat else None
+    held = _held(cwd / repeat, request) if repeat else None
     plan = _planned(request, suites, cwd, environ, folder, held)
     means = _means(jobs, engine, scheduler, concurrency or (), total_usd, trial_seconds, retry_errors=retry_errors)
     if dry_run:
@@ -110,7 +110,7 @@ def _named(output: str | None) -> str:
     return output
 
 
-def _held(path: Path, request: SuiteRequest, folder: Path) -> BenchArchive:
+def _held(path: Path, request: SuiteRequest) -> BenchArchive:
     """The archive that is made again, where this machine can."""
     from stackmem.report.bench_archive import read_archive, refuse_unlike
 

@@ -103,7 +103,7 @@ class _Spans:
         if self._content and frame.id in self._openings:
             system, opening = self._openings[frame.id]
             attributes["gen_ai.system_instructions"] = compact([{"type": "text", "content": system}])
-            attributes["gen_ai.input.messages"] = compact([_said("user", opening)])
+            attributes["gen_ai.input.messages"] = compact([_said(opening)])
         error = ""
         if piece.popped is None:
             attributes["stackmem.frame.ending"] = "open"
@@ -148,7 +148,7 @@ class _Spans:
                 if isinstance(reply, facts.ContextCompacted):
                     attributes["gen_ai.conversation.compacted"] = True
                 if self._content and moment.view is not None:
-                    attributes["gen_ai.input.messages"] = compact([_said("user", prompt_text(moment.view))])
+                    attributes["gen_ai.input.messages"] = compact([_said(prompt_text(moment.view))])
                 if self._content:
                     attributes["gen_ai.output.messages"] = compact([_reply(reply)])
             case facts.ModelFailed() as failure:
@@ -226,8 +226,8 @@ class _Spans:
                     yield self._chunk("upsert_memory", chunk.name, under, moment.at, moment.at)
 
 
-def _said(role: str, text: str) -> Json:
-    return {"role": role, "parts": [{"type": "text", "content": text}]}
+def _said(text: str) -> Json:
+    return {"role": "user", "parts": [{"type": "text", "content": text}]}
 
 
 def _reply(reply: facts.ModelReplied | facts.ContextCompacted) -> Json:

@@ -239,7 +239,7 @@ class _ClaudeConversation:
         blocks = message.content if isinstance(message.content, list) else []
         for block in blocks:
             if block.get("type") == "tool_result":
-                self._result(block, line, at, where)
+                self._result(block, line, at)
         lost = self.session.lost
         rest = [block for block in blocks if block.get("type") != "tool_result"]
         text = words(rest if blocks else message.content, lost)
@@ -249,7 +249,7 @@ class _ClaudeConversation:
         elif text:
             self.session.turns.append(RecordedText(text, at))
 
-    def _result(self, block: Json, line: _Line, at: float | None, where: str) -> None:
+    def _result(self, block: Json, line: _Line, at: float | None) -> None:
         name = block.get("tool_use_id")
         caller = self._callers.get(name) if isinstance(name, str) else None
         if caller is None or any(answer.call_id == name for answer in caller.answers):

@@ -200,7 +200,7 @@ class Clone:
             told = self._git("ls-tree", "-r", "-z", "--full-tree", f"{commit}^{{commit}}")
         except UsageError as error:
             raise UsageError(f"the clone {self._place} does not have the commit {commit}; fetch it there") from error
-        return _entries(told, fields=3)
+        return _entries(told)
 
     def patched(self, commit: str, *patches: str) -> dict[str, CloneEntry]:
         """Every file of the commit once the patches are applied, one after the other.
@@ -214,7 +214,7 @@ class Clone:
             text = patch if patch.endswith("\n") else f"{patch}\n"
             self._git("apply", "--cached", "--whitespace=nowarn", "-", given=text.encode("utf-8", "surrogateescape"))
         told = self._git("ls-files", "-s", "-z")
-        return _entries(told, fields=3, id_at=1)
+        return _entries(told, id_at=1)
 
     def write(self, entries: dict[str, CloneEntry], folder: Path) -> None:
         """Write the files; links last, so that none is written through."""
@@ -270,7 +270,7 @@ class Clone:
         return done.stdout
 
 
-def _entries(told: bytes, fields: int, id_at: int = 2) -> dict[str, CloneEntry]:
+def _entries(told: bytes, id_at: int = 2) -> dict[str, CloneEntry]:
     found = {}
     for line in filter(None, told.split(b"\0")):
         head, _, name = line.partition(b"\t")
@@ -279,6 +279,6 @@ def _entries(told: bytes, fields: int, id_at: int = 2) -> dict[str, CloneEntry]:
         parts = PurePosixPath(path).parts
         if ".." in parts or PurePosixPath(path).is_absolute() or any(part.lower() == ".git" for part in parts):
             raise UsageError(f"the repository holds a file named {path!r}, which leads out of it")
-        if words[0] != "160000" and len(words) == fields:
+        if words[0] != "160000" and len(words) == 3:
             found[path] = CloneEntry(words[0], words[id_at], path)
     return found

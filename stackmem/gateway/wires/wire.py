@@ -146,7 +146,7 @@ def text_part(text: object) -> tuple[Part, ...]:
     return (Text(whole(text)),) if isinstance(text, str) and text else ()
 
 
-def result_text(content: object, role: Role = "user") -> str:
+def result_text(content: object) -> str:
     """The text of a result: a string, or blocks; what is no text is named with its digest."""
     if isinstance(content, str):
         return whole(content)

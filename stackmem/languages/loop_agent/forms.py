@@ -84,12 +84,13 @@ class ResponseForm(Struct, frozen=True):
         return len(self.questions) == 1 and not self.title and self.questions[0].type in ("buttongroup", "radio")
 
 
-def read_form(value: Any, place: str = "responseForm") -> ResponseForm:
+def read_form(value: Any) -> ResponseForm:
     """The form.
 
     Raises:
         Misfit: Something in it does not fit.
     """
+    place = "responseForm"
     if not isinstance(value, dict):
         raise Misfit(f"{place} must be an object")
     questions = member(value, "questions", list, place, [])

@@ -48,9 +48,6 @@ class SexpEnvironment:
     def extend(self, bindings: Mapping[str, Any]) -> SexpEnvironment:
         return SexpEnvironment(bindings, self)
 
-    def get_local_bindings(self) -> dict[str, Any]:
-        return dict(self.bindings)
-
     def __contains__(self, name: str) -> bool:
         scope: SexpEnvironment | None = self
         while scope is not None:

@@ -78,7 +78,7 @@ def _twice(task: Task, what: str, verdicts: list[tuple[bool, str]], wanted: bool
     return TaskFinding(task.short_name, True, f"{says}, twice")
 
 
-def stub_passes(named: str, isolation: str | None, cwd: Path) -> bool:
+def stub_passes(named: str, cwd: Path) -> bool:
     """Whether a task's checks pass where nothing was done.
 
     Raises:
@@ -88,7 +88,7 @@ def stub_passes(named: str, isolation: str | None, cwd: Path) -> bool:
     subject = find_subject(named, None, cwd)
     scratch = Path(tempfile.mkdtemp(prefix="stackmem-task-check-"))
     try:
-        return _judge(subject, isolation or "auto", scratch, solved=False)[0]
+        return _judge(subject, "auto", scratch, solved=False)[0]
     finally:
         remove_tree(scratch)
 

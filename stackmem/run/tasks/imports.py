@@ -46,7 +46,7 @@ def verdict_of(task: ImportedTask | TaskRefused, *, checked: bool) -> ImportVerd
     if checked and not lacks:
         try:
             built_image(read_task(task.folder))
-            passes = stub_passes(str(task.folder), None, task.folder)
+            passes = stub_passes(str(task.folder), task.folder)
         except StackmemError:  # its image is yet to be built, or there is no sandbox: neither says anything of the task
             passes = False
     return ImportVerdict(task.name, str(task.folder), task.notes, tuple(lacks), passes)

@@ -70,7 +70,7 @@ def updates(event: facts.Event, before: State, after: State, shown: Shown) -> li
         case UserAnswered(text=str(text)) if shown.history:
             told.append(_chunk("user_message_chunk", text))
         case facts.ModelReplied():
-            told += [*_reply(event, before, after, shown), *_usage(after)]
+            told += [*_reply(event, after, shown), *_usage(after)]
         case PersonDecided(allow=True) if before.pending is not None and before.pending.calls:
             told.append(_progress(_call_id(before, before.pending.calls, 0, shown), "in_progress"))
         case facts.FramePushed() | facts.FramePopped():
@@ -103,7 +103,7 @@ def _chunk(kind: str, text: str) -> Update:
     return {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
 
 
-def _reply(event: facts.ModelReplied, before: State, after: State, shown: Shown) -> list[Update]:
+def _reply(event: facts.ModelReplied, after: State, shown: Shown) -> list[Update]:
     text = "\n".join(part.text for part in event.parts if isinstance(part, Text)).strip()
     told = []
     if rest := _unheard(text, shown.heard.strip()):

@@ -97,7 +97,7 @@ class Studio:
         return [job.command for job in ended]
 
     def index(self, request: Request) -> Response:
-        return HTMLResponse(index_page(""))
+        return HTMLResponse(index_page())
 
     def rows(self, request: Request) -> Response:
         asked = request.query_params

@@ -298,7 +298,7 @@ class _Build:
             fd = open_folder(root.view.fd, "/run")
             for name, text in lent.items():
                 _put(fd, name, text)
-            ended = run(Rooted(root), seat, _line(step, stage), rules.profile.command_seconds)
+            ended = run(Rooted(root), seat, _line(step), rules.profile.command_seconds)
             for name in lent:
                 with suppress(FileNotFoundError):
                     os.unlink(name, dir_fd=fd)
@@ -352,7 +352,7 @@ def _ran(step: RecipeStep) -> tuple[str, ...]:
     return (*step.values, *(word for pair in step.texts.items() for word in pair))
 
 
-def _line(step: RecipeStep, stage: _Stage) -> str:
+def _line(step: RecipeStep) -> str:
     """The line of shell that RUN is; a here-document is its script, or its input."""
     if step.listed:
         return f"exec {shlex.join(step.values)}"

@@ -288,7 +288,7 @@ def guarded_git(workspace: int, path: str, stack: ExitStack) -> tuple[tuple[int,
     Returns the descriptors to inherit, and the words for bubblewrap.
     """
     git = _folder(workspace, ".git", stack)
-    config = -1 if git < 0 else _regular(git, "config", stack)
+    config = -1 if git < 0 else _config(git, stack)
     if git < 0 or config < 0:
         return (), ()
     sealed = {"config": config, "hooks": _folder(git, "hooks", stack)}
@@ -301,8 +301,8 @@ def _folder(parent: int, name: str, stack: ExitStack) -> int:
     return _open(parent, name, os.O_DIRECTORY, stack)
 
 
-def _regular(parent: int, name: str, stack: ExitStack) -> int:
-    fd = _open(parent, name, 0, stack)
+def _config(parent: int, stack: ExitStack) -> int:
+    fd = _open(parent, "config", 0, stack)
     return fd if fd >= 0 and stat.S_ISREG(os.fstat(fd).st_mode) else -1
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -55,9 +55,9 @@ class Probe(Struct, frozen=True):
     failure: str
 
 
-def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
+def state_folder() -> Path:
     """Where stackmem keeps what outlives a run, by the XDG rules."""
-    given = environ.get("XDG_STATE_HOME", "")
+    given = os.environ.get("XDG_STATE_HOME", "")
     return (Path(given) if given.startswith("/") else Path.home() / ".local" / "state") / "stackmem"
 
 

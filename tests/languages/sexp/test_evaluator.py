@@ -29,7 +29,7 @@ class World:
 def test_the_root_scope_is_the_one_that_was_given() -> None:
     env = SexpEnvironment({"x": 1})
     SexpEvaluator(Tasks(), Tools(), Memory()).evaluate_string("(bind y (+ x 1)) (set! x 5)", env)
-    assert env.get_local_bindings() == {"x": 5, "y": 2}
+    assert env.bindings == {"x": 5, "y": 2}
 
 
 def test_without_collaborators_the_language_is_whole() -> None:
