@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,11 +24,14 @@ from stackmem.errors import TraceError, WorkspaceError
 
 from .lock import Lock
 from .record import DIGEST_MARK, Record, is_followed, origin, read_line
-from .reserve import NO_ROOM, Reserve
 
 LONGEST_BYTES = 256 * 1024 * 1024
 """Of a line; who reads one that somebody else wrote holds no more of it."""
 
+RESERVE_BYTES = 512 * 1024
+"""Sixty times what a measured end took: its last records, its result and a small patch."""
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _encoder = msgspec.json.Encoder()
 
 
@@ -85,6 +89,50 @@ class End(Struct, frozen=True):
     digest: str
     whole_bytes: int
     terminated: bool = True
+
+
+class Reserve:
+    """Room on the disk that a run takes at its start, so that its end can be written though the disk is full.
+
+    It is a file without a name, so that it is gone with the process, however that dies. Whoever gives it back once has
+    none any more: what then fits is for the end alone.
+
+    Attributes:
+        released: Whether it was given back.
+    """
+
+    def __init__(self, folder: Path, size: int = RESERVE_BYTES) -> None:
+        """Take it; where a file system cannot set room aside, there is none to give back.
+
+        Raises:
+            OSError: There is no room.
+        """
+        self.released = False
+        self._file = _nameless(folder)
+        try:
+            os.posix_fallocate(self._file, 0, size)
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                self.release()
+                raise
+
+    def release(self) -> None:
+        """Give it back; a second time does nothing."""
+        self.released = True
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def _nameless(folder: Path) -> int:
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise
+    file, name = tempfile.mkstemp(dir=folder)  # a file system without files that have no name
+    Path(name).unlink()
+    return file
 
 
 class TraceWriter:
@@ -182,7 +230,7 @@ class TraceWriter:
         try:
             self._size = append_line(self._file, line, self._size)
         except OSError as error:
-            if error.errno not in NO_ROOM or self._reserve is None or self._reserve.released:
+            if error.errno not in _NO_ROOM or self._reserve is None or self._reserve.released:
                 raise
             self.release()
             self._size = append_line(self._file, line, self._size)

@@ -14,8 +14,6 @@ LISTS = {
 # A module under 60 lines that one other imports, and why it is none of that one.
 SMALL = {
     "stackmem.api": "the layer of the Python API; the package that names it imports nothing until it is used",
-    "stackmem.run.programs.compile": "asks a model and prices it, which no command of the command line does itself",
-    "stackmem.trace.reserve": "room on the disk, where the store is records; who asks why looks for it by its name",
 }
 LANGUAGES = "several languages name the same idea"
 PRIVATE = "each is private to its file"

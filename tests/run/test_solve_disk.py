@@ -15,8 +15,7 @@ from stackmem.core.state import State
 from stackmem.kept.find import find_run
 from stackmem.run.result import read_result
 from stackmem.trace.pack import unpack
-from stackmem.trace.reserve import RESERVE_BYTES
-from stackmem.trace.store import TraceWriter
+from stackmem.trace.store import RESERVE_BYTES, TraceWriter
 from stackmem.workspace.tree import remove_tree
 from tests.run.killed import resumed, told
 from tests.stage import Stage, call, command, pop

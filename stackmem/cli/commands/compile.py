@@ -9,7 +9,7 @@ import typer
 
 from stackmem.cli.options import Flags, argument, settings, takes
 from stackmem.cli.screen.text import readable
-from stackmem.run.programs.compile import compile_program
+from stackmem.run.programs.run import compile_program
 
 
 @takes("flags", settings("model", "runs_dir", "sandbox_dir", "max_steps", "max_usd"))

@@ -1,4 +1,4 @@
-"""One run of a program from its start to its result."""
+"""One run of a program from its start to its result; the result of one is a compiled playbook."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from stackmem.core.program_facts import ProgramStarted, StepFailed
 from stackmem.core.state import State
+from stackmem.errors import ProgramError, UsageError, WorkspaceError
 from stackmem.run.assemble import plan_run
 from stackmem.run.begin import Fresh, with_mounts
 from stackmem.run.folder_choice import with_copy
@@ -20,7 +21,7 @@ from stackmem.run.request import ProgramRequest
 from stackmem.run.result import RunResult
 from stackmem.trace.program import keep_source, program_of, sources_of
 
-from .prepare import PreparedProgram
+from .prepare import PreparedProgram, ProgramArguments, prepare_program
 
 
 class ProgramResult(Struct, frozen=True):
@@ -85,3 +86,49 @@ def _started(request: ProgramRequest, text: str, folder: Path | None, opened: Op
     own = inside(program.parent)
     digest = keep_source(opened.places.run, text)
     return ProgramStarted(request.language, str(inside(program)), digest, request.inputs, str(own), options)
+
+
+class Compiled(Struct, frozen=True):
+    """What came of it.
+
+    Attributes:
+        written: The file; None where the program is coded already.
+        replies: Of the model; 0 where a compiled form of the same text was there.
+        parts: What was compiled, such as ``Main (triggers, steps)``.
+    """
+
+    text: str
+    written: Path | None
+    replies: int
+    parts: tuple[str, ...] = ()
+
+
+def compile_program(named: str, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path) -> Compiled:
+    """Compile a program.
+
+    Raises:
+        UsageError: It is no playbook program.
+        ProgramError: The model's answers are no coded program, or the run ended before there was one.
+        WorkspaceError: The result cannot be written.
+    """
+    from stackmem.languages.playbook.compiler import compiled_path
+    from stackmem.languages.playbook.reader import read_program
+
+    ready = prepare_program(ProgramArguments(named, options={"compile": True}, interactive=False), flags, environ, cwd)
+    if ready.language.name != "playbook":
+        raise UsageError(f"{named} is no playbook program, and only those are compiled; run it as it is")
+    if ready.halts is not None:
+        raise ProgramError(ready.halts.report)
+    result = run_program(ready, environ, Person(lambda _: None))
+    if result.run.outcome != "finished" or not isinstance(result.value, str):
+        told = result.run.failure or result.run.result or result.run.outcome
+        raise ProgramError(f"{told}; look at the run {result.run.run}, or try another --model")
+    if result.value == ready.text:
+        return Compiled(result.value, None, result.run.steps)
+    program = Path(ready.request.path)
+    target = program.with_name(compiled_path(program.name))
+    try:
+        target.write_text(result.value, encoding="utf-8")
+    except OSError as error:
+        raise WorkspaceError(f"{target} cannot be written ({error.strerror}); make room or rights there") from error
+    return Compiled(result.value, target, result.run.steps, read_program(ready.text).plain)

@@ -1,12 +1,20 @@
-"""The level ``none``: limits and a clean environment, and nothing that holds a command back."""
+"""The level ``none``: limits and a clean environment, and nothing that holds a command back.
+
+Its temporary folder, its environment and its exit codes are those of every level that shows commands the host's paths.
+"""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import os
+import tempfile
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from subprocess import Popen
 
-from .landlock import host_environment, plain_code, private_tmp
-from .launch import CommandLaunch, Seat, limited
+from stackmem.workspace.environment import build_environment
+from stackmem.workspace.tree import remove_tree
+
+from .launch import CommandLaunch, Seat, host_path, limited
 
 
 class Bare:
@@ -26,3 +34,43 @@ class Bare:
 
     def ran(self, process: Popen[bytes], status: bytes) -> int | None:
         return plain_code(process.returncode)
+
+
+def private_tmp(stack: ExitStack) -> Path:
+    """A temporary folder with a home in it, for one command."""
+    tmp = Path(tempfile.gettempdir()).resolve() / f"stackmem-tmp-{os.urandom(8).hex()}"
+    stack.callback(_remove, tmp)  # before it is there: Ctrl-C may come between
+    tmp.mkdir(mode=0o700)
+    (tmp / "home").mkdir()
+    return tmp
+
+
+def _remove(tmp: Path) -> None:
+    with suppress(OSError):
+        (tmp / "home").rmdir()
+        tmp.rmdir()  # most commands leave it empty, and this starts no process
+    if tmp.exists():
+        remove_tree(tmp)
+
+
+def host_environment(seat: Seat, tmp: Path) -> dict[str, str]:
+    """The built environment where nothing is mounted: PATH names host folders."""
+    mounts = (*seat.profile.mounts, *seat.mounts)
+    return build_environment(
+        path=(
+            *seat.first,
+            f"{seat.toolchain.environment}/bin",
+            *(host_path(each, mounts) for each in seat.profile.path),
+        ),
+        home=str(tmp / "home"),
+        tmp=str(tmp),
+        granted=seat.profile.env,
+        caller=os.environ,
+    )
+
+
+def plain_code(code: int) -> int | None:
+    """The exit code as a shell counts it; None after SIGKILL, which was not ours."""
+    if code == -9:
+        return None
+    return 128 - code if code < 0 else code

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import tempfile
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from subprocess import Popen
 
 from stackmem.errors import WorkspaceError
-from stackmem.workspace.environment import build_environment
-from stackmem.workspace.tree import remove_tree
 
+from .bare import host_environment, plain_code, private_tmp
 from .confine import landlock_abi
 from .cover import places_to_cover
-from .launch import CommandLaunch, Seat, host_path, limited
+from .launch import CommandLaunch, Seat, limited
 from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, build_filter
 from .skeleton import copied_names, mounted_names
 
@@ -79,39 +76,6 @@ def _covered(seat: Seat, granted: list[str]) -> list[str]:
     return places_to_cover(seat.hidden, [(path, path) for path in granted], needed)
 
 
-def private_tmp(stack: ExitStack) -> Path:
-    """A temporary folder with a home in it, for one command."""
-    tmp = Path(tempfile.gettempdir()).resolve() / f"stackmem-tmp-{os.urandom(8).hex()}"
-    stack.callback(_remove, tmp)  # before it is there: Ctrl-C may come between
-    tmp.mkdir(mode=0o700)
-    (tmp / "home").mkdir()
-    return tmp
-
-
-def _remove(tmp: Path) -> None:
-    with suppress(OSError):
-        (tmp / "home").rmdir()
-        tmp.rmdir()  # most commands leave it empty, and this starts no process
-    if tmp.exists():
-        remove_tree(tmp)
-
-
-def host_environment(seat: Seat, tmp: Path) -> dict[str, str]:
-    """The built environment where nothing is mounted: PATH names host folders."""
-    mounts = (*seat.profile.mounts, *seat.mounts)
-    return build_environment(
-        path=(
-            *seat.first,
-            f"{seat.toolchain.environment}/bin",
-            *(host_path(each, mounts) for each in seat.profile.path),
-        ),
-        home=str(tmp / "home"),
-        tmp=str(tmp),
-        granted=seat.profile.env,
-        caller=os.environ,
-    )
-
-
 class Landlock:
     name = "landlock"
     isolation = "landlock"
@@ -133,10 +97,3 @@ class Landlock:
 
     def ran(self, process: Popen[bytes], status: bytes) -> int | None:
         return plain_code(process.returncode)
-
-
-def plain_code(code: int) -> int | None:
-    """The exit code as a shell counts it; None after SIGKILL, which was not ours."""
-    if code == -9:
-        return None
-    return 128 - code if code < 0 else code

@@ -15,7 +15,8 @@ from stackmem.errors import WorkspaceError
 from stackmem.workspace.egress.door import Start, start_behind
 
 from . import confine
-from .landlock import build_order, host_environment, plain_code, private_tmp
+from .bare import host_environment, plain_code, private_tmp
+from .landlock import build_order
 from .launch import CommandLaunch, Seat, SetUpFailed, limited, line_of_life
 from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX
 
