@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stackmem.api import replay, solve
+    from stackmem.api import open_run, replay, solve
     from stackmem.core.budgets import Budgets, Limits
     from stackmem.core.facts import RULES, Event, RunStarted
     from stackmem.core.machine import advance, evolve, fold
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         UsageError,
         WorkspaceError,
     )
-    from stackmem.kept.find import open_run
     from stackmem.memory import STRATEGIES, open_strategy
     from stackmem.replays.replay import Replayed
     from stackmem.run.result import RunResult
@@ -45,9 +44,8 @@ _PLACES = {
     "errors": (
         "ModelError", "ProgramError", "RulesDiffer", "StackmemError", "TraceError", "UsageError", "WorkspaceError",
     ),
-    "api": ("replay", "solve"),
+    "api": ("open_run", "replay", "solve"),
     "tools.plugins": ("Plugin",),
-    "kept.find": ("open_run",),
     "tools.own_tools": ("tool",),
     "replays.replay": ("Replayed",),
     "run.result": ("RunResult",),

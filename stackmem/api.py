@@ -1,4 +1,4 @@
-"""The two calls of the Python API that touch the world."""
+"""The three calls of the Python API that touch the world."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from stackmem.run.prepare import prepare
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve as solve_prepared
 from stackmem.settings.directories import runs_places
+from stackmem.tools.plugins import load_plugins
+from stackmem.trace.open_run import Run
 
 
 def solve(
@@ -50,3 +52,13 @@ def replay(run: str | os.PathLike[str]) -> Replayed:
         UsageError: There is no such run.
     """
     return replay_run(find_run(os.fspath(run), *runs_places(None, os.environ, Path.cwd())))
+
+
+def open_run(run: str | os.PathLike[str]) -> Run:
+    """A kept run, given by folder, id, unique prefix or ``last``; nothing of its trace is read yet.
+
+    Raises:
+        UsageError: There is no such run.
+    """
+    load_plugins()  # the run's strategy may be one of theirs
+    return Run(find_run(os.fspath(run), *runs_places(None, os.environ, Path.cwd())))

@@ -15,23 +15,10 @@ from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
 from stackmem.run.request import read_request
 from stackmem.run.run_folder import RUN, TRACE, is_run
-from stackmem.settings.directories import runs_places
-from stackmem.tools.plugins import load_plugins
-from stackmem.trace.open_run import Run
 from stackmem.trace.private import read_regular
 from stackmem.trace.store import LONGEST_BYTES
 
 _SHORT = re.compile(r"[0-9a-f]{6}")
-
-
-def open_run(run: str | os.PathLike[str]) -> Run:
-    """A kept run, given by folder, id, unique prefix or ``last``; nothing of its trace is read yet.
-
-    Raises:
-        UsageError: There is no such run.
-    """
-    load_plugins()  # the run's strategy may be one of theirs
-    return Run(find_run(os.fspath(run), *runs_places(None, os.environ, Path.cwd())))
 
 
 def find_run(named: str, *places: Path) -> Path:

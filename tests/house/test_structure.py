@@ -12,9 +12,7 @@ LISTS = {
     "stackmem.languages": "one language a folder",
 }
 # A module under 60 lines that one other imports, and why it is none of that one.
-SMALL = {
-    "stackmem.api": "the layer of the Python API; the package that names it imports nothing until it is used",
-}
+SMALL: dict[str, str] = {}
 LANGUAGES = "several languages name the same idea"
 PRIVATE = "each is private to its file"
 OTHER = "two things of one name, to be parted"
