@@ -26,7 +26,7 @@ from stackmem.errors import UsageError
 
 from .asked import NOTHING_ASKED, Asked
 from .catalog import lookup
-from .connection import Connection
+from .connection import Connection, trusted
 from .endpoint import GEMINI, Endpoint, without_login
 from .failures import answered_with, cause, failed, kind_of_error, one_line, sentence, web_page
 from .gemini_messages import contents, declaration, read_chunks
@@ -223,6 +223,9 @@ class GeminiModel:
                     api_version=GEMINI.path.strip("/"),
                     headers=dict(self._asked.headers),
                     httpx_client=self._connection.client,
+                    # Else it reads the certificates three times more, for clients that are never used.
+                    client_args={"verify": trusted()},
+                    async_client_args={"verify": trusted(), "ssl": trusted()},
                     retry_options=types.HttpRetryOptions(attempts=1),
                 ),
             )
