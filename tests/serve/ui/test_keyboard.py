@@ -9,6 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 from stackmem.core.messages import Usage
 from stackmem.run.result import RunResult, write_result
 from tests.report.bench_rows import bench, zoo
+from tests.stage import Stage
 
 MOST_STOPS = 250
 STOP = "button[tabindex='0']"  # of frames, and of chunks, one is a stop; arrows lead to the others
@@ -72,10 +73,10 @@ class Keys:
         return found
 
 
-@pytest.fixture
-def keys(made, serve, visit, tmp_path):
-    """The keyboard at the list of two runs that have ended, and of a bench."""
-    runs = tmp_path / "shown"
+@pytest.fixture(scope="module")
+def address(made, tmp_path_factory):
+    """Of a server of two runs that have ended, and of a bench; nothing here changes them."""
+    runs = tmp_path_factory.mktemp("shown")
     for name, cost in (("invoices", 0.14), ("system", 0.21)):
         shutil.copytree(made[name], runs / name)
         usage = Usage(uncached=900, cache_read=120_000, output=3_000)
@@ -90,7 +91,16 @@ def keys(made, serve, visit, tmp_path):
     trial = next(one["run"] for one in trials if one["strategy"] == "full")
     shutil.copytree(made["empty"], bench(runs / "several", trials) / trial)
     (runs / "several" / "ledger.jsonl").write_text("".join(json.dumps(one) + "\n" for one in trials))
-    page = visit(serve(runs)[0])
+    process = Stage(tmp_path_factory.mktemp("stage")).start("ui", runs)
+    yield process.stdout.readline().strip()
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture
+def keys(address, visit):
+    """The keyboard at the list of the runs and the bench."""
+    page = visit(address)
     expect(page.locator("tbody tr")).to_have_count(3)
     return Keys(page)
 
