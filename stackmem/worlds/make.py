@@ -185,14 +185,15 @@ def make_task(family: str, seed: int, horizon: int, noise: float, folder: Path) 
 
 
 def _holds(folder: Path, wanted: tuple[str, int, int, float]) -> bool:
-    """Whether this world stands there, with the program of this version."""
+    """Whether this world stands there as this version makes it, to the byte of what it tells and asks."""
     try:
         told = manifest(folder)
-        program = (folder / "environment" / "workspace" / "work").read_text("utf-8")
+        if tuple(told.get(name) for name in ("family", "seed", "horizon", "noise")) != wanted:
+            return False
+        files = task_files(design(*wanted))
+        return all((folder / path).read_text("utf-8") == text for path, text, _ in files)
     except (OSError, UnicodeDecodeError, msgspec.DecodeError):
         return False
-    same = tuple(told.get(name) for name in ("family", "seed", "horizon", "noise")) == wanted
-    return same and program == program_text()
 
 
 def manifest(folder: Path) -> dict[str, Any]:

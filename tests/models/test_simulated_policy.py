@@ -177,8 +177,15 @@ def test_a_call_that_brought_nothing_twice_is_not_made_again() -> None:
         RUNNER,
         *[read("docs/s.md", "[masked: 9 characters of output; call again if you need them]")] * 2,
     ]
-    call = answer(TASK, *exchanged(*nothing))
+    call = answer(TASK, *exchanged(*nothing, ran("./work status", "no unit is done\nnext unit 1 of 8")))
     assert (call.name, call.arguments["result"]) == ("pop_frame", "failed unit 1: missing spec.a")
+
+
+def test_where_no_way_is_left_the_unit_may_be_done_out_of_sight_and_the_status_says_so() -> None:
+    nothing = [PLANNED, RUNNER, *[read("docs/s.md", "[masked: 9 characters of output]")] * 2]
+    assert answer(TASK, *exchanged(*nothing)).arguments == {"command": "./work status"}
+    done = ran("./work status", "done units 1-1\nnext unit 2 of 8")
+    assert answer(TASK, *exchanged(*nothing, done)).arguments["command"].startswith(("./work plan 2", "./work do 2"))
 
 
 def opening(objective: str, context: str = "", index: str = "", depth: int = 1) -> Message:

@@ -177,6 +177,14 @@ def test_a_task_that_is_there_already_is_not_made_again(tmp_path: Path):
         make_task("ledger", 2, 10, 1.0, folder)
 
 
+def test_a_folder_whose_world_another_version_made_otherwise_is_not_taken_for_it(tmp_path: Path):
+    folder = make_task("ledger", 1, 10, 1.0, tmp_path / "task")
+    document = next((folder / "environment" / "workspace").rglob("*.md"))
+    document.write_text(document.read_text(encoding="utf-8") + "An older text.\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="is not empty; name another folder"):
+        make_task("ledger", 1, 10, 1.0, folder)
+
+
 def test_the_program_needs_nothing_but_the_standard_library():
     imported = [
         line.split()[1].partition(".")[0]

@@ -98,7 +98,18 @@ def test_an_identifier_stands_in_its_log_alone_and_is_needed_long_afterwards():
         assert "omitted" not in shown
         assert len(shown) > 8_000
         gaps = [after - before for before, after in zip(row.needed, row.needed[1:], strict=False)]
-        assert max(gaps) >= 50
+        assert sum(gap >= 10 for gap in gaps) >= 6  # its case rests, and is taken up again
+        assert max(gaps) >= 30
+
+
+def test_a_line_of_an_early_log_matters_when_many_others_have_come_by():
+    world = made("log_stream", 120)
+    first_read = {row.key: row.first_needed for row in world.world.facts if row.key.startswith("trace.")}
+    early = [row for row in world.world.facts if not row.key.startswith("trace.")]
+    late = [row.needed[-1] - first_read[f"trace.{row.key.partition('.')[2]}"] for row in early]
+    assert len(early) >= 30
+    assert sum(gap >= 30 for gap in late) >= len(early) / 2
+    assert not any(row.value in text for row in early for text in world.files.values())
 
 
 def test_a_result_of_a_sub_task_is_told_once_and_stands_nowhere():
@@ -151,9 +162,9 @@ def test_a_dropped_attempt_is_never_asked_for_again():
         number for number, unit in enumerate(world.units, 1) if any(line.startswith("changed") for line in unit.says)
     ]
     assert len(dropped) >= 4
-    for row in world.facts:
-        if row.key.startswith("attempt."):
-            assert not any(row.first_needed <= end < row.needed[-1] for end in dropped)
+    found = [row for row in world.facts if row.key.startswith("attempt.")]
+    assert not any(row.first_needed <= end < row.needed[-1] for row in found for end in dropped)
+    assert sum(row.found.endswith("-found.md") for row in found) >= 3 * len(dropped)
 
 
 def test_an_inventory_has_more_facts_than_a_heap_or_a_summary_holds():

@@ -84,7 +84,7 @@ def _unit(sight: ReaderSight, objective: tuple[int, int], unit: int) -> ChosenCa
     needs = _needs(known, planned)
     for need in needs:
         if visible(known, need.key) is None:
-            found = find(sight, need)
+            found = find(sight, need) or _progress_asked(sight)
             return found or finish(sight, objective, unit - 1, _trouble(known, unit, need.key))
     kept = half_read(sight, {need.way[5:] for need in needs if need.way.startswith("read ")})
     kept = kept or (None if sight.offered.start else store_now(sight, due=False))
@@ -98,6 +98,13 @@ def _unit(sight: ReaderSight, objective: tuple[int, int], unit: int) -> ChosenCa
     if action is None or known.failures.get(unit, 0) >= _FAILURES:
         return finish(sight, objective, unit - 1, _trouble(known, unit))
     return action
+
+
+def _progress_asked(sight: ReaderSight) -> ChosenCall | None:
+    """Where no way is left, and the unit may be one that was done out of sight: how far the work is."""
+    if sight.known.progress_seen:
+        return None
+    return fresh(sight, command("./work status", "no way is left, and what is visible does not say what is done"))
 
 
 def _needs(known: Knowledge, planned: Planned) -> list[StatedNeed]:

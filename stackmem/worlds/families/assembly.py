@@ -32,4 +32,4 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     )
 
 
-FAMILY = WorldFamily(build, hurts=("window", "truncate", "mask", "rag"), fleeting=True)
+FAMILY = WorldFamily(build, hurts=("window", "truncate", "mask", "rag", "boundary"), fleeting=True)

@@ -76,4 +76,4 @@ def _rate(rng: Random, other: str = "") -> str:
     return value
 
 
-FAMILY = WorldFamily(build, hurts=("window", "truncate", "rag", "mask"))
+FAMILY = WorldFamily(build, hurts=("window", "truncate", "rag", "mask", "boundary"))

@@ -58,4 +58,4 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     )
 
 
-FAMILY = WorldFamily(build, hurts=("window", "rag"))
+FAMILY = WorldFamily(build, hurts=("window", "truncate", "rag"))

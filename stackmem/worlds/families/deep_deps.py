@@ -92,4 +92,4 @@ def _after_children(task: _Task) -> list[_Task]:
     return [*(each for child in task.children for each in _after_children(child)), task]
 
 
-FAMILY = WorldFamily(build, hurts=("rag", "letta", "notes"))
+FAMILY = WorldFamily(build, hurts=("truncate", "rag", "letta"))

@@ -1,6 +1,7 @@
 """``dropped_branch``: attempts that are given up, one after the other, with all that was found out for them.
 
-The trap: what belongs to a dropped attempt is of no use any more, and a memory that keeps it pays for it to the end.
+The trap: each step finds out something for its attempt. Once that is dropped, nothing of it is of use any more, and a
+memory that wrote it down has paid for it and goes on paying.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from stackmem.worlds.kernel import Size, UnitList, WorldDraft, WorldFamily, code
 
 _TRUNK = ("release", "schema", "mirror", "owner")
 _DRIVERS = ("odbc", "jdbc", "native", "proxy", "bulk", "stream")
+_FOUND = ("table", "cursor", "charset", "grant", "index", "buffer", "locale", "view")
 _WEIGHTS = (5, 2, 9, 3, 6, 2, 12, 4)
 
 
@@ -20,19 +22,28 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     work.read(rng, size, "docs/trunk.md", "What every attempt builds on", {key: code(rng) for key in trunk})
     attempts = shares(units, _WEIGHTS[: max(1, size.horizon // 14)])
     for number, length in enumerate(attempts, 1):
-        key, path = f"attempt.driver-{number}", f"attempts/{number}.md"
-        said, probes[key] = plant(rng, size, work.facts, key, _DRIVERS, path, f"Attempt {number}")
+        driver, path = f"attempt.driver-{number}", f"attempts/{number}.md"
+        said, probes[driver] = plant(rng, size, work.facts, driver, _DRIVERS, path, f"Attempt {number}")
         work.files[path] = said
+        found: list[str] = []
         for at in range(length):
             over = at == length - 1 and number < len(attempts)
-            work.do(f"attempt {number}, step {at + 1}", key, trunk[at % len(trunk)], changed="attempt" if over else "")
+            known = [rng.choice(found)] if found else []
+            key = f"attempt.{_FOUND[at % len(_FOUND)]}-{number}"
+            gives = {} if over else {key: code(rng)}
+            found = list(dict.fromkeys([*found, *gives]))
+            work.do(
+                f"attempt {number}, step {at + 1}", driver, trunk[at % len(trunk)], *known, gives=gives,
+                noted=f"attempts/{number}-found.md" if gives else "", changed="attempt" if over else "",
+            )  # fmt: skip
     return work.draft(
         "Port an importer, attempt by attempt",
-        "Each unit is a step of an attempt and needs the driver that works for it, which only a trial tells, and a "
-        "fact that all attempts share. The last step of an attempt says `changed attempt @ UNIT`: it is dropped, and "
-        "nothing that was found out for it is needed again.",
+        "Each unit is a step of an attempt. It needs the driver that works for the attempt, which only a trial tells, "
+        "a fact that all attempts share, and something that an earlier step of the attempt found out; "
+        "`attempts/NUMBER-found.md` has that as well. The last step of an attempt says `changed attempt @ UNIT`: it "
+        "is dropped, and nothing that was found out for it is needed again.",
         probes=probes,
     )
 
 
-FAMILY = WorldFamily(build, hurts=("rag", "notes", "letta"), fleeting=True)
+FAMILY = WorldFamily(build, hurts=("letta", "notes", "memory_dir"), fleeting=True)

@@ -33,4 +33,4 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     )
 
 
-FAMILY = WorldFamily(build, hurts=("letta", "notes", "rag"), fleeting=True)
+FAMILY = WorldFamily(build, hurts=("letta", "notes", "memory_dir", "rag"), fleeting=True)

@@ -35,4 +35,11 @@ def _place(rng: Random) -> str:
     return ":".join(f"{rng.choice('ABCDEFGH')}{rng.randrange(100, 999)}/{rng.getrandbits(40):010x}" for _ in range(4))
 
 
-FAMILY = WorldFamily(build, hurts=("stackheap", "summary", "rolling_summary", "notes", "mem1"), fleeting=True)
+FAMILY = WorldFamily(
+    build,
+    hurts=(
+        "stackheap", "adaptive", "isolated", "summary", "rolling_summary", "compact", "condenser", "handoff", "notes",
+        "mem1", "agentfold", "window", "truncate", "rag",
+    ),
+    fleeting=True,
+)  # fmt: skip

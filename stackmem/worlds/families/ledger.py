@@ -1,6 +1,8 @@
 """``ledger``: many small postings, each of which needs the running total that the one before it gave.
 
-The trap: the total changes with every unit. Who loses it must read the whole audit to find it again.
+The trap: the total changes with every unit. Who loses it must read the whole audit to find it again. It is the control:
+the newest output always has what is needed, so a strategy that shows it whole is not hurt, and none is expected to be
+but ``truncate``, which cuts the total out of outputs and audit alike.
 """
 
 from __future__ import annotations
@@ -63,4 +65,4 @@ def _money(cents: int) -> str:
     return f"{sign}{abs(cents) // 100}.{abs(cents) % 100:02d}"
 
 
-FAMILY = WorldFamily(build, hurts=())
+FAMILY = WorldFamily(build, hurts=("truncate",))

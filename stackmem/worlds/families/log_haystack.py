@@ -1,13 +1,15 @@
-"""``log_haystack``: an identifier stands in the middle of a huge log, and is needed again long afterwards.
+"""``log_haystack``: an identifier stands in the middle of a huge log, and its case is taken up again and again.
 
-The trap: the log is thousands of lines, the identifier one; it is needed when the log is long out of sight.
+The trap: the log is thousands of lines, the identifier one. A case rests until its log is out of sight, and whoever
+lost the one line reads the whole log for it again, at every return.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
-from stackmem.worlds.kernel import Page, Size, Unit, WorldDraft, WorldFacts, WorldFamily
+from stackmem.worlds.kernel import Page, Size, UnitList, WorldDraft, WorldFamily
 from stackmem.worlds.prose import document
 
 _CASES = (
@@ -15,49 +17,47 @@ _CASES = (
     "wrong-tax", "ghost-order", "split-invoice", "slow-search", "mail-loop",
 )  # fmt: skip
 _STEPS = ("trace", "replay", "annotate", "compare", "escalate", "credit", "correct", "confirm")
-_BLOCK = 5  # units in a row that work on one case
+_BLOCK = 2  # units in a row that work on one case
+_RETURNS = 3  # so often a case is taken up at least, or nearly
 PAGE_CHARS = 12_000
 
 
 def build(rng: Random, size: Size, units: int) -> WorldDraft:
-    facts = WorldFacts()
-    # Each case is taken up at least twice: after 60 units, or in a short run after half of them.
-    cases = rng.sample(_CASES, max(1, min(len(_CASES), int(size.horizon * 0.85) // (2 * _BLOCK))))
-    logs: list[tuple[Page, ...]] = []
+    work = UnitList()
+    cases = rng.sample(_CASES, max(1, min(len(_CASES), int(size.horizon * 0.85) // (_RETURNS * _BLOCK))))
+    logs = []
     for number, case in enumerate(cases, 1):
         value = f"req-{rng.getrandbits(48):012x}"
         pages = rng.randrange(1, 4) if size.horizon >= 30 else 1
         page = rng.randrange(1, pages + 1)
         command = f"./work log {number}" + (f" {page}" if page > 1 else "")
-        facts.tell(f"request.{case}", value, f"run {command}")
+        work.facts.tell(f"request.{case}", value, f"run {command}")
         about = f"collected for {case.replace('-', ' ')}"
-        chars = size.chars(PAGE_CHARS + rng.randrange(-3_000, 3_000))
+        chars = min(31_000, size.chars(PAGE_CHARS + rng.randrange(-3_000, 3_000)))
         planted = (f"request.{case} = {value}",)
-        logs.append(tuple(Page(about, min(chars, 31_000), planted if at == page else ()) for at in range(1, pages + 1)))
-    work = []
-    waiting: list[str] = []
-    case = cases[0]
-    for unit in range(1, units + 1):
-        if (unit - 1) % _BLOCK == 0:
-            if not waiting:  # each case comes back after all the others, in the same order
-                waiting = cases[::-1]
-            case = waiting.pop()
-        about = f"{_STEPS[unit % len(_STEPS)]} {case.replace('-', ' ')}"
-        work.append(Unit(about, facts.need(unit, f"request.{case}")))
+        logs.append(tuple(Page(about, chars, planted if at == page else ()) for at in range(1, pages + 1)))
     about = "Who asked for what, and what was promised. The logs themselves are shown by ./work log."
-    files = {"docs/cases.md": document(about, rng, [(case, []) for case in cases], size.chars(250))}
-    return WorldDraft(
-        title="Follow a dozen customer cases through the service logs",
-        text=(
-            "Each unit is one step in one customer case and needs the identifier of the request that went wrong. It "
-            "stands once in the case's log, which `./work log NUMBER [PAGE]` prints page by page; the plan names the "
-            "page. A case is worked on for a few units, then others come first, and much later it is taken up again."
-        ),
-        units=tuple(work),
-        facts=facts.rows(units),
-        files=files,
+    work.files["docs/cases.md"] = document(about, rng, [(case, []) for case in cases], size.chars(250))
+    turns = _turns(rng, cases)
+    for unit in range(units):
+        case = next(turns) if unit % _BLOCK == 0 else case
+        work.do(f"{_STEPS[unit % len(_STEPS)]} {case.replace('-', ' ')}", f"request.{case}")
+    return work.draft(
+        "Follow a dozen customer cases through the service logs",
+        "Each unit is one step in one customer case and needs the identifier of the request that went wrong. It "
+        "stands once in the case's log, which `./work log NUMBER [PAGE]` prints page by page; the plan names the "
+        "page. After two steps a case waits for an answer, others come first, and it is taken up again later.",
         logs=tuple(logs),
     )
 
 
-FAMILY = WorldFamily(build, hurts=("window", "rag"))
+def _turns(rng: Random, cases: list[str]) -> Iterator[str]:
+    """Which case is next, without an end: first all in their order, then one of the half that has waited longest."""
+    yield from cases
+    waiting = list(cases)
+    while True:
+        waiting.append(waiting.pop(rng.randrange(max(1, len(waiting) // 2))))
+        yield waiting[-1]
+
+
+FAMILY = WorldFamily(build, hurts=("window",))

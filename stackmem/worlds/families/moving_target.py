@@ -88,4 +88,4 @@ def _value(rng: Random, item: str, other: str = "") -> str:
             return value
 
 
-FAMILY = WorldFamily(build, hurts=("mask", "rag", "clear", "letta"))
+FAMILY = WorldFamily(build, hurts=("mask", "rag", "boundary"))

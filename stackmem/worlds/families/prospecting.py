@@ -29,4 +29,4 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     )
 
 
-FAMILY = WorldFamily(build, hurts=("notes", "letta", "memory_dir", "stackheap"), fleeting=True)
+FAMILY = WorldFamily(build, hurts=("letta", "handoff"), fleeting=True)

@@ -27,4 +27,8 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     )
 
 
-FAMILY = WorldFamily(build, hurts=("window", "mask", "rag", "letta", "notes"), fleeting=True)
+FAMILY = WorldFamily(
+    build,
+    hurts=("window", "truncate", "mask", "rag", "boundary", "letta", "notes", "memory_dir", "mem1", "fold"),
+    fleeting=True,
+)

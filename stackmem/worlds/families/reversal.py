@@ -34,4 +34,4 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     )
 
 
-FAMILY = WorldFamily(build, hurts=("letta", "mask", "rag"))
+FAMILY = WorldFamily(build, hurts=("letta",))

@@ -50,4 +50,4 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     )
 
 
-FAMILY = WorldFamily(build, hurts=("window", "rag", "summary", "mem1"))
+FAMILY = WorldFamily(build, hurts=("window", "truncate", "rag", "summary", "rolling_summary", "compact", "mem1"))

@@ -31,4 +31,4 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     )
 
 
-FAMILY = WorldFamily(build, hurts=("window", "truncate", "rag"))
+FAMILY = WorldFamily(build, hurts=("window",))

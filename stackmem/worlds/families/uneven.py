@@ -33,4 +33,4 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     )
 
 
-FAMILY = WorldFamily(build, fleeting=True, hurts=("window", "truncate", "rolling_summary", "rag"))
+FAMILY = WorldFamily(build, fleeting=True, hurts=("window", "truncate", "mask", "rag", "boundary"))

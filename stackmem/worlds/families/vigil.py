@@ -30,4 +30,4 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     )
 
 
-FAMILY = WorldFamily(build, hurts=("window", "truncate", "mask", "rag", "clear"))
+FAMILY = WorldFamily(build, hurts=("window", "truncate", "mask", "rag", "boundary"))
