@@ -1,6 +1,6 @@
-"""``survey``: the first part of the work only collects, the second uses what was collected, the oldest last.
+"""``survey``: the first part of the work only collects, the second uses what was collected, from both ends at once.
 
-The trap: nothing is needed again until all of it is, and then in the reverse order.
+The trap: nothing is needed again until all of it is, and then the oldest together with the newest, one pair a unit.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     for at in range(first):
         key = keys[at * sites // first]
         if not work.units or at * sites // first != (at - 1) * sites // first:
-            work.read(rng, size, f"field/{key.partition('-')[2]}.md", f"Field sheet {at + 1}", {key: code(rng)}, 400)
+            work.read(rng, size, f"field/{key.partition('-')[2]}.md", f"Field sheet {at + 1}", {key: code(rng)}, 800)
         work.do(f"survey {key.partition('.')[2]}, point {at + 1}", key)
     for at in range(second):
-        work.do(f"draw line {at + 1}", keys[-1 - at % sites], keys[-1 - (at + 1) % sites])
+        work.do(f"draw line {at + 1}", keys[-1 - at % sites], keys[at % sites])
     return work.draft(
         "Survey the plots and draw the map",
         "The first units survey one plot after the other; each plot has a field sheet with its mark. The other units "
-        "draw lines between plots and need two marks each, beginning with the plots that were surveyed last.",
+        "draw lines across the map and need two marks each, beginning with the plots that were surveyed last and first.",
     )
 
 
-FAMILY = WorldFamily(build, hurts=("window",))
+FAMILY = WorldFamily(build, hurts=("window", "truncate", "rag"))
