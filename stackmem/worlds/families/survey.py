@@ -27,7 +27,8 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     return work.draft(
         "Survey the plots and draw the map",
         "The first units survey one plot after the other; each plot has a field sheet with its mark. The other units "
-        "draw lines across the map and need two marks each, beginning with the plots that were surveyed last and first.",
+        "draw lines across the map and need two marks each, beginning with the plots that were surveyed last and "
+        "first.",
     )
 
 
