@@ -238,9 +238,7 @@ def _builder(family: str, repository: Path | None) -> Build:
         return WORLDS[family].build
     if family != "history":
         raise UsageError(f"--repository goes with the family history; {family} is made of a seed alone")
-    from .repository import commits_of
-
-    return partial(history.build_from, commits_of(repository))
+    return partial(history.build_from, history.commits_of(repository))
 
 
 def _fitted(attempt: Callable[[int, int], _Try], horizon: int) -> _Try:

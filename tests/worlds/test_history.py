@@ -7,9 +7,8 @@ import pytest
 
 from stackmem.errors import UsageError
 from stackmem.worlds import design, make
-from stackmem.worlds.families.history import own_commits
+from stackmem.worlds.families.history import commits_of, own_commits
 from stackmem.worlds.oracle import Oracle
-from stackmem.worlds.repository import commits_of
 
 
 def repository(folder: Path, commits: int = 30) -> Path:
