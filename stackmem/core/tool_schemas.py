@@ -55,7 +55,7 @@ def _spelled(tool: Offer) -> str:
         one.name + ("[]" if one.hint in (_ENTRIES, _TEXTS) else "") + ("" if one.required else "?")
         for one in _form(tool).values()
     )
-    return f"{{{', '.join(names)}}}"
+    return f"{{{' '.join(names)}}}"
 
 
 def shown_schema(shown: ToolSpec) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def shown_schema(shown: ToolSpec) -> dict[str, Any]:
     found = _SPELLED.search(shown.description) if spelled_ours else None
     if found is None:
         return schema
-    fields = {name.rstrip("?[]"): name for name in found[1].split(", ")}
+    fields = {name.rstrip("?[]"): name for name in found[1].replace(",", "").split()}
     properties = {name: _ANY_LIST if "[]" in spelled else {"type": "string"} for name, spelled in fields.items()}
     required = [name for name, spelled in fields.items() if "?" not in spelled]
     return {"type": "object", "properties": properties, "required": required}

@@ -117,7 +117,7 @@ def _with_text(conversation: AdvisedConversation, text: str) -> AdvisedConversat
 
 
 def advice_text(advice: FrameAdvice) -> str:
-    return f"FRAMES PAY for work of more than {advice.least} steps: push it in phases of about {advice.phase}."
+    return f"FRAMES PAY above {advice.least} steps: push phases of {advice.phase}."
 
 
 def _short_child(steps: int, advice: FrameAdvice) -> str:

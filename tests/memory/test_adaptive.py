@@ -32,15 +32,15 @@ def shown(played: Played) -> str:
 
 
 def test_a_root_is_told_at_its_start_how_much_work_pays_in_frames():
-    assert shown(run()).count("push it in phases of about 9.") == 1
-    assert "FRAMES PAY for work of more than 18 steps" in shown(run())
+    assert shown(run()).count("push phases of 9.") == 1
+    assert "FRAMES PAY above 18 steps" in shown(run())
 
 
 @pytest.mark.parametrize(("read", "phase"), [(0.1, 9), (0.05, 13), (0.025, 15)])
 def test_cheaper_reads_make_longer_phases_whether_the_run_records_them_or_they_are_given(read, phase):
     price = Price(2.0, 10.0, 2.5, 4.0, 2.0 * read, "a test")
     for played in (run(price=price), run(strategy=f"adaptive:read={read:g}")):
-        assert f"phases of about {phase}." in shown(played)
+        assert f"push phases of {phase}." in shown(played)
 
 
 def test_the_task_stands_once_and_the_index_in_every_prompt():
@@ -59,7 +59,7 @@ def test_a_conversation_that_has_cost_thirty_frames_is_told_by_its_own_length_an
     assert text.count(ADVICE) == 2
     assert f"{GUIDE}, only its objective (what to do, and the command that proves it; at most 200 characters)" in text
     assert "Each step reads these 29,192 tokens again." in text
-    assert "FRAMES PAY for work of more than 3 steps: push it in phases of about 9." in text
+    assert "FRAMES PAY above 4 steps: push phases of 9." in text
 
 
 def test_it_is_told_again_when_it_has_doubled_and_how_to_push_is_not():
@@ -84,9 +84,9 @@ def test_a_child_is_told_how_to_pop_and_the_deepest_nothing_of_frames():
 
 
 def test_a_child_reckons_with_the_steps_of_its_parent():
-    long = [do("write_file", path="a", content=4 * OUTPUT) for _ in range(8)]
-    assert "phases of about 9." in shown(run(push()))
-    assert "phases of about 5." in shown(run(*long, push()))
+    long = [do("write_file", path="a", content=4 * OUTPUT) for _ in range(14)]
+    assert "push phases of 9." in shown(run(push()))
+    assert "push phases of 5." in shown(run(*long, push()))
 
 
 def test_a_child_that_was_too_short_for_its_price_is_named():
@@ -114,7 +114,7 @@ def test_its_tools_and_its_prompt_are_no_longer_than_those_of_one_conversation()
 
 def test_no_phase_outlives_the_cache_of_the_frame_that_waits_for_it():
     cheapest = run(strategy="adaptive:read=0.01")
-    assert "FRAMES PAY for work of more than 57 steps: push it in phases of about 15." in shown(cheapest)
+    assert "FRAMES PAY above 57 steps: push phases of 15." in shown(cheapest)
 
 
 def test_a_tool_whose_fields_are_spelled_is_checked_as_any_other():
@@ -122,7 +122,7 @@ def test_a_tool_whose_fields_are_spelled_is_checked_as_any_other():
     assert "content is missing" in shown(played)
     assert "text is no parameter" in shown(played)
     shown_tools = {tool.name: tool for tool in played.view.tools}
-    assert shown_tools["heap_alloc"].description.endswith("{name, content, description?, source?}")
+    assert shown_tools["heap_alloc"].description.endswith("{name content description? source?}")
     schema = shown_schema(shown_tools["push_frame"])
     assert schema["required"] == ["name", "objective", "context", "return_spec"]
     assert schema["properties"]["store"] == {"type": "array", "items": {}}

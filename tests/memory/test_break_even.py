@@ -18,6 +18,7 @@ from stackmem.memory.shared.break_even import (
     frame_tokens,
     hour_pays,
     least_steps,
+    looked_tokens,
     phase_steps,
     rates,
     worth_the_risk,
@@ -56,14 +57,17 @@ def test_two_best_phases_in_frames_cost_what_one_conversation_of_both_costs(read
     assert told.phase == min(best, MOST)
 
 
-@given(st.integers(200, 100_000), st.floats(0.01, 0.5))
-def test_a_frame_pays_from_the_least_number_of_steps_on_and_not_before(history, read):
+@given(st.integers(200, 100_000), st.floats(0.01, 0.5), st.floats(0, 5_000))
+def test_a_frame_pays_from_the_least_number_of_steps_on_and_not_before(history, read, looked):
     prices = Rates(read=read)
-    least = least_steps(prices, history, 0)
-    cost, saves = frame_tokens(prices, 0), read * history
+    least = least_steps(prices, history, 0, looked)
+
+    def saved(steps: int) -> float:
+        return read * history * (steps - 2) - frame_tokens(prices, 0) - 0.3 * steps * looked
+
     if least < 999:
-        assert saves * (least - 2) >= cost - 1e-6
-    assert saves * (least - 3) < cost
+        assert saved(least) >= -1e-6
+    assert saved(least - 1) < 1e-6
 
 
 def test_a_phase_ends_in_half_the_life_of_the_parents_entry_whatever_reads_cost():
@@ -81,13 +85,21 @@ def test_a_push_that_turns_out_to_be_useless_costs_no_more_than_its_share_of_the
 
 def test_a_short_conversation_is_told_nothing_and_a_long_one_its_own_figures():
     assert frame_advice(USUAL, [], 0) is None
-    assert frame_advice(USUAL, [700] * 4, 0) is None
-    assert frame_advice(USUAL, [700] * 20, 0) == FrameAdvice(2 + 3, 9, 700)
+    assert frame_advice(USUAL, [700] * 12, 0) is None
+    assert frame_advice(USUAL, [700] * 20, 0) == FrameAdvice(6, 9, 700)
 
 
-def test_a_long_file_makes_the_history_long_and_the_phase_no_shorter():
-    with_file = frame_advice(USUAL, [700] * 9 + [13_000], 0)
-    assert with_file == FrameAdvice(2 + 2, 9, 700)
+def test_a_long_file_makes_the_phase_no_shorter_but_looking_for_it_again_costs():
+    with_file, as_much = [700] * 11 + [13_000], [700] * 29
+    assert sum(as_much) < sum(with_file)
+    assert frame_advice(USUAL, as_much, 0) == FrameAdvice(5, 9, 700)
+    assert frame_advice(USUAL, with_file, 0) is None
+    assert frame_advice(USUAL, [*as_much, 13_000], 0) == FrameAdvice(5, 9, 700)
+
+
+def test_a_result_that_is_looked_for_again_costs_a_call_and_its_length_again():
+    assert looked_tokens(USUAL, [600] * 5) == pytest.approx(50 * 5 + 1.25 * (50 + 600))
+    assert looked_tokens(USUAL, [0, 1_000]) == pytest.approx(50 * 5 + 1.25 * (50 + 1_000 / 2**0.5))
 
 
 def test_prices_are_those_of_the_run_and_what_is_given_goes_over_them():

@@ -22,7 +22,7 @@ SPELLED = (
     "stackheap:registers=off,store=off", "stackheap_lossless:index=listed", "stackheap_lossless:registers=off",
 )  # fmt: skip
 SPECS = {
-    "adaptive": "daada9a0f880b459",
+    "adaptive": "60200e1f48725f61",
     "agentfold": "88c132f83249f932",
     "boundary": "88c132f83249f932",
     "clear": "88c132f83249f932",

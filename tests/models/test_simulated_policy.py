@@ -124,7 +124,7 @@ def test_the_next_step_follows_from_what_is_visible(pairs: list[tuple[str, Any, 
     assert told == wanted
 
 
-ADVICE = "FRAMES PAY for work of more than {} steps: push it in phases of about {} (more than {} phases: in groups)."
+ADVICE = "FRAMES PAY above {} steps: push phases of {} (more than {} phases: in groups)."
 
 
 @pytest.mark.parametrize(

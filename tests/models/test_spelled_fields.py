@@ -1,7 +1,7 @@
 """Tools whose fields are spelled in their description, as the servers are told that hold a model to a schema."""
 
 from stackmem.core.messages import ToolSpec, View
-from stackmem.core.tool_schemas import spec
+from stackmem.core.tool_schemas import shown_schema, spec
 from stackmem.core.tools import tool_name
 from stackmem.memory.adaptive import Adaptive
 from stackmem.models.gemini_messages import declaration
@@ -33,3 +33,8 @@ def test_the_fields_are_properties_on_every_wire_that_holds_a_model_to_them():
 
 def test_what_a_foreign_tool_says_in_braces_is_no_field():
     assert [foreign["properties"] for _, foreign in sent()] == [{}, {}, {}]
+
+
+def test_a_recorded_tool_whose_fields_stand_between_commas_has_them_still():
+    recorded = ToolSpec("heap_write", "Replace: {name, content}", '{"type":"object"}')
+    assert list(shown_schema(recorded)["properties"]) == ["name", "content"]

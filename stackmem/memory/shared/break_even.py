@@ -6,22 +6,25 @@ one written to it and *o* of one of output:
 1. n more steps in a conversation of H tokens read H n times: that costs ``r H n``.
 2. A frame for them costs K beyond its work: two replies, one that pushes and one that pops, at ``o + w``; its opening
    with the index, and its result, at ``w``. The step that pushes and the one after the pop read H all the same.
-3. So a frame for the next n steps pays where ``r H (n - 2) > K``, if H is still in the cache when it ends.
-4. Steps of g tokens each, in frames of n, cost ``K / n + r g n / 2`` a step beyond what they write. That is least at
-   ``n = sqrt(2 K / (r g))``: the phase.
-5. Two frames cost less than one conversation of both where ``2 K + r g n² < 2 r g n²``, n steps in each: with 4, where
-   each is a phase. So work of more than two phases pays in frames from its start.
-6. A parent of m phases reads its own pushes and results as often: more than two phases of phases are better in groups.
-7. A phase ends while its parent's entry lives: at most half of that time, which leaves room for handing over.
-8. Nothing knows how much work is left. A frame that turns out to be useless costs K, so a conversation is advised to
-   push once K is a small share of what it has cost so far: no wrong push costs more than that share of the bill.
+3. A frame does not see H, and looks for results of it again: up to three times in ten steps, at L each, a call at
+   ``o + w`` and a result at ``w``. A long result tells more of what is used later. So its length is taken between the
+   mean step and the step of the mean token: the root mean square of the steps.
+4. So a frame for the next n steps pays where ``r H (n - 2) > K + 0.3 n L``, if H is still in the cache when it ends.
+5. Steps of g tokens each, in frames of n, cost ``K / n + r g n / 2 + 0.3 L`` a step beyond what they write. That is
+   least at ``n = sqrt(2 K / (r g))``: the phase.
+6. Two frames cost less than one conversation of both where ``2 K + r g n² < 2 r g n²``, n steps in each: with 4, where
+   each is a phase. So work of more than two phases pays in frames from its start, when nothing lies behind it.
+7. A parent of m phases reads its own pushes and results as often: more than two phases of phases are better in groups.
+8. A phase ends while its parent's entry lives: at most half of that time, which leaves room for handing over.
+9. Nothing knows how much work is left. A frame in which the run ends at once costs K, so a conversation is advised to push
+   once K is a small share of what it has cost so far, and a whole phase pays.
 
 Source: docs/strategies.md, When a frame pays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from math import ceil, exp, sqrt
 from statistics import fmean
 
@@ -40,6 +43,8 @@ _TEXT_TOKENS = 400
 """Of a frame's opening beside the index, or of a result."""
 _LEAST_PHASE, _MOST_STEPS = 3, 999
 _MOST_PHASE = round(LIFE_SECONDS / STEP_SECONDS / 2)
+_LOOKED, _LOOK_TOKENS = 0.3, 50
+"""Results looked for again a step, under the models that look most, and the tokens of such a call; measured likewise."""
 _RISKED = 0.03
 """Share of what a conversation has cost so far that a useless frame may cost."""
 _LEAST_READ = 0.001
@@ -94,9 +99,19 @@ def phase_steps(prices: Rates, step_tokens: float, index_tokens: float) -> int:
     return max(_LEAST_PHASE, min(_MOST_PHASE, round(best_steps(prices, step_tokens, index_tokens))))
 
 
-def least_steps(prices: Rates, history_tokens: float, index_tokens: float) -> int:
-    """So many steps pay in a frame, beside a conversation of so many tokens."""
-    return min(_MOST_STEPS, 2 + ceil(frame_tokens(prices, index_tokens) / (prices.read * history_tokens)))
+def looked_tokens(prices: Rates, growth: Collection[int]) -> float:
+    """L: what it costs to look for a result again, after steps that brought so many tokens each."""
+    result = sqrt(fmean(step * step for step in growth))
+    return prices.output * _LOOK_TOKENS + prices.write * (_LOOK_TOKENS + result)
+
+
+def least_steps(prices: Rates, history_tokens: float, index_tokens: float, looked: float = 0.0) -> int:
+    """So many steps pay in a frame, beside a conversation of so many tokens; ``looked`` is L."""
+    reads = prices.read * history_tokens
+    saved = reads - _LOOKED * looked
+    if saved <= 0:
+        return _MOST_STEPS
+    return ceil(min(_MOST_STEPS, (frame_tokens(prices, index_tokens) + 2 * reads) / saved))
 
 
 def first_advice(prices: Rates, step_tokens: float, index_tokens: float) -> FrameAdvice:
@@ -119,7 +134,7 @@ def frame_advice(prices: Rates, growth: Iterable[int], index_tokens: float) -> F
         return None
     usual = fmean(steps[: -(-len(steps) * 3 // 4)])  # a long file is read once, and not in each phase
     phase = phase_steps(prices, usual, index_tokens)
-    least = least_steps(prices, history, index_tokens)
+    least = least_steps(prices, history, index_tokens, looked_tokens(prices, steps))
     return FrameAdvice(least, phase, usual) if least <= phase else None
 
 

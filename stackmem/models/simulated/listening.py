@@ -19,9 +19,7 @@ _OBJECTIVE = re.compile(r"\bDo units (\d{1,6}) to (\d{1,6})\b")
 _OPENING = re.compile(r"^[A-Z][A-Z-]{2,11} '[^'\n]{0,80}', depth (\d{1,3}) of (\d{1,3})$", re.MULTILINE)
 _PLAN = re.compile(r"\./work plan (\d{1,6})-(\d{1,6})\s*")
 _DO = re.compile(r"\./work do (\d{1,6})((?: \S+=\S+)*)\s*")
-_FRAMES = re.compile(
-    r"^FRAMES PAY for work of more than (\d{1,9}) steps: push it in phases of about (\d{1,9})\b", re.MULTILINE
-)
+_FRAMES = re.compile(r"^FRAMES PAY above (\d{1,9}) steps: push phases of (\d{1,9})\b", re.MULTILINE)
 _FIRST = re.compile(r"unit (\d{1,6}) comes first")
 _SPAN = re.compile(r"\[lines? (\d{1,9})(?:-(\d{1,9}))? of (more than )?(\d{1,9})")
 _SHORTENED = re.compile(r"\[(?:shortened: |\.\.\. [\d,]{1,12} of [\d,]{1,12} characters left out)")
