@@ -16,8 +16,8 @@ one written to it and *o* of one of output:
    each is a phase. So work of more than two phases pays in frames from its start, when nothing lies behind it.
 7. A parent of m phases reads its own pushes and results as often: more than two phases of phases are better in groups.
 8. A phase ends while its parent's entry lives: at most half of that time, which leaves room for handing over.
-9. Nothing knows how much work is left. A frame in which the run ends at once costs K, so a conversation is advised to push
-   once K is a small share of what it has cost so far, and a whole phase pays.
+9. Nothing knows how much work is left. A frame in which the run ends at once costs K. So a conversation is advised to
+   push once K is a small share of what it has cost so far, and a whole phase pays.
 
 Source: docs/strategies.md, When a frame pays.
 """
@@ -44,7 +44,7 @@ _TEXT_TOKENS = 400
 _LEAST_PHASE, _MOST_STEPS = 3, 999
 _MOST_PHASE = round(LIFE_SECONDS / STEP_SECONDS / 2)
 _LOOKED, _LOOK_TOKENS = 0.3, 50
-"""Results looked for again a step, under the models that look most, and the tokens of such a call; measured likewise."""
+"""Results looked for again a step, by models that look most, and the tokens of such a call; measured likewise."""
 _RISKED = 0.03
 """Share of what a conversation has cost so far that a useless frame may cost."""
 _LEAST_READ = 0.001
