@@ -2,17 +2,15 @@
 
 import gzip
 import threading
-from functools import partial
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from stackmem.core.facts import ModelFailed, RunEnded
-from stackmem.gateway import proxy
+from stackmem.gateway import upstream as upstream_module
 from stackmem.gateway.exchanges import EXCHANGES, AnswerPassed, RequestPassed, RunClosed, read_exchanges
 from stackmem.gateway.status import run_status
-from stackmem.gateway.upstream import open_client
 from stackmem.gateway.verifying import verify_gateway_run
 from tests.gateway.test_proxy import CLIENT, HEADERS, KEY, events, gateway, only_run, post
 from tests.gateway.upstream import RawAnswer, RawUpstream, message_events, request, text, user
@@ -63,7 +61,7 @@ def test_garbage_passes_as_it_came_and_its_record_says_why_it_has_no_reply(tmp_p
 
 
 def test_an_upstream_that_says_nothing_is_given_up_in_the_providers_form(tmp_path, monkeypatch):
-    monkeypatch.setattr(proxy, "open_client", partial(open_client, 0.3))
+    monkeypatch.setattr(upstream_module, "SILENCE_SECONDS", 0.3)
     waits = threading.Event()
 
     def never(_: bytes) -> RawAnswer:
@@ -78,7 +76,7 @@ def test_an_upstream_that_says_nothing_is_given_up_in_the_providers_form(tmp_pat
 
 
 def test_an_upstream_that_stops_in_the_middle_is_given_up_and_what_was_used_is_known(tmp_path, monkeypatch):
-    monkeypatch.setattr(proxy, "open_client", partial(open_client, 0.3))
+    monkeypatch.setattr(upstream_module, "SILENCE_SECONDS", 0.3)
     going = threading.Event()
 
     with RawUpstream(RawAnswer(BEGUN, hangs=True)) as upstream, gateway(upstream, tmp_path) as served:

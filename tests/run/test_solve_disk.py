@@ -140,20 +140,22 @@ def test_a_result_of_an_earlier_end_is_none_of_this_one(stage: Stage):
 
 
 def test_room_that_is_set_aside_is_never_left_over(tmp_path: Path):
-    writer = TraceWriter(tmp_path / "trace.jsonl", reserves=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["trace.jsonl", "trace.lock"]
-
-    def opened() -> list[os.stat_result]:
-        """Other threads open and close files meanwhile."""
-        found = []
+    def reserves() -> set[tuple[int, int]]:
+        """Of this process, device and inode; other threads open and close files meanwhile."""
+        found = set()
         for fd in Path("/proc/self/fd").iterdir():
             with suppress(OSError):
-                found.append(fd.stat())
+                one = fd.stat()
+                if one.st_size == RESERVE_BYTES and one.st_nlink == 0:
+                    found.add((one.st_dev, one.st_ino))
         return found
 
-    (reserve,) = (one for one in opened() if one.st_size == RESERVE_BYTES and one.st_nlink == 0)
+    before = reserves()
+    writer = TraceWriter(tmp_path / "trace.jsonl", reserves=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["trace.jsonl", "trace.lock"]
+    (reserve,) = reserves() - before
     writer.close()
-    assert (reserve.st_dev, reserve.st_ino) not in [(one.st_dev, one.st_ino) for one in opened()]
+    assert reserve not in reserves()
 
 
 @needs_root
