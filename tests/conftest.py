@@ -1,5 +1,6 @@
 """What every test stands on: no network but loopback, none of the caller's settings, a home of its own."""
 
+import gc
 import itertools
 import os
 import signal
@@ -72,6 +73,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tests = Counter(item.path for item in items)
     first = {path: number for number, path in enumerate(FEW_AND_LONG)}
     items.sort(key=lambda item: (first.get(item.path, len(first)), -tests[item.path]))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # else each collection of garbage goes through all that was made of the tests' files
 
 
 @pytest.fixture(scope="session")
