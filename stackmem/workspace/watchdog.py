@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,7 @@ LOOK_SECONDS = 0.25
 _MIB = 1 << 20
 _RESERVE_BYTES = 256 * _MIB
 _RESERVE_FILES = 1000
+_LOOKS, _AGAIN_SECONDS = 5, 0.02
 _OCTAL = re.compile(rb"\\(\d{3})")
 
 
@@ -61,12 +63,18 @@ class Watchdog:
         """Whether the command holds too much shared memory.
 
         Memory files that are written and not mapped belong to no process; only the machine's sum shows them. Of that,
-        what stands in file systems that are not the command's own is its neighbors'.
+        what stands in file systems that are not the command's own is its neighbors'. A neighbor that ends is not seen
+        any more before its memory is free, so it is looked again.
         """
-        now = _shared_bytes()
-        if now - self._shared <= self._shared_limit:
-            return False
-        return now - _neighbors_bytes(family) > self._shared_limit
+        for _ in range(_LOOKS):
+            before = _shared_bytes()
+            if before - self._shared <= self._shared_limit:
+                return False
+            neighbors = _neighbors_bytes(family)
+            if min(before, _shared_bytes()) - neighbors <= self._shared_limit:
+                return False
+            time.sleep(_AGAIN_SECONDS)
+        return True
 
     def _disk_is_short(self) -> bool:
         now = os.fstatvfs(self._workspace)
