@@ -105,7 +105,7 @@ def looked_tokens(prices: Rates, growth: Collection[int]) -> float:
     return prices.output * _LOOK_TOKENS + prices.write * (_LOOK_TOKENS + result)
 
 
-def least_steps(prices: Rates, history_tokens: float, index_tokens: float, looked: float = 0.0) -> int:
+def least_steps(prices: Rates, history_tokens: float, index_tokens: float, looked: float) -> int:
     """So many steps pay in a frame, beside a conversation of so many tokens; ``looked`` is L."""
     reads = prices.read * history_tokens
     saved = reads - _LOOKED * looked
