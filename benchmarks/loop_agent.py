@@ -101,7 +101,7 @@ def measure(items: int, chars: int, folder: Path, *, kept: bool = False) -> Meas
 
 
 def ordered(folder: Path, items: int) -> bool:
-    (place,) = (folder / "box").glob("*/workspace/.stackmem/loop")
+    (place,) = (folder / "box").glob("*/*/.stackmem/loop")  # of a layer or of a copy
     files = [place / "1.jsonl", *(place / f"1.{number}.jsonl" for number in range(2, len(list(place.iterdir())) + 1))]
     found = [int(row[10:20].partition(b",")[0]) for file in files for row in file.open("rb")]
     return found == list(range(items))

@@ -226,6 +226,8 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901 - one match, ever
         case ToolReturned():
             after = replace(state, tree=event.tree) if event.tree else state
             return _answer(after, event.text, event.digests, failed=event.failed)
+        case _ if isinstance(event, programs.Derived):
+            return programs.apply_program_event(state, event)
         case RunStarted():
             root, asked = frames.root(event), session.opened(event)
             return State(
@@ -254,8 +256,6 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901 - one match, ever
             return replace(state, checks=event)
         case RunEnded():
             return replace(state, end=event)
-        case _ if isinstance(event, programs.Derived):
-            return programs.apply_program_event(state, event)
         case _:
             if isinstance(event, PersonEvent):
                 return session.apply_person_event(state, event)

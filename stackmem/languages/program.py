@@ -143,6 +143,8 @@ class ProgramDecider:
         aligned = self._aligned(state)
         while aligned is None:
             match asked := self.asked:
+                case _ if isinstance(asked, Note):  # most of a program
+                    return asked
                 case InvokeTool() | Complete() | LoadSource() | RunFrame() | Group():
                     upcoming = self._ask(asked, state)
                     if upcoming is not None:
@@ -175,7 +177,7 @@ class ProgramDecider:
             self._interpreter.answer(answer, outside=True)
         return upcoming
 
-    def _follows(self, asked: Operation | Note | Ended, state: State) -> Event | Effect | None:
+    def _follows(self, asked: Operation | Ended, state: State) -> Event | Effect | None:
         match asked:
             case Say():
                 return Said(whole(asked.text))
@@ -186,11 +188,9 @@ class ProgramDecider:
                 return FramePopped(state.running.id, result or "(nothing)")
             case AskUser() | Wait():
                 return bounded(state, asked)
-            case Ended():
-                return _ended(asked, state)
             case _:
-                assert isinstance(asked, Note)  # noqa: S101 - all operations are matched above or in _next
-                return asked
+                assert isinstance(asked, Ended)  # noqa: S101 - all others are matched above or in _next
+                return _ended(asked, state)
 
     def _aligned(self, state: State) -> Event | None:
         """What brings the stack to the frames that the program has open: after a halt they may differ."""
@@ -211,6 +211,8 @@ class ProgramDecider:
         if self._watch is not None:
             self._watch.note(event, after, working=bool(working))
         match event:
+            case _ if isinstance(event, Note) and self._round is None and type(event) is type(self.asked):
+                self._interpreter.go_on()
             case RunForked() | RunResumed():
                 if isinstance(event, RunForked):
                     self._strategy = self._open_strategy(event.start.strategy)
@@ -245,8 +247,6 @@ class ProgramDecider:
                 self._interpreter.answer(None)
             case ReadSpending(), ClockRead():
                 self._clock_read = True
-            case _ if type(event) is type(asked):
-                self._interpreter.go_on()
             case _:
                 pass
 

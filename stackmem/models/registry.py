@@ -22,7 +22,6 @@ from .gemini import GeminiModel
 from .human import HumanModel
 from .openai import CHAT, LEAST_WINDOW_TOKENS, RESPONSES, OpenAIModel, Wire
 from .scripted import ScriptedModel
-from .simulated import PERFECT, SETTINGS, VARIANTS, BoundedReader, ReaderDials, read_dial
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
 SIMULATED = "bounded-reader"
@@ -70,12 +69,16 @@ class ModelRequest(Struct, frozen=True):
     asked: Asked = NOTHING_ASKED
 
 
+class _Replies(Protocol):
+    def reply(self, request: AskModel) -> ModelReplied | ModelFailed: ...
+
+
 class Scripted(Struct, frozen=True):
     """A script or a policy under the name it was asked for by; it has no price."""
 
     name: str
     window_tokens: int
-    script: ScriptedModel | BoundedReader
+    script: _Replies
     price: Price | None = None
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
@@ -223,6 +226,8 @@ def _demo(wanted: ModelRequest) -> Model:
 
 
 def _simulated(wanted: ModelRequest) -> Model:
+    from .simulated import PERFECT, SETTINGS, VARIANTS, BoundedReader, ReaderDials, read_dial
+
     name, _, variant = wanted.rest.partition(":")
     if name != SIMULATED:
         raise UsageError(f"there is no simulated model {wanted.rest[:80]!r}; the one there is: sim/{SIMULATED}")

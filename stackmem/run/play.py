@@ -37,6 +37,8 @@ from .run_folder import RUN
 _FROM_THE_WORKSPACE = (
     facts.ToolReturned, facts.VerifyReturned, facts.SourcesDigested, facts.ChecksReturned, ToolAnswered,
 )  # fmt: skip
+_NOTED = {*_FROM_THE_WORKSPACE, RunStarted, RunForked, RunResumed, RunEnded, ModelReplied, FramePopped, PhaseEnded}
+"""The facts that more follows from than a line of the trace."""
 
 
 def play(first: Event | Effect | None, state: State, opened: Opened, known: tuple[Event, ...] = ()) -> RunResult:
@@ -56,10 +58,17 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
     if writer is None or signer is None:
         raise TypeError("a run without a trace is looked at, not played")
     secret_steps = list(opened.steps_with_secrets)
+    used = False
     append = _appending(writer, opened, first_heap(first) if isinstance(first, RunStarted) else state.heap)
 
     def record(event: Event, after: State) -> None:
         append(event, after)
+        if type(event) in _NOTED:
+            note(event, after)
+
+    def note(event: Event, after: State) -> None:
+        nonlocal used
+        used = used or isinstance(event, _FROM_THE_WORKSPACE)
         if isinstance(event, RunStarted | RunForked | RunResumed | RunEnded):
             opened.interrupts.end_after(_seconds_left(after, world.clock() - world.started))
         if isinstance(event, RunStarted | RunForked):
@@ -86,8 +95,9 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
     world.close()
     world.sync()
     writer.settle()
+    used = used or _was_used(state, first, places)
     result = replace(
-        _result(state, parts, places, opened.seconds_before + world.clock() - begun),
+        _result(state, parts, places, opened.seconds_before + world.clock() - begun, kept=used),
         steps_with_secrets=tuple(secret_steps),
         records=writer.count,
         digest=writer.digest,
@@ -129,11 +139,13 @@ def _ended(result: RunResult, opened: Opened) -> RunResult:
     return result
 
 
-def _had_no_use(state: State, places: RunPlaces) -> bool:
-    """Whether a run is over in which nothing can have looked at the workspace, or changed it: then it leaves none."""
+def _was_used(state: State, first: Event | Effect | None, places: RunPlaces) -> bool:
+    """Whether anything can have looked at the workspace or changed it before this process played the run."""
     if state.step or state.outcome != "finished":
+        return True
+    if isinstance(first, RunStarted):
         return False
-    return not any(isinstance(record.event, _FROM_THE_WORKSPACE) for record in RunReader(places.run))
+    return any(isinstance(record.event, _FROM_THE_WORKSPACE) for record in RunReader(places.run))
 
 
 def _with_commits(opened: Opened, result: RunResult) -> RunResult:
@@ -159,13 +171,13 @@ def _write_start(start: RunStarted, run_dir: Path) -> None:
         raise TraceError(f"{run_dir / RUN} cannot be written ({error.strerror}); make room there") from error
 
 
-def _result(state: State, parts: RunParts, places: RunPlaces, seconds: float) -> RunResult:
+def _result(state: State, parts: RunParts, places: RunPlaces, seconds: float, *, kept: bool) -> RunResult:
     return RunResult(
         run=places.run.name,
         run_dir=str(places.run),
         wall_seconds=round(seconds, 3),
         isolation=parts.workspace.level,
-        workspace="" if places.layer is None or _had_no_use(state, places) else str(places.layer.kept),
+        workspace=str(places.layer.kept) if places.layer is not None and kept else "",
         chunks=tuple(state.heap.chunks),
         failure=failure_of(state),
         **result_fields(state),

@@ -44,10 +44,10 @@ def read_line(line: bytes, previous: str, number: int) -> tuple[Record, str]:
         TraceError: The line is no record, or does not follow from the line before it; names ``number``.
     """
     body, tail = line[:-_TAIL_BYTES] + b"}", line[-_TAIL_BYTES:]
-    if not tail.startswith(DIGEST_MARK) or not tail.endswith(b'"}'):
-        raise TraceError(f"line {number} is no record of a trace; it does not end with a digest{WAY_OUT}")
     digest = hashlib.sha256(previous.encode() + body).hexdigest()
-    if tail[len(DIGEST_MARK) : -2] != digest.encode():
+    if tail != DIGEST_MARK + digest.encode() + b'"}':
+        if not tail.startswith(DIGEST_MARK) or not tail.endswith(b'"}'):
+            raise TraceError(f"line {number} is no record of a trace; it does not end with a digest{WAY_OUT}")
         raise TraceError(
             f"line {number} is broken: its digest does not follow from its bytes and the line before it{WAY_OUT}"
         )

@@ -13,6 +13,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -359,10 +360,8 @@ class TraceReader:
                 raise unbegun(self._path.parent)
 
     def _lines(self, file: BinaryIO) -> Iterator[bytes]:
-        number = 0
         try:
-            while line := file.readline(LONGEST_BYTES):
-                number += 1
+            for number, line in enumerate(iter(partial(file.readline, LONGEST_BYTES), b""), 1):
                 if len(line) == LONGEST_BYTES and not line.endswith(b"\n"):
                     raise TraceError(f"line {number:,} of the file is longer than any record; it is no trace of a run")
                 yield line

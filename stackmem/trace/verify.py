@@ -101,10 +101,10 @@ def _check(step: WalkedRecord, proven: Proven, strategy: MemoryStrategy) -> int:
 def _check_prompt(state: State, effect: Effect, record: Record, proven: Proven, strategy: MemoryStrategy) -> int:
     """1 where the effect asked a model, and the record answers the prompt that is rendered today."""
     event = record.event
+    if not isinstance(event, facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted):
+        return 0
     ask = effect.ask if isinstance(effect, Compact) else effect
-    if not isinstance(ask, AskModel) or not isinstance(
-        event, facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted
-    ):
+    if not isinstance(ask, AskModel):
         return 0
     inside = state.running.program != "steps"  # one conversation; the completions of a program share nothing
     known = proven.get(state.running.id) if inside and strategy.prefix_stable else None

@@ -93,9 +93,16 @@ class RecordWalk:
                 raise TraceError("the first record is not RunStarted; this is no trace of a run")
             self._named = event.strategy
             return True
-        if isinstance(event, RunForked):
-            self._named, self._strategy = event.start.strategy, None
-        return isinstance(event, RunForked | RunResumed) or (isinstance(event, ProgramStarted) and self.program is None)
+        match event:
+            case RunForked():
+                self._named, self._strategy = event.start.strategy, None
+                return True
+            case RunResumed():
+                return True
+            case ProgramStarted():
+                return self.program is None
+            case _:
+                return False
 
     def _decide(self) -> Event | Effect | None:
         return advance(self.state, self.strategy) if self.program is None else self.program.decide(self.state)

@@ -84,23 +84,43 @@ def build_toolchain(state: Path, interpreter: PythonInstallation | None = None) 
         WorkspaceError: The state folder cannot be written, or pytest is not installed beside stackmem.
     """
     chosen = interpreter or running_interpreter()
-    packages = _distributions("pytest")
-    named = [_LAYOUT, str(chosen.executable), *_versions("pytest")]
-    target = state / f"python-{hashlib.sha256(chr(10).join(named).encode()).hexdigest()[:16]}"
-    if not target.is_dir():
+    found = state / f"python-of-{_digest(str(chosen.executable), *_installed())}"
+    target = found.resolve()
+    if target == found or not target.is_dir():
+        packages = _distributions("pytest")
+        versions = (f"{name}={package.version}" for name, package in sorted(packages.items()))
+        target = state / f"python-{_digest(str(chosen.executable), *versions)}"
         try:
-            _create(target, chosen, packages)
+            if not target.is_dir():
+                _create(target, chosen, packages)
+            _point(found, target.name)
         except OSError as error:
             raise WorkspaceError(f"cannot write {target} ({error.strerror}); free it or set XDG_STATE_HOME") from error
     return Toolchain(prefix=str(chosen.prefix), environment=str(target))
 
 
+def _digest(*named: str) -> str:
+    return hashlib.sha256("\n".join((_LAYOUT, *named)).encode()).hexdigest()[:16]
+
+
 @cache
-def _versions(name: str) -> tuple[str, ...]:
-    return tuple(f"{name}={found.version}" for name, found in sorted(_distributions(name).items()))
+def _installed() -> tuple[str, ...]:
+    """What changes when a package comes, goes or is another version: to read what packages require takes long."""
+    folders = (Path(place) for place in sys.path if any(Path(place).glob("*.dist-info")))
+    return tuple(f"{folder} {folder.stat().st_mtime_ns}" for folder in folders)
 
 
-@cache  # to read what packages require takes as long as all else that a run's sandbox needs
+def _point(link: Path, name: str) -> None:
+    """Make the link, or make it anew, whatever other processes do meanwhile."""
+    draft = Path(tempfile.mkdtemp(prefix=f".{link.name}-", dir=link.parent))
+    try:
+        (draft / "link").symlink_to(name)
+        (draft / "link").rename(link)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+@cache
 def _distributions(name: str) -> dict[str, metadata.Distribution]:
     from packaging.requirements import Requirement  # comes with pytest
 

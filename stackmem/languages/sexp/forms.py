@@ -49,7 +49,9 @@ def _let(machine: Machine, form: Form, env: Env, name: str) -> Doing:
             outer.place = error.place
             raise machine.locate(outer, form) from error
     scope.bindings = bindings
-    return (yield from body(form.items[2:], scope))
+    for expression in form.items[2:-1]:
+        yield (expression, scope)
+    return Tail(form.items[-1], scope)
 
 
 def bind_form(machine: Machine, form: Form, env: Env) -> Doing:

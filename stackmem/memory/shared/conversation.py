@@ -82,14 +82,13 @@ def extend(conversation: Conversation, turn: Turn) -> Conversation:
 
 def said_parts(reply: Reply, *, thoughts: bool) -> tuple[Part, ...]:
     """The reply's parts without blank text, which providers refuse; a reply that says nothing says so."""
-    parts = tuple(
-        part
-        for part in reply.parts
+    parts = [
+        part for part in reply.parts
         if not (isinstance(part, Text) and not part.text.strip()) and (thoughts or not isinstance(part, Thinking))
-    )
-    if all(isinstance(part, Thinking) for part in parts):
-        return (*parts, Text(_UNSAID.get(reply.stop, "(an empty reply)")))
-    return parts
+    ]  # fmt: skip
+    if not [part for part in parts if not isinstance(part, Thinking)]:
+        parts.append(Text(_UNSAID.get(reply.stop, "(an empty reply)")))
+    return tuple(parts)
 
 
 def own_view(state: State, name: str, opening: str, news: Callable[[Heap, Heap], str] | None = None) -> View:

@@ -177,16 +177,13 @@ def find_program(named: str, language: str | None, cwd: Path) -> tuple[Path, Lan
 
 
 def _mains() -> list[str]:
-    return [main for name in sorted(set(INTERPRETERS.values())) for main in _mains_of(open_language(name))]
-
-
-def _mains_of(language: Language) -> tuple[str, ...]:
-    """The names of a folder's program in one language, the usual one first."""
-    return tuple(dict.fromkeys([language.main, *(f"main{suffix}" for suffix in language.suffixes)]))
+    """The names of a folder's program in any language; none is opened for them."""
+    return [f"main{suffix}" for suffix, _ in sorted(INTERPRETERS.items(), key=lambda each: each[1])]
 
 
 def _main_of(folder: Path, language: str | None) -> Path:
-    mains = list(_mains_of(open_language(language))) if language else _mains()
+    opened = open_language(language) if language else None
+    mains = list(dict.fromkeys([opened.main, *(f"main{end}" for end in opened.suffixes)])) if opened else _mains()
     found = [folder / name for name in mains if (folder / name).is_file()]
     if len(found) > 1:
         raise UsageError(f"{folder} holds {' and '.join(path.name for path in found)}; name the one that is to be run")
