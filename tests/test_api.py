@@ -33,7 +33,7 @@ def test_the_result_is_what_the_runs_folder_keeps(stage: Stage):
     assert json.loads((run / "run.json").read_text("utf-8"))["task"] == "Do it."
     assert "+x" in (run / "changes.patch").read_text("utf-8")
     assert result.digest == json.loads((run / "trace.jsonl").read_bytes().splitlines()[-1])["digest"]
-    assert run.name.split("-")[1:3] == ["small", "stackheap"]
+    assert run.name.split("-")[1:3] == ["small", "adaptive"]
 
 
 def test_run_json_is_never_read_by_replay(stage: Stage):

@@ -90,7 +90,7 @@ def push(state: State, call: PushFrame, told: Collection[str], pending: Pending)
         constraint=call.constraint if call.constraint.strip() else limits.remaining(state),
         context=call.context,
         stored=tuple(entry.name for entry in store),
-        missing=tuple(name for name in pointers(call) if name not in known),
+        missing=tuple(name for name in pointers(call.objective, call.context) if name not in known),
     )
 
 
@@ -142,9 +142,9 @@ def _text_faults(given: Mapping[str, object], budgets: Budgets, fields: Collecti
     return wrong
 
 
-def pointers(call: PushFrame) -> list[str]:
-    """Chunk names that the objective and the context mention, in order, once each."""
-    return list(dict.fromkeys(match[1] for match in _POINTER.findall(f"{call.objective}\n{call.context}")))
+def pointers(objective: str, context: str) -> list[str]:
+    """Chunk names that both mention, in order, once each."""
+    return list(dict.fromkeys(match[1] for match in _POINTER.findall(f"{objective}\n{context}")))
 
 
 def _typos(state: State, call: PushFrame) -> list[str]:
@@ -153,7 +153,7 @@ def _typos(state: State, call: PushFrame) -> list[str]:
         return []  # the texts must change anyway, and their pointers are without number
     known = list(dict.fromkeys([*state.heap.chunks, *(entry.name for entry in call.store)]))
     wrong = []
-    for name in pointers(call):
+    for name in pointers(call.objective, call.context):
         nearby = [] if name in known else known[: 2 * budgets.heap_chunks]
         near = [other for other in nearby if edit_distance(name, other[:80], 2) <= 2]
         if near:

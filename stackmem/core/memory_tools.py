@@ -9,7 +9,6 @@ Rule 3: where the calls are those of an agent that is not ours, its files change
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from msgspec import UNSET, Struct
@@ -21,10 +20,9 @@ from .frames import entries_of
 from .heap import Heap, index
 from .log import Log
 from .memory_directory import Directory, carry_out
-from .messages import Text, ToolCall
-from .ranking import Index
+from .ranking import FRAME_PREFIX, excerpts, excerpts_of_frames, excerpts_of_popped
 from .requests import DigestSources
-from .state import Compaction, Notice, Pending, PoppedFrame, Reply, Result, State, Turn
+from .state import Pending, PoppedFrame, Reply, Result, State
 from .text import clip_bytes, mark_cut
 from .tools import (
     AddNote,
@@ -45,10 +43,7 @@ from .tools import (
     tool_name,
 )
 
-EXCERPT_CHARS = 4_000
-_PASSAGE_CHARS = 400
 _MISSING_NAMED = 3
-_PREFIX = "frame:"
 
 
 def before_client_call(state: State, call: Call, pending: Pending) -> DigestSources | Refusal | None:
@@ -250,18 +245,27 @@ def _answer(state: State, call: LookupCall | HeapRead) -> LookupAnswer:
 
 def names_frame(call: HeapRead) -> bool:
     """Whether the call asks for a popped frame and not for a chunk."""
-    return call.name.startswith(_PREFIX)
+    return call.name.startswith(FRAME_PREFIX)
 
 
 def _read_frame(state: State, call: HeapRead) -> LookupAnswer:
-    name = call.name.removeprefix(_PREFIX)
+    name = call.name.removeprefix(FRAME_PREFIX)
     if call.start_line is not None or call.end_line is not None:
         return LookupAnswer(fault="start_line and end_line are for chunks; ask a popped frame with query")
+    if not name:
+        return _search_frames(state, call.query)
     done = _popped_frame(state, name)
     if done is None:
         known = list(dict.fromkeys(done.frame.name for done in reversed(state.popped)))[:5]
         return LookupAnswer(fault=f"no frame {name[:80]!r} has popped; popped: {', '.join(known) or 'none yet'}")
-    return LookupAnswer(excerpts(done, call.query))
+    return LookupAnswer(excerpts_of_popped(done, call.query))
+
+
+def _search_frames(state: State, query: str) -> LookupAnswer:
+    """What fits in all conversations of the run but the running frame's."""
+    if not query.strip():
+        return LookupAnswer(fault="query is empty; name words to look for, or a frame as frame:NAME")
+    return LookupAnswer(excerpts_of_frames([*(done.frame for done in state.popped), *state.stack[:-1]], query))
 
 
 def _add_note(state: State, call: AddNote) -> LookupAnswer:
@@ -294,12 +298,7 @@ def _search(state: State, call: ConversationSearch) -> LookupAnswer:
     turns = state.running.turns
     last = next(place for place in range(len(turns) - 1, -1, -1) if isinstance(turns[place], Reply))
     head = f"found in this conversation for {mark_cut(call.query, 100)!r}; newer facts hold:"
-    return LookupAnswer(_excerpts_of(turns[:last], call.query, head))
-
-
-class _Passage(Struct, frozen=True):
-    source: str
-    text: str
+    return LookupAnswer(excerpts(turns[:last], call.query, head))
 
 
 def _popped_frame(state: State, name: str) -> PoppedFrame | None:
@@ -307,70 +306,3 @@ def _popped_frame(state: State, name: str) -> PoppedFrame | None:
     fitting = [done for done in state.popped if done.frame.id == name]
     fitting = fitting or [done for done in state.popped if done.frame.name == name]
     return fitting[-1] if fitting else None
-
-
-def excerpts(done: PoppedFrame, query: str) -> str:
-    """Its result, and the passages that fit ``query``; without one, the last ones. At most ``EXCERPT_CHARS``."""
-    head = f"frame {done.frame.name!r} ({done.frame.id}) returned: {mark_cut(done.result, _PASSAGE_CHARS)}"
-    return _excerpts_of(done.frame.turns, query, head)
-
-
-def _excerpts_of(turns: Iterable[Turn], query: str, head: str) -> str:
-    passages = [passage for turn in turns for passage in _passages(turn)]
-    ranked: Iterable[int] = range(len(passages) - 1, -1, -1)
-    if query.strip():
-        known = Index()
-        for passage in passages:
-            known = known.add(passage.text)
-        ranked = known.ranked(query)
-    left = EXCERPT_CHARS - len(head) - 100
-    chosen = []
-    for place in ranked:
-        length = len(_line(passages[place]))
-        if length > left:
-            break
-        chosen.append(place)
-        left -= length
-    lines = [_line(passages[place]) for place in sorted(chosen)]
-    note = f"[{len(chosen):,} of {len(passages):,} passages]" if chosen else "[no passage fits; try other words]"
-    return "\n".join([head, note, *lines])[:EXCERPT_CHARS]
-
-
-def _line(passage: _Passage) -> str:
-    return f"--- {passage.source}\n{passage.text}"
-
-
-def _passages(turn: Turn) -> Iterator[_Passage]:
-    match turn:
-        case Reply():
-            for part in turn.parts:
-                if isinstance(part, Text):
-                    yield from _cut(f"step {turn.step}, said", part.text)
-                elif isinstance(part, ToolCall):
-                    yield from _cut(f"step {turn.step}, called {part.name[:80]}", _given(part))
-        case Result():
-            yield from _cut(f"step {turn.step}, result", turn.text)
-        case Notice():
-            yield from _cut("told", turn.text)
-        case Compaction():
-            yield from _cut(f"step {turn.step}, summary", turn.text)
-
-
-def _given(call: ToolCall) -> str:
-    if isinstance(call.arguments, dict):
-        return "\n".join(f"{name}: {value}" for name, value in call.arguments.items())
-    return call.malformed or str(call.arguments)
-
-
-def _cut(source: str, text: str) -> Iterator[_Passage]:
-    """Whole lines together as far as they fit; a longer line is cut up."""
-    held = ""
-    for line in text.splitlines():
-        for start in range(0, max(1, len(line)), _PASSAGE_CHARS):
-            piece = line[start : start + _PASSAGE_CHARS]
-            if held and len(held) + len(piece) >= _PASSAGE_CHARS:
-                yield _Passage(source, held)
-                held = ""
-            held = f"{held}\n{piece}" if held else piece
-    if held.strip():
-        yield _Passage(source, held)

@@ -16,12 +16,14 @@ Source: our own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from stackmem.core.facts import RunStarted
+from stackmem.core.frames import pointers
 from stackmem.core.heap import Heap, index
 from stackmem.core.log import Log
 from stackmem.core.messages import Text, ToolCall, View
@@ -44,6 +46,8 @@ PARAMETERS = (Choice("read", ("run", "0.5", "0.25", "0.1", "0.05", "0.025", "0.0
 PUSHING, POPPING = "adaptive_push", "adaptive_pop"
 STEP_TOKENS = 700.0
 """What a step brings, before a run has shown it."""
+SHOWN_CHARS = 4_000
+"""Of the chunks that a frame is shown since they are named in its objective or context."""
 _EMPTY = "HEAP INDEX: empty"
 _INDEX_LINE_CHARS = 60
 _SHORT = 0.5  # of a phase: a child of fewer steps is named
@@ -177,11 +181,12 @@ class Adaptive(Struct, frozen=True):
         may_push = frame.depth - frame.pushed_at < budgets.depth
         advice = first_advice(prices, step_tokens, index_tokens(frame.opened))
         listed = index(frame.opened, budgets) if frame.opened.chunks else _EMPTY
-        own = "\n".join((
-            opening(frame, budgets, listed, registers=not frame.task) if frame.depth else task_opening(frame, listed),
-            *([advice_text(advice)] if may_push else []),
-            *([_recorded(start, POPPING)] if frame.depth else []),
-        ))  # fmt: skip
+        begins = (
+            opening(frame, budgets, listed, registers=not frame.task) if frame.depth else task_opening(frame, listed)
+        )
+        told = [*([advice_text(advice)] if may_push else []), *([_recorded(start, POPPING)] if frame.depth else [])]
+        told = [*told, begins] if frame.request else [begins, *told]  # what a person asks for stands last
+        own = "\n".join([*told, *_named_chunks(frame)] if frame.depth else told)
         constants, thoughts = run_constants(start), start.thinking == "kept"
         parts, news = first_parts(constants, frame, own), heap_news("on_change", budgets)
         begun = AdvisedConversation(
@@ -197,6 +202,16 @@ class Adaptive(Struct, frozen=True):
 
     def upkeep(self, state: State) -> Effect | None:
         return None
+
+
+def _named_chunks(frame: Frame) -> Iterator[str]:
+    """The chunks that a frame was pushed with the names of, whole: to read each would be a step."""
+    heap, left = frame.opened, SHOWN_CHARS
+    for name in () if frame.request else pointers(frame.registers.intent, frame.context):
+        chunk = heap.chunks.get(name)
+        if chunk is not None and not heap.stale(chunk) and len(chunk.content) <= left:
+            left -= len(chunk.content)
+            yield f"\nheap {name!r}, {len(chunk.content):,} characters\n{chunk.content}"
 
 
 def _recorded(start: RunStarted, name: str) -> str:

@@ -20,6 +20,7 @@ from stackmem.core.state import State
 from stackmem.errors import TraceError
 from stackmem.trace.lineage import RunReader, came_from
 from stackmem.trace.private import write_json
+from stackmem.trace.signatures import Signer
 from stackmem.trace.store import TraceWriter
 from stackmem.workspace.tree import remove_tree
 from stackmem.workspace.workspace import Workspace
@@ -57,28 +58,13 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
     writer, signer = opened.writer, opened.signer
     if writer is None or signer is None:
         raise TypeError("a run without a trace is looked at, not played")
-    secret_steps = list(opened.steps_with_secrets)
-    used = False
+    noted = _Noted(opened, writer, signer)
     append = _appending(writer, opened, first_heap(first) if isinstance(first, RunStarted) else state.heap)
 
     def record(event: Event, after: State) -> None:
         append(event, after)
         if type(event) in _NOTED:
-            note(event, after)
-
-    def note(event: Event, after: State) -> None:
-        nonlocal used
-        used = used or isinstance(event, _FROM_THE_WORKSPACE)
-        if isinstance(event, RunStarted | RunForked | RunResumed | RunEnded):
-            opened.interrupts.end_after(_seconds_left(after, world.clock() - world.started))
-        if isinstance(event, RunStarted | RunForked):
-            _write_start(after.begun, places.run)
-        if isinstance(event, ModelReplied) and holds_secret(event, parts.scrubber):
-            secret_steps.append(after.step)
-        if isinstance(event, FramePopped):
-            writer.after_sync(signer.sign_frame)  # a power loss leaves no signature of records that are lost
-        if isinstance(event, PhaseEnded):
-            world.sync()
+            noted.note(event, after)
 
     def record_and_tell(event: Event, after: State) -> None:
         record(event, after)
@@ -95,10 +81,10 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
     world.close()
     world.sync()
     writer.settle()
-    used = used or _was_used(state, first, places)
+    used = noted.used or _was_used(state, first, places)
     result = replace(
         _result(state, parts, places, opened.seconds_before + world.clock() - begun, kept=used),
-        steps_with_secrets=tuple(secret_steps),
+        steps_with_secrets=tuple(noted.secret_steps),
         records=writer.count,
         digest=writer.digest,
         signal=opened.interrupts.signal,
@@ -109,6 +95,35 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
         release=writer.release, complete=partial(_with_commits, opened),
     )  # fmt: skip
     return _ended(kept, opened)
+
+
+class _Noted:
+    """What follows from some facts beside their lines in the trace.
+
+    Attributes:
+        secret_steps: Those whose reply held a secret.
+        used: Whether anything recorded since then can have looked at the workspace, or changed it.
+    """
+
+    def __init__(self, opened: Opened, writer: TraceWriter, signer: Signer) -> None:
+        self._opened, self._writer, self._signer = opened, writer, signer
+        self.secret_steps, self.used = list(opened.steps_with_secrets), False
+
+    def note(self, event: Event, after: State) -> None:
+        opened, world = self._opened, self._opened.parts.world
+        self.used = self.used or isinstance(event, _FROM_THE_WORKSPACE)
+        if isinstance(event, RunStarted | RunForked | RunResumed | RunEnded):
+            opened.interrupts.end_after(_seconds_left(after, world.clock() - world.started))
+        if isinstance(event, RunStarted | RunForked):
+            _write_start(after.begun, opened.places.run)
+        if isinstance(event, ModelReplied) and holds_secret(event, opened.parts.scrubber):
+            self.secret_steps.append(after.step)
+        if isinstance(event, FramePopped):
+            self._writer.after_sync(
+                self._signer.sign_frame
+            )  # a power loss leaves no signature of records that are lost
+        if isinstance(event, PhaseEnded):
+            world.sync()
 
 
 def _appending(writer: TraceWriter, opened: Opened, heap: Heap) -> Callable[[Event, State], object]:

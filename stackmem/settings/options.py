@@ -90,7 +90,7 @@ _TABLE = (
         none_means="the default", project=True, rule="Claude where a key is set, else demo",
     ),
     Option(
-        "strategy", "text", "stackheap", "What the model sees of its memory: NAME, or NAME:KEY=VALUE,KEY=VALUE.",
+        "strategy", "text", "adaptive", "What the model sees of its memory: NAME, or NAME:KEY=VALUE,KEY=VALUE.",
         project=True,
     ),
     Option(

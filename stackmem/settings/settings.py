@@ -29,7 +29,7 @@ class Settings(Struct, frozen=True):
     """What a run is asked to be; options.py says what each means. Paths are absolute."""
 
     model: str | None = None
-    strategy: str = "stackheap"
+    strategy: str = "adaptive"
     isolation: Literal["auto", "bubblewrap", "namespaces", "landlock", "none", "memory"] = "auto"
     network: Literal["none", "list", "host"] = "none"
     allow: tuple[str, ...] = ()

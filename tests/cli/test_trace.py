@@ -118,7 +118,7 @@ def test_the_tree_and_the_metrics_of_a_run_are_printed_and_given_as_json(stage: 
     run = stage.solve(task).run
     shown = stage.call("trace", "show", "last")
     assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.startswith(f"{run}: solved after 4 steps, model demo, strategy stackheap")
+    assert shown.stdout.startswith(f"{run}: solved after 4 steps, model demo, strategy adaptive")
     assert "\n└─ part" in shown.stdout
     stats = json.loads(stage.call("trace", "stats", "last", "--json").stdout)
     assert (stats["run"], stats["outcome"], stats["metrics"]["steps"]) == (run, "solved", 4)

@@ -8,7 +8,7 @@ from stackmem.core.facts import CallAnswered, CallRejected
 from stackmem.core.heap import index
 from stackmem.core.machine import evolve, fold
 from stackmem.core.memory_directory import FILES, TOTAL_CHARS
-from stackmem.core.memory_tools import excerpts
+from stackmem.core.ranking import excerpts_of_popped
 from stackmem.core.state import Compaction
 from tests.build import World, alloc, call, do, play, pop, push, reply, started
 
@@ -232,7 +232,7 @@ def test_of_a_popped_frame_all_is_searched_that_was_said_called_told_and_summed_
         ("one JSON object", "step 3, result"),
         ("exactly one", "told"),
     ):
-        assert f"--- {source}" in excerpts(done, word)
+        assert f"--- {source}" in excerpts_of_popped(done, word)
 
 
 def test_a_folder_is_no_file_and_is_told_apart_from_what_is_not_there():

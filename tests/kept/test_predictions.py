@@ -15,7 +15,7 @@ def test_a_run_is_one_prediction_with_the_tasks_name_and_the_patch(stage: Stage)
     assert ran.returncode == 0, ran.stderr
     line = json.loads(ran.stdout)
     assert list(line) == ["instance_id", "model_name_or_path", "model_patch"]
-    assert (line["instance_id"], line["model_name_or_path"]) == ("waterworks__soundings-7", "stackmem/demo/stackheap")
+    assert (line["instance_id"], line["model_name_or_path"]) == ("waterworks__soundings-7", "stackmem/demo/adaptive")
     assert line["model_patch"].startswith("diff --git a/a.txt b/a.txt\n")
     assert "\n-old\n+new\n" in line["model_patch"]
 
@@ -34,7 +34,7 @@ def test_a_folder_of_runs_is_a_line_for_each_and_trials_are_told_apart(stage: St
     ran = stage.call("export", stage.root, "--format", "swebench", "-o", out)
     assert ran.stdout == f"3 predictions written to {out}\n"
     names = sorted(json.loads(line)["model_name_or_path"] for line in out.read_text().splitlines())
-    assert names == ["stackmem/demo/full", "stackmem/demo/stackheap", "stackmem/demo/stackheap#2"]
+    assert names == ["stackmem/demo/adaptive", "stackmem/demo/adaptive#2", "stackmem/demo/full"]
 
 
 def test_a_json_file_is_an_object_by_instance_and_holds_one_run_of_each(stage: Stage):

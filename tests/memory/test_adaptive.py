@@ -5,14 +5,19 @@ import pytest
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.core.facts import ToolReturned
 from stackmem.core.pricing import Price
+from stackmem.core.state import Result
 from stackmem.core.tool_schemas import shown_schema
 from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
 from stackmem.memory.adaptive import STEP_TOKENS
 from stackmem.models.tokens import count
-from tests.build import Played, World, alloc, do, play, pop, push, shown_text, started
+from tests.build import Played, World, alloc, do, play, pop, push, shown_text, started, stored
 
-GUIDE, FAREWELL, ADVICE = "A child sees nothing of this conversation", "is lost when you pop", "FRAMES PAY"
+GUIDE, FAREWELL, ADVICE = (
+    "A child sees nothing of this conversation",
+    "has to be searched for once you pop",
+    "FRAMES PAY",
+)
 OUTPUT = "x" * int(STEP_TOKENS * 2.5)
 
 
@@ -81,6 +86,42 @@ def test_a_child_is_told_how_to_pop_and_the_deepest_nothing_of_frames():
     assert (FAREWELL in child, ADVICE in child) == (True, True)
     assert (FAREWELL in deepest, ADVICE in deepest) == (True, False)
     assert FAREWELL not in shown(run())
+
+
+def test_a_child_is_shown_the_chunks_that_are_named_to_it_and_the_others_in_the_index():
+    entries = [stored("spec", "reals are 80 bits wide"), stored("env", "make -j2"), stored("big", "x" * 3_990)]
+    child = shown(run(push(objective="Do it per heap 'spec'.", context="See heap 'big'.", store=entries)))
+    assert "heap 'spec', 22 characters\nreals are 80 bits wide" in child
+    assert "make -j2" not in child
+    assert "- env | 8 chars" in child
+    assert "xxx" not in child  # the two have more than 4,000 characters
+
+
+def test_a_child_is_shown_no_chunk_whose_source_has_changed_since():
+    told = "reals are 80 bits wide"
+    for command, there in (("ls", 1), ("two > a.md", 0)):
+        replies = (
+            alloc("spec", told, source="a.md"),
+            do("run_command", command=command),
+            push(objective="Do it per heap 'spec'."),
+        )
+        played = play(*replies, start=started("adaptive"), world=World(files={"a.md": "one"}))
+        opened = shown_text(played.view).partition("FRAME 'child'")[2]
+        assert (opened.count(told), opened.count("STALE")) == (there, 1 - there)
+
+
+def test_what_no_frame_handed_on_is_found_in_the_conversations_of_the_others():
+    def search(**named: str):
+        return do("heap_read", name="frame:", **named)
+
+    told = World(outputs={"make": ToolReturned("the port is 8123", exit_code=0)})
+    replies = (push(), *steps(1), pop("Done."), push(), search(query="port"), search(query="which port"), search())
+    played = play(*replies, start=started("adaptive"), world=told)
+    found = [result.text for result in played.state.running.turns if isinstance(result, Result)]
+    assert "found in 2 other frames for 'port'" in found[0]
+    assert "result\nthe port is 8123" in found[0]
+    assert found[1].count("port is 8123") == 1  # not again from the excerpts before
+    assert "query is empty" in found[2]
 
 
 def test_a_child_reckons_with_the_steps_of_its_parent():

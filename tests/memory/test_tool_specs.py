@@ -22,7 +22,7 @@ SPELLED = (
     "stackheap:registers=off,store=off", "stackheap_lossless:index=listed", "stackheap_lossless:registers=off",
 )  # fmt: skip
 SPECS = {
-    "adaptive": "60200e1f48725f61",
+    "adaptive": "8c5b7dac039fd6c3",
     "agentfold": "88c132f83249f932",
     "boundary": "88c132f83249f932",
     "clear": "88c132f83249f932",
@@ -62,7 +62,7 @@ SPECS = {
 
 
 REFUSALS = {
-    "adaptive": "a7202a668992bd7c",
+    "adaptive": "bdcda36d338815e4",
     "agentfold": "ff783b58bf62ff38",
     "boundary": "ff783b58bf62ff38",
     "clear": "ff783b58bf62ff38",

@@ -103,11 +103,11 @@ def test_a_run_says_which_window_and_price_it_used_and_its_replies_fit(stage: St
         task = stage.task(pop())
         ran = stage.call("solve", task, *address)
         assert server.bodies[0]["max_completion_tokens"] == 5_000
-        server.models = {"data": [{"id": "m", "max_model_len": 2_048}]}
+        server.models = {"data": [{"id": "m", "max_model_len": 1_024}]}
         refused = stage.call("solve", task, *address)
     assert "window 20,000 tokens (said by the server) | price: given by --price 1,2" in ran.stderr
     (started,) = events(stage.only_run(), RunStarted)
     assert (started.window_tokens, started.window_source) == (20_000, "said by the server")
     assert started.price.output == 2
     assert refused.returncode == 2
-    assert "the window of 2,048 tokens (said by the server) leaves no room for a reply; " in refused.stderr
+    assert "the window of 1,024 tokens (said by the server) leaves no room for a reply; " in refused.stderr

@@ -334,7 +334,7 @@ def test_settings_of_today_say_nothing(stage: Stage):
         "resume", run, "--json", env={"STACKMEM_STRATEGY": "full", "STACKMEM_MODEL": "human", "STACKMEM_MAX_STEPS": "2"}
     )
     assert ran.returncode == 0, ran.stderr
-    assert json.loads(ran.stdout)["strategy"] == "stackheap"
+    assert json.loads(ran.stdout)["strategy"] == "adaptive"
 
 
 def test_a_script_named_by_a_relative_path_is_found_from_anywhere(stage: Stage, monkeypatch: pytest.MonkeyPatch):

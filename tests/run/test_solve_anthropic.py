@@ -118,7 +118,7 @@ def test_each_prompt_of_a_frame_reads_all_of_the_one_before_it_from_the_cache(st
 
 def test_a_push_finds_tools_system_and_constants_in_the_cache_and_a_pop_the_parents_whole_prompt(stage: Stage):
     with MessagesServer(TRUE, PUSH, TRUE, POP, TRUE, POP) as server:
-        result = solved(stage, server)
+        result = solved(stage, server, strategy="stackheap")
     first, second, child, inner, back, _ = (reply.usage for reply in events(result.run_dir, ModelReplied))
     assert first.cache_write_1h > 0
     assert child.cache_read == first.cache_write_1h == second.cache_read - first.cache_write_5m

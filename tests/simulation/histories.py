@@ -46,8 +46,15 @@ class Reference:
         places = {"runs_dir": str(place / "runs"), "sandbox_dir": str(place / "work")}
         with weather(None):
             self.result = stackmem.solve(
-                str(world), None, model=MODEL, isolation="memory", fsync="none", max_seconds=30_000_000, **places
-            )
+                str(world),
+                None,
+                model=MODEL,
+                strategy="stackheap",
+                isolation="memory",
+                fsync="none",
+                max_seconds=30_000_000,
+                **places,
+            )  # fmt: skip - the marks of ``adaptive`` go by the pace, and the weather changes that
         self.folder = Path(self.result.run_dir)
         self.trace = (self.folder / "trace.jsonl").read_bytes()
         self.request = msgspec.json.decode((self.folder / "request.json").read_bytes())

@@ -4,11 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from stackmem.errors import UsageError, WorkspaceError
+from stackmem.workspace import python
 from stackmem.workspace.isolation.bubblewrap import Bubblewrap, find_bwrap
 from stackmem.workspace.isolation.landlock import Landlock
 from stackmem.workspace.isolation.levels import WORKSPACES, choose, forget, try_level
@@ -231,7 +233,19 @@ def test_landlock_that_is_too_old_would_be_said(toolchains):
 def test_a_toolchain_is_built_once_and_shared(tmp_path):
     first = build_toolchain(tmp_path)
     assert build_toolchain(tmp_path) == first
-    assert [path.name for path in tmp_path.iterdir()] == [Path(first.environment).name]
+    (link,) = (path for path in tmp_path.iterdir() if path.is_symlink())
+    assert set(tmp_path.iterdir()) == {link, Path(first.environment)}
+    assert link.resolve() == Path(first.environment)
+
+
+def test_a_toolchain_that_is_gone_is_built_again_and_one_of_other_packages_beside_it(tmp_path, monkeypatch):
+    first = build_toolchain(tmp_path)
+    shutil.rmtree(first.environment)
+    assert build_toolchain(tmp_path) == first
+    assert (Path(first.environment) / "bin" / "pytest").is_file()
+    monkeypatch.setattr(python, "_installed", lambda: ("a folder that has changed",))
+    monkeypatch.setattr(python, "_distributions", lambda _: {"pytest": metadata.distribution("pytest")})
+    assert build_toolchain(tmp_path) != first
 
 
 def test_a_state_folder_that_cannot_be_written_is_named(tmp_path):

@@ -65,11 +65,11 @@ READ_FRAMES = Offer(
     ),
 )
 
-PUSH_SHORT = Offer(PushFrame, text="Start a frame that sees only this and the index", spelled=True)
+PUSH_SHORT = Offer(PushFrame, text="Start a frame that sees only this, chunks it names and the index", spelled=True)
 POP_SHORT = Offer(PopFrame, text="End the frame or run", spelled=True)
 HEAP_SHORT: tuple[Tool, ...] = (
     Offer(HeapAlloc, text="Store", spelled=True),
-    Offer(HeapRead, hidden=("query", "start_line", "end_line"), text="Show", spelled=True),
+    Offer(HeapRead, hidden=("start_line", "end_line"), text="Show; name `frame:` searches other frames", spelled=True),
     Offer(HeapWrite, hidden=("description", "source"), text="Replace", spelled=True),
     Offer(HeapFree, text="Delete", spelled=True),
 )

@@ -65,8 +65,11 @@ def _remembered(sight: ReaderSight, need: StatedNeed) -> Iterator[ChosenCall | N
             yield ChosenCall("memory", {"command": "view", "path": path}, f"the notes of {topic} may hold {need.key}")
     if sight.offered.takes("heap_read", "query") and need.way.startswith("unit "):
         name = f"frame:{frame_of(int(need.way[5:]))}" if need.way[5:].isdigit() else ""
+        query = need.key
+        if sight.offered.shows:  # parts are of any length, so nothing tells the name
+            name, query = "frame:", f"{need.key} done {need.way}"
         if name:
-            yield ChosenCall("heap_read", {"name": name, "query": need.key}, f"a popped frame was told {need.key}")
+            yield ChosenCall("heap_read", {"name": name, "query": query}, f"a popped frame was told {need.key}")
 
 
 def _holding(known: Knowledge, key: str) -> list[str]:

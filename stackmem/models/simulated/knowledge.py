@@ -88,6 +88,7 @@ class Knowledge:
     saved_changes: Scope to the stamp that is known to be stored.
     chunks: Content of chunks as last seen whole.
     used: Order at which a key was last given to a unit.
+    calls: Those of this conversation that started no child.
     results: Order of every child's result.
     repeats: How often a call was made since the last news, by its signature.
     frames: What it was told last of what a frame is worth; None where nothing was.
@@ -96,7 +97,7 @@ class Knowledge:
     """
 
     __slots__ = (
-        "agent_order", "asked", "candidates", "changed", "changed_by", "chars", "children", "chunks",
+        "agent_order", "asked", "calls", "candidates", "changed", "changed_by", "chars", "children", "chunks",
         "closed", "crowded", "depth", "dials", "done", "done_order", "excluded", "facts", "failures", "files", "frames",
         "index", "listing", "missing", "next_page", "objective", "objective_order", "order", "plan", "planned_from",
         "progress_seen", "ran", "refused", "repeats", "results", "saved", "saved_changes", "sent", "spans", "stubs",
@@ -132,6 +133,7 @@ class Knowledge:
         self.asked: dict[str, ToolCall] = {}
         self.repeats: dict[str, int] = {}
         self.refused: dict[str, int] = {}
+        self.calls = 0
         self.children = 0
         self.results: list[int] = []
         self.objective: tuple[int, int] | None = None

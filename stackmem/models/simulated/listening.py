@@ -96,6 +96,8 @@ def _hear(known: Knowledge, text: str) -> None:
         known.depth = known.depth or _ROOT  # a child's opening says its depth
     known.take(lines(text), SEEN if text.startswith(_TRANSCRIPT) else TOLD)
     known.look_at_index(text)
+    if found := _CHUNK.search(text):
+        _read_chunks(known, text[found.start() :])
 
 
 def _asked(known: Knowledge, call: ToolCall) -> None:
@@ -106,6 +108,8 @@ def _asked(known: Knowledge, call: ToolCall) -> None:
     known.repeats[signature] = known.repeats.get(signature, 0) + 1
     if call.name in CHILD_TOOLS:
         known.children += 1
+    else:
+        known.calls += 1
     command = arguments.get("command")
     if call.name == "run_command" and isinstance(command, str):
         if found := _PLAN.fullmatch(command):
@@ -142,9 +146,7 @@ def _answered(known: Knowledge, result: ToolResult) -> None:
     elif tool == "heap_read":
         _read_chunk(known, str(arguments.get("name", "")), text, whole=not arguments.get("start_line"))
     elif tool == "heap_load":
-        heads = list(_CHUNK.finditer(text))
-        for head, after in zip(heads, [*heads[1:], None], strict=True):
-            _read_chunk(known, head[1], text[head.start() : after.start() - 2 if after else None], whole=True)
+        _read_chunks(known, text)
     elif tool in CHILD_TOOLS and _OPENING.match(text):
         _hear(known, text)  # this is the child, and its parent's call is answered by what it is to do
     elif tool in CHILD_TOOLS:
@@ -213,6 +215,13 @@ def _read_chunk(known: Knowledge, name: str, text: str, *, whole: bool) -> None:
     said = lines(content)
     known.take(said, TOLD, f"chunk:{name}")
     known.mark_saved(said)
+
+
+def _read_chunks(known: Knowledge, text: str) -> None:
+    """Several, one behind the other, to the end of the text."""
+    heads = list(_CHUNK.finditer(text))
+    for head, after in zip(heads, [*heads[1:], None], strict=True):
+        _read_chunk(known, head[1], text[head.start() : after.start() - 2 if after else None], whole=True)
 
 
 def _child(known: Knowledge, text: str) -> None:

@@ -118,11 +118,12 @@ def _trouble(known: Knowledge, unit: int, key: str = "") -> str:
     return f"failed unit {unit}: " + (f"missing {', '.join(missing)}" if missing else "it could not be done")
 
 
-def handed_down(sight: ReaderSight, room: int) -> list[str]:
+def handed_down(sight: ReaderSight, room: int, shown: frozenset[str] = frozenset()) -> list[str]:
     """What a child is told: what was missing, then facts that no chunk holds, then whole topics, small ones first, then
     what its elder siblings have just found.
 
-    A topic in part is read from the heap all the same; a whole one saves the child that step.
+    A topic in part is read from the heap all the same; a whole one saves the child that step. What stands in chunks
+    that the child is ``shown`` is not told.
     """
     known = sight.known
     if sight.variant == "forgetful":
@@ -136,7 +137,8 @@ def handed_down(sight: ReaderSight, room: int) -> list[str]:
     lines = [f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items() if topic_of(scope) not in told]
     lines = _fitting([*lines, *told_lines(known, first), *dead_ends(known)], room)
     room -= sum(len(line) + 1 for line in lines)
-    rest = sorted(told) if sight.offered.heap else []
+    in_shown = {topic_of(name) for name in shown}
+    rest = sorted(told - in_shown) if sight.offered.heap else []
     whole = [fact_lines(known, [key for key in valid(known, topic) if key not in first]) for topic in rest]
     for topic_lines in sorted(whole, key=lambda one: sum(map(len, one))):
         size = sum(len(line) + 1 for line in topic_lines)
@@ -146,8 +148,9 @@ def handed_down(sight: ReaderSight, room: int) -> list[str]:
         room -= size
     just_told = known.results[-2:-1] or known.results
     recent = [
-        key for key, held in known.facts.items() if held.origin == CHILD and just_told and held.order >= just_told[0]
-    ]
+        key for key, held in known.facts.items()
+        if held.origin == CHILD and just_told and held.order >= just_told[0] and topic_of(key) not in in_shown
+    ]  # fmt: skip
     again = fact_lines(known, sorted(recent, key=lambda key: -known.facts[key].order))
     return lines + _fitting([line for line in again if line not in lines], room)
 
@@ -161,6 +164,8 @@ def handed_up(sight: ReaderSight, stored: list[dict[str, str]], room: int) -> li
     changed = [f"changed {scope} @ {known.changed[scope][0]}" for scope, by in known.changed_by.items() if by != TOLD]
     found = [key for key, held in known.facts.items() if held.origin != TOLD and visible(known, key) is not None]
     kept = {key for key in found if topic_of(key) in topics or known.saved.get(key) == _saying(known.facts[key])}
+    if sight.offered.shows:  # whoever goes on is shown the chunks
+        found = [key for key in found if key not in kept]
     ranked = sorted(found, key=lambda key: (key in kept, -newest(known, key)))
     return _fitting([*changed, *fact_lines(known, ranked), *dead_ends(known)], room)
 
@@ -213,7 +218,7 @@ def part(sight: ReaderSight, objective: tuple[int, int], done: int) -> tuple[int
     units = last - first + 1
     if known.frames is not None:
         between = known.done_order > known.agent_order or not known.agent_order  # what is begun is ended here
-        return _as_advised(known.frames, (done + 1, last)) if levels > 0 and between else None
+        return _as_advised(known, known.frames, (done + 1, last)) if levels > 0 and between else None
     if variant == "always-push":
         return (done + 1, done + 1) if units > 1 and levels > 0 else None
     if units <= PHASE or levels <= 0:
@@ -225,12 +230,14 @@ def part(sight: ReaderSight, objective: tuple[int, int], done: int) -> tuple[int
 
 _STEPS_A_UNIT = 1.2
 """What it reckons with: one that does the unit, and its share of plans and of looking for facts."""
+_EXPERIENCE = 5  # units after which it reckons with the calls that they have taken here, where those are twice as many
 
 
-def _as_advised(frames: FramesAdvised, left: tuple[int, int]) -> tuple[int, int] | None:
+def _as_advised(known: Knowledge, frames: FramesAdvised, left: tuple[int, int]) -> tuple[int, int] | None:
     """The next range for a child by what the prompt says: parts alike in length, phases or groups of them."""
     first, last = left
-    steps = (last - first + 1) * _STEPS_A_UNIT + 1
+    taken = known.calls / len(known.sent) if len(known.sent) >= _EXPERIENCE else 0.0
+    steps = (last - first + 1) * (taken if taken > 2 * _STEPS_A_UNIT else _STEPS_A_UNIT) + 1
     if steps <= frames.least:
         return None
     size = frames.phase
@@ -278,17 +285,37 @@ def _told(sight: ReaderSight, span: tuple[int, int], stored: list[dict[str, str]
     room = offered.most(tool, "context", 500)
     if not offered.takes(tool, "objective"):
         return {"context": "\n".join([objective, *_facts(sight, room - len(objective) - 1)])[:room]}
+    most = offered.most(tool, "objective", 200)
+    rows = sight.known.index.rows if sight.known.index else {}
+    sizes = {name: row.chars for name, row in rows.items() if not row.stale and (row.items or not row.whole)}
+    sizes |= {entry["name"]: len(entry["content"]) for entry in stored}
+    if offered.shows:
+        return _told_by_name(sight, objective, sizes, room)
     context = "\n".join(_facts(sight, room)) or (
         "What is known stands on the heap." if offered.heap else "Nothing yet."
     )
-    most = offered.most(tool, "objective", 200)
-    rows = sight.known.index.rows if sight.known.index else {}
-    worth = {name for name, row in rows.items() if not row.stale and (row.items or not row.whole)}
-    names = sorted(worth | {entry["name"] for entry in stored})
+    names = sorted(sizes)
     for name in [name for name in names if f"{topic_of(name)}." not in context]:  # what is told needs no pointer
         pointer = f" See heap '{name}'."
         objective += pointer if len(objective) + len(pointer) <= most else ""
     return {"objective": objective[:most], "context": context[:room], "return_spec": _RETURN[: _most_return(sight)]}
+
+
+_SHOWN_CHARS = 4_000
+
+
+def _told_by_name(sight: ReaderSight, objective: str, sizes: dict[str, int], room: int) -> dict[str, str]:
+    """What a child is told that is shown the chunks that are named to it, small ones first."""
+    left, named = _SHOWN_CHARS, list[str]()
+    for name in sorted(sizes, key=lambda name: (sizes[name], name)):
+        left -= sizes[name]
+        if left < 0:
+            break
+        named.append(name)
+    context = " ".join(f"See heap '{name}'." for name in named)
+    lines = handed_down(sight, room - len(context) - 1, frozenset(named))
+    told = "\n".join([context, *lines] if context else lines) or "Nothing yet."
+    return {"objective": objective, "context": told[:room], "return_spec": _RETURN[: _most_return(sight)]}
 
 
 def _most_return(sight: ReaderSight) -> int:

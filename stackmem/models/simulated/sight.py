@@ -57,6 +57,7 @@ class Offered(Struct, frozen=True):
     start: The tool that starts a child, if any.
     finish: The tool that ends the frame.
     inherits: The child sees this conversation.
+    shows: The child is shown the chunks that are named to it.
     """
 
     names: frozenset[str]
@@ -64,6 +65,7 @@ class Offered(Struct, frozen=True):
     start: str
     finish: str
     inherits: bool
+    shows: bool = False
 
     @property
     def heap(self) -> bool:
@@ -92,7 +94,8 @@ def offered(tools: tuple[ToolSpec, ...]) -> Offered:
     start = next((name for name in _STARTS if name in names), "")
     finish = "return" if "return" in names else "pop_frame"
     copies = any("copy of your conversation" in tool.description for tool in tools if tool.name == start)
-    return Offered(names, budgets, start, finish, start == "branch" or copies)
+    shows = any("chunks it names" in tool.description for tool in tools if tool.name == start)
+    return Offered(names, budgets, start, finish, start == "branch" or copies, shows)
 
 
 def _parameters(tool: ToolSpec) -> dict[str, str]:
