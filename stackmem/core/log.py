@@ -89,15 +89,21 @@ class Log(Generic[T]):
 
         ``step`` is pure; ``(step, key)`` names the fold, so ``key`` tells apart what ``initial`` does not show.
         """
+        return self.fold_from(step, lambda: initial, key)
+
+    def fold_from(self, step: Callable[[A, T], A], begin: Callable[[], A], key: Hashable = None) -> A:
+        """As ``fold``, for an initial value that costs something: it is made where the fold was never begun."""
         name, buffer = (step, key), self._buffer
         folds, start = buffer.folds, buffer.start
-        done: int
         found: A
-        done, found = folds.get(name, (-1, initial))
-        if not 0 <= done <= self._length:
-            done, found = start, initial if buffer.base is None else buffer.base.fold(step, initial, key)
+        kept = folds.get(name)
+        if kept is not None and kept[0] <= self._length:
+            done, found = kept
+        else:
+            done, found = start, begin() if buffer.base is None else buffer.base.fold_from(step, begin, key)
+        items = buffer.items
         for index in range(done - start, self._length - start):
-            found = step(found, buffer.items[index])
+            found = step(found, items[index])
         if done != self._length:
             if name not in folds and len(folds) >= _FOLDS_KEPT:
                 del folds[next(iter(folds))]

@@ -34,7 +34,7 @@ from stackmem.core.tools import Tool
 
 from .shared.break_even import FrameAdvice, Rates, first_advice, frame_advice, hour_pays, rates, worth_the_risk
 from .shared.constants import run_constants
-from .shared.conversation import Conversation, extend, rolling_breakpoints
+from .shared.conversation import Conversation, extend, first_conversation, rolling_breakpoints
 from .shared.linear import CHARS_PER_TOKEN
 from .shared.offers import HEAP_SHORT, POP_SHORT, PUSH_SHORT, WORKSPACE
 from .shared.opening import first_parts, opening, task_opening
@@ -66,7 +66,6 @@ class AdvisedConversation(Struct, frozen=True):
         tokens: Of all of them.
         cost: Of all of them, in tokens of input: written, said, and read at each later step.
         reply_step: Of the last reply.
-        shared_parts: Of the first message, as ``rolling_breakpoints`` takes them.
     """
 
     messages: Conversation
@@ -79,7 +78,6 @@ class AdvisedConversation(Struct, frozen=True):
     tokens: int = 0
     cost: float = 0.0
     reply_step: int = 0
-    shared_parts: int = 1
 
 
 def grow(before: AdvisedConversation, turn: Turn) -> AdvisedConversation:
@@ -167,7 +165,7 @@ class Adaptive(Struct, frozen=True):
         # A person takes her time between two requests.
         paused = state.session is not None or hour_pays(prices, state.seconds, state.step)
         life: Literal["5m", "1h"] = "1h" if paused else "5m"
-        shared = conversation.shared_parts
+        shared = conversation.messages.shared_parts
         breakpoints = rolling_breakpoints(messages, len(messages[-1].parts), life, shared_parts=shared)
         return View(start.system, start.tools, messages, breakpoints)
 
@@ -177,6 +175,15 @@ class Adaptive(Struct, frozen=True):
         return None if conversation.guide else conversation.advice
 
     def _conversation(self, start: RunStarted, frame: Frame, prices: Rates, step_tokens: float) -> AdvisedConversation:
+        constants, thoughts = run_constants(start), start.thinking == "kept"
+
+        def begin() -> AdvisedConversation:
+            return self._begun(start, frame, prices, step_tokens)
+
+        key = (self.name, constants, thoughts, start.budgets, start.texts, prices, step_tokens)
+        return frame.turns.fold_from(grow, begin, key)
+
+    def _begun(self, start: RunStarted, frame: Frame, prices: Rates, step_tokens: float) -> AdvisedConversation:
         budgets = start.budgets
         may_push = frame.depth - frame.pushed_at < budgets.depth
         advice = first_advice(prices, step_tokens, index_tokens(frame.opened))
@@ -187,18 +194,9 @@ class Adaptive(Struct, frozen=True):
         told = [*([advice_text(advice)] if may_push else []), *([_recorded(start, POPPING)] if frame.depth else [])]
         told = [*told, begins] if frame.request else [begins, *told]  # what a person asks for stands last
         own = "\n".join([*told, *_named_chunks(frame)] if frame.depth else told)
-        constants, thoughts = run_constants(start), start.thinking == "kept"
-        parts, news = first_parts(constants, frame, own), heap_news("on_change", budgets)
-        begun = AdvisedConversation(
-            Conversation(Log(), parts, frame.opened, frame.opened, news, thoughts),
-            prices if may_push else None,
-            _recorded(start, PUSHING),
-            advice,
-            0,
-            Log(),
-            shared_parts=len(parts) - 1,
-        )
-        return frame.turns.fold(grow, begun, (self.name, constants, thoughts, own, prices))
+        parts, news = first_parts(run_constants(start), frame, own), heap_news("on_change", budgets)
+        messages = first_conversation(parts, frame.opened, news, thoughts=start.thinking == "kept")
+        return AdvisedConversation(messages, prices if may_push else None, _recorded(start, PUSHING), advice, 0, Log())
 
     def upkeep(self, state: State) -> Effect | None:
         return None

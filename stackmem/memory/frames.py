@@ -8,17 +8,25 @@ provider's cache holds all but the opening, and once the frame has popped, the p
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import partial
 
 from msgspec.structs import replace
 
 from stackmem.core.heap import Heap, index
-from stackmem.core.log import Log
 from stackmem.core.messages import ToolResult, View
 from stackmem.core.state import Frame, State
 from stackmem.core.tools import END_RUN, Branch, Delegate, PopFrame, Return
 
 from .shared.constants import run_constants
-from .shared.conversation import Conversation, Growing, extend, no_news, own_view, rolling_breakpoints
+from .shared.conversation import (
+    Conversation,
+    Growing,
+    extend,
+    first_conversation,
+    no_news,
+    own_view,
+    rolling_breakpoints,
+)
 from .shared.offers import HEAP, POP_CLEAN, PUSH_CLEAN, PUSH_FORK, READ_FRAMES, WORKSPACE
 from .shared.opening import first_parts, opening, prompt_opening
 from .shared.parameters import parameters as parse
@@ -66,7 +74,7 @@ def stack(parameters: str) -> Growing:
 
 
 def _stack(state: State, name: str) -> View:
-    return own_view(state, name, opening(state.running, state.begun.budgets))
+    return own_view(state, name, lambda: opening(state.running, state.begun.budgets))
 
 
 def heap(parameters: str) -> Growing:
@@ -81,8 +89,8 @@ def heap(parameters: str) -> Growing:
 
 def _heap(state: State, name: str) -> View:
     frame, budgets = state.running, state.begun.budgets
-    own = f"TASK\n{frame.task}\n\n{index(frame.opened, budgets)}"
-    return own_view(state, name, own, heap_news("on_change", budgets))
+    news = heap_news("on_change", budgets)
+    return own_view(state, name, lambda: f"TASK\n{frame.task}\n\n{index(frame.opened, budgets)}", news)
 
 
 def isolated(parameters: str) -> Growing:
@@ -97,7 +105,7 @@ def isolated(parameters: str) -> Growing:
 
 
 def _isolated(state: State, name: str) -> View:
-    return own_view(state, name, prompt_opening("SUB-AGENT", state.running, state.begun.budgets))
+    return own_view(state, name, lambda: prompt_opening("SUB-AGENT", state.running, state.begun.budgets))
 
 
 def fold(parameters: str) -> Growing:
@@ -129,20 +137,21 @@ def _inherited(
     """
     start = state.begun
     constants, thoughts = run_constants(start), start.thinking == "kept"
-    key: Hashable = (name, constants, thoughts)
+    key: Hashable = (name, constants, thoughts, start.budgets)
     conversation: Conversation | None = None
-    shared = 1
+
+    def begin(frame: Frame, above: Conversation | None) -> Conversation:
+        if above is None or not frame.call_id:  # a program's frame is no answer to a call
+            return first_conversation(
+                first_parts(constants, frame, opening(frame)), frame.opened, news, thoughts=thoughts
+            )
+        answer = ToolResult(frame.call_id, opening(frame))
+        return replace(above, parts=(*above.parts, answer), shown=frame.opened, heap=frame.opened)
+
     for frame in state.stack:
-        if conversation is None or not frame.call_id:  # a program's frame is no answer to a call
-            parts = first_parts(constants, frame, opening(frame))
-            shared = len(parts) - 1
-            begun = Conversation(Log(), parts, frame.opened, frame.opened, news, thoughts)
-        else:
-            answer = ToolResult(frame.call_id, opening(frame))
-            begun = replace(conversation, parts=(*conversation.parts, answer), shown=frame.opened, heap=frame.opened)
-        conversation = frame.turns.fold(extend, begun, key)
+        conversation = frame.turns.fold_from(extend, partial(begin, frame, conversation), key)
     if conversation is None:
         raise IndexError("no frame is running")
     messages = conversation.close().messages
-    marks = rolling_breakpoints(messages, len(messages[-1].parts), shared_parts=shared)
+    marks = rolling_breakpoints(messages, len(messages[-1].parts), shared_parts=conversation.shared_parts)
     return View(start.system, start.tools, messages, marks)

@@ -23,7 +23,7 @@ class Full(Struct, frozen=True):
     prefix_stable: bool = True
 
     def render(self, state: State) -> View:
-        return own_view(state, self.name, f"TASK\n{state.running.task}")
+        return own_view(state, self.name, lambda: f"TASK\n{state.running.task}")
 
     def upkeep(self, state: State) -> Effect | None:
         return None

@@ -25,7 +25,6 @@ from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets
 from stackmem.core.heap import Heap, index, index_rows, line
-from stackmem.core.log import Log
 from stackmem.core.messages import Text, View
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
@@ -33,7 +32,7 @@ from stackmem.core.tools import HeapList, HeapRead, PopFrame, PushFrame, Tool
 from stackmem.errors import UsageError
 
 from .shared.constants import run_constants
-from .shared.conversation import Conversation, extend, rolling_breakpoints
+from .shared.conversation import Conversation, extend, first_conversation, rolling_breakpoints
 from .shared.offers import HEAP, POP_UNSTORED, PUSH_BARE, PUSH_CONTEXT, PUSH_UNSTORED, WORKSPACE, without_workspace
 from .shared.opening import first_parts, opening
 from .shared.parameters import Choice
@@ -75,20 +74,24 @@ class StackHeap(Struct, frozen=True):
         start, frame = state.begun, state.running
         budgets = start.budgets
         constants, thoughts = run_constants(start), self.prefix_stable and start.thinking == "kept"
-        listed = index(frame.opened, budgets, described=self.described) if self.place in ("on_change", "delta") else ""
-        own = opening(frame, budgets, listed, task=start.task, registers=bool(self.registers))
-        news = heap_news(self.place, budgets, self.described)
-        parts = first_parts(constants, frame, own)
-        begun = Conversation(Log(), parts, frame.opened, frame.opened, news, thoughts)
+
+        def begin() -> Conversation:
+            first = self.place in ("on_change", "delta")
+            listed = index(frame.opened, budgets, described=self.described) if first else ""
+            own = opening(frame, budgets, listed, task=start.task, registers=bool(self.registers))
+            news = heap_news(self.place, budgets, self.described)
+            return first_conversation(first_parts(constants, frame, own), frame.opened, news, thoughts=thoughts)
+
         # A fork may change what stands above the turns: the key tells the two conversations apart.
-        messages = frame.turns.fold(extend, begun, (self.name, constants, thoughts)).close().messages
+        conversation = frame.turns.fold_from(extend, begin, (self.name, constants, thoughts, budgets)).close()
+        messages = conversation.messages
         kept = len(messages[-1].parts)
         now = index(state.heap, budgets, described=self.described) if self.place in ("tail", "system") else ""
         if self.place == "tail":
             last = messages[-1]
             ending = replace(last, parts=(*last.parts, Text(now)))
             messages = messages.without_last().append(ending)
-        breakpoints = rolling_breakpoints(messages, kept, shared_parts=len(parts) - 1)
+        breakpoints = rolling_breakpoints(messages, kept, shared_parts=conversation.shared_parts)
         system = f"{start.system}\n\n{now}" if self.place == "system" else start.system
         return View(system, start.tools, messages, breakpoints)
 

@@ -36,6 +36,7 @@ class Conversation(Struct, frozen=True):
         shown: The heap as the messages last showed it.
         heap: The heap as of the last turn.
         news: What the next user message says of the heap, given what was shown and what is.
+        shared_parts: How many parts the first message shares with other frames.
         thoughts: Whether the model's thinking goes back to it. A provider may sign it over the whole prompt before it
             and refuse it once that has changed, so a strategy that rewrites leaves it out.
     """
@@ -46,6 +47,7 @@ class Conversation(Struct, frozen=True):
     heap: Heap
     news: Callable[[Heap, Heap], str]
     thoughts: bool = True
+    shared_parts: int = 1
 
     def close(self) -> Conversation:
         """With the unfinished user message finished, the heap's news at its end."""
@@ -91,22 +93,36 @@ def said_parts(reply: Reply, *, thoughts: bool) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def own_view(state: State, name: str, opening: str, news: Callable[[Heap, Heap], str] | None = None) -> View:
+def own_view(
+    state: State, name: str, opening: Callable[[], str], news: Callable[[Heap, Heap], str] | None = None
+) -> View:
     """The prompt of a frame that has a conversation of its own, which is only ever appended to.
 
     Args:
         name: The strategy's; tells its conversations from others.
-        opening: The frame's own block of its first message.
+        opening: Makes the frame's own block of its first message.
         news: As ``Conversation.news``; nothing is said of the heap where it is left out.
     """
     start, frame = state.begun, state.running
     constants, thoughts = run_constants(start), start.thinking == "kept"
-    parts = first_parts(constants, frame, opening)
-    begun = Conversation(Log(), parts, frame.opened, frame.opened, news or no_news, thoughts)
+
+    def begin() -> Conversation:
+        return first_conversation(
+            first_parts(constants, frame, opening()), frame.opened, news or no_news, thoughts=thoughts
+        )
+
     # A fork may change what stands above the turns: the key tells the two conversations apart.
-    messages = frame.turns.fold(extend, begun, (name, constants, thoughts)).close().messages
-    marks = rolling_breakpoints(messages, len(messages[-1].parts), shared_parts=len(parts) - 1)
+    conversation = frame.turns.fold_from(extend, begin, (name, constants, thoughts, start.budgets)).close()
+    messages = conversation.messages
+    marks = rolling_breakpoints(messages, len(messages[-1].parts), shared_parts=conversation.shared_parts)
     return View(start.system, start.tools, messages, marks)
+
+
+def first_conversation(
+    parts: tuple[Part, ...], opened: Heap, news: Callable[[Heap, Heap], str], *, thoughts: bool
+) -> Conversation:
+    """A frame's conversation before its first turn."""
+    return Conversation(Log(), parts, opened, opened, news, thoughts, len(parts) - 1)
 
 
 def no_news(shown: Heap, heap: Heap) -> str:
