@@ -33,4 +33,4 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     )
 
 
-FAMILY = WorldFamily(build, hurts=("notes", "letta", "memory_dir", "mem1", "agentfold", "adaptive", "truncate"))
+FAMILY = WorldFamily(build, hurts=("notes", "letta", "memory_dir", "mem1", "agentfold", "truncate"))

@@ -127,5 +127,5 @@ def _plain(subject: str) -> str:
 
 
 FAMILY = WorldFamily(
-    build, hurts=("letta", "notes", "memory_dir", "mem1", "agentfold", "stackheap", "adaptive"), fleeting=True
+    build, hurts=("letta", "notes", "memory_dir", "mem1", "agentfold", "stackheap"), fleeting=True
 )
