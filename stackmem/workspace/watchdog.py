@@ -63,8 +63,8 @@ class Watchdog:
         """Whether the command holds too much shared memory.
 
         Memory files that are written and not mapped belong to no process; only the machine's sum shows them. Of that,
-        what stands in file systems that are not the command's own is its neighbors'. A neighbor that ends is not seen
-        any more before its memory is free, so it is looked again.
+        what stands in file systems that are not the command's own, and in memory files that others hold open, is its
+        neighbors'. A neighbor that ends is not seen any more before its memory is free, so it is looked again.
         """
         for _ in range(_LOOKS):
             before = _shared_bytes()
@@ -96,9 +96,10 @@ def _machine_bytes() -> int:
 
 
 def _neighbors_bytes(family: set[int]) -> int:
-    """What file systems in memory hold that can be seen from here and are none of the family's own.
+    """What file systems and files in memory hold that can be seen from here and are none of the family's own.
 
     Each mount namespace is looked at once, by its first process that may be looked at: also other sandboxes' are there.
+    What processes of other people hold cannot be seen but by root.
     """
     sizes: dict[str, int] = {}
     namespaces = {_namespace(pid) for pid in family} - {_namespace(os.getpid())}
@@ -107,6 +108,8 @@ def _neighbors_bytes(family: set[int]) -> int:
         if namespace and namespace not in namespaces and pid not in family:
             namespaces.add(namespace)
             sizes |= _memory_mounts(pid)
+        if pid not in family:
+            sizes |= _memory_files(pid)
     return sum(sizes.values())
 
 
@@ -115,6 +118,18 @@ def _namespace(pid: int) -> str:
         return str(Path(f"/proc/{pid}/ns/mnt").readlink())
     except OSError:
         return ""
+
+
+def _memory_files(pid: int) -> dict[str, int]:
+    """The size of each memory file (memfd_create(2)) that a process holds open, by its device and number."""
+    found: dict[str, int] = {}
+    with suppress(OSError):
+        for held in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                if str(held.readlink()).startswith("/memfd:"):
+                    told = held.stat()
+                    found[f"{told.st_dev}/{told.st_ino}"] = told.st_blocks * 512
+    return found
 
 
 def _memory_mounts(pid: int) -> dict[str, int]:

@@ -18,7 +18,7 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-expect.set_options(timeout=20_000)  # the machine may be busy with other tests
+expect.set_options(timeout=120_000)  # the machine may be busy with other tests
 
 
 @pytest.fixture(scope="session")

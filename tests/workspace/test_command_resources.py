@@ -49,12 +49,12 @@ time.sleep(3)
 
 @hostile(*BUBBLEWRAP, moot=("namespaces", "landlock", "none"))
 def test_shared_memory_that_a_neighbor_fills_is_not_the_commands(place, level, opened):
-    fill = "head -c 150M /dev/zero > {}/fill; sleep 1"
+    fill = "head -c 300M /dev/zero > {}/fill; sleep 1"  # beside what browsers of other tests take meanwhile
     neighbor = Path("/dev/shm", f"stackmem-test-{os.getpid()}")
     neighbor.mkdir()
     try:
-        small = opened(place, level, memory_mib=60, tmp_mib=1, shm_mib=1)
-        with small as workspace, opened(place, level, tmp_mib=300) as other:
+        small = opened(place, level, memory_mib=150, tmp_mib=1, shm_mib=1)
+        with small as workspace, opened(place, level, tmp_mib=600) as other:
             beside = threading.Thread(target=sh, args=(other, fill.format("/tmp")))
             beside.start()
             host = subprocess.Popen(["bash", "-c", fill.format(neighbor)])
@@ -63,6 +63,20 @@ def test_shared_memory_that_a_neighbor_fills_is_not_the_commands(place, level, o
             beside.join()
     finally:
         remove_tree(neighbor)
+
+
+@hostile(*BUBBLEWRAP, "landlock")
+def test_memory_files_that_a_neighbor_holds_are_not_the_commands(place, level, opened):
+    file = os.memfd_create("fill")
+    try:
+        with opened(place, level, memory_mib=150, tmp_mib=1, shm_mib=1) as workspace:
+            later = threading.Timer(0.5, os.write, (file, bytes(300 << 20)))
+            later.start()
+            assert sh(workspace, "sleep 2; echo well").text == "well\n[exit 0]"
+            later.join()
+            assert os.fstat(file).st_size == 300 << 20
+    finally:
+        os.close(file)
 
 
 @hostile(*MOUNTED, documented=("namespaces", "landlock", "none"))
