@@ -164,8 +164,6 @@ def handed_up(sight: ReaderSight, stored: list[dict[str, str]], room: int) -> li
     changed = [f"changed {scope} @ {known.changed[scope][0]}" for scope, by in known.changed_by.items() if by != TOLD]
     found = [key for key, held in known.facts.items() if held.origin != TOLD and visible(known, key) is not None]
     kept = {key for key in found if topic_of(key) in topics or known.saved.get(key) == _saying(known.facts[key])}
-    if sight.offered.shows:  # whoever goes on is shown the chunks
-        found = [key for key in found if key not in kept]
     ranked = sorted(found, key=lambda key: (key in kept, -newest(known, key)))
     return _fitting([*changed, *fact_lines(known, ranked), *dead_ends(known)], room)
 
