@@ -126,4 +126,6 @@ def _plain(subject: str) -> str:
     return " ".join(re.sub(r"[^A-Za-z0-9 ,.:;'()/_-]+", " ", subject).split())[:72] or "a commit"
 
 
-FAMILY = WorldFamily(build, hurts=("letta", "notes", "memory_dir", "mem1", "agentfold", "stackheap"), fleeting=True)
+FAMILY = WorldFamily(
+    build, hurts=("letta", "notes", "memory_dir", "mem1", "agentfold", "stackheap", "adaptive"), fleeting=True
+)
