@@ -70,9 +70,9 @@ def test_memory_files_that_a_neighbor_holds_are_not_the_commands(place, level, o
     file = os.memfd_create("fill")
     try:
         with opened(place, level, memory_mib=150, tmp_mib=1, shm_mib=1) as workspace:
-            later = threading.Timer(0.5, os.write, (file, bytes(300 << 20)))
+            later = threading.Timer(0.2, os.write, (file, bytes(300 << 20)))
             later.start()
-            assert sh(workspace, "sleep 2; echo well").text == "well\n[exit 0]"
+            assert sh(workspace, "sleep 1.2; echo well").text == "well\n[exit 0]"
             later.join()
             assert os.fstat(file).st_size == 300 << 20
     finally:
