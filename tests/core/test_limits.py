@@ -9,6 +9,7 @@ from stackmem.core.machine import advance, evolve
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import Price, cost_usd
 from stackmem.core.requests import ReadClock, RunChecks
+from stackmem.core.state import State
 from tests.build import (
     PRICE,
     World,
@@ -25,6 +26,11 @@ from tests.build import (
 )  # fmt: skip
 
 WORK = [do("list_files") for _ in range(400)]
+
+
+def test_the_cost_of_a_run_without_a_price_is_unknown_from_its_start_on():
+    assert evolve(State(), started(price=None)).cost_usd is None
+    assert evolve(State(), started(price=PRICE)).cost_usd == 0
 
 
 def within(**limits):

@@ -92,6 +92,12 @@ def test_the_condenser_sends_what_is_forgotten_as_text_and_never_the_first_event
         assert output(1, 200) not in text
 
 
+@pytest.mark.parametrize(("chars", "summed_up"), [(1_500, False), (9_000, True)])
+def test_the_condenser_sums_up_few_events_where_they_fill_four_fifths_of_the_window(chars, summed_up):
+    run = worked("condenser:200", 14, chars, window_tokens=50_000)  # some 9,000 or 51,000 tokens
+    assert bool(compactions(run)) == summed_up
+
+
 def test_compact_leaves_nothing_but_its_summary_and_the_last_turn():
     run = worked("compact:8000", 40, 1_000)
     at = compactions(run)[0].up_to_step
