@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import symtable
 from typing import Any, Literal
 
 from stackmem.core.requests import InvokeTool
@@ -38,6 +39,7 @@ def functions_of(block: str, first_line: int) -> tuple[Playbook, ...]:
         raise PlaybookError("Long Block", f"the block has over {_MOST_CHARS:,} characters; split it", first_line)
     try:
         tree = ast.parse(block)
+        symtable.symtable(block, "block", "exec")  # finds what parsing alone lets pass, as two arguments of one name
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None) or 1
         told = getattr(error, "msg", None) or "it is nested too deeply or holds a NUL"

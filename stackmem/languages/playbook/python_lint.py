@@ -19,7 +19,11 @@ def python_faults(program: PlaybookProgram, agent: Agent) -> Iterator[tuple[int,
     if not agent.python:
         return
     tree = ast.parse(agent.python)
-    top = symtable.symtable(agent.python, agent.name, "exec")
+    try:
+        top = symtable.symtable(agent.python, agent.name, "exec")
+    except SyntaxError as error:  # each block is Python by itself; together they are not
+        yield agent.python_line + (error.lineno or 1) - 1, "Invalid Python", f"the blocks are no Python: {error.msg}"
+        return
     own = _module_names(top)
     stars = any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(tree))
     names = set() if stars else _global_names(top) - own - _GIVEN

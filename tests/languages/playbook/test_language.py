@@ -83,6 +83,11 @@ def test_a_whole_program_lints_clean():
     assert lint(text) == []
 
 
+def test_blocks_that_are_python_each_and_not_together_are_a_finding():
+    text = "# A\n```python\nx = 1\n```\n```python\nglobal x\n```\n## P\n### Steps\n- 01:RET"
+    assert lint(text) == [(6, "error invalid-python")]
+
+
 def outline(text: str, sources: dict[str, str] | None = None, **options) -> list[str]:
     kept = sources or {}
 

@@ -145,6 +145,8 @@ def test_sentences_without_codes_are_plain():
         ("---\na: b\n# A\n", "Open Front Matter", 1),
         ("# A\n## P\n```python\n@playbook\ndef f(:\n```\n", "Invalid Python", 5),
         ("# A\n## P\n```python\n\0\n```\n", "Invalid Python", 4),
+        ("# A\n## P\n```python\n\n@playbook\ndef f(a, a):\n    pass\n```\n", "Invalid Python", 6),
+        ("# A\n## P\n```python\ndef f():\n    a = 1\n    global a\n```\n", "Invalid Python", 6),
         ("# A\n## P\n```python\n@playbook\ndef f(*a): 1\n```\n", "Bad Signature", 5),
         ("# A\n## P\n```python\n@playbook(triggers=3)\ndef f(): 1\n```\n", "Bad Trigger", 5),
         ("# A\n## P\n```public.json\n[\n```\n", "Invalid JSON", 4),
