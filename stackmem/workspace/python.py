@@ -85,7 +85,7 @@ def build_toolchain(state: Path, interpreter: PythonInstallation | None = None) 
     """
     chosen = interpreter or running_interpreter()
     found = state / f"python-of-{_digest(str(chosen.executable), *_installed())}"
-    target = found.resolve()
+    target = state / found.readlink().name if found.is_symlink() else found
     if target == found or not target.is_dir():
         packages = _distributions("pytest")
         versions = (f"{name}={package.version}" for name, package in sorted(packages.items()))

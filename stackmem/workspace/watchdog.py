@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from .family import Process
+from .family import Process, read_process
 from .profile import Profile
 
 LOOK_SECONDS = 0.25
@@ -45,6 +45,7 @@ class Watchdog:
         self._workspace = workspace
         self._disk = os.fstatvfs(workspace)
         self._shared = _shared_bytes()
+        self._begun = time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
         # Sizes of the private file systems count as shared memory too and are bounded by themselves.
         self._shared_limit = (profile.memory_mib + profile.tmp_mib + profile.shm_mib) * _MIB
         self._memory_limit = min(profile.memory_mib * _MIB, _machine_bytes() * 9 // 10)
@@ -63,14 +64,15 @@ class Watchdog:
         """Whether the command holds too much shared memory.
 
         Memory files that are written and not mapped belong to no process; only the machine's sum shows them. Of that,
-        what stands in file systems that are not the command's own, and in memory files that others hold open, is its
-        neighbors'. A neighbor that ends is not seen any more before its memory is free, so it is looked again.
+        what stands in file systems that are not the command's own is its neighbors', and what older processes hold open
+        as memory files: a younger one may be the command's own, which hops from process to process. A neighbor that ends
+        is not seen any more before its memory is free, so it is looked again.
         """
         for _ in range(_LOOKS):
             before = _shared_bytes()
             if before - self._shared <= self._shared_limit:
                 return False
-            neighbors = _neighbors_bytes(family)
+            neighbors = _neighbors_bytes(family, self._begun)
             if min(before, _shared_bytes()) - neighbors <= self._shared_limit:
                 return False
             time.sleep(_AGAIN_SECONDS)
@@ -95,7 +97,7 @@ def _machine_bytes() -> int:
     return next(int(words[1]) * 1024 for words in lines if words[0] == "MemTotal:")
 
 
-def _neighbors_bytes(family: set[int]) -> int:
+def _neighbors_bytes(family: set[int], begun: float) -> int:
     """What file systems and files in memory hold that can be seen from here and are none of the family's own.
 
     Each mount namespace is looked at once, by its first process that may be looked at: also other sandboxes' are there.
@@ -108,7 +110,7 @@ def _neighbors_bytes(family: set[int]) -> int:
         if namespace and namespace not in namespaces and pid not in family:
             namespaces.add(namespace)
             sizes |= _memory_mounts(pid)
-        if pid not in family:
+        if pid not in family and (process := read_process(pid)) is not None and process.started < begun:
             sizes |= _memory_files(pid)
     return sum(sizes.values())
 

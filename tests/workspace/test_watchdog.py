@@ -16,7 +16,7 @@ def looked(monkeypatch, tmp_path, shared, neighbors):
     """What a look says where this is shared and this is the neighbors', one measurement after another, in MiB."""
     told = chain([0], (mib * MIB for mib in shared), repeat(shared[-1] * MIB))
     monkeypatch.setattr(watchdog, "_shared_bytes", lambda: next(told))
-    monkeypatch.setattr(watchdog, "_neighbors_bytes", lambda _: neighbors * MIB)
+    monkeypatch.setattr(watchdog, "_neighbors_bytes", lambda *_: neighbors * MIB)
     folder = os.open(tmp_path, os.O_RDONLY)
     try:
         return watchdog.Watchdog(PROFILE, folder).look([])
