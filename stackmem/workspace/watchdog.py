@@ -65,8 +65,8 @@ class Watchdog:
 
         Memory files that are written and not mapped belong to no process; only the machine's sum shows them. Of that,
         what stands in file systems that are not the command's own is its neighbors', and what older processes hold open
-        as memory files: a younger one may be the command's own, which hops from process to process. A neighbor that ends
-        is not seen any more before its memory is free, so it is looked again.
+        as memory files: a younger one may be the command's own, which hops between processes. A neighbor that ends is
+        not seen any more before its memory is free, so it is looked again.
         """
         for _ in range(_LOOKS):
             before = _shared_bytes()
