@@ -38,16 +38,24 @@ chmod 0711 "$place"
 # What a machine has on which somebody is about to try this; the set-up installs the rest, or says what is missing.
 always=ca-certificates,git,make,python3,python3-venv
 packages() {
-    [ "$purpose" = solve ] || echo -n ",procps,tmux,chromium,libatomic1"
+    [ "$purpose" = solve ] || echo -n ",procps,tmux,chromium-headless-shell,libatomic1"
+}
+
+bootstrap() { # SUITE ROOT OPTION...
+    rm -rf "$2"
+    mmdebstrap --variant=minbase --include="$always$(packages)" "${@:3}" "$1" "$2" ${MIRROR:+"$MIRROR"} >"$2.log" 2>&1 </dev/null
 }
 
 make_base() { # SUITE
     local base=$place/$1
     [ -e "$base/usr/bin/python3" ] && return
     say "making a root of $1"
-    rm -rf "$base"
-    if ! mmdebstrap --variant=minbase --include="$always$(packages)" "$1" "$base" ${MIRROR:+"$MIRROR"} \
-        >"$base.log" 2>&1 </dev/null; then
+    # A mirror that stands still signs its lists once, and they expire. What is signed is still checked.
+    if ! bootstrap "$1" "$base" && ! {
+        grep -q 'Release file.* is expired' "$base.log" &&
+            say "the mirror's list of $1 has expired and is taken all the same" &&
+            bootstrap "$1" "$base" --aptopt='Acquire::Check-Valid-Until "false"'
+    }; then
         grep '^E:' "$base.log" >&2
         return 1
     fi

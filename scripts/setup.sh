@@ -2,7 +2,7 @@
 # Makes .venv as the locks say, and does nothing when it is current.
 #
 #   scripts/setup.sh run    what `stackmem` needs: bubblewrap, .venv, requirements.lock, this package
-#   scripts/setup.sh test   the same, then ps, tmux, chromium, libatomic, requirements-dev.lock and the npm packages of the tests
+#   scripts/setup.sh test   the same, then ps, tmux, a Chromium, libatomic, requirements-dev.lock and the npm packages of the tests
 #
 # WITHOUT=bubblewrap goes on without it: for who has no rights on a machine, and names the isolation level that a run takes.
 #
@@ -81,8 +81,9 @@ missing_system_packages() {
     [ "$purpose" = run ] || command -v ps >/dev/null || echo procps
     # The terminal that the conversation is tested in.
     [ "$purpose" = run ] || command -v tmux >/dev/null || echo tmux
-    # The browser that the viewer is tested in.
-    [ "$purpose" = run ] || command -v chromium chromium-browser google-chrome >/dev/null || echo chromium
+    # The browser that the viewer is tested in; Ubuntu has none without windows.
+    [ "$purpose" = run ] || command -v chromium-headless-shell chromium chromium-browser google-chrome >/dev/null ||
+        if grep -qs '^ID=ubuntu' /etc/os-release; then echo chromium; else echo chromium-headless-shell; fi
     # What the program that drives the browser is linked with.
     [ "$purpose" = run ] || compgen -G "/usr/lib*/libatomic.so.1" >/dev/null ||
         compgen -G "/usr/lib/*/libatomic.so.1" >/dev/null || echo libatomic1

@@ -14,6 +14,8 @@ A model's mistake is none of these: it is a fact in the trace (``CallRejected``)
 A message is one sentence that ends with the way out.
 """
 
+import errno
+
 
 class StackmemError(Exception):
     """Any failure that stackmem names; ``exit_code`` is what the command line ends with."""
@@ -43,3 +45,16 @@ class TraceError(StackmemError):
 
 class ProgramError(StackmemError):
     exit_code = 1
+
+
+def way_out(error: OSError) -> str:
+    """What a person can do where a call of the system failed: the end of a sentence."""
+    match error.errno:
+        case errno.EMFILE | errno.ENFILE:
+            return "allow more open files, as by: ulimit -n 1024"
+        case errno.EFBIG:
+            return "allow larger files, as by: ulimit -f unlimited"
+        case errno.ENOENT if isinstance(error.filename, str) and "/" not in error.filename:
+            return "name the folder that holds this program in PATH"
+        case _:
+            return "make room or rights there"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 import stackmem
 from stackmem import Record, RunResult, TraceReader
@@ -29,6 +31,16 @@ UNSOLVED = 'echo 0 > "$VERIFIER_DIR/reward.txt"\n'
 TOML = 'schema_version = "1.4"\n[task]\nname = "somebody/{name}"\n[environment]\nnetwork_mode = "no-network"\n{more}'
 
 Reply = dict[str, Any]
+
+mounted = pytest.mark.skipif(
+    not shutil.which("bwrap"),
+    reason="without bubblewrap a workspace is seen at its own place, which differs by run",
+)
+"""For what holds where the workspace is mounted: prompts that are equal by the byte, layers, the folder's own path."""
+
+with_bubblewrap = pytest.mark.skipif(
+    not shutil.which("bwrap"), reason="images and this isolation level are bubblewrap's alone"
+)
 
 
 def call(tool: str, /, **args: Any) -> Reply:

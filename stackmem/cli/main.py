@@ -24,7 +24,7 @@ import typer
 from typer.completion import get_completion_inspect_parameters
 from typer.core import TyperGroup
 
-from stackmem.errors import StackmemError, UsageError
+from stackmem.errors import StackmemError, UsageError, way_out
 from stackmem.tools.plugin_places import any_plugin
 from stackmem.version import VERSION
 
@@ -206,8 +206,7 @@ def main() -> None:
         _silence_stdout()
         place = str(error.filename) if error.filename else "the output"
         fail(
-            _blame(error)
-            or f"{place} cannot be written or read ({error.strerror or error}); make room or rights there",
+            _blame(error) or f"{place} cannot be written or read ({error.strerror or error}); {way_out(error)}",
             2,
         )
     except KeyboardInterrupt:

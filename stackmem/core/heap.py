@@ -43,6 +43,11 @@ class Chunk(Struct, frozen=True):
     read: int | None = None
     kept: bool = False
 
+    @property
+    def heading(self) -> str:
+        """The line above its content, wherever a model reads it."""
+        return f"heap {self.name!r}, {len(self.content):,} characters"
+
 
 class ChunkSet(Struct, frozen=True):
     """A chunk as a fork puts it on the heap."""

@@ -185,8 +185,7 @@ def _chunk_texts(state: State, names: tuple[str, ...]) -> str:
 
 def _chunk_head(state: State, name: str) -> str:
     chunk = state.heap.chunks[name]
-    head = f"heap {name!r}, {len(chunk.content):,} characters"
-    head += "" if state.heap.brief else f", last read step {state.step}"
+    head = chunk.heading + ("" if state.heap.brief else f", last read step {state.step}")
     if state.heap.stale(chunk):
         head += f"; STALE: {chunk.source} has changed since this was stored, check it before you rely on it"
     return head

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from hmac import compare_digest
 from pathlib import Path
+from urllib.parse import unquote
 
 import anyio
 import httpx2
@@ -81,22 +82,24 @@ class Gateway:
             await self._client.aclose()
 
     async def _answer(self, request: Request) -> Response:
-        path = request.url.path
+        raw = request.scope["raw_path"].decode("ascii")  # as it came: an escaped character stays escaped upstream
         if self._token:
             prefix = f"/{self._token}"
             given = request.headers.get(TOKEN_HEADER.decode(), "")
-            if path == prefix or path.startswith(f"{prefix}/"):
-                path = path.removeprefix(prefix) or "/"
+            if raw == prefix or raw.startswith(f"{prefix}/"):
+                raw = raw.removeprefix(prefix) or "/"
             elif not compare_digest(given.encode(), self._token.encode()):
-                return _refusal(wire_of(path), 401, "authentication_error", "stackmem gateway: the token is missing")
-        if path == "/":
+                wire = wire_of(unquote(raw))
+                return _refusal(wire, 401, "authentication_error", "stackmem gateway: the token is missing")
+        if raw == "/":
             return Response(status_code=200)
         try:
-            return await self._take(request, path)
+            return await self._take(request, raw)
         except ClientDisconnect:
             return Response(status_code=499)  # nobody reads it
 
-    async def _take(self, request: Request, path: str) -> Response:
+    async def _take(self, request: Request, raw: str) -> Response:
+        path = unquote(raw)
         wire = wire_of(path) if request.method == "POST" else None
         body = await _body(request)
         if body is None:
@@ -108,9 +111,12 @@ class Gateway:
             if came.asked is not None and (why := self.spending.refusal(came.asked)):
                 return _refusal(wire, 400, "invalid_request_error", why)
         provider = _provider(request, path)
-        url = self._upstreams.url(provider, path, request.url.query)
+        try:
+            url = httpx2.URL(self._upstreams.url(provider, raw, request.scope["query_string"].decode("ascii")))
+        except (httpx2.InvalidURL, UnicodeDecodeError) as error:
+            return _refusal(wire, 400, "invalid_request_error", f"stackmem gateway: the request's address: {error}")
         headers = to_upstream(request.headers.raw, self._upstreams.keys.get(provider))
-        await self._cut(came, path, (url, headers))
+        await self._cut(came, path, (str(url), headers))
         sent = httpx2.Request(request.method, url, headers=headers, content=came.outgoing)
         return await self._forward(came, sent)
 

@@ -93,16 +93,12 @@ class Language(Struct, frozen=True):
             ``max_seconds``. It never raises; a text that is broken asks nothing.
         remarks: The findings on a program's text that a run tells before it begins; None tells none.
         lint_report: The findings of one file ``(path, findings)`` in the language's own layout; None has none.
-        suffixes: Files that can be run. lint_suffixes: File names' ends that can only be linted.
-        main: The name looked for in a folder.
         config: The name of a configuration that is looked for in the current directory and above it, then above the
             program; what is found becomes the option ``config``.
     """
 
     name: str
     says: str
-    suffixes: tuple[str, ...]
-    main: str
     start: Callable[[Launch], Program]
     outline: Callable[[Launch], Reading]
     lint: Callable[..., Reading]
@@ -110,13 +106,17 @@ class Language(Struct, frozen=True):
     stop_lines: Callable[[str, str], Iterable[int]] | None = None
     lint_report: Callable[[str, tuple[Finding, ...]], str] | None = None
     remarks: Callable[[str, str], tuple[Finding, ...]] | None = None
-    lint_suffixes: tuple[str, ...] = ()
     config: str = ""
     models: Callable[[Launch], Reading] | None = None
     settings: Callable[[str], dict[str, str]] | None = None
     lints_with: tuple[str, ...] = ()
     is_checked: bool = False
     no_main: Callable[[str], Halted] | None = None
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """The ends of files that can be run; a folder's program is ``main`` with one of them."""
+        return tuple(end for end, name in INTERPRETERS.items() if name == self.name)
 
 
 INTERPRETERS: dict[str, str] = {

@@ -209,7 +209,7 @@ def _named_chunks(frame: Frame) -> Iterator[str]:
         chunk = heap.chunks.get(name)
         if chunk is not None and not heap.stale(chunk) and len(chunk.content) <= left:
             left -= len(chunk.content)
-            yield f"\nheap {name!r}, {len(chunk.content):,} characters\n{chunk.content}"
+            yield f"\n{chunk.heading}\n{chunk.content}"
 
 
 def _recorded(start: RunStarted, name: str) -> str:

@@ -100,7 +100,8 @@ def read_response(events: Iterable[str], facts: int, secret: str = "") -> ModelR
 def _ended(response: Json, seen: list[Json], facts: int, secret: str) -> ModelReplied | ModelFailed:
     if response.get("error") or response.get("status") == "failed":
         return _failure(response.get("error") or "the response failed", secret)
-    output = [item for item in response.get("output") or seen if isinstance(item, dict)]
+    listed = response.get("output")
+    output = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) and listed else seen
     parts, refusal = _parts(output, facts)
     details = response.get("incomplete_details")
     reason = scalar(details.get("reason")) if isinstance(details, dict) else ""

@@ -27,6 +27,7 @@ class Replayed(Struct, frozen=True):
         prompts: Prompt digests that were compared and are equal.
         outcome: ``running`` where the run was cut short.
         torn_bytes: Bytes after the last whole record.
+        result_is_unread: Whether there is a ``result.json`` that cannot be read, so that nothing is held against it.
         redacted_of: Of a redacted copy, the digest of the original's last record; else empty.
         signed: Whose signatures vouch for it; None where nobody asked.
     """
@@ -39,6 +40,7 @@ class Replayed(Struct, frozen=True):
     steps: int
     frames: int
     torn_bytes: int
+    result_is_unread: bool = False
     redacted_of: str = ""
     signed: Vouched | None = None
 
@@ -72,6 +74,7 @@ def replay_run(run_dir: Path, trusted: Mapping[str, str] | None = None) -> Repla
         steps=state.step,
         frames=state.pushes,
         torn_bytes=reader.torn_bytes,
+        result_is_unread=end.result_is_unread,
         redacted_of=redacted.digest if redacted is not UNSET else "",
         signed=None if signed is None else signed.vouched(),
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from stackmem.errors import WorkspaceError
+from stackmem.errors import WorkspaceError, way_out
 
 
 class OutOfTime(KeyboardInterrupt):
@@ -100,7 +100,7 @@ class Interrupts:
         except OSError as error:
             place = error.filename or scratch
             raise WorkspaceError(
-                f"the {what} cannot be set up at {place} ({error.strerror}); make room or rights there"
+                f"the {what} cannot be set up at {place} ({error.strerror}); {way_out(error)}"
             ) from error
 
     def _came(self, number: int, frame: FrameType | None) -> None:

@@ -148,7 +148,9 @@ class TraceEnd:
 
     def __init__(self, run_dir: Path) -> None:
         self._run = run_dir.name
-        self._result = read_result(run_dir / "result.json")
+        path = run_dir / "result.json"
+        self._result = read_result(path)
+        self.result_is_unread = self._result is None and os.path.lexists(path)
         self._records, self._digest = 0, ""
 
     def passing(self, reader: RunReader) -> Iterator[Record]:

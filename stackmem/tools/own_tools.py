@@ -142,25 +142,24 @@ class _PrintToStderr:
         self._lock = threading.Lock()
         self._running = 0
         self._own = threading.local()
-        self._stdout: Any = None
-        self._routed: Any = None  # kept: print() holds no reference of its own to what it prints to
+        self._routed: _RoutedStdout | None = None  # kept: print() holds no reference of its own to what it prints to
 
     def __enter__(self) -> None:
         self._own.tool = True
         with self._lock:
-            if not self._running:
-                if self._routed is None or self._stdout is not sys.stdout:
-                    self._stdout = sys.stdout
-                    self._routed = _RoutedStdout(self._stdout, self._own)
-                sys.stdout = self._routed
             self._running += 1
+            if not isinstance(sys.stdout, _RoutedStdout):  # somebody may have put another in its place meanwhile
+                if self._routed is None or self._routed.stdout is not sys.stdout:
+                    self._routed = _RoutedStdout(sys.stdout, self._own)
+                sys.stdout = self._routed
 
     def __exit__(self, *_: object) -> None:
         self._own.tool = False
         with self._lock:
             self._running -= 1
-            if not self._running:
-                sys.stdout = self._stdout
+            # A tool that timed out may end long after its run, when stdout is no longer what it was.
+            if not self._running and isinstance(sys.stdout, _RoutedStdout):
+                sys.stdout = sys.stdout.stdout
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -176,10 +175,10 @@ class _RoutedStdout:
     """The stdout of all threads but those that run a tool, which have stderr; one of them may never end."""
 
     def __init__(self, stdout: Any, own: threading.local) -> None:
-        self._stdout, self._own = stdout, own
+        self.stdout, self._own = stdout, own
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(sys.stderr if getattr(self._own, "tool", False) else self._stdout, name)
+        return getattr(sys.stderr if getattr(self._own, "tool", False) else self.stdout, name)
 
 
 PRINTING = _PrintToStderr()

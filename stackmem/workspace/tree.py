@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stackmem.core.text import tail
-from stackmem.errors import WorkspaceError
+from stackmem.errors import WorkspaceError, way_out
 
 from .clip import shown_name
 
@@ -68,8 +68,11 @@ def _mode(path: Path) -> int:
         return 0
 
 
-def _run(*command: str, held: tuple[int, ...]) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, pass_fds=held, check=False)
+def _run(*command: str, held: tuple[int, ...] = ()) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, pass_fds=held, check=False)
+    except OSError as error:
+        raise WorkspaceError(f"{command[0]} cannot be run ({error.strerror}); {way_out(error)}") from error
 
 
 def copy_folder(source: Path, target: Path) -> Path:
@@ -78,10 +81,8 @@ def copy_folder(source: Path, target: Path) -> Path:
     Raises:
         WorkspaceError: The copy failed, for want of room or of rights.
     """
-    done = subprocess.run(
-        ["cp", "-a", "--reflink=auto", "--no-target-directory", "--", str(source), str(target)],
-        capture_output=True, text=True, errors="replace", check=False,
-    )  # fmt: skip
+    done = _run("cp", "-a", "--reflink=auto", "--no-target-directory", "--", str(source), str(target))
     if done.returncode:
-        raise WorkspaceError(f"{source} cannot be copied ({tail(done.stderr.strip(), 1, 300)}); make room or rights")
+        why = tail(done.stderr.decode(errors="replace").strip(), 1, 300)
+        raise WorkspaceError(f"{source} cannot be copied ({why}); make room or rights")
     return target

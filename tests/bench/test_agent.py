@@ -34,7 +34,7 @@ import json, os, sys, urllib.request
 def ask(address, **more):
     body = json.dumps({"model": sys.argv[1], "messages": [{"role": "user", "content": sys.argv[2]}]}).encode()
     headers = {"content-type": "application/json", "authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
-    return urllib.request.urlopen(urllib.request.Request(address, body, headers), timeout=30).read().decode()
+    return urllib.request.urlopen(urllib.request.Request(address, body, headers), timeout=100).read().decode()
 def ask_provider():
     return ask(os.environ["OPENAI_BASE_URL"] + "/chat/completions")
 """
@@ -170,7 +170,7 @@ def test_variables_before_its_program_are_its_own(stage: Stage, upstream: RawUps
 def test_what_it_asked_and_nobody_could_read_is_told(stage: Stage, upstream: RawUpstream):
     code = """
 address = os.environ["OPENAI_BASE_URL"] + "/responses"
-urllib.request.urlopen(urllib.request.Request(address, b'{"input": [3]}', {"content-type": "a/b"}), timeout=30)
+urllib.request.urlopen(urllib.request.Request(address, b'{"input": [3]}', {"content-type": "a/b"}), timeout=100)
 """
     (row,) = tried(stage, small_agent(code), upstream, tasks=(str(stage.task()),))
     assert row["outcome"] == "error"
@@ -214,7 +214,7 @@ def test_a_suite_names_the_agent_and_another_agent_makes_other_trials(stage: Sta
     assert not names("sh -c true {instruction}") & names("sh -c false {instruction}")
 
 
-MADE = "test -e made.txt && echo 1 > /logs/verifier/reward.txt\n"
+MADE = 'test -e made.txt && echo 1 > "$VERIFIER_DIR/reward.txt"\n'
 FAKE_HARBOR = {
     "models/agent/name.py": "from enum import Enum\nclass AgentName(str, Enum):\n    ASKER = 'asker'\n"
     "    @classmethod\n    def values(cls):\n        return {'asker'}\n",

@@ -11,7 +11,7 @@ from stackmem.bench.bench import Means, run_bench
 from stackmem.bench.ledger import LEDGER, read_rows
 from stackmem.bench.results import RESULTS, read_results, read_suite
 from stackmem.errors import UsageError
-from tests.stage import UNSOLVED, command, events, eventually, fails, pop
+from tests.stage import UNSOLVED, command, events, eventually, fails, mounted, pop
 
 from .benches import FAST, benched, planned, small_tasks, timeless
 
@@ -32,6 +32,7 @@ def test_every_trial_is_a_row_with_its_metrics_and_its_bill(stage, tmp_path):
     assert not (tmp_path / "bench" / "work").exists()
 
 
+@mounted
 def test_twice_is_the_same_but_for_times(stage, tmp_path):
     plan = planned(*small_tasks(stage, "one", "two"), trials=2)
     for name in ("first", "second"):
@@ -88,6 +89,7 @@ def test_traces_are_kept_as_asked(stage, tmp_path, keep, kept):
     assert len(list((tmp_path / "bench").glob("runs/*/*/trace.jsonl"))) == len(kept)
 
 
+@mounted
 def test_variables_and_files_of_settings_change_no_trial(stage, tmp_path, monkeypatch):
     (task,) = small_tasks(stage, "one")
     plan = planned(task, strategies=("full",))
@@ -162,6 +164,7 @@ def lives(pid: int) -> bool:
         return False
 
 
+@mounted
 def test_killed_midway_and_started_again_it_comes_to_the_same_table(stage, tmp_path):
     tasks = slow_tasks(stage, 5)
     bench, whole = tmp_path / "bench", tmp_path / "whole"

@@ -17,7 +17,7 @@ from stackmem.bench.engine_dask import DaskEngine
 from stackmem.bench.ledger import read_rows
 from stackmem.bench.results import read_results
 from stackmem.errors import UsageError
-from tests.stage import ROOT, eventually
+from tests.stage import ROOT, eventually, mounted
 
 from .benches import Killer, benched, endless, endless_trial, planned, small_tasks, timeless
 
@@ -101,6 +101,7 @@ def test_five_hundred_trials_survive_a_killed_worker(stage, tmp_path):
     killed_midway(stage, tmp_path, 500)
 
 
+@mounted
 def test_the_results_are_those_of_the_local_engine(stage, tmp_path):
     plan = planned(*small_tasks(stage, "one"))
     with cluster(tmp_path / "dask") as dask:

@@ -14,7 +14,7 @@ from stackmem.core.state import State
 from stackmem.errors import UsageError
 from stackmem.trace.open_run import Run
 from tests.history.folders import folder, holds, repository, run_git
-from tests.stage import Stage, call, command, events, eventually, pop, push
+from tests.stage import Stage, call, command, events, eventually, mounted, pop, push
 
 START = {"app.py": "VALUE = 1\n", "README.md": "An app.\n", ".gitignore": "*.log\n.env\nbuild/\n"}
 EDITS = [
@@ -55,6 +55,7 @@ def test_what_a_check_said_last_is_shown_where_it_is_not_content_and_only_there(
     assert content.stderr.endswith("checks: reward 1\n")
 
 
+@mounted
 def test_the_patch_is_shown_and_nothing_applied_until_she_says_so(stage: Stage, hers: Path):
     ran = solve(stage, hers)
     assert ran.returncode == 0, ran.stderr
@@ -155,6 +156,7 @@ def test_a_check_that_hangs_is_ended_by_ctrl_c_with_the_patch_kept(stage: Stage,
     untouched(hers)
 
 
+@mounted
 def test_what_git_ignores_stays_behind_unless_included_and_env_files_always(stage: Stage, hers: Path):
     folder(hers, {"debug.log": "x", ".env": "SECRET=1", ".env.local": "SECRET=2", "build/out": "x", "fresh.py": ""})
     look = [
@@ -166,6 +168,7 @@ def test_what_git_ignores_stays_behind_unless_included_and_env_files_always(stag
     assert seen.split() == [".git", ".gitignore", "README.md", "app.py", "build", "fresh.py", "seen", "out"]
 
 
+@mounted
 def test_the_copy_stands_at_the_folders_own_path(stage: Stage, hers: Path):
     solved = json.loads(solve(stage, hers, "--json", replies=[command("pwd > where"), pop()]).stdout)
     assert (Path(solved["workspace"]) / "where").read_text("utf-8") == f"{hers}\n"
@@ -231,6 +234,7 @@ def test_a_copy_of_more_than_a_gibibyte_is_asked_for_first(stage: Stage, hers: P
     assert stage.left_behind() == []
 
 
+@mounted
 def test_a_run_of_a_layer_goes_on_and_is_forked_and_leaves_what_it_changed_and_nothing_else(stage: Stage, hers: Path):
     result = stage.solve(
         hers, "Go.", model=stage.script(*EDITS), max_steps=1, layer="overlay", check="grep -q 2 app.py"
@@ -288,6 +292,7 @@ def test_a_patch_of_megabytes_is_shown_in_part_and_kept_whole(stage: Stage, hers
     assert (stage.only_run() / "changes.patch").stat().st_size > 500_000
 
 
+@mounted
 def test_the_environment_of_the_folder_is_the_one_of_commands_and_of_the_check(stage: Stage, tmp_path: Path):
     """The copy's own interpreter has what is installed there; the check was found by looking."""
     mine = repository(tmp_path / "mine", {"app.py": "", "tests/test_app.py": SUITE, ".gitignore": ".venv/\n"})

@@ -8,7 +8,7 @@ import pytest
 
 from stackmem.core.facts import RunStarted, ToolReturned
 from tests.history.folders import folder, repository, run_git
-from tests.stage import Stage, call, command, events, pop
+from tests.stage import Stage, call, command, events, mounted, pop
 
 WORK = [
     command("git status --porcelain; git log --format=%s; git blame -s app.py; git show HEAD:.env"),
@@ -55,6 +55,7 @@ def test_history_is_read_and_commits_are_named_and_stay_in_the_copy(stage: Stage
     assert replayed.returncode == 0, replayed.stdout
 
 
+@mounted
 def test_a_folder_in_a_work_tree_is_the_place_from_which_all_of_it_is_worked_on(stage: Stage, hers: Path):
     folder(hers, {"AGENTS.md": "Of all.", "parts/one/AGENTS.md": "Of one.", "parts/one/one.py": "VALUE = 1\n"})
     run_git(hers, "add", "-A")
@@ -97,6 +98,7 @@ def test_without_git_there_is_none_and_what_cannot_be_read_is_told(stage: Stage,
     assert f"the .git of {hers} is no repository, so its history stays outside" in ran.stderr
 
 
+@mounted
 def test_the_history_that_runs_share_is_counted_to_none_of_them_and_goes_with_the_last(stage: Stage, hers: Path):
     (hers / "large.txt").write_bytes(os.urandom(3 << 20).hex().encode())
     run_git(hers, "add", "-A")

@@ -1,5 +1,6 @@
 """What a parent may have left odd for the program, and that neither it nor its commands suffer from it."""
 
+import errno
 import json
 import os
 import resource
@@ -9,7 +10,9 @@ import subprocess
 import pytest
 
 from stackmem.core.facts import ToolReturned
-from tests.stage import Stage, command, events, pop
+from stackmem.errors import WorkspaceError, way_out
+from stackmem.workspace.tree import remove_tree
+from tests.stage import Stage, command, events, pop, with_bubblewrap
 
 C_LIBRARYS = 0b11 << 31  # signals 32 and 33, which no program may touch; they are as whoever runs the tests has them
 STATUS = "grep -E '^Sig(Blk|Ign)' /proc/self/status; umask; ulimit -n"
@@ -24,7 +27,7 @@ def odd_parent() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (40, 4096))
 
 
-@pytest.mark.parametrize("level", ["bubblewrap", "namespaces", "landlock", "none"])
+@pytest.mark.parametrize("level", [pytest.param("bubblewrap", marks=with_bubblewrap), "namespaces", "landlock", "none"])
 def test_a_run_of_an_odd_parent_solves_its_task_and_its_commands_have_the_defaults(stage: Stage, level):
     task = stage.task(command(STATUS), command("exit 3"), command("yes | head -1; sleep 0.1"), pop("Done."))
     arguments = stage.arguments("solve", task, "--model", "demo", "--isolation", level, "--json")
@@ -42,3 +45,33 @@ def test_a_run_of_an_odd_parent_solves_its_task_and_its_commands_have_the_defaul
     }
     assert masks == {"SigBlk:": 0, "SigIgn:": 0}
     assert (failed.exit_code, piped.exit_code) == (3, 0)
+
+
+def small_files() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+
+
+def test_a_limit_of_the_parent_is_named_with_its_way_out(stage: Stage):
+    ran = stage.run("solve", stage.task(pop()), "--model", "demo", preexec_fn=small_files)
+    assert ran.returncode == 5
+    assert ran.stderr.startswith("stackmem: ")
+    assert ran.stderr.endswith("(File too large); allow larger files, as by: ulimit -f unlimited\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "allow more open files, as by: ulimit -n 1024"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "rm"), "name the folder that holds this program in PATH"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "/a/rm"), "make room or rights there"),
+        (OSError(errno.ENOSPC, "No space left on device"), "make room or rights there"),
+    ],
+)
+def test_what_a_failed_call_of_the_system_needs_is_said(error: OSError, told: str):
+    assert way_out(error) == told
+
+
+def test_a_program_that_is_not_on_the_path_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(WorkspaceError, match=r"rm cannot be run .*; name the folder .* PATH"):
+        remove_tree(tmp_path / "a")

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from stackmem.core.facts import ToolReturned
 from tests.history.folders import Content, folder, repository, run_git
-from tests.stage import ROOT, Reply, Stage, call, command, events, pop
+from tests.stage import ROOT, Reply, Stage, call, command, events, mounted, pop
 
 VERSION = ".".join(map(str, sys.version_info[:3]))
 SUITE = """import unittest
@@ -213,7 +213,8 @@ TOOLCHAINS = {"rust": "cargo", "go": "go", "node": "npm"}
 def parameter(name: str):
     program = TOOLCHAINS.get(name)
     absent = program is not None and shutil.which(program) is None
-    return pytest.param(name, marks=pytest.mark.skipif(absent, reason=f"{program} is not installed"))
+    marks = [pytest.mark.skipif(absent, reason=f"{program} is not installed")]
+    return pytest.param(name, marks=[*marks, mounted] if name == "python_with_uv" else marks)  # .venv names her folder
 
 
 @pytest.mark.parametrize("name", [parameter(name) for name in SHAPES])

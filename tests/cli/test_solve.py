@@ -92,7 +92,7 @@ def test_four_runs_at_once_in_one_folder_are_four_whole_runs_and_last_is_the_new
     assert len({result["run"] for result in results}) == len({result["workspace"] for result in results}) == 4
     for result in results:
         assert replay(result["run_dir"]).events == result["records"]
-    newest = max(results, key=lambda result: (result["run"][:16], records(result["run_dir"])[0].at))
+    newest = max(results, key=lambda result: (result["run"][:16], records(result["run_dir"])[0].at, result["run"]))
     told = json.loads(stage.call("replay", "last", "--json").stdout)
     assert told["run"] == newest["run"]
 

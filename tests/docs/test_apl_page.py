@@ -9,6 +9,7 @@ from stackmem.languages.apl.template_language import _FILTERS, TemplateEnvironme
 from tests.compliance.apl_stage import load_cases
 from tests.docs.test_pages import DOCS, environ, shell
 from tests.house.test_docs import FENCE, read
+from tests.stage import mounted
 
 PAGE = DOCS / "programs" / "apl.md"
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", read(PAGE), re.M | re.S))
@@ -27,6 +28,7 @@ def commands(section: str) -> list[tuple[str, str]]:
     return [(line, rest) for block in blocks for line, rest in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M)]
 
 
+@mounted
 @pytest.mark.parametrize("name", [name for name, section in SECTIONS.items() if commands(section)])
 def test_the_programs_of_a_section_do_what_it_says(name, tmp_path, home):
     section = SECTIONS[name]

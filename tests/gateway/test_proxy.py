@@ -80,6 +80,21 @@ def test_the_body_reaches_the_upstream_and_the_answer_the_client_byte_for_byte(t
     assert answer.headers["content-type"] == "text/event-stream"
 
 
+def test_an_address_reaches_the_upstream_as_it_was_escaped(tmp_path):
+    models = RawAnswer((b"{}",), headers=(("content-type", "application/json"),))
+    with RawUpstream(models, models) as upstream, gateway(upstream, tmp_path) as served:
+        for path in ("/v1/models/a%2Fb%3Fc?name=%2B", "/v1/%0e"):
+            assert CLIENT.get(f"{served.url}{path}", headers=HEADERS).status_code == 200
+        assert [path for path, _, _ in upstream.seen] == ["/v1/models/a%2Fb%3Fc?name=%2B", "/v1/%0e"]
+
+
+def test_an_address_that_is_too_long_is_refused_in_the_providers_form(tmp_path):
+    terms = GatewayTerms(upstreams(f"http://127.0.0.1:9/{'p' * 3_000}", {}), tmp_path)
+    with serving(terms, {}) as served:
+        refused = CLIENT.get(f"{served.url}/{'a' * 64_000}", headers=HEADERS)
+        assert (refused.status_code, refused.json()["error"]["type"]) == (400, "invalid_request_error")
+
+
 def test_a_body_that_is_no_request_is_forwarded_and_said_to_be_unrecorded(tmp_path):
     with RawUpstream(RawAnswer((b"{}",))) as upstream, gateway(upstream, tmp_path) as served:
         post(served, b"not json at all")

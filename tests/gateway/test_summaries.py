@@ -116,7 +116,7 @@ def test_the_same_request_again_asks_for_no_second_text(tmp_path):
 
 
 def test_two_that_wait_for_one_text_ask_for_it_once(tmp_path):
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=100)
     asked = threading.Event()
 
     def answer(body: bytes) -> RawAnswer:

@@ -9,7 +9,7 @@ import pytest
 from stackmem.core.facts import ToolReturned
 from stackmem.history.lent_folders import lend_folders
 from stackmem.history.repository import plan_copy
-from tests.stage import Stage, call, command, events, pop
+from tests.stage import Stage, call, command, events, pop, with_bubblewrap
 
 from .folders import folder, repository, run_git
 
@@ -39,7 +39,7 @@ LOOK = "cat node_modules/a/index.js node_modules/b/index.js packages/a/node_modu
 SEEN = "exports.a = 1\nexports.b = 2\nexports.c = 3\nD = 4\n[exit 0]"
 
 
-@pytest.mark.parametrize("level", ["bubblewrap", "namespaces", "landlock", "none"])
+@pytest.mark.parametrize("level", [pytest.param("bubblewrap", marks=with_bubblewrap), "namespaces", "landlock", "none"])
 def test_a_copy_sees_what_is_installed_and_no_command_or_tool_writes_it(stage: Stage, hers: Path, level: str):
     before = everything(hers)
     replies = [

@@ -9,7 +9,7 @@ import pytest
 from stackmem import TraceError, UsageError, replay
 from stackmem.kept.recover import recover_run
 from tests.run.killed import DEEP, killed, resumed, story
-from tests.stage import Stage, command, events, pop
+from tests.stage import Stage, command, events, mounted, pop
 
 
 def broken(stage: Stage, run: Path, number: int) -> None:
@@ -18,6 +18,7 @@ def broken(stage: Stage, run: Path, number: int) -> None:
     (run / "trace.jsonl").write_bytes(b"".join(lines))
 
 
+@mounted
 @pytest.mark.parametrize("number", [2, 14, 30, 50])
 def test_what_is_saved_of_a_broken_run_goes_on_as_the_run_did(stage: Stage, number: int):
     task = stage.task(*DEEP)

@@ -144,7 +144,7 @@ def announcer() -> Any:
     return lambda happening: (f"step {happening.path}",) if isinstance(happening, StepEntered) else ()
 
 
-LANGUAGE = Language("tiny", "lines", (".tiny",), "main.tiny", start, outline, lint, announcer)
+LANGUAGE = Language("tiny", "lines", start, outline, lint, announcer)
 
 
 def install() -> None:

@@ -277,5 +277,10 @@ def test_the_stand_in_keeps_its_bounds():
     assert extract_summary(View("", (), Log())) == ""
 
 
+def test_a_line_that_just_fits_is_in_the_stand_in():
+    line = f"name_1 = {'x' * 50}"  # with its end of a line, the 60 characters that are asked for
+    assert (extract_summary(view_of(line)), extract_summary(view_of(f"{line}x"))) == (line, "")
+
+
 def test_the_tools_of_a_strategy_are_those_that_touch_no_file():
     assert memory_tools(["read_file", "pop_frame", "heap_read", "notes"]) == {"heap_read", "notes"}

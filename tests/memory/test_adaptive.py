@@ -9,7 +9,8 @@ from stackmem.core.state import Result
 from stackmem.core.tool_schemas import shown_schema
 from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
-from stackmem.memory.adaptive import STEP_TOKENS
+from stackmem.memory.adaptive import SHOWN_CHARS, STEP_TOKENS
+from stackmem.models.simulated import policy
 from stackmem.models.tokens import count
 from tests.build import Played, World, alloc, do, play, pop, push, shown_text, started, stored
 
@@ -95,6 +96,11 @@ def test_a_child_is_shown_the_chunks_that_are_named_to_it_and_the_others_in_the_
     assert "make -j2" not in child
     assert "- env | 8 chars" in child
     assert "xxx" not in child  # the two have more than 4,000 characters
+
+
+def test_the_guide_and_the_simulated_reader_know_how_much_a_child_is_shown():
+    assert f"the child is shown {SHOWN_CHARS:,} characters" in shown(run(*steps(42)))
+    assert policy.SHOWN_CHARS == SHOWN_CHARS
 
 
 def test_a_child_is_shown_no_chunk_whose_source_has_changed_since():

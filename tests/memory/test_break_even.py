@@ -114,7 +114,9 @@ def test_cheaper_reads_never_make_phases_shorter(read, step_tokens, index):
     assert 3 <= dear <= cheap <= MOST
 
 
-@pytest.mark.parametrize(("seconds", "pays"), [(0.0, False), (10.0, False), (60.0, False), (70.0, True), (600.0, True)])
+@pytest.mark.parametrize(
+    ("seconds", "pays"), [(0.0, False), (10.0, False), (60.0, False), (66.0, False), (70.0, True), (600.0, True)]
+)
 def test_an_hour_pays_where_pauses_of_five_minutes_are_usual(seconds, pays):
     """At 60 s a step 0.40 pauses an hour are to be expected, at 70 s 0.71; 0.75 / 1.15 = 0.65 of them pay an hour."""
     assert hour_pays(USUAL, seconds * 7, 7) is pays

@@ -1,9 +1,15 @@
-"""Values without a name come first."""
+"""Values without a name come first; what is left out is what a strategy's docstring says."""
+
+import inspect
+import re
+import sys
 
 import pytest
 
 from stackmem.errors import UsageError
-from stackmem.memory import open_strategy
+from stackmem.memory import STRATEGIES, open_strategy
+
+DEFAULT = re.compile(r"``(\w+)`` \((?:``)?(\d[\d,]*\d|\w+)")
 
 
 @pytest.mark.parametrize(
@@ -27,3 +33,18 @@ def test_values_without_a_name_are_the_first_ones(spelled, name):
 def test_what_cannot_be_told_apart_is_refused(spelled):
     with pytest.raises(UsageError):
         open_strategy(spelled)
+
+
+def defaults(name: str) -> dict[str, str]:
+    """Parameter to default, as the docstring of the maker, or else of its module, tells them."""
+    maker = STRATEGIES[name]
+    told = [inspect.getdoc(maker) or "", sys.modules[maker.__module__].__doc__ or ""]
+    line = next((text.partition("Parameters: ")[2] for text in told if "Parameters: " in text), "")
+    return {each: default.replace(",", "") for each, default in DEFAULT.findall(line.partition("\n\n")[0])}
+
+
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if defaults(name)])
+def test_what_is_left_out_is_what_the_docstring_says(name):
+    for parameter, default in defaults(name).items():
+        if default != "half":
+            assert open_strategy(f"{name}:{parameter}={default}").name == name

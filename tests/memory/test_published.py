@@ -154,6 +154,7 @@ def test_letta_evicts_the_oldest_turns_until_seven_tenths_are_left():
     shown = whole(after.view, 1_000)
     assert shown[0] == at + 1
     assert 0.35 <= at / (after.step - 1) <= 0.65
+    assert at == 8  # with a tenth less more than 7,000 tokens are left, with one more fewer than needed
     assert "conversation_search" in {tool.name for tool in after.view.tools}
 
 

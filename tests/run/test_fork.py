@@ -10,7 +10,7 @@ from stackmem import RulesDiffer, TraceError, UsageError, open_run, replay
 from stackmem.core.facts import ModelReplied, Redaction, RunEnded, RunForked, ToolReturned
 from stackmem.replays.live import replay_live
 from stackmem.run.fork import ForkChanges, Forked, fork, read_changes
-from tests.stage import SOLVED, TASKS, Stage, call, command, events, fails, pop, push, rechain, records
+from tests.stage import SOLVED, TASKS, Stage, call, command, events, fails, mounted, pop, push, rechain, records
 
 CHECK = '[ "$(cat made)" = two ] && ' + SOLVED
 
@@ -42,6 +42,7 @@ def story(stage: Stage):
     )  # fmt: skip
 
 
+@mounted
 @pytest.mark.parametrize("at", range(7))
 def test_without_a_change_every_prompt_and_every_file_is_as_in_the_other_run(stage: Stage, story, at):
     result = stage.solve(story)
@@ -236,6 +237,7 @@ def test_a_folder_of_ones_own_gets_the_whole_change_from_the_forks_patch(stage: 
     assert (folder / "a.txt").read_text() == "a\nb\nc\n"
 
 
+@mounted
 def test_todays_settings_change_nothing(stage: Stage, story):
     result = stage.solve(story, depth=2, heap_chars=500)
     os.environ["STACKMEM_HEAP_CHARS"] = "600"

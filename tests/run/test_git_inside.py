@@ -23,6 +23,7 @@ from stackmem.run.resume import resume
 from stackmem.run.solve import solve
 from stackmem.settings.settings import Settings
 from tests.history.folders import folder, repository, run_git
+from tests.stage import mounted
 
 
 def test_a_tracked_folder_is_a_place_in_its_work_tree(tmp_path: Path):
@@ -149,7 +150,7 @@ def test_a_run_that_needs_no_history_ends_without_it_and_leaves_nothing_of_it(tm
     assert not [thread for thread in threading.enumerate() if thread.name == "repository"]
 
 
-@pytest.mark.parametrize("layer", ["copy", "auto"])
+@pytest.mark.parametrize("layer", ["copy", pytest.param("auto", marks=mounted)])
 def test_a_history_that_cannot_be_had_ends_the_run_at_its_first_command_and_resume_tries_again(
     tmp_path, monkeypatch, layer
 ):

@@ -11,8 +11,10 @@ from stackmem.run.tasks.check import check_task
 from stackmem.run.tasks.image import built_image, task_sources
 from stackmem.tasks.reader import read_task
 from stackmem.workspace.images.compose import read_compose
-from tests.stage import Stage, call, command, pop
+from tests.stage import Stage, call, command, pop, with_bubblewrap
 from tests.workspace.roots import PROGRAMS, small_base
+
+pytestmark = with_bubblewrap
 
 TOML = 'schema_version = "1.4"\n[task]\nname = "me/{name}"\n[environment]\nnetwork_mode = "no-network"\n{more}'
 RECIPE = "FROM small\nWORKDIR /app\nRUN mkdir /data && echo seed > /data/seed\nCOPY given .\nENV GREETING=hi\n"

@@ -16,7 +16,7 @@ from stackmem.core.facts import ChecksReturned, ClockRead, RunResumed, ToolRetur
 from stackmem.run.result import RunResult
 from tests.run.killed import killed, resumed, story, told
 from tests.run.test_solve_disk import limited
-from tests.stage import SOLVED, Stage, call, command, events, eventually, fails, pop, push, rechain, records
+from tests.stage import SOLVED, Stage, call, command, events, eventually, fails, mounted, pop, push, rechain, records
 
 
 def works(*replies: dict, count: int = 6) -> list[dict]:
@@ -320,6 +320,7 @@ def test_the_level_that_was_in_force_stays_and_another_one_must_be_named(stage: 
     assert events(run, RunResumed)[0].isolation == "none"
 
 
+@mounted
 def test_a_level_at_which_the_workspace_is_elsewhere_is_refused(stage: Stage):
     run = killed(stage, 8, stage.task(*works()))
     before = (run / "trace.jsonl").read_bytes()

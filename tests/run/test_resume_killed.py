@@ -1,6 +1,7 @@
 """kill -9 after every fact: the run that is resumed is the run that was never killed."""
 
 import re
+import shutil
 import time
 from collections.abc import Callable
 from functools import cache
@@ -122,14 +123,7 @@ def test_a_run_killed_at_any_time_goes_on_as_if_nothing_had_been(stage: Stage, m
     assert replay(run).outcome == "solved"
 
 
-def placeless(run: Path) -> tuple[str, str, bytes]:
-    """What happened, the prompts and the patch, without the place of the workspace, which some levels show."""
-    place = events(run)[0].workspace
-    told = re.sub("prompt_digest='[0-9a-f]+'", "", repr(story(run))), repr(replay(run).prompts)
-    return told[0].replace(place, "W"), told[1].replace(place, "W"), (run / "changes.patch").read_bytes()
-
-
-LEVELS = ("bubblewrap", "namespaces", "landlock", "none")
+LEVELS = (*(("bubblewrap",) if shutil.which("bwrap") else ()), "namespaces", "landlock", "none")
 UNBOUNDED, PARTIAL = ("landlock", "none"), "effects may be partial"
 KILLS = 500 if CAMPAIGN else 2
 
@@ -151,5 +145,5 @@ def test_a_run_killed_at_any_record_at_any_level_goes_on_as_if_nothing_had_been(
             assert replay(run).outcome == result.outcome, (level, after)
             campaign.progress.counts[PARTIAL] = campaign.progress.counts.get(PARTIAL, 0) + 1
         else:
-            assert placeless(run) == placeless(Path(whole[level].run_dir)), (level, after)
+            agrees(run, result, whole[level], DEEP_FACTS)
         campaign.progress.counts[level] = campaign.progress.counts.get(level, 0) + 1

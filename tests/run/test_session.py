@@ -35,7 +35,7 @@ from stackmem.run.open import Person
 from stackmem.run.resume import resume
 from stackmem.trace.moments import prompt_of
 from tests.run.people import Scripted, replayed, talk
-from tests.stage import Stage, call, command, pop, push
+from tests.stage import Stage, call, command, mounted, pop, push
 
 
 def says(text: str) -> dict:
@@ -279,6 +279,7 @@ def killed_after(count: int) -> Callable[[Event, State], None]:
     return observe
 
 
+@mounted
 def test_a_conversation_that_was_killed_between_any_two_facts_goes_on_as_if_it_was_not(stage: Stage):
     script = stage.script(
         call("ask_user", question="Which?"), call("write_file", path="b.txt", content="b"), command("rm a.txt"),

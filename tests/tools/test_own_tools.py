@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -224,3 +225,32 @@ def test_what_takes_the_place_of_stdout_while_tools_run_lives_on() -> None:
     assert [one.answer({}).failed for _ in range(3)] == [""] * 3
     assert sys.stdout is before
     assert len(set(routed)) == 1
+
+
+def test_a_tool_that_ends_long_after_its_time_leaves_alone_the_stdout_that_was_put_in_place_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    goes_on, threads = threading.Event(), []
+
+    def waits() -> None:
+        threads.append(threading.current_thread())
+        goes_on.wait(60)
+
+    def prints() -> None:
+        sys.stdout.write("a tool's\n")
+
+    before = sys.stdout
+    slow = from_function(waits, name=None, description=None, parallel=False, idempotent=False, seconds=0.2)
+    assert slow.answer({}).failed == "timeout"
+    assert sys.stdout is not before  # the thread still runs, and may print
+    out, err = io.StringIO(), io.StringIO()
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", out)
+        patched.setattr(sys, "stderr", err)
+        assert answer_of(prints).failed == ""
+        goes_on.set()
+        threads[0].join(60)
+        sys.stdout.write("a person's\n")
+    assert (out.getvalue(), err.getvalue()) == ("a person's\n", "a tool's\n")
+    assert answer_of(prints).failed == ""
+    assert sys.stdout is before

@@ -109,12 +109,18 @@ def _is_public(path: Path) -> bool:
 
 
 @pytest.fixture
-def opened(person: Person, toolchains: dict[bool, Toolchain]) -> Callable[..., Any]:
-    """Open a level over ``place/ws``; call it in the test's body, where the person is who she is."""
+def opened(person: Person, toolchains: dict[bool, Toolchain], request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Open a level over ``place/ws``; call it in the test's body, where the person is who she is.
+
+    A level that whoever runs pytest has not is skipped for everyone; one that nobody alone has not is a failure.
+    """
     public = person.uid != os.geteuid()
     if public not in toolchains:
         pytest.skip(f"{person.name} may not read {sys.base_prefix}, and there is no such Python in /usr/bin")
     tools = toolchains[public]
+    level = getattr(request.node, "callspec", None) and request.node.callspec.params.get("level")
+    if level in LEVELS and (failure := _failures(level, os.geteuid(), toolchains[False])):
+        pytest.skip(f"{level} is not to be had here: {failure}")
 
     @contextlib.contextmanager
     def enter(place: Path, level: str, **rest: Any) -> Iterator[Workspace]:

@@ -14,6 +14,7 @@ from stackmem.workspace.command import CommandInterrupted
 from stackmem.workspace.egress.door import PORT, Door
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.workspace import open_workspace
+from tests.stage import with_bubblewrap
 from tests.workspace.listed import network, serving
 from tests.workspace.sandboxes import CONTAINED, LEVELS, hostile, interrupted_after, py, sh, soon
 from tests.workspace.test_command_network import CONNECT, listeners
@@ -192,6 +193,7 @@ def test_what_an_interrupted_command_had_asked_is_not_lost(place, level, opened)
     assert [each.host for each in stopped.value.outcome.requests] == ["evil.test"]
 
 
+@with_bubblewrap
 def test_a_proxy_that_fails_once_the_command_runs_is_told_and_the_command_is_not_run_again(tmp_path):
     """What cannot be had is the network; the command has done what it did."""
 
@@ -267,6 +269,7 @@ def test_a_door_takes_nothing_but_the_socket_that_it_waits_for(tmp_path):
     assert soon(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
 
+@with_bubblewrap
 def test_a_command_whose_sandbox_has_no_way_to_the_proxy_did_not_run(tmp_path: Path):
     """Nobody goes on as if it had a network, nor tells a command that failed from a door that did."""
     from stackmem.workspace.command import run

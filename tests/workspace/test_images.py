@@ -14,6 +14,7 @@ from stackmem.workspace.images.build import BuildFailed, BuildRules, ImageSource
 from stackmem.workspace.images.recipe import filled_in, read_recipe
 from stackmem.workspace.images.store import ImageStore, base_name
 from stackmem.workspace.profile import Profile
+from tests.stage import with_bubblewrap
 from tests.workspace.people import for_everyone
 from tests.workspace.roots import small_base
 
@@ -37,6 +38,7 @@ def text(image, name: str) -> str:
     return (Path(image.files) / name).read_text()
 
 
+@with_bubblewrap
 @for_everyone
 def test_steps_are_carried_out_in_their_order_with_variables_users_and_stages(place):
     recipe = """ARG BASE=small
@@ -65,6 +67,7 @@ RUN id -u > user; echo $HOME > home
     assert not (Path(image.files) / "left").exists()
 
 
+@with_bubblewrap
 @for_everyone
 def test_layers_are_kept_and_made_anew_only_from_the_step_that_changed(place):
     recipe = "FROM small\nWORKDIR /app\nRUN echo $RANDOM > once\nCOPY a .\nRUN cat a >> once\n"
@@ -75,6 +78,7 @@ def test_layers_are_kept_and_made_anew_only_from_the_step_that_changed(place):
     assert text(second, "once").split()[1] == "2"
 
 
+@with_bubblewrap
 @for_everyone
 def test_a_step_that_fails_says_what_it_printed_and_leaves_no_image(place):
     with pytest.raises(BuildFailed, match=r"line 2: RUN echo help.*exit 3.*ran without a network(.|\n)*help"):
@@ -82,6 +86,7 @@ def test_a_step_that_fails_says_what_it_printed_and_leaves_no_image(place):
     assert not list((place / "store").glob("images/*")) + list((place / "store").glob("*/.making-*"))
 
 
+@with_bubblewrap
 @for_everyone
 def test_what_is_copied_goes_where_a_link_of_the_image_leads_inside_the_image(place):
     victim = place / "victim"
@@ -103,6 +108,7 @@ def test_an_archive_whose_members_lead_out_is_refused(place):
     assert not (place / "store" / "bases" / "evil").exists()
 
 
+@with_bubblewrap
 @for_everyone
 def test_a_working_directory_behind_a_link_is_refused(place):
     with pytest.raises(UsageError, match="reached by a link"):

@@ -1,10 +1,11 @@
 """The code that is judged tries to reach its judge: by files that programs read as they start, and as it is asked."""
 
-import shutil
 from pathlib import Path
+from unittest.mock import patch
 
 from stackmem.core.facts import ChecksReturned
 from stackmem.run.checks import CheckRoom, TaskChecks
+from stackmem.workspace.isolation import confine
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.workspace import Workspace, open_workspace
 from tests.stage import TASKS
@@ -110,6 +111,11 @@ def answer():
 """
 
 
+SHIPPED = {name: (TASKS / "calculator" / "tests" / name).read_text() for name in ("test.sh", "pytest.ini")}
+HELPER = Path(confine.__file__).read_text()
+"""Read at once: nobody may not read a checkout in root's home."""
+
+
 def judged(workspace: Workspace, place: Path, made: str, hidden: str = HIDDEN) -> ChecksReturned:
     """What the checks say of a module, in a folder full of files that want to be run."""
     for name, content in {**START_UP, "made.py": made}.items():
@@ -120,9 +126,12 @@ def judged(workspace: Workspace, place: Path, made: str, hidden: str = HIDDEN) -
     tests, scratch = place / "tests", place / "scratch"
     scratch.mkdir()
     tests.mkdir()
-    for name in ("test.sh", "pytest.ini"):
-        shutil.copy(TASKS / "calculator" / "tests" / name, tests)
-    for name, content in (("hidden_test_answer.py", hidden), ("probe.py", PROBE), ("expected.txt", EXPECTED)):
+    for name, content in (
+        *SHIPPED.items(),
+        ("hidden_test_answer.py", hidden),
+        ("probe.py", PROBE),
+        ("expected.txt", EXPECTED),
+    ):
         (tests / name).write_text(content)
 
     def opened(root, mounts, env):
@@ -131,7 +140,9 @@ def judged(workspace: Workspace, place: Path, made: str, hidden: str = HIDDEN) -
         )
 
     room = CheckRoom(workspace.layer, scratch, workspace.place, opened)
-    return TaskChecks(room, tests, place / "verifier", 60.0, {}).judge()
+    (place / "confine.py").write_text(HELPER)
+    with patch.object(confine, "__file__", str(place / "confine.py")):
+        return TaskChecks(room, tests, place / "verifier", 60.0, {}).judge()
 
 
 @hostile(*ALL)

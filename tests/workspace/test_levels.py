@@ -19,11 +19,11 @@ from stackmem.workspace.isolation.seccomp import AF_UNIX, build_filter
 from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.python import PythonInstallation, build_toolchain, running_interpreter
 from stackmem.workspace.workspace import open_workspace
+from tests.stage import with_bubblewrap
 from tests.workspace.sandboxes import ALL, BUBBLEWRAP, CONFINED, LAYERED, MOUNTED, hostile, outside, sh
 
 CHECKOUT = Path(__file__).parents[2]
 BWRAP = shutil.which("bwrap") or ""
-NEEDS_BWRAP = pytest.mark.skipif(not BWRAP, reason="bubblewrap is not installed")
 CHOOSE = """
 import sys
 from stackmem.errors import WorkspaceError
@@ -70,7 +70,7 @@ def test_without_user_namespaces_landlock_can_be_asked_for():
     assert _choose_under("landlock", "echo 0 > /proc/sys/user/max_user_namespaces") == "took landlock\n"
 
 
-@NEEDS_BWRAP
+@with_bubblewrap
 @pytest.mark.skipif(os.geteuid() != 0, reason="bwrap is root's, and only root can take root along into a namespace")
 def test_where_proc_is_masked_bubblewrap_does_without():
     # Any other /proc in sight, of a chroot for instance, would do for the kernel too.
@@ -81,7 +81,7 @@ def test_where_proc_is_masked_bubblewrap_does_without():
     assert done.stdout == "took bubblewrap (no /proc)\n", done.stderr
 
 
-@NEEDS_BWRAP
+@with_bubblewrap
 def test_a_bubblewrap_that_could_be_exchanged_is_refused(tmp_path):
     workspace = tmp_path / "ws"
     workspace.mkdir()

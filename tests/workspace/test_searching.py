@@ -17,6 +17,7 @@ from stackmem.workspace.isolation.bubblewrap import Bubblewrap
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.searching import prefilter
 from stackmem.workspace.workspace import Workspace, open_workspace
+from tests.stage import with_bubblewrap
 
 FILES = {
     "src/app.py": "import os\n\n\ndef main():\n    return os.name\n",
@@ -102,6 +103,7 @@ def test_a_secret_is_taken_out_before_a_line_is_cut(tmp_path: Path):
     workspace.close()
 
 
+@with_bubblewrap
 def test_the_search_runs_in_the_sandbox_and_a_pattern_that_never_ends_is_ended(tmp_path: Path, monkeypatch):
     monkeypatch.setattr("stackmem.workspace.workspace.SECONDS", 1.0)
     (tmp_path / "a").write_text("a" * 40 + "!\n", encoding="utf-8")
@@ -191,6 +193,7 @@ def test_ripgrep_is_asked_and_reads_nobodys_settings(many: Path, monkeypatch):
     assert search_program.candidates("(", names) == names
 
 
+@with_bubblewrap
 def test_a_pattern_that_takes_long_to_read_is_read_in_the_sandbox(tmp_path: Path, monkeypatch):
     monkeypatch.setattr("stackmem.workspace.workspace.SECONDS", 0.2)
     workspace = open_workspace(Bubblewrap(), tmp_path, "/workspace", Profile())

@@ -14,10 +14,8 @@ def command(json: bool = switch("--json", "Print a list of objects.")) -> None:
     """List the languages of programs, with their suffixes."""
     languages = [open_language(name) for name in sorted(set(INTERPRETERS.values()))]
     if json:
-        rows = [
-            {"name": each.name, "says": each.says, "suffixes": each.suffixes, "main": each.main} for each in languages
-        ]
-        echo_json(rows)
+        rows = [{"name": each.name, "says": each.says, "suffixes": each.suffixes} for each in languages]
+        echo_json([{**row, "main": f"main{row['suffixes'][0]}"} for row in rows])
         return
     for each in languages:
         typer.echo(f"{each.name:<12} {', '.join(each.suffixes):<28} {each.says}")

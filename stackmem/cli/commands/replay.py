@@ -145,6 +145,8 @@ def _verify(folder: Path, *, signed: bool, as_json: bool) -> None:
         typer.echo("the run was made under other rules: wording and prompt digests were not compared")
     if done.torn_bytes:
         typer.echo(f"its last {done.torn_bytes:,} bytes were cut short by a crash and are no part of the trace")
+    if done.result_is_unread:
+        typer.echo("its result.json cannot be read, and was held against nothing; stackmem resume makes it anew")
     typer.echo(f"outcome {done.outcome}, step {done.steps}, {done.frames} frames pushed")
     if done.signed is not None:
         typer.echo(f"signed to its end by {one_line(', '.join(done.signed.keys))}")

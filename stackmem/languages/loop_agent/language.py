@@ -174,8 +174,6 @@ def _brief(text: str) -> str:
 LANGUAGE = Language(
     name="loop_agent",
     says="agents of one JSON decision a turn, over a payload",
-    suffixes=(".agent.yaml", ".agent.yml"),
-    main="main.agent.yaml",
     start=start,
     outline=outline,
     lint=lint,

@@ -165,8 +165,6 @@ class _PlaybookAnnouncer:
 LANGUAGE = Language(
     name="playbook",
     says="playbooks in prose, executed by a model that is held to them",
-    suffixes=(".pb", ".pbasm", ".playbook.md"),
-    main="main.pb",
     start=start,
     outline=outline,
     lint=lint,

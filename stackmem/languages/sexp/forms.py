@@ -49,7 +49,7 @@ def _let(machine: Machine, form: Form, env: Env, name: str) -> Doing:
             outer.place = error.place
             raise machine.locate(outer, form) from error
     scope.bindings = bindings
-    for expression in form.items[2:-1]:
+    for expression in form.items[2:-1]:  # as in body(), whose own generator would cost every `let`
         yield (expression, scope)
     return Tail(form.items[-1], scope)
 

@@ -250,8 +250,6 @@ def _at(error: SexpEvaluationError | TaskError) -> str:
 LANGUAGE = Language(
     name="sexp",
     says="workflows as S-expressions, whose tasks are frames",
-    suffixes=(".sexp",),
-    main="main.sexp",
     start=start,
     outline=outline,
     lint=lint,

@@ -299,12 +299,13 @@ def _told(sight: ReaderSight, span: tuple[int, int], stored: list[dict[str, str]
     return {"objective": objective[:most], "context": context[:room], "return_spec": _RETURN[: _most_return(sight)]}
 
 
-_SHOWN_CHARS = 4_000
+SHOWN_CHARS = 4_000
+"""So much of the chunks that are named to a child it is shown, as the guide of `adaptive` tells."""
 
 
 def _told_by_name(sight: ReaderSight, objective: str, sizes: dict[str, int], room: int) -> dict[str, str]:
     """What a child is told that is shown the chunks that are named to it, small ones first."""
-    left, named = _SHOWN_CHARS, list[str]()
+    left, named = SHOWN_CHARS, list[str]()
     for name in sorted(sizes, key=lambda name: (sizes[name], name)):
         left -= sizes[name]
         if left < 0:

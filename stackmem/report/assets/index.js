@@ -120,8 +120,9 @@ async function look() {
   try {
     const found = await ask(`rows?${query}`);
     if (mine !== asked) return;
+    wrong.textContent = found.unclear ?? "";
+    if (found.unclear) return;
     shown = found;
-    wrong.textContent = "";
     show();
   } catch (error) {
     if (mine === asked) wrong.textContent = error.message;

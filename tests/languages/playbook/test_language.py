@@ -3,7 +3,7 @@
 import pytest
 
 from stackmem.core.requests import LoadSource
-from stackmem.languages.language import INTERPRETERS, read_with
+from stackmem.languages.language import read_with
 from stackmem.languages.operations import Source
 from stackmem.languages.playbook.compiler import compiled_path, digest_of, header
 from stackmem.languages.playbook.language import LANGUAGE
@@ -116,10 +116,6 @@ def test_the_outline_of_a_plain_program_says_whether_it_is_compiled():
     compiled = outline(PLAIN, {"main.pbasm": header(PLAIN) + CODED}, inputs={"name": "x"})
     assert "    01:QUE Say(hello to $name)" in compiled
     assert outline(PLAIN, compile=True)[0] == "to be compiled by the model before it starts: Greet (steps)"
-
-
-def test_every_suffix_is_known():
-    assert {suffix for suffix, name in INTERPRETERS.items() if name == "playbook"} == set(LANGUAGE.suffixes)
 
 
 def test_a_person_reads_frames_lines_values_and_what_went_wrong(tmp_path):

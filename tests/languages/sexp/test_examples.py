@@ -163,8 +163,9 @@ def test_the_screen_shows_each_reply_in_the_block_that_it_belongs_to(stage, tmp_
     )  # fmt: skip
     ran = stage.call("run", place, "--model", f"script:{place / 'script.yaml'}")
     assert ran.returncode == 0, ran.stderr
-    lines = [" ".join(line.split()) for line in ran.stderr.splitlines()]
-    assert [re.sub(r"(pop_frame \{\}).*", r"\1", line) for line in lines if line][1:-1] == [
+    lines = [" ".join(line.split()) for line in ran.stderr.splitlines() if line.strip()]
+    begun = next(number for number, line in enumerate(lines) if line.startswith("main.sexp:"))
+    assert [re.sub(r"(pop_frame \{\}).*", r"\1", line) for line in lines][begun:-1] == [
         "main.sexp:3:1 system_write_file", "main.sexp:3:1 done",
         "main.sexp:4:1 agent", "-> frame-1", "R0 work", "1 refused pop_frame {}", '2 pop_frame {"n": 1}', '{"n": 1}',
         "main.sexp:4:1 done", "main.sexp:5:1 judge", "refused judge: $.n is missing", '{"n": 2}', "main.sexp:5:1 done",

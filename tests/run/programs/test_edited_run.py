@@ -20,6 +20,7 @@ from stackmem.tools.own_tools import TOOLS, tool
 from stackmem.trace.open_run import Run
 from tests.languages import tiny
 from tests.run.programs.test_run import Desk, folder_of
+from tests.stage import mounted
 
 NOBODY: Callable[[str], str | None] = {}.get
 
@@ -67,6 +68,7 @@ def test_what_a_halt_came_of_is_asked_again(desk: Desk) -> None:
     assert parted.answers == 1
 
 
+@mounted
 def test_replies_and_frames_of_the_agent_hold_too(desk: Desk) -> None:
     popped = {"call": "pop_frame", "args": {"result": '{"n": 1}'}}
     desk.script({"text": "first"}, {"call": "run_command", "args": {"command": "echo a > a"}}, popped, {"text": "last"})
@@ -110,6 +112,7 @@ def test_a_source_beside_the_edited_file_comes_first_and_a_new_one_is_found(desk
     assert again.said == ("lib beside", "new beside", "sub beside")
 
 
+@mounted
 def test_a_source_that_the_run_wrote_stays_as_it_wrote_it(desk: Desk) -> None:
     desk.write("from the folder", "lib.tiny")
     wrote = "write lib.tiny from the run\nload $here/lib.tiny\nsay $it\nwrite made.tiny made\nload $here/made.tiny"
@@ -121,6 +124,7 @@ def test_a_source_that_the_run_wrote_stays_as_it_wrote_it(desk: Desk) -> None:
     assert parted.changed == ()
 
 
+@mounted
 def test_what_is_gone_stays_as_it_was_and_a_later_resume_reads_as_the_new_run_did(desk: Desk) -> None:
     desk.flags["layer"] = "copy"  # over a layer, what is gone from the folder is gone
     lib, other = desk.write("before", "lib.tiny"), desk.write("before", "other.tiny")

@@ -31,6 +31,7 @@ from stackmem.trace.pack import pack, unpack
 from stackmem.trace.program import keep_source
 from stackmem.trace.step_view import view_step
 from tests.languages import tiny
+from tests.stage import mounted
 
 
 @pytest.fixture(autouse=True)
@@ -112,6 +113,7 @@ def test_what_a_tool_cannot_do_is_an_answer_with_its_kind(desk: Desk, line: str,
     assert result.value[0] == failed
 
 
+@mounted
 def test_sources_are_read_beside_the_program_and_nowhere_else(desk: Desk) -> None:
     desk.write("beside", "lib.tiny")
     (desk.root / "secret.tiny").write_text("secret", encoding="utf-8")

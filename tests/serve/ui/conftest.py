@@ -41,7 +41,9 @@ def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
 
     def open_page(address: str, *, width: int = 1280, dark: bool = False) -> Page:
         context = browser.new_context(
-            color_scheme="dark" if dark else "light", viewport={"width": width, "height": 900}
+            color_scheme="dark" if dark else "light",
+            viewport={"width": width, "height": 900},
+            permissions=["clipboard-write"],  # a person is asked, or has said so; the one without a window says no
         )
         page, wrong = context.new_page(), list[str]()
         opened.append((page, wrong))
@@ -52,7 +54,7 @@ def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
             lambda asked: None if asked.url.startswith(address.partition("?")[0][:22]) else wrong.append(asked.url),
         )
         page.goto(address)
-        page.wait_for_selector("html[data-ready]", state="attached", timeout=30_000)
+        page.wait_for_selector("html[data-ready]", state="attached", timeout=120_000)
         return page
 
     yield open_page

@@ -119,7 +119,7 @@ def colors(picture: bytes) -> int:
 
 def opened(page: Page, address: str) -> None:
     page.goto(address)
-    page.wait_for_selector("html[data-ready]", state="attached", timeout=30_000)
+    page.wait_for_selector("html[data-ready]", state="attached", timeout=120_000)
     page.wait_for_timeout(150)
 
 
