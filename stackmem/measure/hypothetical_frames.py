@@ -162,7 +162,7 @@ class _Plan:
         chunk = self.chunks.setdefault(origin, [])
         stored = sum(len(one) + 1 for lines in self.chunks.values() for one in lines)
         if line not in chunk and (
-            not _fits(line, chunk, _CHUNK_CHARS) or stored + len(line) >= self.budgets.heap_chars
+            not _fits(line, chunk, _CHUNK_CHARS) or stored + len(line) > self.budgets.heap_chars
             or sum(map(bool, self.chunks.values())) >= self.budgets.heap_chunks
         ):  # fmt: skip
             return False

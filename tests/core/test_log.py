@@ -72,6 +72,15 @@ def test_a_log_that_ends_otherwise_shares_what_a_fold_found_before():
     assert [one[-1] for one in ended] == [-number for number in range(1, 200)]
 
 
+def test_a_log_that_branched_off_thousands_of_times_is_read_without_going_deeper():
+    log = Log([0])
+    for number in range(1, 4_000):
+        log.append(-1)
+        log = log.append(number)
+    assert list(log) == list(range(4_000))
+    assert log.fold(lambda total, item: total + item, 0) == sum(range(4_000))
+
+
 def test_an_empty_log_has_no_last_item_to_leave_out():
     with pytest.raises(IndexError, match="no last item"):
         Log([1]).without_last().without_last()

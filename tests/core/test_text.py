@@ -33,6 +33,15 @@ def test_a_clip_keeps_head_and_tail_and_counts_what_it_left_out(text, most):
         assert f"[... {len(text) - len(head) - len(end):,} of {len(text):,} characters" in clipped
 
 
+def test_of_what_a_clip_keeps_two_thirds_are_the_head():
+    for clip in (clip_chars, clip_bytes):
+        head, mark, end = clip("a" * 1_000 + "b" * 1_000, 400).partition(
+            "\n[... 1,646 of 2,000 characters left out ...]\n"
+        )
+        assert mark
+        assert (len(head), len(end), set(head), set(end)) == (236, 118, {"a"}, {"b"})
+
+
 def test_the_tail_is_bounded_in_lines_and_characters():
     assert tail("a\nb\nc\n", 2, 100) == "b\nc"
     assert tail("abcdef", 10, 3) == "def"

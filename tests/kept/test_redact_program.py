@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.core.facts import FramePushed
+from stackmem.core.facts import CallRejected, FramePushed
 from stackmem.core.program_facts import ChunkKept, ProgramStarted, Said, SourceLoaded
 from stackmem.errors import UsageError
 from stackmem.kept.redact import redact_run
@@ -117,6 +117,23 @@ def test_halted_and_forked_runs_have_a_copy_and_it_goes_nowhere(desk: Desk) -> N
     assert replay_run(made).outcome == replay_run(forked).outcome
     halted = folder_of(desk.run(f"say x\nhalt on {SECRET}"))
     assert replay_run(Path(redact_run(halted, [SECRET]).run_dir)).outcome == "halted"
+
+
+def test_a_question_that_is_cut_within_a_match_is_cut_anew_in_the_copy(desk: Desk) -> None:
+    run = folder_of(desk.run(f"user {'q' * 3_988} {SECRET}?"))
+    *_, ended = Run(run).records()
+    assert ended.event.result.endswith("hunter2 […]")
+    copy = Path(redact_run(run, [SECRET]).run_dir)
+    assert "hunter2" not in (copy / "trace.jsonl").read_text("utf-8")
+    assert replay_run(copy).outcome == "input_needed"
+
+
+def test_words_of_ours_in_an_agents_frame_stay_as_they_are(desk: Desk) -> None:
+    desk.script(*({"call": "pop_frame", "args": {"result": result}} for result in ("none", '{"n": 1}')))
+    run = folder_of(desk.run("frame Do it.\nsay done"))
+    copy = Run(Path(redact_run(run, ["refused"]).run_dir))
+    (rejected,) = [r.event for r in copy.records() if isinstance(r.event, CallRejected)]
+    assert rejected.reason.startswith("pop_frame refused: ")
 
 
 def test_a_pattern_that_is_also_in_the_words_of_every_task_masks_what_the_program_says(desk: Desk) -> None:

@@ -4,11 +4,12 @@ from msgspec.structs import replace
 
 from stackmem.core.facts import RunEnded, RunForked, RunResumed, RunStarted
 from stackmem.core.messages import Usage
-from stackmem.measure.cached_steps import CachedStep, cached_steps, with_prompts
+from stackmem.core.pricing import cost_usd
+from stackmem.measure.cached_steps import CachedStep, bill, cached_steps, with_prompts
 from stackmem.measure.first_loss import first_loss
 from stackmem.measure.moments import moments
 from stackmem.measure.prefix import text_of
-from tests.build import alloc, failed, play, pop, push, started
+from tests.build import PRICE, alloc, failed, play, pop, push, started
 from tests.measure.runs import seen
 
 
@@ -34,6 +35,17 @@ def test_every_token_of_a_prompt_is_in_one_class():
         chars = len(view.system) + sum(len(f"{tool.name}\n{tool.description}\n{tool.schema}") for tool in view.tools)
         assert one.usage.prompt > chars
         assert one.cached.usage(20) == one.usage
+
+
+def test_a_bill_is_rounded_to_a_millionth_of_a_dollar():
+    steps = found(play(alloc("a"), pop()).events)
+    price = replace(PRICE, input=0.3333, output=0.7777, cache_read=0.0333, cache_write_5m=0.4166)
+    whole = sum(cost_usd(step.usage, price) for step in steps)
+    bare = sum(cost_usd(Usage(uncached=step.usage.prompt, output=step.usage.output), price) for step in steps)
+    told = bill(steps, price)
+    assert (told.usd, told.usd_without_cache) == (round(whole, 6), round(bare, 6))
+    assert round(whole, 7) != round(whole, 6)
+    assert round(bare, 7) != round(bare, 6)
 
 
 def test_a_prompt_is_the_one_that_was_sent_or_is_said_to_be_another():

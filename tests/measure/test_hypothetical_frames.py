@@ -92,6 +92,23 @@ def test_what_the_budgets_do_not_hold_goes_over_the_heap_where_there_is_one_and_
     assert cut("stack", 0.0, budgets=narrow)[1].again == 1
 
 
+@pytest.mark.parametrize(("chars", "reads", "again"), [(len(FOUND), 1, 0), (len(FOUND) - 1, 0, 1)])
+def test_a_heap_is_filled_to_its_last_character_and_not_beyond(chars, reads, again):
+    narrow = Budgets(context_chars=20, result_chars=320, heap_chars=chars)
+    _, handed = cut("stackheap", 0.0, budgets=narrow)
+    assert (handed.chunk_reads, handed.again) == (reads, again)
+
+
+def test_a_phase_ends_when_its_last_command_was_answered():
+    events, _ = cut("stack", 0.0)
+    run = flat(RUN)
+    answered = [moment.at for moment in run if isinstance(moment.event, ToolReturned)]
+    asked = [moment.at for moment in run if isinstance(moment.event, ModelReplied)]
+    popped = [at for at, event in events if isinstance(event, FramePopped)]
+    assert popped == [answered[span.stop - 1] for span in SPANS]
+    assert popped != [asked[span.stop - 1] for span in SPANS]
+
+
 def test_a_branch_sees_its_parents_conversation_and_needs_no_context():
     events, handed = cut("fold", 0.0)
     assert FOUND in next(event for _, event in events if isinstance(event, FramePopped)).result

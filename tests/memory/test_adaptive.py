@@ -4,12 +4,13 @@ import pytest
 
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.core.facts import ToolReturned
+from stackmem.core.heap import Heap
 from stackmem.core.pricing import Price
 from stackmem.core.state import Result
 from stackmem.core.tool_schemas import shown_schema
 from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
-from stackmem.memory.adaptive import SHOWN_CHARS, STEP_TOKENS
+from stackmem.memory.adaptive import SHOWN_CHARS, STEP_TOKENS, index_tokens
 from stackmem.models.simulated import policy
 from stackmem.models.tokens import count
 from tests.build import Played, World, alloc, do, play, pop, push, shown_text, started, stored
@@ -183,3 +184,9 @@ def test_a_run_forked_from_another_strategy_has_no_guide_to_tell():
 def test_a_price_that_is_none_of_those_known_is_refused():
     with pytest.raises(UsageError, match=r"takes read=run\|0\.5"):
         open_strategy("adaptive:read=2")
+
+
+def test_the_tokens_of_the_index_grow_with_each_chunks_name_and_description():
+    heap = play(alloc("a" * 10), alloc("b" * 20, description="d" * 30)).state.heap
+    assert index_tokens(Heap()) == 0
+    assert index_tokens(heap) == (60 + 10 + 60 + 20 + 30) / 2.5

@@ -1,10 +1,13 @@
 """Strategies named after published systems: what each shows, as its source describes it."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from stackmem.core.budgets import Limits
 from stackmem.core.facts import ClockRead
 from stackmem.core.messages import Text
+from stackmem.memory import open_strategy
 from tests.build import call, do, play, reply, shown_text, started
 from tests.memory.long_runs import commands, compactions, head, output, results, whole, worked
 
@@ -125,6 +128,14 @@ def test_after_a_handoff_the_old_thread_can_be_searched():
     assert "zebra'; newer facts hold" in after
 
 
+@pytest.mark.parametrize(
+    ("spelled", "tokens", "due"),
+    [("handoff", 79, None), ("handoff", 80, 3), ("handoff:50", 49, None), ("handoff:50", 50, 3)],
+)
+def test_a_handoff_is_due_at_its_trigger_or_at_four_fifths_of_the_window(spelled, tokens, due):
+    assert open_strategy(spelled).due(100, SimpleNamespace(past=[1, 2, 3], tokens=tokens)) == due
+
+
 def test_a_search_for_nothing_is_refused_and_one_without_a_match_says_so():
     run = play(
         do("conversation_search", query="  "), do("conversation_search", query="zebra"),
@@ -166,7 +177,9 @@ def test_clear_cold_clears_after_a_pause_and_not_before():
     world.tick_seconds = 4_000
     run = play(*asked[:20], start=started("clear_cold", limits=FREE), world=world)
     assert whole(run.view, 1_000) == [16, 17, 18, 19, 20]
-    assert "[cleared: 1,000 characters of output" in results(run.view)[0]
+    shown = results(run.view)
+    assert len(shown) == 20
+    assert all("[cleared: 1,000 characters of output" in text for text in shown[:15])
 
 
 def test_the_clock_is_read_before_each_request_of_clear_cold_and_of_no_other():

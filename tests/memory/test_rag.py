@@ -52,6 +52,14 @@ def test_of_a_long_result_only_the_passage_that_fits_comes_back():
     assert len(passage) < 500
 
 
+def test_a_call_takes_a_quarter_of_a_passage_at_most():
+    long = "needle " + "y" * 900
+    played = asked("rag:1,1,chars=400", {long: "the end", "needle": "which?"}, long, "x", "needle")
+    call, answer = found(played.view).splitlines()[-2:]
+    assert call == f'CALL run_command {{"command":"{long}'[:100]
+    assert answer == "the end"
+
+
 def test_what_is_brought_back_stands_behind_the_last_breakpoint_and_is_not_kept():
     outputs = {"cat a": "needle one", "needle": "needle?"}
     played = asked("rag:1,1", outputs, "cat a", "x", "needle", "x")

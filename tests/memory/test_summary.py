@@ -72,6 +72,13 @@ def test_a_cold_prefix_sends_the_old_turns_as_text_under_a_system_prompt_of_its_
     )
 
 
+def test_the_old_turns_of_a_cold_prefix_take_half_of_the_window():
+    view = compactions(worked("summary:12000,keep=1,prefix=cold", 8, 20_000, window_tokens=12_000))[0].ask.view
+    old = next(part.text for part in view.messages[0].parts if part.text.startswith("STEP 1\n"))
+    assert "left out ...]" in old
+    assert 14_900 <= len(old) <= 15_100  # of the 2.5 characters that a token has
+
+
 def test_a_cold_prefix_does_not_hold_the_turns_that_stay():
     effect = compactions(worked(SMALL + ",prefix=cold", 20, 1_000))[0]
     text = shown_text(effect.ask.view)

@@ -161,6 +161,9 @@ def test_records_behind_a_signed_end_and_an_older_end_beside_newer_files_do_not_
     ended, signed = (run / "trace.jsonl").read_bytes(), (run / "signatures.jsonl").read_bytes()
     assert stage.call("resume", run, "--max-steps", 20).returncode == 0
     assert says(stage, run, 0)
+    signed_again = json.loads(stage.call("replay", run, "--signed", "--json").stdout)["signed"]
+    assert (signed_again["found"], signed_again["signatures"]) == ([], len(signatures(run)))
+    assert (run / "signatures.jsonl").read_bytes().startswith(signed)
     pack(run, tmp_path / "run.zip")
     older = unpack(tmp_path / "run.zip", tmp_path / "older")
     (older / "trace.jsonl").write_bytes(ended)

@@ -58,6 +58,12 @@ def test_a_difference_of_any_size_is_told_in_bounds():
     assert "more lines" in said
 
 
+def test_of_forty_lines_that_differ_none_is_left_out():
+    told = [field_diff(CallRejected("x", "a\n" * lines), CallRejected("x", "b")) for lines in (38, 39)]
+    assert ["    [... 1 more lines ...]" in text for text in told] == [False, True]
+    assert all(text.count("    -a") == 38 for text in told[:1])
+
+
 def test_facts_of_two_kinds_are_told_whole():
     said = explain_difference(7, RunEnded("popped", "x"), CallRejected("code", "why"))
     assert said == (
@@ -73,6 +79,7 @@ def test_of_a_prompt_that_differs_the_messages_that_an_equal_one_began_with_are_
     assert "record 6: the prompt differs" in said
     assert "its first 3 messages are those of step 2, whose prompt is equal" in said
     assert "message 5, user, as derived today:" in said
+    assert '\n      {\n        "' in said
     assert '"text": "something else"' in said
 
 

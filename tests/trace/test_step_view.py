@@ -83,8 +83,9 @@ def test_a_frame_is_named_by_its_id_or_by_a_name_of_its_own(run):
     assert last_step_of(run.frames, "root") == 7
     with pytest.raises(UsageError, match=r"2 frames are called 'first'; name one by its id: frame-1, frame-2"):
         last_step_of(run.frames, "first")
-    with pytest.raises(UsageError, match=r"no frame 'second'; the run has 3"):
-        last_step_of(run.frames, "second")
+    for frames, told in ((run.frames, r"the run has 3: .*'first'$"), (run.frames * 4, r"the run has 12: .*'root' …$")):
+        with pytest.raises(UsageError, match=f"no frame 'second'; {told}"):
+            last_step_of(frames, "second")
 
 
 def test_a_frame_without_a_step_has_nothing_to_show(tmp_path):

@@ -126,6 +126,13 @@ def test_garbage_is_broken_in_its_first_line(path, garbage):
     assert "line 1 " in refusal(path)
 
 
+def test_a_line_that_no_record_can_be_is_named_by_its_number(path, monkeypatch):
+    lines = written(path)
+    monkeypatch.setattr("stackmem.trace.store.LONGEST_BYTES", max(map(len, lines)) + 1)
+    path.write_bytes(b"".join(lines) + b"x" * 2_000 + b"\n")
+    assert "line 6 of the file is longer than any record" in refusal(path)
+
+
 def test_a_last_line_of_zeros_as_a_power_loss_leaves_them_is_torn(path):
     lines = written(path, 2)
     path.write_bytes(b"".join(lines) + b"\0" * 700)

@@ -18,6 +18,7 @@ def test_each_record_comes_once_however_its_line_was_cut(lines, tmp_path):
     trace = tmp_path / "trace.jsonl"
     trace.write_bytes(b"".join(lines[:3]) + lines[3][:10])
     tail = RunTail(tmp_path)
+    assert (tail.read_bytes, tail.torn_bytes) == (0, 0)
     found = list(tail.fresh())
     assert (len(found), tail.torn_bytes) == (3, 10)
     assert list(tail.fresh()) == []

@@ -68,6 +68,15 @@ def test_what_a_halt_came_of_is_asked_again(desk: Desk) -> None:
     assert parted.answers == 1
 
 
+def test_what_failed_of_the_provider_is_no_answer_and_is_not_given_again(desk: Desk) -> None:
+    desk.script({"fault": "529", "retry_after_seconds": 0}, {"text": "one"})
+    before = desk.run("ask what?\nsay $it")
+    assert "ModelFailed" in (folder_of(before) / "trace.jsonl").read_text("utf-8")
+    again, parted = go_on(desk, before, "ask what?\nask more?\nsay $it")
+    assert (again.said, parted.answers, parted.recorded) == (("one",), 1, 1)  # the script's second reply is used twice
+    assert "ModelFailed" not in (folder_of(again) / "trace.jsonl").read_text("utf-8")
+
+
 @mounted
 def test_replies_and_frames_of_the_agent_hold_too(desk: Desk) -> None:
     popped = {"call": "pop_frame", "args": {"result": '{"n": 1}'}}
