@@ -60,7 +60,7 @@ def test_a_difference_of_any_size_is_told_in_bounds():
 
 def test_of_forty_lines_that_differ_none_is_left_out():
     told = [field_diff(CallRejected("x", "a\n" * lines), CallRejected("x", "b")) for lines in (38, 39)]
-    assert ["    [... 1 more lines ...]" in text for text in told] == [False, True]
+    assert ["more lines" in text for text in told] == [False, True]
     assert all(text.count("    -a") == 38 for text in told[:1])
 
 
