@@ -1,11 +1,13 @@
 """``python -m tests.fuzz [TARGET ...] --seconds 60``: look for faults for so much processor time each.
 
-``--keep`` writes what reached most lines into the corpus of the repository.
+``--keep`` writes what reached most lines into the corpus of the repository. What a target took of memory over its inputs
+is told, as a reader that keeps something of each is a fault, too.
 """
 
 import argparse
 import os
 import tempfile
+from resource import RUSAGE_SELF, getrusage
 from pathlib import Path
 from random import Random
 
@@ -25,8 +27,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", action="store_true")
     given = parser.parse_args()
-    say("| target | inputs | lines reached | of | by seeds | faults |\n|---|---:|---:|---:|---:|---:|")
+    say("| target | inputs | lines reached | of | by seeds | MiB more | faults |\n|---|---:|---:|---:|---:|---:|---:|")
     for name in given.targets:
+        before = getrusage(RUSAGE_SELF).ru_maxrss
         with tempfile.TemporaryDirectory(prefix="stackmem-fuzz-") as folder:
             os.environ["XDG_STATE_HOME"] = folder
             fuzzer = Fuzzer(TARGETS[name], Path(folder) / "place", kept_corpus(name))
@@ -34,7 +37,7 @@ def main() -> None:
         lines = fuzzer.lines
         say(
             f"| {name} | {fuzzer.tried:,} | {len(lines.reached):,} | {lines.there_are():,} | {fuzzer.by_seeds:,} "
-            f"| {len(fuzzer.faults)} |"
+            f"| {(getrusage(RUSAGE_SELF).ru_maxrss - before) // 1024:,} | {len(fuzzer.faults)} |"
         )
         for fault in fuzzer.faults.values():
             say(f"\n{fault.kind} at {fault.where} by {fault.data[:400]!r}\n{fault.trace[-1500:]}\n")

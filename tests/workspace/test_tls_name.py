@@ -1,5 +1,8 @@
 """The name at the beginning of a tunnel, from bytes that a command sends."""
 
+import gc
+import ssl
+
 import pytest
 
 from stackmem.workspace.egress.tls_name import TunnelName
@@ -26,3 +29,20 @@ def test_a_name_that_is_no_ascii_is_another_host_and_prints_nothing(capfd: pytes
     assert tunnel.let_through(greeting(b"host.example\xbf")) == b""
     assert "another host" in tunnel.why
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "pieces", [(), (b"GET / HTTP/1.1",), (greeting(b"host.example"),), (greeting(b"other"),), (b"\x16\x03\x01",)]
+)
+def test_nothing_of_a_tunnel_stays_once_it_is_gone(pieces: tuple[bytes, ...]):
+    def contexts() -> int:
+        gc.collect()
+        return sum(isinstance(each, ssl.SSLContext) for each in gc.get_objects())
+
+    before = contexts()
+    for _ in range(20):
+        tunnel = TunnelName("host.example", 443)
+        for piece in pieces:
+            tunnel.let_through(piece)
+    del tunnel
+    assert contexts() <= before

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ssl
 import sys
+from collections.abc import Callable
 
 from .hosts import as_address
 
@@ -20,6 +21,14 @@ _MOST_BYTES = 64 * 1024
 
 def _nothing(_: object) -> None:
     """A name that is not ASCII is none; Python would print where it found that out, among what a person reads."""
+
+
+def _asked_name(asked: list[str | None]) -> Callable[[ssl.SSLObject, str | None, ssl.SSLContext], int]:
+    def note(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> int:
+        asked.append(name)
+        return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME  # all that was wanted is known
+
+    return note
 
 
 class TunnelName:
@@ -35,16 +44,12 @@ class TunnelName:
         self._host, self._port = host, port
         self._held = b""
         self._settled = False
-        self._name: str | None = None
+        self._asked: list[str | None] = []
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.sni_callback = self._named
+        # It must not lead back here: the collector does not see what an SSLObject holds, and each tunnel would stay.
+        context.sni_callback = _asked_name(self._asked)
         self._incoming = ssl.MemoryBIO()
         self._reader = context.wrap_bio(self._incoming, ssl.MemoryBIO(), server_side=True)
-        self._asked = False
-
-    def _named(self, _: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> int:
-        self._asked, self._name = True, name
-        return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME  # all that was wanted is known
 
     def let_through(self, piece: bytes) -> bytes:
         """What may be passed on now; nothing while that is not known, or once ``why`` says that it never may."""
@@ -52,9 +57,7 @@ class TunnelName:
             return b"" if self.why else piece
         self._held += piece
         if self._held[:1] != bytes([_HANDSHAKE]):
-            self._settled = True
-            self.why = "was asked for anything but TLS in its tunnel" if self._port == _TLS_PORT else ""
-            return b"" if self.why else self._held
+            return self._settle("was asked for anything but TLS in its tunnel" if self._port == _TLS_PORT else "")
         self._incoming.write(piece)
         told, sys.unraisablehook = sys.unraisablehook, _nothing
         try:
@@ -66,8 +69,11 @@ class TunnelName:
             pass  # as it always ends: with the name, or with bytes that are no greeting
         finally:
             sys.unraisablehook = told
-        self._settled = True
-        named = (self._name or "").lower().removesuffix(".")
-        if not self._asked or named != ("" if as_address(self._host) else self._host):
-            self.why = "was asked for another host in its tunnel, by TLS"
-        return b"" if self.why else self._held
+        named = ((self._asked[0] if self._asked else None) or "").lower().removesuffix(".")
+        right = self._asked and named == ("" if as_address(self._host) else self._host)
+        return self._settle("" if right else "was asked for another host in its tunnel, by TLS")
+
+    def _settle(self, why: str) -> bytes:
+        self.why, self._settled = why, True
+        held, self._held = self._held, b""
+        return b"" if why else held
