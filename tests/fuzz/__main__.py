@@ -1,15 +1,15 @@
 """``python -m tests.fuzz [TARGET ...] --seconds 60``: look for faults for so much processor time each.
 
-``--keep`` writes what reached most lines into the corpus of the repository. What a target took of memory over its inputs
-is told, as a reader that keeps something of each is a fault, too.
+``--keep`` writes what reached most lines into the corpus of the repository. What a target took of memory is told, as a
+reader that keeps something of each input is a fault, too.
 """
 
 import argparse
 import os
 import tempfile
-from resource import RUSAGE_SELF, getrusage
 from pathlib import Path
 from random import Random
+from resource import RUSAGE_SELF, getrusage
 
 from tests.fuzz.corpus import keep, kept_corpus
 from tests.fuzz.loop import Fuzzer
