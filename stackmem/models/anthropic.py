@@ -20,9 +20,9 @@ from .anthropic_stream import read_reply
 from .asked import NOTHING_ASKED, Asked
 from .catalog import lookup
 from .connection import Connection
-from .endpoint import Endpoint, without_login
+from .endpoint import Endpoint
 from .event_stream import server_events
-from .failures import answered_with, cause, failed
+from .failures import answered_with, failed, unanswered
 from .openai_messages import FOREIGN_THOUGHT
 from .spoken import overheard
 from .tokens import estimated_usage
@@ -100,13 +100,9 @@ class AnthropicModel:
         except anthropic.APIStatusError as error:
             return answered_with(error.response, error.response.text, secret)
         except (anthropic.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
-            return connection.in_time(
-                failed("timeout", f"{without_login(self._endpoint.url)}: {error or 'no answer in time'}", secret)
-            )
+            return connection.in_time(unanswered("timeout", self._endpoint, error))
         except (anthropic.APIConnectionError, httpx2.HTTPError, OSError) as error:
-            return connection.in_time(
-                failed("connection", f"{without_login(self._endpoint.url)}: {cause(error)}", secret)
-            )
+            return connection.in_time(unanswered("connection", self._endpoint, error))
         except anthropic.AnthropicError as error:
             return failed("rejected", str(error), secret)
 

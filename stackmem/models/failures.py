@@ -9,13 +9,13 @@ import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from stackmem.core.facts import ModelFailed
 from stackmem.core.messages import FailureKind
 from stackmem.core.text import whole
 
-from .endpoint import without_login
+from .endpoint import Endpoint, without_login
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -73,6 +73,12 @@ _TAG = re.compile(r"<[^>]*>")
 def failed(kind: FailureKind, detail: str, secret: str = "", headers: Mapping[str, str] = _NO_WAIT) -> ModelFailed:
     """The fact, with a detail of one line that does not hold ``secret``."""
     return ModelFailed(kind, one_line(detail, secret), retry_after_seconds(headers))
+
+
+def unanswered(kind: Literal["timeout", "connection"], endpoint: Endpoint, error: BaseException) -> ModelFailed:
+    """An attempt that came to no answer, with the address that was asked."""
+    why = cause(error) if kind == "connection" else str(error) or "no answer in time"
+    return failed(kind, f"{without_login(endpoint.url)}: {why}", endpoint.secret)
 
 
 def answered_with(response: Response, text: str, secret: str) -> ModelFailed:

@@ -28,7 +28,7 @@ from .asked import NOTHING_ASKED, Asked
 from .catalog import lookup
 from .connection import Connection, trusted
 from .endpoint import GEMINI, Endpoint, without_login
-from .failures import answered_with, cause, failed, kind_of_error, one_line, sentence, web_page
+from .failures import answered_with, cause, failed, kind_of_error, one_line, sentence, unanswered, web_page
 from .gemini_messages import contents, declaration, read_chunks
 from .json_text import MOST_TOKENS
 from .served import ASK_SECONDS
@@ -137,7 +137,7 @@ class GeminiModel:
         import httpx2
         from google.genai import errors
 
-        secret, address = self._endpoint.secret, without_login(self._endpoint.url)
+        secret = self._endpoint.secret
         sent = contents(request.view, signed=self._signed, filled=self._filled)
         try:
             with connection.within(max(0.0, deadline - time.monotonic())):
@@ -151,9 +151,9 @@ class GeminiModel:
                 return self._attempt(request, deadline)
             return connection.in_time(self._refused(error))
         except (httpx2.TimeoutException, TimeoutError) as error:
-            return connection.in_time(failed("timeout", f"{address}: {error or 'no answer in time'}", secret))
+            return connection.in_time(unanswered("timeout", self._endpoint, error))
         except (httpx2.HTTPError, OSError) as error:
-            return connection.in_time(failed("connection", f"{address}: {cause(error)}", secret))
+            return connection.in_time(unanswered("connection", self._endpoint, error))
         except _MALFORMED as error:
             page = str(error).partition("Raw response: ")[2]
             if page.lstrip().startswith("<"):

@@ -26,7 +26,7 @@ from .catalog import lookup
 from .connection import Connection
 from .endpoint import OPENAI, Endpoint, without_login
 from .event_stream import server_events
-from .failures import answered_with, cause, failed, leaves_no_room
+from .failures import answered_with, failed, leaves_no_room, unanswered
 from .openai_messages import Extras, chat_body
 from .openai_responses import read_response, responses_body
 from .openai_stream import read_chat
@@ -195,13 +195,9 @@ class OpenAIModel:
                 return self._attempt(request, deadline)
             return answered_with(error.response, text, secret)
         except (openai.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
-            return connection.in_time(
-                failed("timeout", f"{without_login(self._endpoint.url)}: {error or 'no answer in time'}", secret)
-            )
+            return connection.in_time(unanswered("timeout", self._endpoint, error))
         except (openai.APIConnectionError, httpx2.HTTPError, OSError) as error:
-            return connection.in_time(
-                failed("connection", f"{without_login(self._endpoint.url)}: {cause(error)}", secret)
-            )
+            return connection.in_time(unanswered("connection", self._endpoint, error))
         except openai.OpenAIError as error:
             return failed("rejected", str(error), secret)
 
