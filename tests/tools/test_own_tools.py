@@ -237,10 +237,11 @@ LATE = """
 import io, sys, threading
 from stackmem.tools.own_tools import from_function
 
-goes_on, threads = threading.Event(), []
+begun, goes_on, threads = threading.Event(), threading.Event(), []
 
 def waits():
     threads.append(threading.current_thread())
+    begun.set()
     goes_on.wait(60)
 
 def prints():
@@ -250,6 +251,7 @@ before = sys.stdout
 slow = from_function(waits, name=None, description=None, parallel=False, idempotent=False, seconds=0.2)
 fast = from_function(prints, name=None, description=None, parallel=False, idempotent=False)
 assert slow.answer({}).failed == "timeout"
+assert begun.wait(60)  # on a busy machine its time is over before it begins
 routed = sys.stdout
 assert routed is not before  # the thread still runs, and may print
 sys.stdout = put = io.StringIO()
