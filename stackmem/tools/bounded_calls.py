@@ -2,7 +2,8 @@
 
 Rule 1: whoever asks goes on when the time is over, whatever the function does.
 Rule 2: a function that is too late has an exception raised in it, once: what Python executes ends there. What waits
-    outside of Python ends when it returns, or with the process, which it does not keep from ending.
+    outside of Python ends when it returns, or with the process, which it does not keep from ending. What is importing
+    a module is left to its end: an import that is broken off holds the module's lock for ever.
 Rule 3: calls one after another come to one thread, as things opened in a thread may be bound to it.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +22,7 @@ from typing import TypeVar
 _LONGEST_SECONDS = 10_000_000.0
 """The system takes no endless wait."""
 
+_IMPORTING = "<frozen importlib._bootstrap>"
 _SLICE_SECONDS = 0.2
 """Ctrl-C that comes in the moment in which a wait begins does not end that wait, but the next one."""
 
@@ -51,12 +54,22 @@ class _Worker:
     def leave(self) -> None:
         """Let nothing more come of the job that is under way."""
         self._left = True
+        _late.append(self._thread)
         thread = self._thread.ident
-        if thread is not None:
+        if thread is not None and not _imports(thread):
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_TooLate))
         self._jobs.put(lambda: None)  # where the job has ended meanwhile, the thread waits for the next one
 
 
+def _imports(thread: int) -> bool:
+    """Whether the thread is importing a module at this moment."""
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 - documented, in spite of its name
+    while frame is not None and frame.f_code.co_filename != _IMPORTING:
+        frame = frame.f_back
+    return frame is not None
+
+
+_late: list[threading.Thread] = []
 _idle: list[_Worker] = []
 os.register_at_fork(after_in_child=_idle.clear)  # a child has none of these threads
 
@@ -92,6 +105,12 @@ def call_within(seconds: float, call: Callable[[], T]) -> T:
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome
+
+
+def late_ones_run() -> bool:
+    """Whether a function whose time was over still runs."""
+    _late[:] = [thread for thread in _late if thread.is_alive()]
+    return bool(_late)
 
 
 def next_of(queue: SimpleQueue[T], seconds: float = _LONGEST_SECONDS) -> T:

@@ -149,7 +149,7 @@ class Connections:
             began = time.monotonic()
             outcome: tuple[str, Any] = ("cancel", None)
             try:
-                with PRINTING.aside():
+                with PRINTING.of_tool(False):
                     outcome = put_to_person(name, next_one.asked)
             finally:
                 self._loop.call_soon_threadsafe(_settle, next_one.answer, outcome)

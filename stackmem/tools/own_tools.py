@@ -24,7 +24,7 @@ from stackmem.core.text import mark_cut, whole, whole_value
 from stackmem.core.tools import CALLS
 from stackmem.errors import UsageError
 
-from .bounded_calls import call_within
+from .bounded_calls import call_within, late_ones_run
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _TAKEN = frozenset({*CALLS, "shell", "make_directory"})
@@ -79,18 +79,19 @@ class OwnTool:
 
     def answer(self, arguments: dict[str, Any]) -> ToolAnswered:
         """What the tool came to; whatever it raises is its failure, and what it prints goes to stderr."""
-        if self.seconds is None:
-            return self._call_safely(arguments)
-        try:
-            return call_within(self.seconds, lambda: self._call_safely(arguments))
-        except TimeoutError:
-            detail = f"no answer within {self.seconds:g} s; what it does after that is not waited for"
-            return ToolAnswered(None, "timeout", detail)
+        with PRINTING:
+            if self.seconds is None:
+                return self._call_safely(arguments)
+            try:
+                return call_within(self.seconds, lambda: self._call_safely(arguments))
+            except TimeoutError:
+                detail = f"no answer within {self.seconds:g} s; what it does after that is not waited for"
+                return ToolAnswered(None, "timeout", detail)
 
     def _call_safely(self, arguments: dict[str, Any]) -> ToolAnswered:
         process = os.getpid()
         try:
-            with PRINTING:
+            with PRINTING.of_tool(True):
                 value = self._call(arguments)
         except BadArguments as error:
             return _failure("bad_arguments", error, named=False)
@@ -136,7 +137,10 @@ def _as_json(value: Any) -> ToolAnswered:
 
 
 class _PrintToStderr:
-    """Sends to stderr what a tool's thread prints: stdout is the program's, and with ``--json`` the result's."""
+    """Sends to stderr what a tool's thread prints: stdout is the program's, and with ``--json`` the result's.
+
+    It is put in place, and taken away, by who calls a tool: the tool's own thread may be ended anywhere.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -145,7 +149,6 @@ class _PrintToStderr:
         self._routed: _RoutedStdout | None = None  # kept: print() holds no reference of its own to what it prints to
 
     def __enter__(self) -> None:
-        self._own.tool = True
         with self._lock:
             self._running += 1
             if not isinstance(sys.stdout, _RoutedStdout):  # somebody may have put another in its place meanwhile
@@ -154,21 +157,20 @@ class _PrintToStderr:
                 sys.stdout = self._routed
 
     def __exit__(self, *_: object) -> None:
-        self._own.tool = False
         with self._lock:
             self._running -= 1
-            # A tool that timed out may end long after its run, when stdout is no longer what it was.
-            if not self._running and isinstance(sys.stdout, _RoutedStdout):
+            # A tool that timed out may print on: what it found stays until a later call ends without one.
+            if not self._running and isinstance(sys.stdout, _RoutedStdout) and not late_ones_run():
                 sys.stdout = sys.stdout.stdout
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
-        """What this thread prints within this is no tool's: the person is asked something."""
-        tool, self._own.tool = getattr(self._own, "tool", False), False
+    def of_tool(self, tool: bool) -> Iterator[None]:
+        """Whether what this thread prints within this is a tool's; where the person is asked something, it is not."""
+        before, self._own.tool = getattr(self._own, "tool", False), tool
         try:
             yield
         finally:
-            self._own.tool = tool
+            self._own.tool = before
 
 
 class _RoutedStdout:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from pydantic import TypeAdapter
 from stackmem.core.program_facts import ToolAnswered
 from stackmem.errors import UsageError
 from stackmem.tools.own_tools import TOOLS, OwnTool, from_function, register
+from tests.stage import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -234,31 +236,29 @@ def test_what_takes_the_place_of_stdout_while_tools_run_lives_on() -> None:
 
 
 LATE = """
-import io, sys, threading
+import io, os, sys, threading
 from stackmem.tools.own_tools import from_function
 
-begun, goes_on, threads = threading.Event(), threading.Event(), []
+threads, (goes_on, let_go) = [], os.pipe()
 
 def waits():
     threads.append(threading.current_thread())
-    begun.set()
-    goes_on.wait(60)
+    os.read(goes_on, 1)
 
 def prints():
     sys.stdout.write("a tool's\\n")
 
 before = sys.stdout
-slow = from_function(waits, name=None, description=None, parallel=False, idempotent=False, seconds=0.2)
+slow = from_function(waits, name=None, description=None, parallel=False, idempotent=False, seconds=2)
 fast = from_function(prints, name=None, description=None, parallel=False, idempotent=False)
-while not begun.is_set():  # on a busy machine its time may be over before it begins
+while not threads:  # on a busy machine its time may be over before it begins
     assert slow.answer({}).failed == "timeout"
 routed = sys.stdout
 assert routed is not before  # the thread still runs, and may print
 sys.stdout = put = io.StringIO()
 assert fast.answer({}).failed == ""
-goes_on.set()
-for thread in threads:
-    thread.join(60)
+os.close(let_go)
+threads[0].join(60)
 sys.stdout.write("a person's\\n")
 assert put.getvalue() == "a person's\\n"
 sys.stdout = routed
@@ -270,3 +270,54 @@ assert sys.stdout is before
 def test_a_tool_that_ends_long_after_its_time_leaves_alone_the_stdout_that_was_put_in_place_since() -> None:
     done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "a tool's\n" * 2)
+
+
+LATE_AT_ONCE = """
+import sys, time
+from stackmem.tools.own_tools import from_function
+
+def works():
+    for _ in range(300):
+        pass
+
+before, ended = sys.stdout, time.monotonic() + 60
+hurried = [
+    from_function(works, name=None, description=None, parallel=False, idempotent=False, seconds=0.00001 * number)
+    for number in range(1, 30)
+]
+late = sum(one.answer({}).failed == "timeout" for _ in range(20) for one in hurried)
+assert late > 20, late
+calm = from_function(works, name=None, description=None, parallel=False, idempotent=False)
+while sys.stdout is not before and time.monotonic() < ended:
+    assert calm.answer({}).failed == ""
+assert sys.stdout is before
+"""
+
+
+def test_tools_that_are_ended_as_they_begin_leave_stdout_as_it_was() -> None:
+    done = subprocess.run([sys.executable, "-c", LATE_AT_ONCE], capture_output=True, text=True, timeout=200)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+IMPORTS = """
+import sys, time
+from stackmem.tools.own_tools import from_function
+
+def uses_it():
+    import takes_a_second
+    return takes_a_second.VALUE
+
+one = from_function(uses_it, name=None, description=None, parallel=False, idempotent=False, seconds=0.3)
+ended = time.monotonic() + 60
+assert one.answer({}).failed == "timeout"
+while (answer := one.answer({})).failed == "timeout" and time.monotonic() < ended:
+    pass
+print(answer.value)
+"""
+
+
+def test_a_module_that_is_imported_for_longer_than_a_call_may_take_is_there_for_later_calls(tmp_path: Path) -> None:
+    (tmp_path / "takes_a_second.py").write_text("import time\nfor _ in range(100):\n    time.sleep(0.01)\nVALUE = 7\n")
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))}
+    done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, timeout=200, env=environ)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "7\n", "")

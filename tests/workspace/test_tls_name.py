@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import ssl
 import weakref
+from typing import Self
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_nothing_of_a_tunnel_stays_once_it_is_gone(pieces: tuple[bytes, ...], mo
     made = weakref.WeakSet[ssl.SSLContext]()
 
     class Noted(ssl.SSLContext):
-        def __new__(cls, protocol: int) -> Noted:
+        def __new__(cls, protocol: int) -> Self:
             context = super().__new__(cls, protocol)
             made.add(context)
             return context
