@@ -15,12 +15,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from stackmem.settings.options import FOR_TESTS
 from tests import network
 from tests.stage import Stage
 
 CAMPAIGN = os.environ.get("STACKMEM_CAMPAIGN") == "1"
-# What the person who runs the tests says to the tests; every other variable of ours is hers, not theirs.
-FOR_TESTS = ("STACKMEM_CAMPAIGN", "STACKMEM_CAMPAIGN_SECONDS", "STACKMEM_EXPECT_LEVEL", "STACKMEM_PICTURES")
 # Files that take nine seconds and more beside others, those that took longest first.
 FEW_AND_LONG = [Path(__file__).parent / name for name in (
     "run/test_resume_killed.py", "serve/ui/test_keyboard.py", "tasks/test_shipped.py", "docs/test_tutorials.py",
@@ -51,6 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # rm: there are 50,000 files, which is minutes on a slow disk.
         config.option.basetemp = tempfile.mkdtemp(prefix="stackmem-tests-")
         config.add_cleanup(partial(subprocess.Popen, ["rm", "-rf", config.option.basetemp], start_new_session=True))
+    # What the person who runs the tests says to them stays; every other variable of ours is hers.
     for name in list(os.environ):
         if name.startswith(CALLERS_OWN) and name not in FOR_TESTS:
             del os.environ[name]

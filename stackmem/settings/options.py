@@ -264,7 +264,10 @@ ELSEWHERE = {
 }
 """Keys that are no settings of a configuration file, and the option that names the file they belong to."""
 
-NOT_SETTINGS = (f"{PREFIX}CAMPAIGN", f"{PREFIX}EXPECT_LEVEL", f"{PREFIX}GATEWAY_TOKEN", f"{PREFIX}MCP_TOKEN")
+FOR_TESTS = (f"{PREFIX}CAMPAIGN", f"{PREFIX}CAMPAIGN_SECONDS", f"{PREFIX}EXPECT_LEVEL", f"{PREFIX}PICTURES")
+"""Variables that speak to the tests of this project."""
+
+NOT_SETTINGS = (*FOR_TESTS, f"{PREFIX}GATEWAY_TOKEN", f"{PREFIX}MCP_TOKEN")
 """Variables that speak to the tests, and tokens of servers."""
 
 

@@ -9,7 +9,7 @@ from stackmem.core.budgets import Budgets, Limits
 from stackmem.errors import UsageError
 from stackmem.run.limits import first_limits
 from stackmem.settings.option_values import ValuePlace, read_value
-from stackmem.settings.options import OPTIONS, TASK_OPTIONS
+from stackmem.settings.options import FOR_TESTS, OPTIONS, TASK_OPTIONS
 from stackmem.settings.settings import Settings, resolve
 from tests.run.settings_places import Places
 
@@ -156,9 +156,7 @@ def test_an_unknown_variable_of_ours_is_refused_with_the_near_one(places):
 
 
 def test_variables_of_others_and_those_of_the_tests_say_nothing(places):
-    found = places.resolve(
-        environ={"STACKMEM_CAMPAIGN": "1", "STACKMEM_EXPECT_LEVEL": "x", "STACK": "", "stackmem_x": ""}
-    )
+    found = places.resolve(environ={**dict.fromkeys(FOR_TESTS, "1"), "STACK": "", "stackmem_x": ""})
     assert not any(found.is_given(name) for name in OPTIONS)
 
 
