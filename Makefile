@@ -6,8 +6,9 @@ solve:  ## set up what is missing, then solve tasks/calculator with its scripted
 test:  ## set up what is missing, then pass every test; ARGS="tests/core -x" narrows it
 	@scripts/test.sh $(ARGS)
 
-campaign:  ## the long campaigns: every test, with more examples, trials and races
-	@STACKMEM_CAMPAIGN=1 scripts/test.sh --timeout=3600 $(ARGS)
+campaign:  ## the long campaigns: every test, with more examples, trials and races; how far each came goes into docs/experiments.md
+	@STACKMEM_CAMPAIGN=1 scripts/test.sh --timeout=3600 $(ARGS); outcome=$$?; \
+	.venv/bin/python -m tests.campaigns docs/experiments.md; exit $$outcome
 
 lint:  ## style, format, types, layers
 	@scripts/lint.sh

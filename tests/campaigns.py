@@ -1,13 +1,16 @@
 """How far each campaign has come: one that was stopped goes on there, as long as the program is the same.
 
-``python -m tests.campaigns`` prints what was run. ``STACKMEM_CAMPAIGN_SECONDS=600`` gives each test a share of so much
-processor time, and skips what is left of it.
+``python -m tests.campaigns`` prints what was run; ``python -m tests.campaigns docs/experiments.md`` writes it there,
+and leaves what other machines ran. ``STACKMEM_CAMPAIGN_SECONDS=600`` gives each test a share of so much processor time,
+and skips what is left of it.
 """
 
 import hashlib
 import os
+import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -19,6 +22,8 @@ from tests.stage import ROOT
 PLACE = ROOT / ".campaign"
 LONG = pytest.mark.timeout(36_000 if CAMPAIGN else 600)
 """Of a campaign that takes hours on a machine that has other work."""
+BEGIN, END = "<!-- campaigns: written by make campaign -->", "<!-- campaigns end -->"
+_HEAD = "| campaign | program | on | run | of | processor time | found |\n|---|---|---|---:|---:|---:|---|"
 
 
 class Progress(msgspec.Struct):
@@ -85,17 +90,37 @@ def program_digest() -> str:
     return digest.hexdigest()[:12]
 
 
-def table() -> str:
-    """What was run, a line for each campaign."""
-    now = program_digest()
-    lines = ["| campaign | run | of | processor time | found |", "|---|---:|---:|---:|---|"]
+def table(before: str = "") -> str:
+    """What was run, a line for each campaign; of those that this machine knows nothing of, the lines of ``before``."""
+    lines = dict(_name_and_line(line) for line in before.splitlines() if line.startswith("| ") and line not in _HEAD)
     for path in sorted(PLACE.glob("*.json")):
         one = msgspec.json.decode(path.read_bytes(), type=Progress)
-        older = "" if one.program == now else " (an earlier program)"
+        day = datetime.fromtimestamp(path.stat().st_mtime, UTC).date()
         found = ", ".join(f"{count:,} {what}" for what, count in one.counts.items())
-        lines.append(f"| {one.name}{older} | {one.done:,} | {one.most:,} | {one.seconds:,.0f} s | {found} |")
-    return "\n".join(lines)
+        lines[one.name] = (
+            f"| {one.name} | {one.program} | {day} | {one.done:,} | {one.most:,} | {one.seconds:,.0f} s | {found} |"
+        )
+    return "\n".join([_HEAD, *(lines[name] for name in sorted(lines))])
+
+
+def with_table(document: str) -> str:
+    """The document with the table as it is now between its two marks."""
+    before, begin, rest = document.partition(BEGIN)
+    old, end, after = rest.partition(END)
+    if not end:
+        raise ValueError(f"the document has no {BEGIN} with an {END} behind it")
+    return f"{before}{begin}\n{table(old)}\n{end}{after}"
+
+
+def _name_and_line(line: str) -> tuple[str, str]:
+    return line.split("|")[1].strip(), line
+
+
+def main(paths: list[str]) -> None:
+    print(table())  # noqa: T201 - a person reads it
+    for path in map(Path, paths):
+        path.write_text(with_table(path.read_text("utf-8")), "utf-8")
 
 
 if __name__ == "__main__":
-    print(table())  # noqa: T201 - a person reads it
+    main(sys.argv[1:])

@@ -48,9 +48,33 @@ def test_in_ci_all_of_it_is_done_and_nothing_kept(tmp_path: Path):
     assert not (tmp_path / "none").exists()
 
 
-def test_the_table_tells_how_far_each_has_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Campaign:
     one = campaign(tmp_path)
     one.progress.counts = {"states": 1_234}
     list(one)
     monkeypatch.setattr(campaigns, "PLACE", tmp_path)
-    assert "| one thing | 5 | 5 | 0 s | 1,234 states |" in campaigns.table()
+    return one
+
+
+def test_the_table_tells_how_far_each_has_come(run: Campaign):
+    (line,) = (line for line in campaigns.table().splitlines() if line.startswith("| one thing |"))
+    assert run.progress.program in line
+    assert line.endswith("| 5 | 5 | 0 s | 1,234 states |")
+
+
+def test_in_a_document_the_lines_of_other_machines_stay(run: Campaign):
+    others = "| zzz | abc | 2026-01-01 | 1 | 2 | 3 s |  |"
+    empty = f"before\n{campaigns.BEGIN}\n{campaigns.END}\nafter\n"
+    once = campaigns.with_table(empty)
+    older = once.replace("1,234 states", "9 states").replace(campaigns.END, f"{others}\n{campaigns.END}")
+    again = campaigns.with_table(older)
+    assert again == once.replace(campaigns.END, f"{others}\n{campaigns.END}")
+    assert campaigns.with_table(again) == again
+    assert again.startswith("before\n")
+    assert again.endswith("\nafter\n")
+
+
+def test_a_document_without_marks_is_refused():
+    with pytest.raises(ValueError, match="has no"):
+        campaigns.with_table("no marks")

@@ -1,5 +1,6 @@
 """kill -9 after every fact: the run that is resumed is the run that was never killed."""
 
+import os
 import re
 import shutil
 import time
@@ -17,6 +18,7 @@ from tests.run.killed import DEEP, RESUME, dies, killed, resumed, story, told
 from tests.stage import TASKS, Stage, events, eventually
 
 Maker = Callable[[Stage], Path]
+AS = "a user" if os.geteuid() else "root"
 DEEP_FACTS, CALCULATOR_FACTS = 50, 45  # the tests below say so where they change
 
 
@@ -131,7 +133,7 @@ KILLS = 500 if CAMPAIGN else 2
 @LONG
 def test_a_run_killed_at_any_record_at_any_level_goes_on_as_if_nothing_had_been(stage: Stage):
     whole: dict[str, RunResult] = {}
-    campaign = Campaign("kills at every record and level", KILLS, saved_every=1)
+    campaign = Campaign(f"kills at every record and level as {AS}", KILLS, saved_every=1)
     task = deep(stage)
     for number in campaign:
         level = LEVELS[number % len(LEVELS)]
