@@ -45,6 +45,8 @@ class Watchdog:
         self._workspace = workspace
         self._disk = os.fstatvfs(workspace)
         self._shared = _shared_bytes()
+        self._group = group_file()
+        self._of_group = None if self._group is None else _group_bytes(self._group)
         self._begun = time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
         # Sizes of the private file systems count as shared memory too and are bounded by themselves.
         self._shared_limit = (profile.memory_mib + profile.tmp_mib + profile.shm_mib) * _MIB
@@ -63,20 +65,26 @@ class Watchdog:
     def _shared_is_too_much(self, family: set[int]) -> bool:
         """Whether the command holds too much shared memory.
 
-        Memory files that are written and not mapped belong to no process; only the machine's sum shows them. Of that,
+        Memory files that are written and not mapped belong to no process; only sums show them: the control group's,
+        where there is one, in which no neighbor of another container, login or service is, and the machine's. Of that,
         what stands in file systems that are not the command's own is its neighbors', and what older processes hold open
         as memory files: a younger one may be the command's own, which hops between processes. A neighbor that ends is
         not seen any more before its memory is free, so it is looked again.
         """
         for _ in range(_LOOKS):
             before = _shared_bytes()
-            if before - self._shared <= self._shared_limit:
+            if self._grown(before) <= self._shared_limit:
                 return False
             neighbors = _neighbors_bytes(family, self._begun)
             if min(before, _shared_bytes()) - neighbors <= self._shared_limit:
                 return False
             time.sleep(_AGAIN_SECONDS)
         return True
+
+    def _grown(self, shared: int) -> int:
+        """How much more is shared than at the start: in the group, or on the machine where no group is told."""
+        now = None if self._group is None else _group_bytes(self._group)
+        return shared - self._shared if now is None or self._of_group is None else now - self._of_group
 
     def _disk_is_short(self) -> bool:
         now = os.fstatvfs(self._workspace)
@@ -95,6 +103,32 @@ def _machine_bytes() -> int:
     """As a container is told of it, which ``sysinfo`` does not know."""
     lines = (line.split() for line in Path("/proc/meminfo").read_text("utf-8").splitlines())
     return next(int(words[1]) * 1024 for words in lines if words[0] == "MemTotal:")
+
+
+def group_file(groups: Path = Path("/proc/self/cgroup"), mounts: Path = Path("/sys/fs/cgroup")) -> Path | None:
+    """What tells the memory of a process's control group, of either version; None where nothing does.
+
+    Args:
+        groups: A line for each group of the process, ``number:controllers:path``; version 2 has the number 0.
+    """
+    with suppress(OSError, ValueError):
+        for line in groups.read_text("utf-8").splitlines():
+            number, controllers, path = line.split(":", 2)
+            if number == "0" or "memory" in controllers.split(","):
+                root = mounts if number == "0" else mounts / "memory"
+                # In a container the path may be the host's, and what is mounted is the group.
+                for group in (root / path.lstrip("/"), root):
+                    if (file := group / "memory.stat").exists():
+                        return file
+    return None
+
+
+def _group_bytes(file: Path) -> int | None:
+    """The shared memory of a control group and of those within; None where it is not told any more."""
+    with suppress(OSError, ValueError, KeyError):
+        told = dict(line.split() for line in file.read_bytes().splitlines())
+        return int(told.get(b"total_shmem") or told[b"shmem"])
+    return None
 
 
 def _neighbors_bytes(family: set[int], begun: float) -> int:
