@@ -177,6 +177,13 @@ def decode_json(raw: bytes | str, kind: type[T]) -> T:
         raise msgspec.DecodeError(str(error)) from error
 
 
+class _TooManyDigits(tomllib.TOMLDecodeError):
+    """It has no place, which Python 3.14 wants of others of its kind."""
+
+    def __init__(self) -> None:
+        ValueError.__init__(self, "a number in it has too many digits")
+
+
 def parse_toml(text: str) -> dict[str, Any]:
     """The table.
 
@@ -189,4 +196,4 @@ def parse_toml(text: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError:
         raise
     except ValueError as error:
-        raise tomllib.TOMLDecodeError("a number in it has too many digits") from error
+        raise _TooManyDigits from error
