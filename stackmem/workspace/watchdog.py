@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from .family import Process, read_process
 from .profile import Profile
@@ -45,8 +46,8 @@ class Watchdog:
         self._workspace = workspace
         self._disk = os.fstatvfs(workspace)
         self._shared = _shared_bytes()
-        self._group = group_file()
-        self._of_group = None if self._group is None else _group_bytes(self._group)
+        self._group = ControlGroup()
+        self._of_group = self._group.shared_bytes()
         self._begun = time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
         # Sizes of the private file systems count as shared memory too and are bounded by themselves.
         self._shared_limit = (profile.memory_mib + profile.tmp_mib + profile.shm_mib) * _MIB
@@ -65,26 +66,25 @@ class Watchdog:
     def _shared_is_too_much(self, family: set[int]) -> bool:
         """Whether the command holds too much shared memory.
 
-        Memory files that are written and not mapped belong to no process; only sums show them: the control group's,
-        where there is one, in which no neighbor of another container, login or service is, and the machine's. Of that,
-        what stands in file systems that are not the command's own is its neighbors', and what older processes hold open
-        as memory files: a younger one may be the command's own, which hops between processes. A neighbor that ends is
-        not seen any more before its memory is free, so it is looked again.
+        Memory files that are written and not mapped belong to no process; only sums show them: the machine's, and the
+        control group's, in which no neighbor of another container, login or service is. Of each, what stands in file
+        systems that are not the command's own is its neighbors', and what older processes hold open as memory files: a
+        younger one may be the command's own, which hops between processes. What is left is at least what the command
+        holds, as some neighbors cannot be seen; so the smaller rest counts. A neighbor that ends is not seen any more
+        before its memory is free, so it is looked again.
         """
         for _ in range(_LOOKS):
-            before = _shared_bytes()
-            if self._grown(before) <= self._shared_limit:
+            before, of_group = _shared_bytes(), self._group.shared_bytes()
+            grown = before - self._shared if of_group is None else of_group - (self._of_group or 0)
+            if grown <= self._shared_limit:
                 return False
-            neighbors = _neighbors_bytes(family, self._begun)
-            if min(before, _shared_bytes()) - neighbors <= self._shared_limit:
+            neighbors = _neighbors(family, self._begun, self._group)
+            if min(before, _shared_bytes()) - neighbors.all_bytes <= self._shared_limit:
+                return False
+            if of_group is not None and of_group - neighbors.of_group_bytes <= self._shared_limit:
                 return False
             time.sleep(_AGAIN_SECONDS)
         return True
-
-    def _grown(self, shared: int) -> int:
-        """How much more is shared than at the start: in the group, or on the machine where no group is told."""
-        now = None if self._group is None else _group_bytes(self._group)
-        return shared - self._shared if now is None or self._of_group is None else now - self._of_group
 
     def _disk_is_short(self) -> bool:
         now = os.fstatvfs(self._workspace)
@@ -105,48 +105,77 @@ def _machine_bytes() -> int:
     return next(int(words[1]) * 1024 for words in lines if words[0] == "MemTotal:")
 
 
-def group_file(groups: Path = Path("/proc/self/cgroup"), mounts: Path = Path("/sys/fs/cgroup")) -> Path | None:
-    """What tells the memory of a process's control group, of either version; None where nothing does.
+class ControlGroup:
+    """The control group of this process, of either version, and what the kernel says of its memory.
 
-    Args:
-        groups: A line for each group of the process, ``number:controllers:path``; version 2 has the number 0.
+    Attributes:
+        file: What tells it; None where nothing does.
     """
-    with suppress(OSError, ValueError):
-        for line in groups.read_text("utf-8").splitlines():
-            number, controllers, path = line.split(":", 2)
-            if number == "0" or "memory" in controllers.split(","):
-                root = mounts if number == "0" else mounts / "memory"
-                # In a container the path may be the host's, and what is mounted is the group.
-                for group in (root / path.lstrip("/"), root):
-                    if (file := group / "memory.stat").exists():
-                        return file
-    return None
+
+    def __init__(self, processes: Path = Path("/proc"), mounts: Path = Path("/sys/fs/cgroup")) -> None:
+        self._processes = processes
+        self._version, self._path = self._placed("self")
+        self.file: Path | None = None
+        root = mounts if self._version == "0" else mounts / "memory"
+        # In a container the path may be the host's, and what is mounted is the group.
+        for group in (root / self._path.lstrip("/"), root) if self._path else ():
+            if self.file is None and (group / "memory.stat").exists():
+                self.file = group / "memory.stat"
+
+    def shared_bytes(self) -> int | None:
+        """Of the group and of those within; None where it is not told."""
+        with suppress(OSError, ValueError, KeyError):
+            if self.file is not None:
+                told = dict(line.split() for line in self.file.read_bytes().splitlines())
+                return int(told.get(b"total_shmem") or told[b"shmem"])
+        return None
+
+    def has(self, pid: int) -> bool:
+        """Whether a process is in the group, or in one within."""
+        version, path = self._placed(str(pid))
+        return version == self._version and f"{path}/".startswith(f"{self._path.rstrip('/')}/")
+
+    def _placed(self, pid: str) -> tuple[str, str]:
+        """The hierarchy that accounts for memory, 0 for version 2, and the group's path in it; both empty for none."""
+        found = "", ""
+        with suppress(OSError, ValueError):
+            for line in (self._processes / pid / "cgroup").read_text("utf-8").splitlines():
+                number, controllers, path = line.split(":", 2)
+                if "memory" in controllers.split(","):
+                    return number, path
+                if number == "0":
+                    found = number, path
+        return found
 
 
-def _group_bytes(file: Path) -> int | None:
-    """The shared memory of a control group and of those within; None where it is not told any more."""
-    with suppress(OSError, ValueError, KeyError):
-        told = dict(line.split() for line in file.read_bytes().splitlines())
-        return int(told.get(b"total_shmem") or told[b"shmem"])
-    return None
+class _Neighbors(NamedTuple):
+    """What neighbors hold of the machine's shared memory, and of the group's at most."""
+
+    all_bytes: int
+    of_group_bytes: int
 
 
-def _neighbors_bytes(family: set[int], begun: float) -> int:
+def _neighbors(family: set[int], begun: float, group: ControlGroup) -> _Neighbors:
     """What file systems and files in memory hold that can be seen from here and are none of the family's own.
 
     Each mount namespace is looked at once, by its first process that may be looked at: also other sandboxes' are there.
     What processes of other people hold cannot be seen but by root.
     """
     sizes: dict[str, int] = {}
+    of_group: dict[str, int] = {}
     namespaces = {_namespace(pid) for pid in family} - {_namespace(os.getpid())}
     for pid in (os.getpid(), *(int(name) for name in os.listdir("/proc") if name.isdigit())):
+        held: dict[str, int] = {}
         namespace = _namespace(pid)
         if namespace and namespace not in namespaces and pid not in family:
             namespaces.add(namespace)
-            sizes |= _memory_mounts(pid)
+            held |= _memory_mounts(pid)
         if pid not in family and (process := read_process(pid)) is not None and process.started < begun:
-            sizes |= _memory_files(pid)
-    return sum(sizes.values())
+            held |= _memory_files(pid)
+        sizes |= held
+        if held and group.has(pid):
+            of_group |= held
+    return _Neighbors(sum(sizes.values()), sum(of_group.values()))
 
 
 def _namespace(pid: int) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from stackmem.workspace import watchdog
 from stackmem.workspace.profile import Profile
-from stackmem.workspace.watchdog import group_file
+from stackmem.workspace.watchdog import ControlGroup
 
 MIB = 1 << 20
 PROFILE = Profile(memory_mib=60, tmp_mib=1, shm_mib=1)
@@ -20,9 +20,10 @@ PROFILE = Profile(memory_mib=60, tmp_mib=1, shm_mib=1)
 def looked(monkeypatch, tmp_path, shared, neighbors):
     """What a look says where this is shared and this is the neighbors', one measurement after another, in MiB."""
     told = chain([0], (mib * MIB for mib in shared), repeat(shared[-1] * MIB))
-    monkeypatch.setattr(watchdog, "group_file", lambda: None)
+    nothing = tmp_path / "nothing"
+    monkeypatch.setattr(watchdog, "ControlGroup", lambda: ControlGroup(nothing, nothing))
     monkeypatch.setattr(watchdog, "_shared_bytes", lambda: next(told))
-    monkeypatch.setattr(watchdog, "_neighbors_bytes", lambda *_: neighbors * MIB)
+    monkeypatch.setattr(watchdog, "_neighbors", lambda *_: watchdog._Neighbors(neighbors * MIB, 0))
     folder = os.open(tmp_path, os.O_RDONLY)
     try:
         return watchdog.Watchdog(PROFILE, folder).look([])
@@ -62,40 +63,69 @@ def stat(folder: Path, *lines: str) -> Path:
     ids=["version 2", "version 1", "in a container", "in a container, version 1"],
 )
 def test_the_file_of_a_process_group_is_found(tmp_path, groups, place):
-    (tmp_path / "cgroup").write_text(groups)
-    assert group_file(tmp_path / "cgroup", tmp_path / "fs") is None
+    process = tmp_path / "self"
+    process.mkdir()
+    (process / "cgroup").write_text(groups)
+    assert ControlGroup(tmp_path, tmp_path / "fs").file is None
     file = stat(tmp_path / "fs" / place, "anon 5", "shmem 3")
-    assert group_file(tmp_path / "cgroup", tmp_path / "fs") == file
+    assert ControlGroup(tmp_path, tmp_path / "fs").file == file
+    assert ControlGroup(tmp_path, tmp_path / "fs").shared_bytes() == 3
 
 
 @pytest.mark.parametrize("groups", [None, "", "no groups\n", "0::/\n"])
 def test_where_no_group_is_told_there_is_none(tmp_path, groups):
     if groups is not None:
-        (tmp_path / "cgroup").write_text(groups)
-    assert group_file(tmp_path / "cgroup", tmp_path / "fs") is None
+        (tmp_path / "self").mkdir()
+        (tmp_path / "self" / "cgroup").write_text(groups)
+    assert ControlGroup(tmp_path, tmp_path / "fs").file is None
+    assert ControlGroup(tmp_path, tmp_path / "fs").shared_bytes() is None
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "reason"),
+    ("own", "other", "has"),
     [
-        (["shmem 0"], ["shmem 1000"], ""),
-        (["shmem 0"], [f"shmem {300 * MIB}"], "memory"),
-        (["shmem 0", "total_shmem 5"], ["shmem 0", f"total_shmem {300 * MIB}"], "memory"),  # of a group within
-        ([f"shmem {300 * MIB}"], [f"shmem {310 * MIB}"], ""),
-        (["shmem 0"], ["nothing is told"], "memory"),  # then the machine's sum holds
-        (["nothing is told"], ["shmem 1000"], "memory"),
+        ("0::/a\n", "0::/a\n", True),
+        ("0::/a\n", "0::/a/within\n", True),
+        ("0::/a\n", "0::/ab\n", False),
+        ("0::/a\n", "0::/\n", False),
+        ("0::/\n", "0::/a\n", True),
+        ("4:memory:/a\n0::/x\n", "4:memory:/a\n0::/y\n", True),
+        ("4:memory:/a\n0::/x\n", "4:memory:/b\n0::/x\n", False),
     ],
 )
-def test_what_neighbors_of_other_groups_hold_is_not_the_commands(monkeypatch, tmp_path, before, after, reason):
+def test_a_group_has_its_own_processes_and_those_of_groups_within(tmp_path, own, other, has):
+    for pid, groups in (("self", own), ("17", other)):
+        (tmp_path / pid).mkdir()
+        (tmp_path / pid / "cgroup").write_text(groups)
+    assert ControlGroup(tmp_path, tmp_path / "fs").has(17) is has
+    assert not ControlGroup(tmp_path, tmp_path / "fs").has(18)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "neighbors", "reason"),
+    [
+        (["shmem 0"], ["shmem 1000"], 0, ""),
+        (["shmem 0"], [f"shmem {300 * MIB}"], 0, "memory"),
+        (["shmem 0"], [f"shmem {300 * MIB}"], 280, ""),
+        (["shmem 0", "total_shmem 5"], ["shmem 0", f"total_shmem {300 * MIB}"], 0, "memory"),  # of a group within
+        ([f"shmem {300 * MIB}"], [f"shmem {310 * MIB}"], 0, ""),
+        (["shmem 0"], ["nothing is told"], 0, "memory"),  # then the machine's sum holds
+    ],
+)
+def test_what_neighbors_of_other_groups_hold_is_not_the_commands(
+    monkeypatch, tmp_path, before, after, neighbors, reason
+):
     told = iter([0])
-    file = stat(tmp_path / "group", *before)
-    monkeypatch.setattr(watchdog, "group_file", lambda: file)
-    monkeypatch.setattr(watchdog, "_shared_bytes", lambda: next(told, 300 * MIB))
-    monkeypatch.setattr(watchdog, "_neighbors_bytes", lambda *_: 0)
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "cgroup").write_text("0::/\n")
+    stat(tmp_path / "fs", *before)
+    monkeypatch.setattr(watchdog, "ControlGroup", lambda: ControlGroup(tmp_path, tmp_path / "fs"))
+    monkeypatch.setattr(watchdog, "_shared_bytes", lambda: next(told, 900 * MIB))
+    monkeypatch.setattr(watchdog, "_neighbors", lambda *_: watchdog._Neighbors(0, neighbors * MIB))
     folder = os.open(tmp_path, os.O_RDONLY)
     try:
         dog = watchdog.Watchdog(PROFILE, folder)
-        stat(file.parent, *after)
+        stat(tmp_path / "fs", *after)
         assert dog.look([]) == reason
     finally:
         os.close(folder)
@@ -113,14 +143,18 @@ input()
 
 
 @pytest.mark.skipif(not os.access(GROUPS / "cgroup.procs", os.W_OK), reason="no control group can be made here")
-@pytest.mark.parametrize(("elsewhere", "reason"), [(True, ""), (False, "memory")])
-def test_the_kernel_says_which_group_holds_a_memory_file(tmp_path, elsewhere, reason):
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a neighbor of the group"])
+@pytest.mark.parametrize(("elsewhere", "reason"), [(True, ""), (False, "memory")], ids=["elsewhere", "in the group"])
+def test_the_kernel_says_which_group_holds_a_memory_file(tmp_path, elsewhere, reason, beside):
     """It is younger than the command, so that it may be the command's own."""
     group = GROUPS / f"stackmem-test-{os.getpid()}"
+    shared = Path("/dev/shm", group.name)
     group.mkdir()
     folder = os.open(tmp_path, os.O_RDONLY)
     try:
         dog = watchdog.Watchdog(PROFILE, folder)
+        if beside:
+            shared.write_bytes(bytes(200 * MIB))
         time.sleep(0.1)  # the system tells in hundredths of a second when a process began
         command = [sys.executable, "-c", FILLS, str(group) if elsewhere else ""]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holds:
@@ -132,3 +166,4 @@ def test_the_kernel_says_which_group_holds_a_memory_file(tmp_path, elsewhere, re
     finally:
         os.close(folder)
         group.rmdir()
+        shared.unlink(missing_ok=True)
