@@ -264,7 +264,7 @@ ELSEWHERE = {
 }
 """Keys that are no settings of a configuration file, and the option that names the file they belong to."""
 
-FOR_TESTS = (f"{PREFIX}CAMPAIGN", f"{PREFIX}CAMPAIGN_SECONDS", f"{PREFIX}EXPECT_LEVEL", f"{PREFIX}PICTURES")
+FOR_TESTS = tuple(f"{PREFIX}{name}" for name in ("CAMPAIGN", "CAMPAIGN_SECONDS", "CLIENTS", "EXPECT_LEVEL", "PICTURES"))
 """Variables that speak to the tests of this project."""
 
 NOT_SETTINGS = (*FOR_TESTS, f"{PREFIX}GATEWAY_TOKEN", f"{PREFIX}MCP_TOKEN")

@@ -69,9 +69,9 @@ class Watchdog:
         Memory files that are written and not mapped belong to no process; only sums show them: the machine's, and the
         control group's, in which no neighbor of another container, login or service is. Of each, what stands in file
         systems that are not the command's own is its neighbors', and what older processes hold open as memory files: a
-        younger one may be the command's own, which hops between processes. What is left is at least what the command
-        holds, as some neighbors cannot be seen; so the smaller rest counts. A neighbor that ends is not seen any more
-        before its memory is free, so it is looked again.
+        younger one may be the command's own, which hops between processes. Neighbors that cannot be seen make either
+        rest too large, so the smaller one counts. A neighbor that ends is not seen any more before its memory is free,
+        so it is looked again.
         """
         for _ in range(_LOOKS):
             before, of_group = _shared_bytes(), self._group.shared_bytes()

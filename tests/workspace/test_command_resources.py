@@ -3,11 +3,15 @@
 import ctypes
 import os
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from stackmem.workspace.tree import remove_tree
+from tests.stage import ROOT
 from tests.workspace.sandboxes import ALL, BUBBLEWRAP, CONFINED, MOUNTED, hostile, py, quiet_disk, sh
 
 
@@ -77,6 +81,62 @@ def test_memory_files_that_a_neighbor_holds_are_not_the_commands(place, level, o
             assert os.fstat(file).st_size == 300 << 20
     finally:
         os.close(file)
+
+
+# All that fills shared memory is in this file, whose tests run one after the other.
+GROUPS = Path("/sys/fs/cgroup/memory")  # of version 1; in version 2 a group that has processes has no groups within
+ENTERS = """
+import os, sys
+open(os.path.join(sys.argv[1], "cgroup.procs"), "w").write(str(os.getpid()))
+"""
+FILLS = (
+    ENTERS
+    + """
+os.write(os.memfd_create("fill"), bytes(300 << 20))
+print(flush=True)
+input()
+"""
+)
+LOOKS = (
+    ENTERS
+    + """
+import pathlib, subprocess, time
+from stackmem.workspace.profile import Profile
+from stackmem.workspace.watchdog import Watchdog
+
+dog = Watchdog(Profile(memory_mib=60, tmp_mib=1, shm_mib=1), os.open("/", os.O_RDONLY))
+if sys.argv[4]:
+    pathlib.Path(sys.argv[4]).write_bytes(bytes(200 << 20))
+time.sleep(0.1)  # the system tells in hundredths of a second when a process began
+pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+with subprocess.Popen([sys.executable, "-c", sys.argv[3], sys.argv[2]], **pipes) as holds:
+    assert holds.stdout.readline() == b"\\n"
+    print({dog.look([]) for _ in range(5)})
+    holds.stdin.write(b"\\n")
+"""
+)
+
+
+@pytest.mark.skipif(not os.access(GROUPS / "cgroup.procs", os.W_OK), reason="no control group can be made here")
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a neighbor of the group"])
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["in the group", "elsewhere"])
+def test_the_kernel_says_which_group_holds_a_memory_file(elsewhere, beside):
+    """It is younger than the command, so that it may be the command's own."""
+    own, other = (GROUPS / f"stackmem-test-{os.getpid()}-{name}" for name in ("own", "other"))
+    shared = Path("/dev/shm", own.name)
+    own.mkdir()
+    other.mkdir()
+    try:
+        places = [str(own), str(other if elsewhere else own), FILLS, str(shared) if beside else ""]
+        ran = subprocess.run(
+            [sys.executable, "-c", LOOKS, *places], capture_output=True, text=True, check=True, cwd=ROOT
+        )
+        # Where another test frees memory in that moment, a look may find less.
+        assert ran.stdout == "{''}\n" if elsewhere else "memory" in ran.stdout
+    finally:
+        shared.unlink(missing_ok=True)
+        own.rmdir()
+        other.rmdir()
 
 
 @hostile(*MOUNTED, documented=("namespaces", "landlock", "none"))

@@ -1,9 +1,6 @@
 """Shared memory of neighbors, as the watchdog of a command sees it."""
 
 import os
-import subprocess
-import sys
-import time
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -129,41 +126,3 @@ def test_what_neighbors_of_other_groups_hold_is_not_the_commands(
         assert dog.look([]) == reason
     finally:
         os.close(folder)
-
-
-GROUPS = Path("/sys/fs/cgroup/memory")  # of version 1; in version 2 a group that has processes has no groups within
-FILLS = """
-import os, sys
-if sys.argv[1]:
-    open(os.path.join(sys.argv[1], "cgroup.procs"), "w").write(str(os.getpid()))
-os.write(os.memfd_create("fill"), bytes(300 << 20))
-print(flush=True)
-input()
-"""
-
-
-@pytest.mark.skipif(not os.access(GROUPS / "cgroup.procs", os.W_OK), reason="no control group can be made here")
-@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a neighbor of the group"])
-@pytest.mark.parametrize(("elsewhere", "reason"), [(True, ""), (False, "memory")], ids=["elsewhere", "in the group"])
-def test_the_kernel_says_which_group_holds_a_memory_file(tmp_path, elsewhere, reason, beside):
-    """It is younger than the command, so that it may be the command's own."""
-    group = GROUPS / f"stackmem-test-{os.getpid()}"
-    shared = Path("/dev/shm", group.name)
-    group.mkdir()
-    folder = os.open(tmp_path, os.O_RDONLY)
-    try:
-        dog = watchdog.Watchdog(PROFILE, folder)
-        if beside:
-            shared.write_bytes(bytes(200 * MIB))
-        time.sleep(0.1)  # the system tells in hundredths of a second when a process began
-        command = [sys.executable, "-c", FILLS, str(group) if elsewhere else ""]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holds:
-            assert holds.stdin is not None
-            assert holds.stdout is not None
-            assert holds.stdout.readline() == b"\n"
-            assert dog.look([]) == reason
-            holds.stdin.write(b"\n")
-    finally:
-        os.close(folder)
-        group.rmdir()
-        shared.unlink(missing_ok=True)
