@@ -33,7 +33,7 @@ START: dict[str, Content] = {
     "stop": "#!x",
     "link": "->text",
     "to-link": "t",
-    "from-link": "->/etc/passwd",
+    "from-link": "->../decoy",
     "to-folder": "t",
     "to-file/a/b": "b",
     "same": "same",

@@ -19,7 +19,9 @@ from stackmem.history.restore import restore
 from tests.history.folders import folder, holds, repository
 from tests.workspace.people import for_everyone
 
-START = {"a.txt": "a\n", "d/one.txt": "one\n", "d/two.txt": "two\n", "run.sh": "#!/bin/sh\n", "out": "->/etc/passwd"}
+# The link leads out of the folder to a decoy beside it. It must never name a file of the machine: a test once wrote
+# through it as root and destroyed /etc/passwd.
+START = {"a.txt": "a\n", "d/one.txt": "one\n", "d/two.txt": "two\n", "run.sh": "#!/bin/sh\n", "out": "->../decoy"}
 
 
 def overlay(hers: Path, scratch: Path, hidden: tuple[bytes, ...] | None = None) -> Overlay:

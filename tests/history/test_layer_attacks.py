@@ -87,6 +87,7 @@ def test_marks_of_the_kernels_that_the_folder_brings_may_close_a_file_and_lead_n
     hers = folder(place / "hers", START)
     before = holds(hers)
     folder(place / "outside", {"one.txt": "hidden words"})
+    folder(place, {"decoy": "untouched"})
     for name in ("d", "d/one.txt", "a.txt"):
         for mark in MARKS:
             value = os.fsencode(place / "outside") if mark == "redirect" else b"y"
@@ -95,9 +96,10 @@ def test_marks_of_the_kernels_that_the_folder_brings_may_close_a_file_and_lead_n
         at = Path(f"/proc/self/fd/{over.view.fd}")
         assert holds(at).items() <= before.items()
         for name in START:
-            with suppress(OSError):
-                (at / name).write_text("changed")
+            with suppress(OSError), open(os.open(at / name, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW), "w") as file:
+                file.write("changed")
     assert holds(hers) == before
+    assert (place / "decoy").read_text() == "untouched"
 
 
 @for_everyone
