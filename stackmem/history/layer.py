@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from stackmem.errors import StackmemError, UsageError, WorkspaceError
-from stackmem.workspace.beneath import passes_link
+from stackmem.foreign.beneath import passes_link
 from stackmem.workspace.overlay.mount import OverlayPlaces, mount_overlay, show_read_only
 from stackmem.workspace.overlay.view import WorkspaceView, folder_view
 from stackmem.workspace.tree import copy_folder, remove_tree

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from stackmem.errors import WorkspaceError
-from stackmem.workspace.beneath import passes_link
+from stackmem.foreign.beneath import passes_link
 from stackmem.workspace.tree import copy_folder
 
 from .walk import path_bytes

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
-from stackmem.workspace.beneath import Opener, opener_for
+from stackmem.foreign.beneath import Opener, opener_for
 from stackmem.workspace.clip import shown_name
 
 from .objects import EXECUTABLE, FILE, LINK, Node, ObjectStore

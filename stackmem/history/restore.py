@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from stackmem.errors import WorkspaceError
-from stackmem.workspace.beneath import opener_for
+from stackmem.foreign.beneath import opener_for
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.overlay.mount import is_whiteout
 

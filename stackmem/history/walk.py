@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
-from stackmem.workspace.beneath import Opener, opener_for
+from stackmem.foreign.beneath import Opener, opener_for
 from stackmem.workspace.clip import meant_name, shown_name
 from stackmem.workspace.overlay.mount import is_whiteout
 

@@ -20,9 +20,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stackmem.errors import WorkspaceError
+from stackmem.foreign.beneath import Opener, opener_for, passes_link
 
 from .answers import answer, encoded, first_line, parted, path_parts, protected, relative, written
-from .beneath import Opener, opener_for, passes_link
 from .clip import meant_name, shown_name
 from .editing import EDITED_BYTES, edited
 from .lines import scan

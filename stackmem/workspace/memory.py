@@ -19,8 +19,9 @@ from stat import S_IFDIR, S_IFREG
 
 from msgspec import Struct
 
+from stackmem.foreign.beneath import PATH_BYTES
+
 from .answers import answer, encoded, first_line, parted, path_parts, protected, relative, written
-from .beneath import PATH_BYTES
 from .capture import Capture
 from .clip import clean, meant_name, shown_name
 from .command import CommandEnd

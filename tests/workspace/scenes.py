@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
+from stackmem.foreign.beneath import Opener, open_by_kernel, open_by_walk, opener_for
 from stackmem.history.layer import Overlay, make_upper
-from stackmem.workspace.beneath import Opener, open_by_kernel, open_by_walk, opener_for
 from stackmem.workspace.files import Files
 from tests.conftest import CAMPAIGN
 

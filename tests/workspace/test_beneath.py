@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.workspace.beneath import open_by_kernel, open_by_walk, opener_for
+from stackmem.foreign.beneath import open_by_kernel, open_by_walk, opener_for
 from tests.workspace.people import for_everyone
 from tests.workspace.scenes import OPENERS, each_opener
 

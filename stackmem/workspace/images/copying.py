@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path, PurePosixPath
 
 from stackmem.errors import UsageError
-from stackmem.workspace.beneath import open_in_root
+from stackmem.foreign.beneath import open_in_root
 
 from .recipe import RecipeStep, filled_in
 from .store import is_folder
