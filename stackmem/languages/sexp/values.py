@@ -1,6 +1,7 @@
 """Values and the scopes that hold them: what is null, true or equal, how a value is written, and what it is as JSON.
 
-Values may be of any depth, and have cycles.
+Values may be of any depth, and have cycles. Each table keyed by ``id()`` keeps its objects too: the id of a freed object
+is given to another, which would then pass for the first.
 """
 
 from __future__ import annotations
@@ -111,23 +112,22 @@ def from_python(value: Any, budget: Budget = DEFAULT, meter: Meter | None = None
         return []
     if not isinstance(value, list | tuple | dict) or not _strange(value, budget, meter):
         return value
-    made: dict[int, Any] = {id(value): {} if isinstance(value, dict) else []}
+    made: dict[int, tuple[Any, Any]] = {id(value): (value, {} if isinstance(value, dict) else [])}
     waiting = [value]
     while waiting:
-        old = waiting.pop()
-        new = made[id(old)]
+        old, new = made[id(waiting.pop())]
         for key, item in old.items() if isinstance(old, dict) else enumerate(old):
             put = [] if item is None else item
             if isinstance(item, list | tuple | dict):
                 if id(item) not in made:
-                    made[id(item)] = {} if isinstance(item, dict) else []
+                    made[id(item)] = (item, {} if isinstance(item, dict) else [])
                     waiting.append(item)
-                put = made[id(item)]
+                put = made[id(item)][1]
             if isinstance(new, dict):
                 new[key] = put
             else:
                 new.append(put)
-    return made[id(value)]
+    return made[id(value)][1]
 
 
 def _strange(value: Any, budget: Budget, meter: Meter | None) -> bool:
@@ -147,7 +147,7 @@ def containers(value: Any, budget: Budget) -> Iterator[Any]:
     Raises:
         TaskError: One lies deeper than the budget, or is longer.
     """
-    seen: set[int] = set()
+    seen: dict[int, Any] = {}
     waiting = [(value, 1)]
     while waiting:
         item, deep = waiting.pop()
@@ -157,7 +157,7 @@ def containers(value: Any, budget: Budget) -> Iterator[Any]:
             raise exhaustion("nested", budget.nested, "levels in one value")
         if len(item) > budget.items:
             raise exhaustion("items", budget.items, "items in one list")
-        seen.add(id(item))
+        seen[id(item)] = item
         yield item
         waiting += [(inner, deep + 1) for inner in (item.values() if isinstance(item, dict) else item)]
 
@@ -165,7 +165,7 @@ def containers(value: Any, budget: Budget) -> Iterator[Any]:
 def equal(left: Any, right: Any, meter: Meter | None = None) -> bool:
     """Python's ``==`` by structure; null values are equal to each other; symbols equal texts."""
     waiting = [(left, right)]
-    seen: set[tuple[int, int]] = set()
+    seen: dict[tuple[int, int], tuple[Any, Any]] = {}
     while waiting:
         one, other = waiting.pop()
         if meter:
@@ -176,13 +176,13 @@ def equal(left: Any, right: Any, meter: Meter | None = None) -> bool:
             if len(one) != len(other):
                 return False
             if (id(one), id(other)) not in seen:
-                seen.add((id(one), id(other)))
+                seen[id(one), id(other)] = (one, other)
                 waiting.extend(zip(one, other, strict=True))
         elif isinstance(one, Mapping) and isinstance(other, Mapping):
             if one.keys() != other.keys():
                 return False
             if (id(one), id(other)) not in seen:
-                seen.add((id(one), id(other)))
+                seen[id(one), id(other)] = (one, other)
                 waiting.extend((one[key], other[key]) for key in one)
         elif one is not other and not _same(one, other):
             return False
@@ -208,12 +208,12 @@ def to_source(value: Any, most: int = 10_000_000, meter: Meter | None = None) ->
     """
     parts: list[str] = []
     size = 0
-    open_: set[int] = set()
+    open_: dict[int, Any] = {}
     waiting: list[tuple[str, Any]] = [("value", value)]
     while waiting:
         kind, item = waiting.pop()
         if kind == "close":
-            open_.discard(item)
+            del open_[id(item)]
             text = ")"
         elif kind == "text":
             text = item
@@ -221,8 +221,8 @@ def to_source(value: Any, most: int = 10_000_000, meter: Meter | None = None) ->
             if id(item) in open_:
                 text = CYCLE
             else:
-                open_.add(id(item))
-                waiting.append(("close", id(item)))
+                open_[id(item)] = item
+                waiting.append(("close", item))
                 inner = _members(item)
                 for number in range(len(inner) - 1, -1, -1):
                     waiting.append(("value", inner[number]))
@@ -309,14 +309,14 @@ def as_json(value: Any, budget: Budget) -> Any:
     list(containers(value, budget))
     made: Any = {} if isinstance(value, dict) else []
     path: list[tuple[Any, Any, Any]] = [(value, iter(_pairs(value)), made)]
-    open_ = {id(value)}
+    open_ = {id(value): value}
     count = 0
     while path:
         old, pairs, new = path[-1]
         pair = next(pairs, None)
         if pair is None:
             path.pop()
-            open_.discard(id(old))
+            del open_[id(old)]
             continue
         key, item = pair
         count += 1
@@ -331,7 +331,7 @@ def as_json(value: Any, budget: Budget) -> Any:
             put = to_source(item, budget.text)
         else:
             put = {} if isinstance(item, dict) else []
-            open_.add(id(item))
+            open_[id(item)] = item
             path.append((item, iter(_pairs(item)), put))
         if isinstance(new, dict):
             new[str(key)] = put
