@@ -1,4 +1,4 @@
-"""What every test stands on: no network but loopback, none of the caller's settings, a home of its own."""
+"""What every test relies on: a machine it cannot change, only loopback, default settings, and its own home folder."""
 
 import gc
 import itertools
@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 
 from stackmem.settings.options import FOR_TESTS
-from tests import network
+from tests import confinement, network, sentinels
 from tests.stage import Stage
 
 CAMPAIGN = os.environ.get("STACKMEM_CAMPAIGN") == "1"
@@ -44,6 +44,8 @@ settings.load_profile("campaign" if CAMPAIGN else "ci")
 
 @pytest.hookimpl(tryfirst=True)  # before pytest makes its temporary folder
 def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # workers are started later and inherit it
+        _protect_the_machine(config)
     if not config.option.basetemp:
         # Of our own and removed by rm: a tree thousands of folders deep, left by a test that was killed, makes
         # pytest's own clean-up of earlier runs fail. `--basetemp` keeps the files of a failed test. Nobody waits for
@@ -62,6 +64,18 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as `make test &` of a script has it, and its children too
         signal.signal(signal.SIGINT, signal.default_int_handler)
     network.close()
+
+
+def _protect_the_machine(config: pytest.Config) -> None:
+    try:
+        confinement.confine()
+    except confinement.Unconfinable:
+        config.pluginmanager.getplugin("capturemanager").stop_global_capturing()  # the next process needs the terminal
+        try:
+            confinement.become_unprivileged([sys.executable, "-m", "pytest", *config.invocation_params.args])
+        except confinement.Unconfinable as error:
+            raise pytest.UsageError(str(error)) from error
+    config.pluginmanager.register(sentinels.WholeRun(), "sentinels")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -106,6 +120,22 @@ def home(_homes: Iterator[Path], _state: Path) -> Path:
         "TIKTOKEN_CACHE_DIR": str(place / "no-download"),
     }
     return place
+
+
+@pytest.fixture(scope="session")
+def _machine() -> dict[str, tuple[int, ...]]:
+    return sentinels.quick()
+
+
+@pytest.fixture(autouse=True)
+def unchanged_machine(_machine: dict[str, tuple[int, ...]]) -> Iterator[None]:
+    """Fail the test during which a well-known file of the machine or of the user's home folder changed."""
+    yield
+    after = sentinels.quick()
+    if _machine != after:
+        changed = sorted(place for place, state in after.items() if _machine[place] != state)
+        _machine.update(after)
+        pytest.fail(f"changed during this test: {', '.join(changed)}; tests may write only to their temporary folders")
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from resource import RUSAGE_SELF, getrusage
 
+from tests import confinement
 from tests.fuzz.corpus import keep, kept_corpus
 from tests.fuzz.loop import Fuzzer
 from tests.fuzz.targets import TARGETS
@@ -27,6 +28,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", action="store_true")
     given = parser.parse_args()
+    confinement.confine()  # as root, hostile inputs could otherwise reach the machine's own files
     say("| target | inputs | lines reached | of | by seeds | MiB more | faults |\n|---|---:|---:|---:|---:|---:|---:|")
     for name in given.targets:
         before = getrusage(RUSAGE_SELF).ru_maxrss
