@@ -119,3 +119,30 @@ def test_a_test_that_writes_outside_fails_the_run_and_is_named(tmp_path: Path, h
     else:
         assert "passwd changed during the run; under way then" in done.stdout
         assert "test_it.py::test_intruder" in done.stdout
+
+
+def test_the_comparison_of_the_machine_names_each_file_that_a_command_changed(tmp_path: Path):
+    machine = tmp_path / "machine"
+    (machine / "etc").mkdir(parents=True)
+    (machine / "cache").mkdir()
+    for name in ("passwd", "group", "hosts"):
+        (machine / "etc" / name).write_text("untouched")
+    script = "cd $0; echo changed > etc/passwd; rm etc/group; chmod 600 etc/hosts; echo new > etc/new; echo x > cache/x"
+    compare = [
+        sys.executable,
+        "-m",
+        "tests.unchanged",
+        "--root",
+        str(machine),
+        "--except",
+        str(machine / "cache"),
+        "--",
+    ]
+    done = subprocess.run(
+        [*compare, "sh", "-c", script, str(machine)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    changes = [line.replace(str(machine), "") for line in done.stdout.splitlines()]
+    assert changes[:-1] == ["removed /etc/group", "changed /etc/hosts", "added /etc/new", "changed /etc/passwd"]
+    assert done.returncode == 1
+    quiet = subprocess.run([*compare, "true"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert quiet.returncode == 0, quiet.stdout
