@@ -49,21 +49,25 @@ def replay_run(run_dir: Path, trusted: Mapping[str, str] | None = None) -> Repla
     """Verify every event and prompt of a run.
 
     Args:
-        trusted: Keys that may have signed it, by name; None does not look at signatures.
+        trusted: Keys that must have signed it to its end, by name. None requires no signature; those that are there
+            must still agree with the run.
 
     Raises:
-        TraceError: A line is broken, or the run's result was written after another trace than this one, or it is not
-            signed.
+        TraceError: A line is broken, the run's result was written after another trace than this one, a signature
+            contradicts the run, or a required signature is missing.
         RulesDiffer: The rules derive something else today.
     """
     load_plugins()
     reader = RunReader(run_dir)
     end = TraceEnd(run_dir)
     records = end.passing(reader)
-    signed = None if trusted is None else SignedRecords(run_dir, trusted)
-    found = verify(records if signed is None else signed.passing(records, reader), sources_of(run_dir))
-    end.refuse_other(found.state)
+    signed = SignedRecords(run_dir, trusted)
+    found = verify(signed.passing(records, reader), sources_of(run_dir))
     state = found.state
+    end.refuse_other(state)
+    vouched = signed.vouched() if trusted is not None else None
+    if trusted is None:
+        signed.refuse_contradictions(ended=state.outcome != "running")
     redacted = state.begun.redacted
     return Replayed(
         run=run_dir.name,
@@ -76,7 +80,7 @@ def replay_run(run_dir: Path, trusted: Mapping[str, str] | None = None) -> Repla
         torn_bytes=reader.torn_bytes,
         result_is_unread=end.result_is_unread,
         redacted_of=redacted.digest if redacted is not UNSET else "",
-        signed=None if signed is None else signed.vouched(),
+        signed=vouched,
     )
 
 

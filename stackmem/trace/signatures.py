@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -28,6 +28,7 @@ from .store import append_line
 SIGNATURES = "signatures.jsonl"
 _FILES = ("result.json", "changes.patch", "changes.json")
 """What is made of a run beside its trace, and is signed with its end."""
+_EMPTY = hashlib.sha256().hexdigest()
 
 _CONTEXT = b"stackmem run signature 1\n"
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -256,11 +257,11 @@ class Vouched(Struct, frozen=True):
 class SignedRecords:
     """A run's records held against its signatures."""
 
-    def __init__(self, run_dir: Path, trusted: Mapping[str, str]) -> None:
+    def __init__(self, run_dir: Path, trusted: Mapping[str, str] | None) -> None:
         """Read the signatures.
 
         Args:
-            trusted: Public key to the name that it is known by.
+            trusted: Public key to the name that it is known by; None accepts every key.
 
         Raises:
             TraceError: A line is broken.
@@ -290,32 +291,61 @@ class SignedRecords:
         if not signatures:
             raise TraceError(f"{run} is not signed; without --signed, stackmem replay holds it against itself alone")
         for signature in signatures:
-            self._refuse_other(signature)
+            self._refuse_untrusted(signature.key)
+            self._refuse_contradicting(signature, ended=True)
         last = signatures[-1]
         if last.kind != "end" or last.records < self._count:
             raise TraceError(
                 f"{run} is unfinished: record {last.records:,} of {self._count:,} is the last that is signed, and its "
                 "end is not; it was stopped or cut short: finish it with stackmem resume where it was made"
             )
-        files = _digests(self._run_dir)
-        for name in _FILES:
-            if files.get(name) != last.files.get(name):
-                raise TraceError(
-                    f"{name} of {run} is not the one that was signed; take the run from where it was copied from"
-                )
-        keys = dict.fromkeys(self._trusted[signature.key] for signature in signatures)
+        self._refuse_other_files(last, _digests(self._run_dir), _FILES)
+        trusted = self._trusted or {}
+        keys = dict.fromkeys(trusted.get(signature.key, signature.key) for signature in signatures)
         return Vouched(tuple(keys), len(signatures), tuple(_found(signatures)))
 
-    def _refuse_other(self, signature: Signature) -> None:
-        run, key = self._run_dir.name, signature.key
-        if key not in self._trusted:
+    def refuse_contradictions(self, *, ended: bool) -> None:
+        """Compare the signatures with the records that have passed and with the files beside them.
+
+        Unlike ``vouched`` this accepts any key, a run that is not signed to its end, and what a crash can leave: lost
+        records of an unfinished run, and files that are missing or empty.
+
+        Args:
+            ended: Whether the records end with the run's end.
+
+        Raises:
+            TraceError: A signature was not made by its key, or the run is not what was signed.
+        """
+        for signature in self._signatures:
+            self._refuse_contradicting(signature, ended=ended)
+        last = self._signatures[-1] if self._signatures else None
+        if last is not None and last.kind == "end" and last.records == self._count:
+            files = _digests(self._run_dir)
+            written = [name for name, digest in files.items() if digest != _EMPTY or name not in last.files]
+            self._refuse_other_files(last, files, written)
+
+    def _refuse_other_files(self, end: Signature, files: Mapping[str, str], names: Iterable[str]) -> None:
+        for name in names:
+            if files.get(name) != end.files.get(name):
+                raise TraceError(
+                    f"{name} of {self._run_dir.name} is not the one that was signed; take the run from where it was "
+                    "copied from"
+                )
+
+    def _refuse_untrusted(self, key: str) -> None:
+        if self._trusted is not None and key not in self._trusted:
             raise TraceError(
-                f"{run} is signed by the key {ascii(key)[1:65]}, which you do not trust; ask whose it is, then say "
-                "stackmem keys trust KEY NAME"
+                f"{self._run_dir.name} is signed by the key {ascii(key)[1:65]}, which you do not trust; ask whose it "
+                "is, then say stackmem keys trust KEY NAME"
             )
-        if not is_signed(key, signature.signature, signature.message()):
+
+    def _refuse_contradicting(self, signature: Signature, *, ended: bool) -> None:
+        run = self._run_dir.name
+        if not self._made_by_its_key(signature):
             raise TraceError(f"the signature of record {signature.records:,} of {run} was not made by its key")
         if signature.records > self._count:
+            if not ended:
+                return
             raise TraceError(
                 f"{run} is unfinished: record {signature.records:,} is signed, and its trace ends at record "
                 f"{self._count:,}; the lines between are lost"
@@ -326,6 +356,14 @@ class SignedRecords:
                 f"record {signature.records:,} of {run} has the digest {digest[:16]}… and was signed as "
                 f"{ascii(signature.digest)[1:17]}…: the trace was changed, or is another run's"
             )
+
+    def _made_by_its_key(self, signature: Signature) -> bool:
+        try:
+            return is_signed(signature.key, signature.signature, signature.message())
+        except NoPackage:
+            if self._trusted is not None:
+                raise
+            return True  # without the package the digests are still compared
 
 
 def _found(signatures: list[Signature]) -> Iterator[tuple[int, int]]:

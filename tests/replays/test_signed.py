@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 import zipfile
 from pathlib import Path
 
@@ -10,7 +11,10 @@ import msgspec
 import pytest
 
 from stackmem.core.facts import ChecksReturned, FramePopped
+from stackmem.errors import TraceError
+from stackmem.replays.replay import replay_run
 from stackmem.run.result import RunResult
+from stackmem.trace.lineage import RunReader
 from stackmem.trace.pack import pack, unpack
 from tests.stage import SOLVED, UNSOLVED, Stage, command, pop, push, rechain, records
 
@@ -134,6 +138,72 @@ def test_what_is_forged_mixed_cut_or_rechained_never_passes(stage: Stage, run: P
         forge(copy, other)
         assert expected in says(stage, copy), forge
         assert expected in says(stage, zipped(copy)), "the same as a pack"
+
+
+def replayed_plain(stage: Stage, run: Path, code: int) -> str:
+    replayed = stage.call("replay", run)
+    assert replayed.returncode == code, replayed.stdout + replayed.stderr
+    return replayed.stderr
+
+
+def forged_with_a_result_that_agrees(run: Path, other: Path) -> None:
+    *kept, judged = records(run)
+    forged = [*kept, msgspec.structs.replace(judged, event=ChecksReturned({"reward": 1.0}))]
+    rechain(run / "trace.jsonl", forged)
+    result = json.loads((run / "result.json").read_bytes())
+    reader = RunReader(run)
+    assert list(reader)
+    result |= {"outcome": "solved", "rewards": {"reward": 1.0}, "digest": reader.digest}
+    (run / "result.json").write_text(json.dumps(result))
+
+
+def changed_in_the_result(run: Path, other: Path) -> None:
+    """A field that does not follow from the trace."""
+    result = json.loads((run / "result.json").read_bytes())
+    (run / "result.json").write_text(json.dumps(result | {"isolation": "bubblewrap, really"}))
+
+
+CONTRADICTIONS = [
+    (forged_with_a_result_that_agrees, "and was signed as"),
+    (changed_in_the_result, "result.json of "),
+    (appended_to_the_patch, "changes.patch of "),
+    (another_signature_under_the_same_key, "was not made by its key"),
+    (signed_by_a_key_of_ones_own, "was not made by its key"),
+    (replaced("signatures.jsonl"), "and was signed as"),
+]
+
+
+def test_plain_replay_reports_signatures_that_contradict_the_run(stage: Stage, run: Path, tmp_path):
+    other = solve(stage, "other", SOLVED)
+    pack(run, tmp_path / "run.zip")
+    for number, (forge, expected) in enumerate(CONTRADICTIONS):
+        copy = unpack(tmp_path / "run.zip", tmp_path / str(number))
+        replayed_plain(stage, copy, 0)
+        forge(copy, other)
+        assert expected in replayed_plain(stage, copy, 7), forge
+        assert expected in replayed_plain(stage, zipped(copy), 7), "the same as a pack"
+
+
+def test_plain_replay_compares_digests_without_the_package(stage: Stage, run: Path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    replay_run(run)
+    appended_to_the_patch(run, run)
+    with pytest.raises(TraceError, match="is not the one that was signed"):
+        replay_run(run)
+
+
+def test_plain_replay_accepts_keys_it_does_not_know_unsigned_runs_and_what_a_crash_leaves(stage: Stage, run: Path):
+    key_file().unlink()
+    replayed_plain(stage, run, 0)
+    lines = (run / "trace.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "result.json").write_bytes(b"")  # a power cut took its content
+    replayed_plain(stage, run, 0)
+    (run / "result.json").unlink()
+    replayed_plain(stage, run, 0)
+    (run / "trace.jsonl").write_bytes(b"".join(lines[:4]))
+    replayed_plain(stage, run, 0)
+    (run / "signatures.jsonl").unlink()
+    replayed_plain(stage, run, 0)
 
 
 def zipped(run: Path) -> Path:
