@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import stat
+import unicodedata
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,26 @@ from .settings_files import user_folder
 
 OWN = "this machine"
 """What the machine's own key is called."""
+
+_SKELETON = re.sub("[^a-z]", "", OWN)
+_LOOK_ALIKES = str.maketrans(
+    {
+        character: letter
+        for letter, characters in {
+            "t": "\u03c4\u0442\u20207\u2ca7\ua787\u1d1b",
+            "h": "\u04bb\u043d\u0570\u0127\u13bb\u029c",
+            "i": "\u0456\u03b9\u0131\u0269\u04cf\u01c0\u05c0\u026al\u13a51|!",
+            "s": "\u0455\ua731\u13da\u01bd5$",
+            "m": "\u043c\u03bc\u1d0d\u03fb",
+            "a": "\u0430\u03b1\u0251\u1d00\u13aa4@",
+            "c": "\u0441\u03c3\u1d04\u2ca5\u023c",
+            "n": "\u043f\u03bd\u03b7\u0578\u057c\u0274",
+            "e": "\u0435\u03b5\u0454\u025b\u04bd\u1d07\u212e\uab323",
+        }.items()
+        for character in characters
+    }
+)
+"""Characters that are read as a letter of ``this machine``, after compatibility normalization and case folding."""
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 _MOST_BYTES = 1 << 20
@@ -99,7 +120,10 @@ def trusted_keys(environ: Mapping[str, str]) -> dict[str, str]:
         raise
     except Unsigned:
         own = None
-    known = _read_trusted(_trusted_file(environ))
+    known = {
+        key: f"another machine ({key[:16]})" if _reads_as_own(name) else name
+        for key, name in _read_trusted(_trusted_file(environ)).items()
+    }
     return {**known, own.public: OWN} if own is not None else known
 
 
@@ -107,10 +131,12 @@ def trust_key(environ: Mapping[str, str], key: str, name: str | None) -> None:
     """Trust a key under a name; without a name, trust it no more.
 
     Raises:
-        UsageError: It is no key, or what is trusted cannot be written.
+        UsageError: It is no key, the name cannot be used, or what is trusted cannot be written.
     """
     if not _KEY.fullmatch(key):
         raise UsageError(f"{key[:80]!a} is no key; stackmem keys export prints one: 64 hex digits")
+    if name is not None:
+        _refuse_name(name)
     path = _trusted_file(environ)
     known = _read_trusted(path)
     if name is None and known.pop(key, None) is None:
@@ -124,6 +150,20 @@ def trust_key(environ: Mapping[str, str], key: str, name: str | None) -> None:
         fresh.replace(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be written ({error.strerror}); make room or rights there") from error
+
+
+def _refuse_name(name: str) -> None:
+    if not name.strip() or not name.isprintable():
+        raise UsageError(f"{name[:80]!a} is not a name for a key; write whose it is, in one line of plain text")
+    if _reads_as_own(name):
+        raise UsageError(f"{name[:80]!a} reads like {OWN!r}, the name of this machine's own key; choose another name")
+
+
+def _reads_as_own(name: str) -> bool:
+    """Whether a person may take part of the name for that of the machine's own key."""
+    latin = name.replace("\u0397", "H")  # the Greek capital eta; its small letter reads as an n
+    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", latin).casefold()).translate(_LOOK_ALIKES)
+    return _SKELETON in re.sub("[^a-z]", "", folded).replace("rn", "m")
 
 
 def _read_trusted(path: Path) -> dict[str, str]:
