@@ -29,6 +29,7 @@ from stackmem.tools.plugin_places import any_plugin
 from stackmem.version import VERSION
 
 from .catalog import COMMANDS, EXAMPLES, EXIT_CODES, GROUPS
+from .placement import refuse_options_before_subcommands
 from .screen.text import escape
 
 
@@ -42,25 +43,30 @@ class Commands(Mapping[str, Any]):
         return len(COMMANDS)
 
     def __getitem__(self, name: str) -> Any:
-        if name not in COMMANDS:
-            return _plugin_command(name)
-        parent = typer.Typer(**_PLAIN)
-        if _ASKED:
-            from .completion import add_light
-
-            add_light(parent, name)
-        else:
-            module = import_module(f".commands.{name}{'_' * iskeyword(name)}", __package__)
-            if hasattr(module, "app"):
-                parent.add_typer(module.app, name=name)
-            else:
-                parent.command(name)(module.command)
-        command = typer.main.get_group(parent).commands[name]
-        below = {f"{name} {word}": one for word, one in getattr(command, "commands", {}).items()}
-        for words, each in {name: command, **below}.items():
-            each.get_params = partial(_as_typed, each.get_params)
-            each.epilog = f"Example: {EXAMPLES[words]}"
+        command = _own_command(name) if name in COMMANDS else _plugin_command(name)
+        refuse_options_before_subcommands(command)
         return command
+
+
+def _own_command(name: str) -> Any:
+    """The command of stackmem, with its example and its values as typed."""
+    parent = typer.Typer(**_PLAIN)
+    if _ASKED:
+        from .completion import add_light
+
+        add_light(parent, name)
+    else:
+        module = import_module(f".commands.{name}{'_' * iskeyword(name)}", __package__)
+        if hasattr(module, "app"):
+            parent.add_typer(module.app, name=name)
+        else:
+            parent.command(name)(module.command)
+    command = typer.main.get_group(parent).commands[name]
+    below = {f"{name} {word}": one for word, one in getattr(command, "commands", {}).items()}
+    for words, each in {name: command, **below}.items():
+        each.get_params = partial(_as_typed, each.get_params)
+        each.epilog = f"Example: {EXAMPLES[words]}"
+    return command
 
 
 def _plugin_command(name: str) -> Any:

@@ -1,0 +1,66 @@
+"""Options that are typed before a subcommand: refused, because the group would drop them.
+
+A group such as ``stackmem runs`` has options for its own work. If a subcommand follows, the group does no work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from stackmem.errors import UsageError
+
+
+def refuse_options_before_subcommands(command: Any) -> None:
+    """Change every group in this tree of commands that also works without a subcommand.
+
+    Other groups have options only for their subcommands, and receive them in every call.
+    """
+    for subcommand in getattr(command, "commands", {}).values():
+        refuse_options_before_subcommands(subcommand)
+    if getattr(command, "invoke_without_command", False):
+        command.resolve_command = partial(_resolve, command.resolve_command)
+
+
+def _resolve(resolve: Callable[..., Any], ctx: Any, args: list[str]) -> Any:
+    """Find the subcommand, as ``resolve`` does.
+
+    Raises:
+        UsageError: Options of the group come before it.
+    """
+    name, subcommand, rest = resolve(ctx, args)
+    typed = [param for param in ctx.command.params if _is_typed_option(param, ctx)]
+    if typed:
+        raise UsageError(_refusal(ctx.command_path, name, typed, subcommand))
+    return name, subcommand, rest
+
+
+def _refusal(group: str, name: str, typed: list[Any], subcommand: Any) -> str:
+    """The message that names the misplaced options and shows the right order.
+
+    Args:
+        group: The group as it was called: ``stackmem runs``.
+        name: The subcommand's.
+        typed: The options of the group that come before the subcommand.
+    """
+    path = f"{group} {name}"
+    accepted = {flag for param in subcommand.params for flag in param.opts}
+    movable = [_flag(param) for param in typed if accepted.intersection(param.opts)]
+    unknown = [_flag(param) for param in typed if not accepted.intersection(param.opts)]
+    wrong = f"{path} does not take {_all(unknown)}" if unknown else f"{_all(movable)} must come after {name!r}"
+    order = " ".join([path, *(f"{flag} ..." for flag in movable)])
+    return f"{wrong}; {f'type: {order}' if movable else f'{path} --help shows its options'}"
+
+
+def _is_typed_option(param: Any, ctx: Any) -> bool:
+    source = ctx.get_parameter_source(param.name)
+    return param.param_type_name == "option" and source is not None and source.name == "COMMANDLINE"
+
+
+def _flag(param: Any) -> str:
+    return str(max(param.opts, key=len))
+
+
+def _all(flags: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(flags[:-1]), flags[-1])))
