@@ -24,6 +24,7 @@ from stackmem.gateway.agents import agent_command, gateway_variables
 from stackmem.gateway.framing import cutter_of
 from stackmem.gateway.serving import GatewayTerms, serving
 from stackmem.gateway.upstream import own_keys, upstreams
+from stackmem.listening.token import TOKEN_HEADER
 from stackmem.run.prepare import Prepared
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve
@@ -43,6 +44,7 @@ HONOURED = frozenset({
 """The settings that mean something for an agent that is not ours."""
 
 _URL = f"http://127.0.0.1:{PORT}"
+_TOKEN = "TRIAL_GATEWAY_TOKEN"  # noqa: S105 - the name of a variable
 _SECONDS = 3_600.0
 _SENT_MIB = 16 * 1024
 _NO_KEY = "stackmem"
@@ -151,19 +153,23 @@ def solve_by_agent(
     runs, scratch = places
     scratch.mkdir(parents=True, exist_ok=True)
     given = trial.settings
-    to = replace(upstreams(given.get("base_url"), environ), keys=own_keys(environ))
-    terms = GatewayTerms(to, runs, max_usd=given.get("max_usd"), strategy=trial.variant.strategy)
+    to = replace(upstreams(given.get("base_url"), environ), keys=own_keys(environ), replaces=True)
+    terms = GatewayTerms(
+        to, runs, max_usd=given.get("max_usd"), strategy=trial.variant.strategy, names=(_URL.partition("//")[2],)
+    )
     script = scratch / "agent.json"
     with serving(terms, environ) as served:
-        here = f"{_URL}=127.0.0.1:{served.url.rpartition(':')[2]},POST"
+        here = f"{_URL}=127.0.0.1:{served.port},POST"
+        brings = f"127.0.0.1:{TOKEN_HEADER}=${_TOKEN}"  # the sandbox's proxy does: neither agent nor record has it
         prepared = prepare_with({
             "max_usd": None, "base_url": None, "network": "list", "allow": (*given.get("allow", ()), here),
+            "credentials": (*given.get("credentials", ()), brings),
             "strategy": "full", "model": f"script:{script}", "max_seconds": None,
             "command_seconds": given.get("max_seconds") or _SECONDS,
             "profile": str(_write_profile(trial.agent, given.get("profile"), scratch)),
         })  # fmt: skip
         script.write_text(json.dumps(_script(trial, prepared.subject.text)), encoding="utf-8")
-        result = solve(replace(prepared, project=_shown(trial.agent)), environ)
+        result = solve(replace(prepared, project=_shown(trial.agent)), {**environ, _TOKEN: served.token})
     folders = tuple(served.gateway.recording.folders)
     return AgentTrial(result, folders, "" if folders else _silence(result, served.gateway.notes))
 

@@ -14,7 +14,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from hmac import compare_digest
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -24,7 +23,9 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Scope
 
+from stackmem.listening.guard import TOKEN_WAY, Guard
 from stackmem.models.failures import failed
 
 from .bounds import GatewaySpending
@@ -33,10 +34,11 @@ from .cutting import Cutter
 from .framing import FrameCutter, cutter_of
 from .identity import PrefixChain
 from .ledger import CameRequest, GatewayLedger, RequestOrigin, may_be_over
+from .providers import Misdirected, counts_tokens, may_use_own_key, provider_of
 from .recording import Recording
 from .rewriting import Rewriter
 from .summaries import Summaries
-from .upstream import TOKEN_HEADER, Headers, Upstreams, client_left, open_client, to_client, to_upstream
+from .upstream import Headers, Upstreams, client_left, open_client, to_client, to_upstream
 from .wires import WIRES, wire_of
 from .wires.messages import MESSAGES
 from .wires.wire import ForeignRequest, WireFormat
@@ -54,11 +56,11 @@ class Gateway:
     """One gateway: its upstreams, its bounds, and what it has recorded."""
 
     def __init__(
-        self, upstreams: Upstreams, runs_dir: Path, spending: GatewaySpending, environ: dict[str, str], token: str = "",
+        self, upstreams: Upstreams, runs_dir: Path, spending: GatewaySpending, environ: dict[str, str],
         strategy: str = "full", clock: Callable[[], float] = time.time, client: httpx2.AsyncClient | None = None,
     ) -> None:  # fmt: skip
         self.spending = spending
-        self._upstreams, self._token, self._clock = upstreams, token, clock
+        self._upstreams, self._clock = upstreams, clock
         self._cutter = cutter_of(strategy)
         conversations = Conversations()
         self.recording = Recording(runs_dir, environ, clock, conversations.forget)
@@ -83,14 +85,6 @@ class Gateway:
 
     async def _answer(self, request: Request) -> Response:
         raw = request.scope["raw_path"].decode("ascii")  # as it came: an escaped character stays escaped upstream
-        if self._token:
-            prefix = f"/{self._token}"
-            given = request.headers.get(TOKEN_HEADER.decode(), "")
-            if raw == prefix or raw.startswith(f"{prefix}/"):
-                raw = raw.removeprefix(prefix) or "/"
-            elif not compare_digest(given.encode(), self._token.encode()):
-                wire = wire_of(unquote(raw))
-                return _refusal(wire, 401, "authentication_error", "stackmem gateway: the token is missing")
         if raw == "/":
             return Response(status_code=200)
         try:
@@ -110,15 +104,32 @@ class Gateway:
             came.asked = self.ledger.read(wire, body) if wire is not None else None
             if came.asked is not None and (why := self.spending.refusal(came.asked)):
                 return _refusal(wire, 400, "invalid_request_error", why)
-        provider = _provider(request, path)
         try:
-            url = httpx2.URL(self._upstreams.url(provider, raw, request.scope["query_string"].decode("ascii")))
+            url, headers = self._address(request, raw, path)
+        except Misdirected as error:
+            return _refusal(wire, 400, "invalid_request_error", f"stackmem gateway: {error}")
         except (httpx2.InvalidURL, UnicodeDecodeError) as error:
             return _refusal(wire, 400, "invalid_request_error", f"stackmem gateway: the request's address: {error}")
-        headers = to_upstream(request.headers.raw, self._upstreams.keys.get(provider))
         await self._cut(came, path, (str(url), headers))
         sent = httpx2.Request(request.method, url, headers=headers, content=came.outgoing)
         return await self._forward(came, sent)
+
+    def _address(self, request: Request, raw: str, path: str) -> tuple[httpx2.URL, Headers]:
+        """Where a request goes, and the headers that go with it.
+
+        Raises:
+            Misdirected: Its provider is not certain, or there is no key for it.
+        """
+        upstreams, query = self._upstreams, request.scope["query_string"].decode("ascii")
+        provider = provider_of(path, query, request.headers.raw, upstreams)
+        own = None
+        if upstreams.replaces or request.scope.get(TOKEN_WAY) == "key":
+            own = upstreams.keys.get(provider)
+            if own is None and not upstreams.replaces:
+                raise Misdirected(f"there is no key to replace the token; set {provider.upper()}_API_KEY")
+            if own is not None and not may_use_own_key(path):
+                raise Misdirected(f"the path {path[:80]!r} is not forwarded with the key of the gateway")
+        return httpx2.URL(upstreams.url(provider, raw, query)), to_upstream(request.headers.raw, own)
 
     async def _forward(self, came: CameRequest, sent: httpx2.Request) -> Response:
         sending = asyncio.ensure_future(self._client.send(sent, stream=True))
@@ -140,9 +151,18 @@ class Gateway:
             return self._unanswered(came, 504, "timeout", "timeout_error", error)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             return self._unanswered(came, 502, "connection", "api_error", error)
+        if answer.is_redirect:
+            return await self._redirected(came, answer)
         passing = StreamingResponse(self._pass(answer, came), status_code=answer.status_code)
         passing.raw_headers = to_client(answer.headers.raw)
         return passing
+
+    async def _redirected(self, came: CameRequest, answer: httpx2.Response) -> Response:
+        """A redirect is not passed on: clients would follow it with their keys."""
+        await answer.aclose()
+        told = "stackmem gateway: the upstream redirects to another address; name that address with --upstream"
+        self.ledger.end(self.ledger.recorded(came), answer.status_code, failed("rejected", told))
+        return _refusal(came.wire, 502, "api_error", told)
 
     def _unanswered(self, came: CameRequest, status: int, kind: str, named: str, error: Exception) -> Response:
         """No answer came: told in the provider's form, without the address, which may hold a login."""
@@ -189,7 +209,7 @@ class Gateway:
         cutter = self._cutter
         if cutter is None:
             return
-        counts = came.wire is None and path.endswith("/messages/count_tokens")
+        counts = came.wire is None and counts_tokens(path)
         wire = MESSAGES if counts else came.wire
         asked = self.ledger.read(MESSAGES, came.body) if counts else came.asked
         if wire is None or asked is None:
@@ -235,13 +255,14 @@ async def _body(request: Request) -> bytes | None:
     return b"".join(pieces)
 
 
-def _provider(request: Request, path: str) -> str:
-    """Whose a request is: by its path, else by the header that only one of them asks for."""
-    wire = wire_of(path)
-    if wire is not None:
-        return wire.provider
-    named = "anthropic-version" in request.headers or "/messages" in path
-    return "anthropic" if named else "openai"
+def guarded(app: ASGIApp, token: str, hosts: frozenset[str], *, any_address: bool = False) -> Guard:
+    """The gateway behind the guard, which refuses in the provider's form."""
+    return Guard(app, token, hosts, any_address=any_address, refuse=_refused)
+
+
+def _refused(scope: Scope, status: int, sentence: str) -> ASGIApp:
+    kind = "authentication_error" if status == 401 else "invalid_request_error"
+    return _refusal(wire_of(scope["path"]), status, kind, f"stackmem gateway: {sentence}")
 
 
 def _refusal(wire: WireFormat | None, status: int, kind: str, text: str) -> Response:

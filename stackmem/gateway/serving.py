@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from stackmem.errors import UsageError, WorkspaceError
+from stackmem.listening.token import token_of
 from stackmem.run.result import RunResult, read_result
 from stackmem.run.run_folder import RESULT
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from .proxy import Gateway
 
 TOKEN_VARIABLE = "STACKMEM_GATEWAY_TOKEN"  # noqa: S105 - the name of a variable
-_SHORTEST_TOKEN = 16
 _START_SECONDS = 30.0
 _STOP_SECONDS = 5
 
@@ -34,7 +34,8 @@ class GatewayTerms(Struct, frozen=True):
 
     Attributes:
         port: 0 for any that is free.
-        token: What clients must bring; empty on loopback alone.
+        token: What clients must bring; empty for a new random one.
+        names: More values of ``Host`` under which clients reach it.
     """
 
     upstreams: Upstreams
@@ -45,17 +46,25 @@ class GatewayTerms(Struct, frozen=True):
     max_usd: float | None = None
     max_tokens: int | None = None
     strategy: str = "full"
+    names: tuple[str, ...] = ()
 
 
 class ServedGateway(Struct, frozen=True):
     """A gateway that listens.
 
     Attributes:
-        url: Where clients go, without the version.
+        bare: Where clients go that bring the token in a header.
+        url: Where all others go: the token is the first segment of the path, and the version follows.
     """
 
     gateway: Gateway
-    url: str
+    bare: str
+    port: int
+    token: str
+
+    @property
+    def url(self) -> str:
+        return f"{self.bare}/{self.token}"
 
 
 @contextmanager
@@ -63,24 +72,28 @@ def serving(terms: GatewayTerms, environ: Mapping[str, str]) -> Iterator[ServedG
     """The gateway, for as long as the block lasts; every run of it is whole when the block has ended.
 
     Raises:
-        UsageError: The extra is not installed, the address cannot be listened at, or is not loopback and has no token.
+        UsageError: The extra is not installed, the address cannot be listened at, or the token is too short.
     """
     try:
         import uvicorn
 
-        from .proxy import Gateway
+        from stackmem.listening.guard import host_names
+        from stackmem.listening.sockets import listening, server_config
+
+        from .proxy import Gateway, guarded
     except ImportError as error:
         raise UsageError(
             f"the gateway needs the extra 'gateway' ({error.name} is missing); pip install 'stackmem[gateway]'"
         ) from error
-    refuse_open(terms.host, terms.token)
+    token = token_of(terms.token, TOKEN_VARIABLE)
     spending = GatewaySpending(terms.max_usd, terms.max_tokens)
-    gateway = Gateway(terms.upstreams, terms.runs_dir, spending, dict(environ), terms.token, terms.strategy)
+    gateway = Gateway(terms.upstreams, terms.runs_dir, spending, {**environ, TOKEN_VARIABLE: token}, terms.strategy)
     with listening(terms.host, terms.port) as listener:
-        config = uvicorn.Config(
-            gateway.app, log_config=None, log_level="critical", access_log=False, server_header=False,
-            date_header=False, timeout_graceful_shutdown=_STOP_SECONDS, lifespan="on", ws="none", proxy_headers=False,
-        )  # fmt: skip
+        port = listener.getsockname()[1]
+        open_to_others = not is_loopback(terms.host)
+        names = (*terms.names, *((f"{socket.gethostname()}:{port}",) if open_to_others else ()))
+        app = guarded(gateway.app, token, host_names(port, names), any_address=open_to_others)
+        config = server_config(app, date_header=False, timeout_graceful_shutdown=_STOP_SECONDS, lifespan="on")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],), name="gateway", daemon=True)
         thread.start()
@@ -90,21 +103,11 @@ def serving(terms: GatewayTerms, environ: Mapping[str, str]) -> Iterator[ServedG
                 raise WorkspaceError("the gateway did not start; try again, or with another --port")
             time.sleep(0.005)
         host = f"[{terms.host}]" if ":" in terms.host else terms.host
-        token = f"/{terms.token}" if terms.token else ""
         try:
-            yield ServedGateway(gateway, f"http://{host}:{listener.getsockname()[1]}{token}")
+            yield ServedGateway(gateway, f"http://{host}:{port}", port, token)
         finally:
             server.should_exit = True
             thread.join(_STOP_SECONDS * 4)
-
-
-def refuse_open(host: str, token: str) -> None:
-    """Raises ``UsageError`` where others can reach the address and nothing keeps them out."""
-    if not is_loopback(host) and len(token) < _SHORTEST_TOKEN:
-        raise UsageError(
-            f"--host {host} can be reached by others; set {TOKEN_VARIABLE} to a token of at least {_SHORTEST_TOKEN} "
-            "characters, which clients bring in the path, or listen at 127.0.0.1"
-        )
 
 
 def is_loopback(host: str) -> bool:
@@ -112,23 +115,6 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-@contextmanager
-def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket that listens. Raises ``UsageError`` where nothing can listen there."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, asyncio sets TCP_NODELAY on what is accepted; else small pieces wait 40 ms for an ACK.
-    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-        except OSError as error:
-            raise UsageError(
-                f"nothing can listen at {host}, port {port} ({error.strerror}); choose another with --port"
-            ) from error
-        listener.listen(512)
-        yield listener
 
 
 class GatewayBill(Struct, frozen=True):

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 Headers = list[tuple[bytes, bytes]]
 
-TOKEN_HEADER = b"x-stackmem-token"
 SILENCE_SECONDS = 900.0
 """The longest pause of an upstream; a request without a stream may think for minutes."""
 _CONNECT_SECONDS = 15.0
@@ -31,26 +30,37 @@ _OF_ONE_CONNECTION = {
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
     b"transfer-encoding", b"upgrade",
 }  # fmt: skip
-_NOT_SENT = _OF_ONE_CONNECTION | {b"host", b"content-length", b"accept-encoding", TOKEN_HEADER}
+_NOT_SENT = _OF_ONE_CONNECTION | {b"host", b"content-length", b"accept-encoding"}
 _READ_HERE = ("gzip", "deflate", "identity")
 _KEYS = (b"x-api-key", b"authorization", b"x-goog-api-key", b"api-key")
 ADDRESSES = {"anthropic": "https://api.anthropic.com", "openai": "https://api.openai.com/v1"}
 
 
 class Upstreams(Struct, frozen=True):
-    """The address of each provider.
+    """The address of each provider; empty if the gateway does not forward to it.
 
     Attributes:
-        keys: Provider to the header that takes the place of the client's own key, for clients that are given none.
+        keys: Provider to the header with the user's own key, for clients that bring the gateway's token as theirs.
+        replaces: The user's keys take the place of whatever keys the clients bring.
     """
 
     anthropic: str
     openai: str
     keys: Mapping[str, tuple[bytes, bytes]] = {}
+    replaces: bool = False
+
+    @property
+    def is_one_server(self) -> bool:
+        """Whether all requests go to one address."""
+        return self.anthropic == self.openai
+
+    def address(self, owner: str) -> str:
+        """A provider's address; empty if there is none."""
+        return {"anthropic": self.anthropic, "openai": self.openai}.get(owner, "")
 
     def url(self, provider: str, path: str, query: str) -> str:
         """The address of a request; the version stands once, whether the upstream's address brings it or not."""
-        at = (self.anthropic if provider == "anthropic" else self.openai).rstrip("/")
+        at = self.address(provider).rstrip("/")
         if at.endswith("/v1") and path.startswith("/v1"):
             path = path.removeprefix("/v1")
         elif not at.endswith("/v1") and not path.startswith("/v1") and provider == "openai":
@@ -69,15 +79,17 @@ def own_keys(environ: Mapping[str, str]) -> dict[str, tuple[bytes, bytes]]:
 
 
 def upstreams(named: str | None, environ: Mapping[str, str]) -> Upstreams:
-    """The addresses: the one that is named for both, else those of the environment, else the providers' own.
+    """The addresses of the environment, else the providers' own; one URL for both, or one provider by its name.
 
     Raises:
-        UsageError: An address is none.
+        UsageError: An address is not one.
     """
     own = {name: environ.get(f"{name.upper()}_BASE_URL") or address for name, address in ADDRESSES.items()}
-    if named is not None and named not in ADDRESSES:
+    if named in ADDRESSES:
+        own = {name: address if name == named else "" for name, address in own.items()}
+    elif named is not None:
         own = dict.fromkeys(ADDRESSES, named)
-    for address in own.values():
+    for address in filter(None, own.values()):
         if urlsplit(address).scheme not in {"http", "https"} or not urlsplit(address).hostname:
             raise UsageError(f"--upstream {address!r:.80} is no address; write anthropic, openai, or http(s)://HOST")
     return Upstreams(own["anthropic"], own["openai"])
@@ -87,7 +99,7 @@ def to_upstream(headers: Iterable[tuple[bytes, bytes]], own: tuple[bytes, bytes]
     """The headers that go upstream; of the codings that the client takes, those that can be read here.
 
     Args:
-        own: The person's key, which takes the place of every key of the client's.
+        own: The header with the user's key, which takes the place of every key of the client.
     """
     given = list(headers)
     dropped = _NOT_SENT | _named_by_connection(given) | (set(_KEYS) if own else set())

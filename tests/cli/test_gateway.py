@@ -95,4 +95,5 @@ def test_what_cannot_be_is_said(stage: Stage):
     assert "no address" in stage.call("gateway", "--upstream", "nowhere").stderr
     assert "above 0" in stage.call("gateway", "--max-usd", "-1").stderr
     assert "cannot be started" in stage.call("gateway", "run", "--", str(ROOT / "nothing-here")).stderr
-    assert "token" in stage.call("gateway", "--host", "0.0.0.0").stderr
+    for token, why in (("short", "at least 16 characters"), ("a/b?c#" * 4, "only have letters")):
+        assert why in stage.call("gateway", env={"STACKMEM_GATEWAY_TOKEN": token}).stderr

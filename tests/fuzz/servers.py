@@ -13,16 +13,16 @@ from typing import Any
 import httpx2
 import uvicorn
 from h11 import LocalProtocolError
-from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from stackmem.gateway.bounds import GatewaySpending
-from stackmem.gateway.proxy import Gateway
+from stackmem.gateway.proxy import Gateway, guarded
 from stackmem.gateway.upstream import Upstreams
 from stackmem.gateway.wires import WIRES
+from stackmem.listening.guard import Guard
+from stackmem.listening.sockets import StrictProtocol
 from stackmem.serve.mcp.client_run import ClientCalls, plan_client_run
 from stackmem.serve.mcp.protocol import memory_server
-from stackmem.serve.mcp.server import TokenGuard
 from stackmem.serve.ui.app import Studio
 from stackmem.serve.ui.places import Places
 from tests.fuzz.seeds import chained, requests_of, stories
@@ -81,7 +81,7 @@ async def _converse(app: Any, data: bytes) -> bytes:
     config = uvicorn.Config(watched, log_config=None, log_level="critical", lifespan="off", ws="none")
     config.load()
     state = ServerState()
-    protocol, client = H11Protocol(config, state, {}, loop), Connection()
+    protocol, client = StrictProtocol(config, state, {}, loop), Connection()
     protocol.connection_made(client)
     for start in range(0, len(data), _PIECE_BYTES):
         if not client.closed:
@@ -119,16 +119,16 @@ async def _answer(request: httpx2.Request) -> httpx2.Response:
 
 
 async def _gateways(data: bytes, place: Path) -> None:
-    for token, strategy, most in (("", "full", None), (TOKEN, "mask:2,poll=1", None), ("", "summary", 1)):
+    for strategy, most in (("full", None), ("mask:2,poll=1", None), ("summary", 1)):
         runs = place / f"runs-{strategy[:4]}"
         runs.mkdir()
         spending = GatewaySpending(None, most)
         to = Upstreams("http://anthropic.example", "http://openai.example/v1")
         client = httpx2.AsyncClient(transport=httpx2.MockTransport(_answer))
-        gateway = Gateway(to, runs, spending, {}, token, strategy, client=client)
+        gateway = Gateway(to, runs, spending, {}, strategy, client=client)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(gateway.app.router.lifespan_context(gateway.app))
-            await _converse(gateway.app, data)
+            await _converse(guarded(gateway.app, TOKEN, frozenset({HOST})), data)
 
 
 def gateway(data: bytes, place: Path) -> None:
@@ -153,7 +153,7 @@ async def _memory(data: bytes, place: Path) -> None:
     server = memory_server(plan_client_run(".", {}, {"XDG_STATE_HOME": str(place / "state")}, place), calls)
     inner = server.streamable_http_app(host="127.0.0.1")
     async with inner.router.lifespan_context(inner):
-        await _converse(TokenGuard(inner, TOKEN), data)
+        await _converse(Guard(inner, TOKEN, frozenset({HOST})), data)
 
 
 def memory(data: bytes, place: Path) -> None:

@@ -17,12 +17,12 @@ import pytest
 
 from stackmem.core.facts import FramePopped, FramePushed, ModelFailed, ModelReplied, NoticeGiven, RunEnded, ToolReturned
 from stackmem.core.messages import ToolCall
-from stackmem.errors import UsageError
 from stackmem.gateway import proxy
 from stackmem.gateway.exchanges import EXCHANGES, RequestPassed, read_exchanges
 from stackmem.gateway.recording import tell_to_end, told_lines
-from stackmem.gateway.serving import GatewayTerms, ServedGateway, listening, serving
+from stackmem.gateway.serving import GatewayTerms, ServedGateway, serving
 from stackmem.gateway.upstream import upstreams
+from stackmem.listening.sockets import listening
 from stackmem.run.run_folder import RESULT, TRACE
 from stackmem.trace.store import TraceReader
 from tests.gateway.upstream import (
@@ -355,24 +355,6 @@ def test_a_prompt_that_is_too_long_is_refused(tmp_path):
             f"{served.url}/v1/chat/completions", json=CHAT | {"messages": [{"role": "user", "content": "x" * 5_000}]}
         )
     assert (refused.status_code, "2,0" in refused.json()["error"]["message"]) == (400, True)
-
-
-def test_an_address_that_others_reach_needs_a_token(tmp_path):
-    with pytest.raises(UsageError, match="token of at least"), gateway(RawUpstream(), tmp_path, host="0.0.0.0"):
-        pass
-
-
-def test_with_a_token_only_those_who_bring_it_pass(tmp_path):
-    token = "t" * 16
-    with RawUpstream(DONE, DONE) as upstream, gateway(upstream, tmp_path, token=token) as served:
-        bare = served.url.removesuffix(f"/{token}")
-        assert CLIENT.post(f"{bare}/v1/messages", content=request(user("Hi")), headers=HEADERS).status_code == 401
-        assert post(served, request(user("Hi"))).status_code == 200
-        brought = {**HEADERS, "x-stackmem-token": token}
-        assert CLIENT.post(f"{bare}/v1/messages", content=request(user("Hi")), headers=brought).status_code == 200
-        assert [(path, "x-stackmem-token" in headers) for path, headers, _ in upstream.seen] == [
-            ("/v1/messages", False)
-        ] * 2
 
 
 def test_a_run_whose_gateway_was_killed_is_told_to_its_end_from_its_lines(tmp_path):

@@ -6,6 +6,7 @@ import os
 import signal
 
 import typer
+from msgspec.structs import replace
 
 from stackmem.cli.options import Json, JsonArray, argument, option, runs_folder
 from stackmem.cli.screen.text import align, echo_json, one_line, readable, terminal_width
@@ -15,16 +16,18 @@ from stackmem.gateway.cutting import FITTING
 from stackmem.gateway.framing import cutter_of
 from stackmem.gateway.serving import TOKEN_VARIABLE, GatewayBill, GatewayTerms, bill_of, serving
 from stackmem.gateway.status import GatewayRunStatus, gateway_status
-from stackmem.gateway.upstream import upstreams
+from stackmem.gateway.upstream import own_keys, upstreams
 
 app = typer.Typer(help="Record any agent: a gateway between it and its provider.", invoke_without_command=True)
 
-_UPSTREAM = option("--upstream", "anthropic, openai, or the address of a server for all requests.", "NAME|URL")
+_UPSTREAM = option(
+    "--upstream", "Only anthropic, only openai, or the address of a server for all requests.", "NAME|URL"
+)
 _MAX_USD = option("--max-usd", "Refuse requests once so much is spent.", "AMOUNT")
 _MAX_TOKENS = option("--max-tokens-per-request", "Refuse longer prompts; estimated.", "N")
 _STRATEGIES = f"full, {', '.join(FITTING)}, with parameters; or stackheap, for agents with stackmem mcp."
 _STRATEGY = option("--strategy", _STRATEGIES, "NAME", default="full")
-_HOST = option("--host", f"Listen there; not on loopback only with {TOKEN_VARIABLE}.", "HOST", default="127.0.0.1")
+_HOST = option("--host", f"Listen at this address; {TOKEN_VARIABLE} sets the token.", "HOST", default="127.0.0.1")
 _PORT = option("--port", "Listen at this port; 0 for any that is free.", "PORT", default=0)
 _RUNS = option("-o --runs-dir", "Keep the runs there.", "DIR")
 
@@ -41,10 +44,9 @@ def _terms(
     if (max_usd is not None and not max_usd > 0) or (max_tokens is not None and max_tokens <= 0):
         raise UsageError("--max-usd and --max-tokens-per-request take numbers above 0")
     cutter_of(strategy)
-    return GatewayTerms(
-        upstreams(upstream, os.environ), runs_folder(runs_dir), host, port, os.environ.get(TOKEN_VARIABLE, ""),
-        max_usd, max_tokens, strategy,
-    )  # fmt: skip
+    to = replace(upstreams(upstream, os.environ), keys=own_keys(os.environ))
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    return GatewayTerms(to, runs_folder(runs_dir), host, port, token, max_usd, max_tokens, strategy)
 
 
 @app.callback()
@@ -89,7 +91,7 @@ def run_command(
     """Start an agent behind a gateway; then print its bill and its runs, and end with its exit code."""
     terms = _terms(upstream, strategy, max_usd, max_tokens, "127.0.0.1", 0, runs_dir)
     with serving(terms, os.environ) as served:
-        code = run_agent(command, os.environ, served.url)
+        code = run_agent(command, os.environ, served)
     bill = bill_of(served.gateway)
     if json:
         echo_json(bill)

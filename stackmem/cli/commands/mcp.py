@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from pathlib import Path
 
@@ -11,9 +10,9 @@ import typer
 
 from stackmem.cli.options import Flags, argument, option, settings, takes
 from stackmem.cli.screen.text import readable, say
-from stackmem.errors import UsageError
+from stackmem.listening.token import token_of
 from stackmem.serve.mcp.client_run import plan_client_run
-from stackmem.serve.mcp.server import SHORTEST_TOKEN, TOKEN_VARIABLE, serve_memory
+from stackmem.serve.mcp.server import TOKEN_VARIABLE, serve_memory
 
 
 @takes("flags", settings("runs_dir", "heap", "heap_chars", "heap_chunks", "depth", "fsync"))
@@ -26,9 +25,7 @@ def command(
     """Give any agent a heap and frames: a server of the Model Context Protocol, recorded as a run."""
     plan = plan_client_run(folder, flags, os.environ, Path.cwd())
     given = os.environ.get(TOKEN_VARIABLE, "")
-    if http is not None and 0 < len(given) < SHORTEST_TOKEN:
-        raise UsageError(f"{TOKEN_VARIABLE} needs at least {SHORTEST_TOKEN} characters; leave it out for a new token")
-    token = given or secrets.token_urlsafe(24)
+    token = token_of(given if http is not None else "", TOKEN_VARIABLE)
 
     def ready(address: str) -> None:
         typer.echo(address)

@@ -9,8 +9,10 @@ from .wire import WireFormat
 
 WIRES: tuple[WireFormat, ...] = (MESSAGES, CHAT, RESPONSES)
 
+_ENDS = [(wire, tuple(f"/v1{path}" for path in wire.paths)) for wire in WIRES]
+
 
 def wire_of(path: str) -> WireFormat | None:
-    """The format that a path asks for a reply in; None for every other path."""
+    """The format that a path asks for a reply in; None for every other path, such as ``/v1/threads/ID/messages``."""
     bare = path.rstrip("/")
-    return next((wire for wire in WIRES if bare.endswith(wire.paths)), None)
+    return next((wire for wire, ends in _ENDS if bare in wire.paths or bare.endswith(ends)), None)

@@ -2,16 +2,14 @@
 
 Rule 1: a run begins with the first call; a client that makes none leaves none behind.
 Rule 2: a client that goes, Ctrl-C and SIGTERM end the run in good order.
-Rule 3: over HTTP every request brings the token, and names this machine as its host.
+Rule 3: over HTTP the guard of all listeners stands in front.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import signal
-import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -26,11 +24,9 @@ from stackmem.run.result import RunResult
 from stackmem.serve.mcp.client_run import ClientCalls, ClientPlan, open_client_run
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    import socket
 
 TOKEN_VARIABLE = "STACKMEM_MCP_TOKEN"  # noqa: S105 - the name of a variable
-SHORTEST_TOKEN = 16
-_HOST = "127.0.0.1"
 _MOST_BODY_BYTES = 4 << 20
 _STOP_SECONDS = 5.0
 
@@ -65,8 +61,10 @@ def serve_memory(
         if http is None:
             threading.Thread(target=_stdio, args=(memory_server(plan, calls), calls), daemon=True).start()
             return _result(ended)
-        with _listening(http[0]) as listener:
-            ready(f"http://{_HOST}:{listener.getsockname()[1]}/mcp")
+        from stackmem.listening.sockets import LOOPBACK, listening
+
+        with listening(LOOPBACK, http[0], "--http") as listener:
+            ready(f"http://{LOOPBACK}:{listener.getsockname()[1]}/mcp")
             with _served(memory_server(plan, calls), http[1], listener, calls):
                 return _result(ended)
 
@@ -131,45 +129,17 @@ def _stdio(server: Any, calls: ClientCalls) -> None:
         calls.leave()
 
 
-class TokenGuard:
-    """Lets through what brings the token."""
-
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app, self._wanted = app, f"Bearer {token}".encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        from starlette.responses import PlainTextResponse
-
-        if scope["type"] == "http":
-            given = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
-            if len(given) != 1 or not hmac.compare_digest(given[0], self._wanted):
-                await PlainTextResponse("bring the token: Authorization: Bearer TOKEN\n", 401)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
-
-
-@contextmanager
-def _listening(port: int) -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((_HOST, port))
-        except (OSError, OverflowError) as error:
-            raise UsageError(f"port {port} on {_HOST} cannot be had ({error}); choose another with --http") from error
-        listener.listen(128)
-        yield listener
-
-
 @contextmanager
 def _served(server: Any, token: str, listener: socket.socket, calls: ClientCalls) -> Iterator[None]:
     """The server on the listener, in a thread, for as long as the block lasts."""
     import uvicorn
 
-    app = TokenGuard(server.streamable_http_app(host=_HOST, max_request_body_size=_MOST_BODY_BYTES), token)
-    config = uvicorn.Config(
-        app, ws="none", lifespan="on", log_config=None, log_level="critical", access_log=False, server_header=False,
-        proxy_headers=False, timeout_graceful_shutdown=2,
-    )  # fmt: skip
+    from stackmem.listening.guard import Guard, host_names
+    from stackmem.listening.sockets import LOOPBACK, server_config
+
+    inner = server.streamable_http_app(host=LOOPBACK, max_request_body_size=_MOST_BODY_BYTES)
+    app = Guard(inner, token, host_names(listener.getsockname()[1]))
+    config = server_config(app, lifespan="on", timeout_graceful_shutdown=2)
     running = uvicorn.Server(config)
 
     def serve() -> None:

@@ -17,17 +17,17 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from stackmem.errors import StackmemError, UsageError
+from stackmem.listening.guard import Guard
 from stackmem.report.comparison.write import report_page
 from stackmem.report.live import LiveRun
 from stackmem.report.page import index_page, live_page
 from stackmem.report.view import read_runs
 
 from .commands import StartedCommand, command_of, shown
-from .guard import Guard
 from .places import Places
 
 MOST_ROWS = 2_000
@@ -68,7 +68,7 @@ class Studio:
             Route("/jobs/{number:int}", self.job),
         ]
         handlers: dict[Any, Any] = {StackmemError: _told}
-        return Guard(Starlette(routes=[Mount(f"/{token}", routes=routes)], exception_handlers=handlers), token, hosts)
+        return Guard(Starlette(routes=routes, exception_handlers=handlers), token, hosts, pages=True)
 
     def watch(self) -> None:
         """Look at the places until ``stop``: once, and then while a list is open; the longer it takes, the rarer."""

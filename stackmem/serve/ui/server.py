@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 import secrets
-import socket
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -13,12 +12,12 @@ from types import FrameType
 
 import uvicorn
 
-from stackmem.errors import UsageError
+from stackmem.listening.guard import host_names
+from stackmem.listening.sockets import LOOPBACK, listening, server_config
 
 from .app import Studio
 from .places import Places
 
-_HOST = "127.0.0.1"
 _FILES = 16_384  # a connection takes one, and nobody asks who opens many
 
 
@@ -34,16 +33,13 @@ def serve(folders: Sequence[Path], port: int, ready: Callable[[str], None]) -> l
     """
     studio = Studio(Places(folders))
     token = secrets.token_urlsafe(24)
-    with _listening(port) as listener:
+    with listening(LOOPBACK, port) as listener:
         port = listener.getsockname()[1]
-        hosts = frozenset({f"{_HOST}:{port}", f"localhost:{port}"})
         _allow_files()
-        config = uvicorn.Config(
-            studio.app(token, hosts), http="h11", ws="none", lifespan="off", log_level="critical", access_log=False,
-            server_header=False, proxy_headers=False, timeout_graceful_shutdown=2,
-        )  # fmt: skip
+        app = studio.app(token, host_names(port))
+        config = server_config(app, lifespan="off", timeout_graceful_shutdown=2)
         threading.Thread(target=studio.watch, daemon=True).start()
-        ready(f"http://{_HOST}:{port}/{token}/")
+        ready(f"http://{LOOPBACK}:{port}/{token}/")
         with suppress(KeyboardInterrupt):  # it was closed in order; that is how a person closes it
             _Server(config, studio.stop).run(sockets=[listener])
     return studio.close()
@@ -59,18 +55,6 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._stop()
         super().handle_exit(sig, frame)
-
-
-def _listening(port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((_HOST, port))
-        listener.listen(1_024)
-    except (OSError, OverflowError) as error:
-        listener.close()
-        raise UsageError(f"port {port} on {_HOST} cannot be had ({error}); choose another with --port") from error
-    return listener
 
 
 def _allow_files() -> None:

@@ -18,6 +18,8 @@ from functools import partial
 
 import h11
 
+from stackmem.listening.framing import AmbiguousLength, StrictConnection
+
 from .addresses import look_up, public_ones, system_addresses
 from .hosts import AllowedHost, entry_for, entry_for_request, joined, read_authority, why_refused
 from .network_list import NetworkList
@@ -115,7 +117,7 @@ class _Connection:
     ) -> None:
         self._proxy, self._network = proxy, proxy.network
         self._reader, self._writer, self._asked = reader, writer, asked
-        self._peer = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
+        self._peer = StrictConnection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self._moved = 0.0
 
     async def serve(self) -> None:
@@ -139,17 +141,14 @@ class _Connection:
                     self._peer.receive_data(piece)
         except TimeoutError as error:
             raise Turned(408, "did not come whole in time") from error
+        except AmbiguousLength as error:
+            raise Turned(400, "has two headers that say how long it is") from error
         except h11.RemoteProtocolError as error:
             status = 431 if error.error_status_hint == 431 else 400
             why = f"has a head of more than {HEAD_BYTES:,} bytes" if status == 431 else "is none of HTTP"
             raise Turned(status, why) from error
         if not isinstance(event, h11.Request):
             return None
-        names = [name for name, _ in event.headers]
-        if sum(name in _FRAMING for name in names) > 1 or (
-            b"transfer-encoding" in names and event.http_version < b"1.1"
-        ):
-            raise Turned(400, "has two headers that say how long it is")
         return event
 
     async def _tunnel(self, request: h11.Request) -> None:

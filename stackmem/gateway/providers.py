@@ -1,0 +1,101 @@
+"""Which provider a request belongs to, by its path, its headers and the shape of its key.
+
+Rule 1: a request that belongs to one provider goes to that provider or is refused, so that no key reaches another one.
+Rule 2: a path that no provider is known for is refused, unless one server takes all requests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from urllib.parse import parse_qsl
+
+from .upstream import ADDRESSES, Headers, Upstreams
+from .wires import wire_of
+
+_HEADERS = {
+    "x-api-key": "anthropic", "anthropic-": "anthropic", "openai-": "openai", "x-goog-": "google", "api-key": "azure",
+}  # fmt: skip
+"""Beginnings of names of headers that only one provider asks for."""
+_KEYS = {"sk-ant-": "anthropic", "AIza": "google"}
+_PATHS = {
+    "anthropic": ("messages", "complete", "skills", "organizations"),
+    "openai": (
+        "chat", "responses", "completions", "embeddings", "moderations", "images", "audio", "batches", "fine_tuning",
+        "uploads", "vector_stores", "assistants", "threads", "conversations", "containers", "evals", "realtime",
+        "videos", "organization", "engines",
+    ),
+    "azure": ("openai",),
+}  # fmt: skip
+_OWNERS = {name: owner for owner, names in _PATHS.items() for name in names}
+_SHARED = ("models", "files")
+"""Paths of both: Anthropic's clients send a header of Anthropic's with each request."""
+_NAMES = {"anthropic": "Anthropic", "openai": "OpenAI", "google": "Google", "azure": "Azure"}
+_COUNTS = "/messages/count_tokens"
+_VERSION = re.compile(r"/v1(?=/|$)")
+
+
+class Misdirected(Exception):  # noqa: N818 - the answer to a request that is not forwarded
+    """A request must not be forwarded; the text says why."""
+
+
+def provider_of(path: str, query: str, headers: Headers, upstreams: Upstreams) -> str:
+    """Return ``anthropic`` or ``openai``.
+
+    Raises:
+        Misdirected: The request belongs to another provider, to several, or to none that is known.
+    """
+    owners = set(_owners(path, query, headers))
+    if upstreams.is_one_server:
+        return "anthropic" if "anthropic" in owners else "openai"
+    if upstreams.openai != ADDRESSES["openai"]:
+        owners = {"openai" if owner == "azure" else owner for owner in owners}  # an Azure address is the user's OpenAI
+    if not owners and _first(path) in _SHARED:
+        owners = {"openai"}
+    if not owners:
+        raise Misdirected(
+            f"no provider is known for the path {path[:80]!r}; set --upstream URL to forward every path to one server"
+        )
+    names = " and ".join(_NAMES[owner] for owner in sorted(owners))
+    if len(owners) > 1:
+        raise Misdirected(f"the path, headers and key of the request belong to {names}; send those of one provider")
+    (owner,) = owners
+    if not upstreams.address(owner):
+        raise Misdirected(f"the request is for {names}, and this gateway does not forward to it; set --upstream URL")
+    return owner
+
+
+def may_use_own_key(path: str) -> bool:
+    """Whether a request of a client without a key may be paid with the user's: replies, their tokens, and lists."""
+    return wire_of(path) is not None or path.endswith(_COUNTS) or _first(path) in ("models", "embeddings")
+
+
+def counts_tokens(path: str) -> bool:
+    """Whether a path of Anthropic's counts the tokens of a request."""
+    return path.endswith(_COUNTS)
+
+
+def _owners(path: str, query: str, headers: Headers) -> Iterator[str]:
+    wire = wire_of(path)
+    first = _first(path)
+    if wire is not None:
+        yield wire.provider
+    elif first in _OWNERS:
+        yield _OWNERS[first]
+    elif path.startswith("/api/"):  # Claude Code's own
+        yield "anthropic"
+    elif path.startswith("/v1beta/") or ":generateContent" in path or ":streamGenerateContent" in path:
+        yield "google"
+    if any(name == "key" for name, _ in parse_qsl(query)):
+        yield "google"
+    for name, value in headers:
+        spelled = name.decode("latin-1").lower()
+        yield from (owner for begin, owner in _HEADERS.items() if spelled.startswith(begin))
+        if spelled == "authorization":
+            key = value.decode("latin-1").strip().rpartition(" ")[2]
+            yield from (owner for begin, owner in _KEYS.items() if key.startswith(begin))
+
+
+def _first(path: str) -> str:
+    """The first segment behind the version."""
+    return _VERSION.sub("", path, count=1).lstrip("/").partition("/")[0]

@@ -1,0 +1,27 @@
+"""The token that a server's clients must bring."""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+from stackmem.errors import UsageError
+
+TOKEN_HEADER = "x-stackmem-token"  # noqa: S105 - the name of a header
+SHORTEST_TOKEN = 16
+_TOKEN = re.compile(r"[A-Za-z0-9._~-]+")
+
+
+def token_of(given: str, variable: str) -> str:
+    """Return the token that the user set in a variable, or a new random one if it is empty.
+
+    Raises:
+        UsageError: The token is too short, or has characters that a path cannot have.
+    """
+    if not given:
+        return secrets.token_urlsafe(24)
+    if len(given) < SHORTEST_TOKEN:
+        raise UsageError(f"{variable} needs at least {SHORTEST_TOKEN} characters; leave it out for a new token")
+    if not _TOKEN.fullmatch(given):
+        raise UsageError(f"{variable} may only have letters, digits and ._~-; leave it out for a new token")
+    return given
