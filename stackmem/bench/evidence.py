@@ -23,6 +23,7 @@ from stackmem.core.messages import ToolSpec, Usage
 from stackmem.core.pricing import Price, cost_usd
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import StackmemError, UsageError
+from stackmem.foreign.files import digest_of_regular, read_regular
 from stackmem.kept.import_ import sessions_of
 from stackmem.kept.whatif import WhatIf, WhatIfQuestion, WhatIfRow, tell_again
 from stackmem.measure.moments import Moment, moments
@@ -139,7 +140,7 @@ def read_entries(rows: Path) -> list[RecordingEntry]:
     """
     if not rows.exists():
         return []
-    found, lines = [], rows.read_bytes().split(b"\n")
+    found, lines = [], read_regular(rows).split(b"\n")
     for number, line in enumerate(lines, 1):
         try:
             found += [decode_json(line, RecordingEntry)] if line else []
@@ -165,7 +166,7 @@ def _distinct(folder: Path) -> dict[str, Path]:
     for path in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         if not hidden and not path.is_symlink() and path.is_file() and path.stat().st_size <= _LARGEST_BYTES:
-            found.setdefault(hashlib.sha256(path.read_bytes()).hexdigest(), path)
+            found.setdefault(digest_of_regular(path, _LARGEST_BYTES), path)
     return found
 
 
@@ -211,7 +212,7 @@ def _tools_beside(file: Path) -> tuple[ToolSpec, ...]:
     if not beside.is_file():
         return ()
     try:
-        found = decode_json(beside.read_bytes(), list[_ShownTool])
+        found = decode_json(read_regular(beside), list[_ShownTool])
     except (OSError, msgspec.MsgspecError) as error:
         raise UsageError(f"{beside} is no list of tools as a request to a chat holds them ({error})") from error
     encoded = ((one.function, msgspec.json.encode(one.function.parameters).decode()) for one in found)

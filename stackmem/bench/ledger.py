@@ -21,6 +21,7 @@ import msgspec
 
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
+from stackmem.foreign.files import bounded_lines, descriptor_of_regular, open_regular, read_regular
 from stackmem.trace.lock import Lock
 from stackmem.trace.store import append_line, cut_torn_line
 from stackmem.version import VERSION
@@ -38,6 +39,7 @@ KEPT = (
 """What of a row is held in memory: enough to tell means and to expect costs."""
 
 _NEEDED = ("id", "task", "model", "strategy", "outcome")
+_MAX_ROW_BYTES = 16 << 20
 _LARGEST = 1 << 63  # beyond, the results cannot hold a whole number
 
 
@@ -59,8 +61,8 @@ def read_lines(folder: Path) -> Iterator[bytes]:
         TraceError: The ledger cannot be read.
     """
     try:
-        with (folder / LEDGER).open("rb") as file:
-            for line in file:
+        with open_regular(folder / LEDGER) as file:
+            for line in bounded_lines(file, _MAX_ROW_BYTES):
                 if not line.endswith(b"\n"):
                     return
                 yield line
@@ -112,7 +114,7 @@ def read_plan(folder: Path) -> BenchPlan | None:
         TraceError: It cannot be read.
     """
     try:
-        plan = decode_json((folder / PLAN).read_bytes(), BenchPlan)
+        plan = decode_json(read_regular(folder / PLAN), BenchPlan)
         for subject in plan.subjects:
             if subject.family and not (subject.task == subject.family and subject.family.isidentifier()):
                 raise msgspec.ValidationError(f"{subject.task[:60]!a} is no world")  # it would name a folder elsewhere
@@ -186,7 +188,7 @@ class Ledger:
             self.rows = {name: row for name, row in kept.items() if not (without_errors and row["outcome"] == "error")}
             _write(folder / PLAN, msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n")
             self.log = BenchLog(folder)
-            self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._file = descriptor_of_regular(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
             self._size = cut_torn_line(self._file)
         except OSError as error:
             self.close()

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.errors import TraceError, UsageError
+from stackmem.foreign.files import open_regular, read_regular
 from stackmem.trace.private import owners
 from stackmem.trace.signatures import SigningKey, Unsigned, is_signed
 from stackmem.trace.store import append_line, cut_torn_line
@@ -165,7 +166,7 @@ class BenchLog:
         head = LogHead(len(self._leaves), self.root, key.public)
         head = replace(head, signature=key.sign(head.message()))
         try:
-            with (self._folder / LOG).open("rb") as file:
+            with open_regular(self._folder / LOG) as file:
                 os.fsync(file.fileno())  # a power loss must not take lines of which a head says that they are there
             _append(self._folder / HEADS, _encoder.encode(head))
         except OSError as error:
@@ -224,7 +225,7 @@ _Line = TypeVar("_Line", BenchEntry, LogHead)
 def _read(path: Path, kind: type[_Line]) -> list[tuple[bytes, _Line]]:
     """The lines of a file, without their ends, and what they say; a torn last line is none."""
     try:
-        whole = path.read_bytes()
+        whole = read_regular(path)
     except FileNotFoundError:
         return []
     except OSError as error:

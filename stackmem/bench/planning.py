@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from stackmem.core.pricing import Price
 from stackmem.errors import UsageError
+from stackmem.foreign.files import digest_of_regular
 from stackmem.measure.metrics import measure
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.models.endpoint import without_login
@@ -30,6 +31,7 @@ from .suite import SuiteRequest
 HORIZON, NOISE, TRIALS, PRICE, LATENCY_SECONDS = 60, 1.0, 1, "claude-sonnet-5-5", 10.0
 LONGEST_SECONDS = 86_400
 MOST_TRIALS = 1_000_000
+_MAX_TASK_FILE_BYTES = 16 << 30
 
 
 def make_plan(
@@ -244,7 +246,7 @@ def folder_digest(folder: Path) -> str:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 name = os.fsencode(path.relative_to(folder))
-                found.update(b"%d %s %s\n" % (len(name), name, hashlib.sha256(path.read_bytes()).hexdigest().encode()))
+                found.update(b"%d %s %s\n" % (len(name), name, digest_of_regular(path, _MAX_TASK_FILE_BYTES).encode()))
     except OSError as error:
         raise UsageError(f"the task's file {error.filename} cannot be read ({error.strerror})") from error
     return found.hexdigest()

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from stackmem.errors import TraceError, UsageError
+from stackmem.foreign.files import open_regular
 from stackmem.measure.metrics import METRICS, SHIPPED
 from stackmem.tools.plugins import load_plugins
 
 RESULTS = "results.sqlite"
+_STEPS_AT_ONCE = 1_000_000
+_MAX_STEPS = 4_000_000_000
+"""Of SQLite's machine, for one reading: a million trials take a twentieth; a table that computes itself has no end."""
 
 _WHO = {
     "id": "TEXT PRIMARY KEY", "task": "TEXT", "family": "TEXT", "horizon": "INTEGER", "noise": "REAL",
@@ -117,8 +121,23 @@ def _stored(value: Any) -> Any:
     return json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """The tables that a bench made, in a file that may come from anybody.
+
+    Raises:
+        sqlite3.Error: It is no database, or something stands in the place of a table; reading takes too long.
+        OSError: It is not a regular file.
+    """
+    open_regular(path).close()  # SQLite would wait for a FIFO
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        steps = iter(range(_MAX_STEPS // _STEPS_AT_ONCE))
+        database.set_progress_handler(lambda: next(steps, None) is None, _STEPS_AT_ONCE)
+        database.execute("PRAGMA trusted_schema = OFF")
+        kinds = dict(database.execute("SELECT name, type FROM sqlite_master WHERE name IN ('trials', 'suite')"))
+        if wrong := next((name for name, kind in kinds.items() if kind != "table"), None):
+            raise sqlite3.DatabaseError(f"{wrong} is a {kinds[wrong]}, not a table")
+        yield database
 
 
 def read_results(folder: Path) -> list[dict[str, Any]]:
@@ -131,10 +150,10 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise TraceError(f"there is no {path}; stackmem bench -o {folder} makes it from the bench's ledger")
     try:
-        with closing(_opened(path)) as database:
+        with _opened(path) as database:
             database.row_factory = sqlite3.Row
             return [dict(row) for row in database.execute("SELECT * FROM trials ORDER BY id")]
-    except sqlite3.Error as error:
+    except (OSError, sqlite3.Error) as error:
         raise TraceError(f"{path} cannot be read ({error}); stackmem bench -o {folder} makes it anew") from error
 
 
@@ -145,7 +164,7 @@ def read_suite(folder: Path) -> dict[str, str]:
         TraceError: There is no ``results.sqlite``, or it cannot be read.
     """
     try:
-        with closing(_opened(folder / RESULTS)) as database:
+        with _opened(folder / RESULTS) as database:
             return dict(database.execute("SELECT key, value FROM suite ORDER BY key"))
-    except sqlite3.Error as error:
+    except (OSError, sqlite3.Error) as error:
         raise TraceError(f"{folder / RESULTS} cannot be read ({error}); stackmem bench -o {folder} makes it") from error

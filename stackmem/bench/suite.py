@@ -38,6 +38,7 @@ from msgspec import Struct, field
 
 from stackmem.core.strict_json import parse_toml
 from stackmem.errors import UsageError
+from stackmem.foreign.files import read_start
 from stackmem.settings.option_values import ValuePlace, read_value
 from stackmem.settings.options import OPTIONS, suggestion
 
@@ -103,7 +104,7 @@ def read_suite(path: Path, home: str) -> SuiteRequest:
     try:
         if path.exists() and not path.is_file():  # reading a pipe would wait for whoever writes to it
             raise UsageError(f"the suite {path} is no regular file; name a TOML file")
-        raw = path.read_bytes()
+        raw = read_start(path, LARGEST_BYTES + 1)
         if len(raw) > LARGEST_BYTES:
             raise UsageError(f"{path} has {len(raw):,} bytes; a suite has at most {LARGEST_BYTES:,}")
         table = parse_toml(raw.decode())

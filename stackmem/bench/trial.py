@@ -21,7 +21,6 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from stackmem.core.facts import ClockRead, Event, ModelFailed, RunStarted
-from stackmem.core.machine import evolve
 from stackmem.core.state import State
 from stackmem.errors import StackmemError, UsageError
 from stackmem.measure.cached_steps import with_prompts
@@ -34,6 +33,7 @@ from stackmem.run.solve import solve
 from stackmem.settings.options import PREFIX
 from stackmem.tools.plugins import blame, refuse_unlike_plugins
 from stackmem.trace.lineage import RunReader
+from stackmem.trace.walk import state_after
 from stackmem.version import VERSION
 from stackmem.workspace.tree import remove_tree
 
@@ -300,7 +300,7 @@ class _TrialWatch:
         """Take in a run that is over, after what was told before."""
         state = State()
         for record in RunReader(folder):
-            state = evolve(State() if isinstance(record.event, RunStarted) else state, record.event)
+            state = state_after(State() if isinstance(record.event, RunStarted) else state, record)
             self._take(record.at, record.event, state)
 
     def measured(self, job: Job) -> Row:

@@ -6,9 +6,10 @@ import hashlib
 from functools import lru_cache
 from typing import Any, Literal
 
-from msgspec import Struct, json
+from msgspec import DecodeError, Struct, json
 
 from .log import Log
+from .strict_json import decode_json
 
 FailureKind = Literal[
     "rate_limited", "overloaded", "server_error", "timeout", "connection", "incomplete",  # asked again
@@ -100,11 +101,34 @@ class PromptText(Struct, frozen=True):
 
 
 class ToolSpec(Struct, frozen=True):
-    """A tool as a model is shown it; ``schema`` is JSON text, so that its bytes never change."""
+    """A tool as a model is shown it; ``schema`` is JSON text, so that its bytes never change.
+
+    Attributes:
+    A decoder refuses a tool whose schema is neither JSON nor empty: making one raises ``ValueError``.
+    """
 
     name: str
     description: str
     schema: str
+
+    def __post_init__(self) -> None:
+        if self.schema and not _is_json(self.schema):
+            raise ValueError(f"the schema of the tool {self.name[:80]!r} is not JSON")
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The schema as an object; empty if the tool has none, as tools that a provider runs itself may."""
+        value = json.decode(self.schema) if self.schema else None
+        return value if isinstance(value, dict) else {}
+
+
+@lru_cache(maxsize=256)  # every record that starts a run brings the same tools
+def _is_json(text: str) -> bool:
+    try:
+        decode_json(text, object)
+    except DecodeError:
+        return False
+    return True
 
 
 class Breakpoint(Struct, frozen=True):

@@ -60,7 +60,7 @@ def _spelled(tool: Offer) -> str:
 
 def shown_schema(shown: ToolSpec) -> dict[str, Any]:
     """The schema; of a tool whose description spells its fields, with those as properties, a list of anything."""
-    schema: dict[str, Any] = json.decode(shown.schema)
+    schema = shown.parameters
     spelled_ours = shown.name in CALLS and shown.schema == _ANY_OBJECT
     found = _SPELLED.search(shown.description) if spelled_ours else None
     if found is None:

@@ -17,6 +17,7 @@ from msgspec import UNSET, Struct, UnsetType
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Part, Text, ToolSpec, Usage
 from stackmem.errors import TraceError
+from stackmem.foreign.files import bounded_lines, descriptor_of_regular, open_regular
 from stackmem.trace.store import append_line, cut_torn_line
 
 from .conversations import Kind
@@ -140,7 +141,7 @@ class ExchangeWriter:
     def __init__(self, path: Path) -> None:
         """Raises ``TraceError`` where it cannot be made."""
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = descriptor_of_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
             self._size = cut_torn_line(self._file)
         except OSError as error:
             raise TraceError(f"{path} cannot be made ({error.strerror}); choose another folder with -o") from error
@@ -166,8 +167,8 @@ def read_exchanges(path: Path) -> Iterator[Passed]:
         TraceError: The file cannot be read, or a line is none of ours.
     """
     try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
+        with open_regular(path) as file:
+            for number, line in enumerate(bounded_lines(file), 1):
                 if not line.endswith(b"\n"):
                     return
                 try:

@@ -15,6 +15,7 @@ import msgspec
 
 from stackmem.core.machine import fold
 from stackmem.errors import TraceError
+from stackmem.foreign.files import opener_of_regular
 from stackmem.run.result import RunResult, result_fields, write_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run
 from stackmem.trace.lock import Lock
@@ -95,7 +96,7 @@ def tell_to_end(folder: Path) -> bool:
             lines.append(passed[-1])
             lines.close()
         whole = told_lines(passed)
-        with (folder / TRACE).open("r+b") as trace:
+        with open(folder / TRACE, "r+b", opener=opener_of_regular) as trace:
             size = cut_torn_line(trace.fileno())
             if not whole.startswith(trace.read(size)):
                 raise TraceError(

@@ -14,8 +14,8 @@ from msgspec import UNSET, Struct, field
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import ToolSpec
 from stackmem.errors import RulesDiffer, TraceError
+from stackmem.foreign.files import read_regular
 from stackmem.run.run_folder import TRACE
-from stackmem.trace.private import read_regular
 
 from .conversations import said
 from .cutting import Cutter

@@ -10,6 +10,8 @@ from functools import partial
 
 from msgspec import Struct
 
+from stackmem.foreign.files import read_regular
+
 from .objects import EXECUTABLE, FILE, LINK, Node, object_id
 
 STAGE = ".stackmem-apply"  # in the folder itself: what is renamed must lie on the same file system
@@ -71,9 +73,7 @@ def _look_at(folder: int, name: bytes, path: bytes) -> PathState:
         return PathState(Node(LINK, object_id("blob", target)), target, owner=owner)
     if not stat.S_ISREG(status.st_mode):
         return PathState(None, obstacle=path)
-    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    with os.fdopen(fd, "rb") as file:
-        content = file.read()
+    content = read_regular(name, follow=False, dir_fd=folder)
     mode = EXECUTABLE if status.st_mode & 0o100 else FILE
     return PathState(Node(mode, object_id("blob", content)), content, permissions=status.st_mode & 0o777, owner=owner)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from stackmem.errors import UsageError, WorkspaceError
+from stackmem.foreign.files import opener_of_regular
 
 ANSWER_SECONDS = 600
 HER_SECONDS = 120  # for a question about her repository, in which a .gitignore may be a pipe, or take for ever
@@ -104,7 +105,8 @@ def git_into(place: Path, *arguments: str, cwd: Path, environment: dict[str, str
     Where git fails, no file is left.
     """
     try:
-        with open(place, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        place.unlink(missing_ok=True)  # whatever is there, also a FIFO or a link that leads elsewhere
+        with open(place, "xb", opener=opener_of_regular) as file:
             git_and_warnings(*arguments, cwd=cwd, environment=environment, stdout=file)
     except WorkspaceError:
         place.unlink()

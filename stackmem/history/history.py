@@ -28,6 +28,7 @@ from msgspec import Struct
 
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import WorkspaceError
+from stackmem.foreign.files import read_regular
 from stackmem.workspace.clip import shown_name
 
 from .census import Census
@@ -250,7 +251,7 @@ class History:
     def _remembered(self) -> _State:
         path = self._git_dir / STATE
         try:
-            return decode_json(path.read_bytes(), _State)
+            return decode_json(read_regular(path), _State)
         except FileNotFoundError:
             return _State("", ())
         except (OSError, msgspec.MsgspecError) as error:
@@ -264,7 +265,9 @@ class History:
         try:
             folder = str(self.over.folder) if self.over else ""
             state = _State(self._tree, self._leave_out, self._census.room, self._base, folder, self._began_ns)
-            fresh.write_bytes(msgspec.json.encode(state))
+            fresh.unlink(missing_ok=True)  # whatever is there, also a FIFO or a link that leads elsewhere
+            with fresh.open("xb") as file:
+                file.write(msgspec.json.encode(state))
             os.replace(fresh, path)  # noqa: PTH105
         except OSError as error:
             raise WorkspaceError(
@@ -279,7 +282,7 @@ def _withholds_nothing(_: bytes) -> bool:
 def folder_under(git_dir: Path) -> Path | None:
     """The folder that a history's workspace is a layer over; None where it is no layer, or there is no history."""
     try:
-        folder = msgspec.json.decode((git_dir / STATE).read_bytes(), type=_State).folder
+        folder = msgspec.json.decode(read_regular(git_dir / STATE), type=_State).folder
     except (OSError, msgspec.MsgspecError):
         return None
     return Path(folder) if folder else None
@@ -335,7 +338,7 @@ def share(parent: Path, child: Path, tree: str) -> None:
         WorkspaceError: The parent has no history, or the child cannot be written.
     """
     try:
-        state = decode_json((parent / STATE).read_bytes(), dict[str, object])
+        state = decode_json(read_regular(parent / STATE), dict[str, object])
     except (OSError, msgspec.DecodeError) as error:
         raise WorkspaceError(
             f"the history {parent} cannot be read ({error}); bring back the run's history.git"

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -23,6 +21,7 @@ from sys import intern
 from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
+from stackmem.foreign.files import bounded_blocks, open_regular
 from stackmem.workspace.secrets import Scrubber
 
 from .git import HER_SECONDS, git, git_stream, her_environment, store_environment
@@ -336,12 +335,8 @@ def _write_index(inner: InnerGit, tree: _Tree) -> None:
 
 
 def _copy_index(source: Path, target: Path) -> None:
-    fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(fd, "rb") as file, target.open("xb") as copy:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_INDEX_BYTES:
-            raise OSError("no index to take over")
-        shutil.copyfileobj(file, copy)
+    with open_regular(source, follow=False) as file, target.open("xb") as copy:
+        copy.writelines(bounded_blocks(file, _MOST_INDEX_BYTES))
 
 
 def _filtered(inner: InnerGit, paths: list[bytes]) -> set[bytes]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
-from stackmem.trace.private import read_regular
+from stackmem.foreign.files import read_regular
 
 from .durable import make_durable
 

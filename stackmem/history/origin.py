@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.errors import UsageError, WorkspaceError
+from stackmem.foreign.files import read_start
 from stackmem.workspace.clip import shown_name
 
 from .git import HER_SECONDS, git, store_environment
@@ -185,8 +186,6 @@ def _link_in(git_dir: Path) -> str:
 def _text(path: Path, most_bytes: int = _SMALL_BYTES) -> str:
     """A small regular file's text; empty where there is none."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return os.fsdecode(read_start(path, most_bytes, follow=False))
     except OSError:
         return ""
-    with os.fdopen(fd, "rb") as file:
-        return os.fsdecode(file.read(most_bytes)) if stat.S_ISREG(os.fstat(fd).st_mode) else ""

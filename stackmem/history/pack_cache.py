@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
+from stackmem.foreign.files import read_regular
 from stackmem.workspace.tree import disk_bytes, remove_tree
 
 _KEPT = 8
@@ -159,4 +160,4 @@ class PackCache:
 
 
 def _about(place: Path) -> PackedFrom:
-    return msgspec.json.decode((place / _ABOUT).read_bytes(), type=PackedFrom)
+    return msgspec.json.decode(read_regular(place / _ABOUT), type=PackedFrom)

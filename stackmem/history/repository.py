@@ -18,6 +18,7 @@ from tempfile import TemporaryFile
 from msgspec import Struct
 
 from stackmem.errors import StackmemError, UsageError, WorkspaceError
+from stackmem.foreign.files import descriptor_of_regular, open_regular
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.tree import remove_tree
 
@@ -131,7 +132,7 @@ def shares_blocks(folder: Path, place: Path) -> bool:
     with suppress(OSError), os.scandir(folder) as entries:
         found = (entry.path for entry in entries if entry.is_file(follow_symlinks=False) and entry.stat().st_size)
         if path := next(found, ""):
-            with Path(os.fsdecode(path)).open("rb") as source, TemporaryFile(dir=place) as target:
+            with open_regular(path, follow=False) as source, TemporaryFile(dir=place) as target:
                 return _Clones().made(source.fileno(), target.fileno(), os.fstat(source.fileno()).st_size)
     return False
 
@@ -181,7 +182,7 @@ def _copy(root: bytes, into: bytes, selection: Selection, notice: Callable[[str]
                 os.symlink(os.readlink(source), target)
             continue
         try:
-            fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            fd = descriptor_of_regular(source, os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
             continue  # a file that vanishes now might as well have vanished before
         except OSError as error:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stackmem.errors import WorkspaceError
+from stackmem.foreign.files import read_start
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.overlay.mount import is_whiteout
 
@@ -191,8 +192,7 @@ def current(root: int, path: bytes) -> Found | None:
             return LINK, os.readlink(name, dir_fd=folder)
         if not stat.S_ISREG(status.st_mode):
             return None
-        with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder), "rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+        content = read_start(name, _MOST_BYTES + 1, follow=False, dir_fd=folder)
         if len(content) > _MOST_BYTES:
             raise OSError(errno.EFBIG, "too large a file for one that steers a check", os.fsdecode(path))
         return EXECUTABLE if status.st_mode & 0o100 else FILE, content

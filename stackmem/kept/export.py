@@ -13,10 +13,12 @@ from msgspec import Struct
 
 from stackmem.core.facts import RunStarted
 from stackmem.errors import UsageError
+from stackmem.foreign.files import read_regular
 from stackmem.run.run_folder import PATCH, TRACE
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.record import Record
+from stackmem.trace.signatures import MAX_SIGNED_BYTES
 
 from .find import find_run
 
@@ -209,7 +211,7 @@ def _start(folder: Path) -> RunStarted:
 
 def _patch(folder: Path) -> str:
     try:
-        raw = (folder / PATCH).read_bytes()
+        raw = read_regular(folder / PATCH, MAX_SIGNED_BYTES)
     except OSError as error:
         raise UsageError(
             f"the run {folder.name} has no patch ({error.strerror}); only finished runs that keep files have one"

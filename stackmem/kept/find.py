@@ -13,9 +13,9 @@ import msgspec
 from stackmem.core.person_facts import SessionRules
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
+from stackmem.foreign.files import open_regular, read_regular
 from stackmem.run.request import read_request
 from stackmem.run.run_folder import RUN, TRACE, is_run
-from stackmem.trace.private import read_regular
 from stackmem.trace.store import LONGEST_BYTES
 
 _SHORT = re.compile(r"[0-9a-f]{6}")
@@ -92,7 +92,7 @@ def _is_file(path: Path) -> bool:
 def _started(folder: Path) -> float:
     """When the first record of a run was written, which tells runs of one second apart; 0 where there is none."""
     try:
-        with (folder / TRACE).open("rb") as trace:
+        with open_regular(folder / TRACE) as trace:
             return decode_json(trace.readline(LONGEST_BYTES), _First).at
     except (OSError, msgspec.DecodeError):
         return 0.0

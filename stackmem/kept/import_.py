@@ -13,6 +13,7 @@ from stackmem.core.messages import Usage
 from stackmem.core.pricing import Answerer, Price, cost_usd
 from stackmem.core.state import State
 from stackmem.errors import UsageError
+from stackmem.foreign.files import read_regular
 from stackmem.formats.recordings import IMPORTERS, guess
 from stackmem.formats.recordings.facts import TimedFact, facts
 from stackmem.formats.recordings.session import RecordedReply, RecordedSession, RecordingFile
@@ -23,6 +24,7 @@ from stackmem.trace.private import write_json
 from stackmem.trace.store import TraceWriter
 
 IMPORTED = "imported.json"
+MAX_RECORDING_BYTES = 1 << 30
 
 
 class ImportedRun(Struct, frozen=True):
@@ -107,7 +109,7 @@ def _sessions(file: Path, content: bytes, spelled: str | None) -> tuple[str, lis
 
 def _read(file: Path) -> bytes:
     try:
-        return file.read_bytes()
+        return read_regular(file, MAX_RECORDING_BYTES)
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror}); name the recording's file") from error
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.machine import evolve
 from stackmem.core.state import State
 from stackmem.errors import StackmemError, TraceError, UsageError
+from stackmem.foreign.files import open_regular
 from stackmem.history.history import History, folder_under
 from stackmem.history.layer import Overlay, hidden_again, make_upper
 from stackmem.history.restore import restore
@@ -26,6 +26,7 @@ from stackmem.trace.private import owners, write_json
 from stackmem.trace.record import WAY_OUT
 from stackmem.trace.snapshot import Snapshot
 from stackmem.trace.store import TraceReader
+from stackmem.trace.walk import state_after
 from stackmem.workspace.tree import copy_folder, remove_tree
 
 
@@ -64,7 +65,7 @@ def recover_run(run_dir: Path) -> Recovered:
             saved = recover(run_dir / TRACE, target / TRACE)
             count, state = 0, State()
             for record in RunReader(target):
-                count, state = record.seq, evolve(state, record.event)
+                count, state = record.seq, state_after(state, record)
             write_json(target / RUN, state.begun)
         return Recovered(
             run=target.name,
@@ -141,7 +142,7 @@ def recover(source: Path, target: Path) -> Saved:
     if not lines:
         raise TraceError(f"nothing of {source} can be saved: {why}; a copy from before is needed")
     try:
-        with source.open("rb") as broken, open(target, "xb", opener=owners) as saved:
+        with open_regular(source) as broken, open(target, "xb", opener=owners) as saved:
             saved.writelines(islice(broken, lines))
             kept = saved.tell()
             saved.flush()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from fnmatch import fnmatchcase
+from itertools import islice
 from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,13 @@ from msgspec.structs import replace
 
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
+from stackmem.foreign.files import bounded_lines, open_regular, read_regular
 from stackmem.run.git_inside import pack_cache
 from stackmem.run.request import read_request
 from stackmem.run.result import read_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE, is_run
 from stackmem.trace.lineage import came_from
 from stackmem.trace.lock import is_held
-from stackmem.trace.private import read_regular
-from stackmem.trace.store import LONGEST_BYTES
 from stackmem.workspace.tree import disk_bytes
 
 RUNNING, INTERRUPTED, UNBEGUN = "running", "interrupted", "never began"
@@ -153,9 +153,8 @@ def measured(runs: Sequence[tuple[Path, RunRow]]) -> list[RunRow]:
 def first_request(run_dir: Path) -> str:
     """The first line of what was asked of a run; empty where nothing of it can be read."""
     try:
-        with (run_dir / TRACE).open("rb") as trace:
-            read = [trace.readline(LONGEST_BYTES) for _ in range(_FIRST_RECORDS)]
-        lines = [decode_json(line, _FirstRecord) for line in read if line]
+        with open_regular(run_dir / TRACE) as trace:
+            lines = [decode_json(line, _FirstRecord) for line in islice(bounded_lines(trace), _FIRST_RECORDS)]
     except (OSError, msgspec.DecodeError):
         return ""
     said = [line.event.text for line in lines if line.event.type == "PersonSaid"]

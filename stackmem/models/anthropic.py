@@ -160,7 +160,7 @@ def request_body(view: View, model: str, max_tokens: int, thinking: str | None) 
 
 
 def _tool(tool: ToolSpec) -> Block:
-    schema = json.loads(tool.schema)
+    schema = tool.parameters
     strict = {"strict": True} if "properties" in schema else {}  # which takes no schema that is open
     return {"name": tool.name, "description": whole(tool.description), **strict, "input_schema": schema}
 

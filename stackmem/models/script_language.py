@@ -18,6 +18,7 @@ from msgspec import Struct, convert
 from stackmem.core.messages import Usage
 from stackmem.core.text import whole
 from stackmem.errors import UsageError
+from stackmem.foreign.files import read_start
 from stackmem.languages.frame.yaml_depth import bounded_scanner
 
 MAX_SCRIPT_BYTES = 2 * 1024 * 1024
@@ -35,8 +36,7 @@ def read_text(path: Path) -> str:
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise UsageError(f"{path} is not a regular file; name a script, as in script:demo.yaml")
-        with path.open("rb") as file:
-            raw = file.read(MAX_SCRIPT_BYTES + 1)
+        raw = read_start(path, MAX_SCRIPT_BYTES + 1)
     except FileNotFoundError as error:
         raise UsageError(f"no script {path}; name a YAML file, as in script:demo.yaml") from error
     except (OSError, ValueError) as error:

@@ -17,6 +17,7 @@ from stackmem.bench.plan import BenchPlan
 from stackmem.bench.results import TIMES, read_results
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
+from stackmem.foreign.files import read_regular
 from stackmem.worlds import design
 from stackmem.worlds.folder import task_files
 
@@ -54,7 +55,7 @@ def write_archive(folder: Path, path: Path) -> ArchiveManifest:
         write_report(folder, str(report))
         rows = sorted(read_results(folder), key=lambda row: str(row["id"]))
         return pack_archive(
-            path, (folder / PLAN).read_bytes(), rows, report.read_bytes(),
+            path, read_regular(folder / PLAN), rows, report.read_bytes(),
             title=f"A comparison of memory strategies: {plan.suite or 'a bench'}, {len(rows)} trials",
             models=(plan.price, *plan.models),
             commands=(plan.command, f"stackmem bench --repeat {path.name} -o again"),

@@ -17,6 +17,7 @@ from stackmem.core.text import fill
 from stackmem.core.tool_schemas import spec
 from stackmem.core.tools import OPTIONAL_TOOLS, HeapLoad, HeapRead, Tool, tool_name
 from stackmem.errors import UsageError
+from stackmem.foreign.files import read_regular_text
 from stackmem.history.history import History
 from stackmem.history.ignored import IgnoreRules
 from stackmem.history.inner_packs import LENT_AT
@@ -52,6 +53,7 @@ from .run_folder import HISTORY
 from .tasks.image import ImageRoom, room_of
 
 CHECK_SECONDS = 600.0
+_MAX_PROMPT_BYTES = 16 << 20
 
 
 _TOOLCHAIN_PLACES = (Path("/usr"), Path("/opt"))
@@ -292,7 +294,7 @@ def _system(settings: Settings, strategy: MemoryStrategy, slots: Mapping[str, st
     if settings.prompt is None:
         return fill(prompt_text(strategy.prompt), slots)
     try:
-        return fill(settings.prompt.read_text("utf-8"), slots).strip()
+        return fill(read_regular_text(settings.prompt, _MAX_PROMPT_BYTES), slots).strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(f"the prompt {settings.prompt} cannot be read ({why}); name a text file") from error

@@ -18,12 +18,13 @@ from msgspec.structs import replace
 
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError, WorkspaceError
+from stackmem.foreign.files import read_regular
 from stackmem.history.apply import apply_patch, executed_by_host
 from stackmem.history.history import History, PathChange
 from stackmem.settings.keys import signing_key
 from stackmem.trace.lineage import came_from
-from stackmem.trace.private import read_regular, write_json
-from stackmem.trace.signatures import Signer
+from stackmem.trace.private import write_json
+from stackmem.trace.signatures import MAX_SIGNED_BYTES, Signer
 from stackmem.workspace.secrets import Scrubber
 
 from .in_memory import MEMORY, NoHistory
@@ -241,7 +242,7 @@ def apply_run(run_dir: Path) -> Brought:
     result = read_result(run_dir / RESULT)
     try:
         kept = _kept(run_dir)
-        patch = (run_dir / PATCH).read_bytes()
+        patch = read_regular(run_dir / PATCH, MAX_SIGNED_BYTES)
     except (OSError, msgspec.DecodeError) as error:
         if result is not None and result.isolation == MEMORY:
             why = "its files were in memory; runs in a sandbox leave one"

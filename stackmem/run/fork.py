@@ -24,6 +24,7 @@ from stackmem.core.state import State
 from stackmem.core.strategy import budgets_of
 from stackmem.core.tools import HeapRead, StoreEntry, tool_name
 from stackmem.errors import TraceError, UsageError, WorkspaceError
+from stackmem.foreign.files import read_regular, read_regular_text
 from stackmem.languages.program import ProgramDecider
 from stackmem.measure.whatif import has_frames
 from stackmem.memory import open_strategy
@@ -54,6 +55,7 @@ from .request import RunRequest, read_request
 from .result import RunResult, holds_secret
 
 _HEAP = "heap."
+_MAX_CHUNK_BYTES = 64 << 20
 
 
 class ForkChanges(Struct, frozen=True):
@@ -246,7 +248,7 @@ def _program_at(run: Run, moment: StepMoment, opened: Opened) -> ProgramDecider:
 
     def text_of(digest: str) -> str:
         own = opened.places.run / SOURCES / digest
-        return own.read_text("utf-8") if own.is_file() else theirs(digest)
+        return read_regular(own).decode() if own.is_file() else theirs(digest)
 
     program = verify(takewhile(lambda record: record.seq <= moment.at, run.records()), text_of).program
     if program is None:
@@ -309,7 +311,7 @@ def before_request(records: Iterable[Record], count: int) -> tuple[int, str] | N
 def _content(value: str, cwd: Path) -> str:
     path = cwd / Path(os.path.expanduser(value[1:]))
     try:
-        return path.read_text("utf-8")
+        return read_regular_text(path, _MAX_CHUNK_BYTES)
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise UsageError(f"--set: {path} cannot be read as text ({error}); name a UTF-8 file") from error
 

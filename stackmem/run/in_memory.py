@@ -18,6 +18,7 @@ from stackmem.core.machine import advance
 from stackmem.core.requests import UseTool, Verify
 from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
+from stackmem.foreign.files import read_regular
 from stackmem.history.history import PathChange
 from stackmem.history.walk import LeftOut
 from stackmem.memory import open_strategy
@@ -148,9 +149,9 @@ def program_text() -> str:
 def _files(place: Path, changed: int) -> dict[str, str]:
     """Every file of a world's workspace; read once for each time that it was made."""
     found = sorted(path for path in place.rglob("*") if path.is_file() and not path.is_symlink())
-    return {path.relative_to(place).as_posix(): path.read_bytes().decode("utf-8") for path in found}
+    return {path.relative_to(place).as_posix(): read_regular(path).decode("utf-8") for path in found}
 
 
 @lru_cache(maxsize=16)
 def _answers(path: Path, changed: int) -> dict[str, object]:
-    return msgspec.json.decode(path.read_bytes(), type=dict[str, object])
+    return msgspec.json.decode(read_regular(path), type=dict[str, object])

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError
+from stackmem.foreign.files import read_regular
 from stackmem.history.inner import InnerRepository
 from stackmem.models.endpoint import without_login
-from stackmem.trace.private import read_regular, write_json
+from stackmem.trace.private import write_json
 
 REQUEST = "request.json"
 

@@ -15,8 +15,9 @@ from stackmem.core.messages import Usage
 from stackmem.core.state import State
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError
+from stackmem.foreign.files import read_regular
 from stackmem.trace.lineage import RunReader
-from stackmem.trace.private import read_regular, write_json
+from stackmem.trace.private import write_json
 from stackmem.trace.record import Record
 from stackmem.workspace.secrets import Scrubber
 

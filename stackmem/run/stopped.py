@@ -10,6 +10,7 @@ from msgspec import Struct
 from stackmem.core.facts import RULES, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted
 from stackmem.core.state import State
 from stackmem.errors import RulesDiffer, TraceError
+from stackmem.foreign.files import open_regular
 from stackmem.languages.debugger import Watcher
 from stackmem.languages.program import ProgramDecider
 from stackmem.trace.lineage import RunReader
@@ -103,7 +104,7 @@ def read_stopped(run_dir: Path, scrubber: Scrubber, watch: Watcher | None = None
         )
     end.refuse_other(found.state)
     try:
-        with (run_dir / TRACE).open("rb") as file:
+        with open_regular(run_dir / TRACE) as file:
             whole = file.seek(0, 2) - reader.torn_bytes
             file.seek(whole - 1)
             terminated = file.read(1) == b"\n"

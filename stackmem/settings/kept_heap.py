@@ -24,7 +24,8 @@ from stackmem.core.heap import Heap, KeptChunk, KeptHeap, faults
 from stackmem.core.strict_json import decode_json
 from stackmem.core.tools import StoreEntry
 from stackmem.errors import TraceError, UsageError
-from stackmem.trace.private import owners, read_regular
+from stackmem.foreign.files import descriptor_of_regular, read_regular
+from stackmem.trace.private import owners
 from stackmem.trace.store import cut_torn_line
 
 from .settings_files import user_folder
@@ -140,7 +141,7 @@ class HeapStore:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        lock = descriptor_of_regular(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -150,7 +151,7 @@ class HeapStore:
 
 def _append(path: Path, head: bytes, lines: bytes) -> int:
     """Write the lines behind the last whole one, and the head before the first; the file's size."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    file = descriptor_of_regular(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     try:
         whole = cut_torn_line(file)
         text = lines if whole else head + lines

@@ -9,13 +9,13 @@ import json
 import os
 import re
 import secrets
-import stat
 import unicodedata
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from stackmem.errors import UsageError
+from stackmem.foreign.files import open_regular, read_regular_text
 from stackmem.trace.private import owners, write_json
 from stackmem.trace.signatures import NoPackage, SigningKey, Unsigned
 
@@ -88,16 +88,12 @@ def key_problem(environ: Mapping[str, str]) -> str:
 def _read_key(path: Path) -> SigningKey | None:
     """The key in a file that is its owner's alone; None where there is no file."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open_regular(path) as file:
+            about, pem = os.fstat(file.fileno()), file.read(_MOST_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise Unsigned(f"the key {path} cannot be read ({error.strerror}); give yourself the right") from error
-    try:
-        about = os.fstat(file)
-        pem = os.read(file, _MOST_BYTES) if stat.S_ISREG(about.st_mode) else b""
-    finally:
-        os.close(file)
     if about.st_mode & 0o077 or about.st_uid != os.geteuid():
         raise Unsigned(f"the key {path} is not yours alone, others may have read it; remove it for a new one")
     try:
@@ -168,7 +164,7 @@ def _reads_as_own(name: str) -> bool:
 
 def _read_trusted(path: Path) -> dict[str, str]:
     try:
-        known = json.loads(path.read_text("utf-8"))
+        known = json.loads(read_regular_text(path))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:

@@ -33,6 +33,7 @@ from msgspec import Struct
 
 from stackmem.core.strict_json import parse_toml
 from stackmem.errors import UsageError
+from stackmem.foreign.files import read_regular, read_regular_text, read_start
 
 from .settings_files import user_folder
 
@@ -97,7 +98,7 @@ def read_servers(path: Path) -> dict[str, Server]:
         UsageError: It cannot be read, or says something that is not understood.
     """
     try:
-        raw = path.read_bytes()
+        raw = read_start(path, _MOST_BYTES + 1)
         if len(raw) > _MOST_BYTES:
             raise UsageError(f"{path} is over {_MOST_BYTES:,} bytes; no list of servers is")
         tables: dict[str, Any] = parse_toml(raw.decode())
@@ -147,7 +148,7 @@ def digest_of_servers(folder: Path) -> str:
         UsageError: There is none, or it cannot be read.
     """
     try:
-        return hashlib.sha256((folder / SERVERS_FILE).read_bytes()).hexdigest()
+        return hashlib.sha256(read_regular(folder / SERVERS_FILE, _MOST_BYTES)).hexdigest()
     except OSError as error:
         raise UsageError(
             f"{folder / SERVERS_FILE} cannot be read ({error.strerror}); there is nothing to trust"
@@ -183,7 +184,7 @@ def trust(folder: Path, environ: Mapping[str, str], *, trusted: bool = True) -> 
 
 def _read_trust(path: Path) -> dict[str, str]:
     try:
-        record = json.loads(path.read_text("utf-8"))
+        record = json.loads(read_regular_text(path))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

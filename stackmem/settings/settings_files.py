@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -18,6 +17,7 @@ from msgspec import Struct
 
 from stackmem.core.strict_json import parse_toml
 from stackmem.errors import UsageError
+from stackmem.foreign.files import read_start
 
 from .options import ELSEWHERE, OPTIONS, suggestion
 
@@ -148,7 +148,7 @@ def _table_of_pyproject(path: Path, cwd: Path, home: str) -> SettingsFile | None
 def _read(path: Path, spelled: str) -> bytes | None:
     """The file up to a byte over the limit; None where there is none. A pipe or device is never waited for."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return read_start(path, MAX_FILE_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
         if path.is_symlink():
             raise UsageError(f"{spelled} is a link to nothing; mend or remove it") from error
@@ -156,15 +156,6 @@ def _read(path: Path, spelled: str) -> bytes | None:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"{spelled} cannot be read ({reason}); make it readable or remove it") from error
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UsageError(f"{spelled} is not a regular file; remove it, or write settings into one")
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{spelled} cannot be read ({error.strerror}); make it readable or remove it") from error
-    finally:
-        os.close(descriptor)
 
 
 def _decode(raw: bytes, spelled: str) -> str:

@@ -6,13 +6,13 @@ The files were written inside the sandbox, so nothing about them is trusted: not
 from __future__ import annotations
 
 import math
-import os
-import stat
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+
+from stackmem.foreign.files import read_start
 
 MAX_REWARD_BYTES = 64 * 1024
 
@@ -52,18 +52,11 @@ def judge(verifier_dir: Path) -> Judgment:
 def _read(path: Path) -> str | None:
     """The file's text, None where there is no file; a link or a pipe is refused unread."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        raw = read_start(path, MAX_REWARD_BYTES + 1, follow=False)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise _NoVerdict(f"{path.name} cannot be read ({error.strerror})") from error
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise _NoVerdict(f"{path.name} is not a regular file")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            raw = file.read(MAX_REWARD_BYTES + 1)
-    finally:
-        os.close(descriptor)
     if len(raw) > MAX_REWARD_BYTES:
         raise _NoVerdict(f"{path.name} is larger than {MAX_REWARD_BYTES:,} bytes")
     try:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from stackmem.core.strict_json import parse_toml
 from stackmem.errors import UsageError
+from stackmem.foreign.files import read_start
 
 Keys: TypeAlias = "Mapping[str, Keys | None]"
 """Key to the keys below it; None where anything may stand below."""
@@ -119,8 +120,7 @@ def read_text(path: Path, what: str) -> str:
             raise UsageError(
                 f"no {what} in {path.parent}; a task folder has task.toml, instruction.md and tests/test.sh"
             )
-        with path.open("rb") as file:
-            raw = file.read(MAX_TEXT_BYTES + 1)
+        raw = read_start(path, MAX_TEXT_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}); make it readable") from error
     if len(raw) > MAX_TEXT_BYTES:

@@ -15,8 +15,8 @@ from msgspec import UNSET
 from stackmem.core.facts import RunForked, RunStarted
 from stackmem.core.program_facts import ProgramStarted
 from stackmem.errors import TraceError
+from stackmem.foreign.files import open_regular
 
-from .private import regular
 from .record import Record, origin
 from .store import LONGEST_BYTES, TraceReader, unbegun
 
@@ -94,7 +94,7 @@ def sources(run_dir: Path) -> list[tuple[Path, int, str]]:
 def begun_by(run_dir: Path) -> RunForked | None:
     """The fork that a run's file begins with; None for a run that stands alone."""
     try:
-        with open(run_dir / TRACE, "rb", opener=regular) as file:
+        with open_regular(run_dir / TRACE) as file:
             return origin(file.readline(LONGEST_BYTES))
     except FileNotFoundError as error:
         raise unbegun(run_dir) from error

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError
+from stackmem.foreign.files import descriptor_of_regular
 
 StrPath = str | os.PathLike[str]
 _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
@@ -63,7 +64,7 @@ class Lock:
 
     def _taken(self, trace: Path) -> int:
         for _ in range(_TRIES):
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            file = descriptor_of_regular(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
             try:
                 _lock(file, f"{self._kind} {trace.parent.name}")
                 if os.fstat(file).st_nlink:  # else the one before us removed it as it went; whoever comes has a new one
@@ -93,7 +94,7 @@ def lock_of(trace: StrPath) -> str:
 def is_held(trace: StrPath) -> bool:
     """Whether a living process has the right to write ``trace`` at this moment; nothing is taken."""
     try:
-        file = os.open(lock_of(trace), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        file = descriptor_of_regular(lock_of(trace), os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
         return False
     try:

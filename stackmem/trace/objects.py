@@ -18,10 +18,11 @@ from msgspec import Struct
 
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError
+from stackmem.foreign.files import read_regular
 
 FOLDER, LINK, EXECUTABLE, REMOVED = "40000", "120000", "100755", "160000"
 _ID = re.compile(r"[0-9a-f]{40}")
-_LARGEST_BYTES = 512 * 1024 * 1024
+LARGEST_BYTES = 512 * 1024 * 1024
 _FOLDERS_DEEP = 300
 
 
@@ -47,7 +48,7 @@ class Objects:
         """The folders that hold them: the history's own first."""
         own = self._git_dir / "objects"
         try:
-            lines = (own / "info" / "alternates").read_bytes().splitlines()
+            lines = read_regular(own / "info" / "alternates").splitlines()
         except OSError:
             lines = []
         return [own, *(own / os.fsdecode(line) for line in lines if line)]
@@ -76,7 +77,7 @@ class Objects:
         """
         path = self.path(name)
         try:
-            whole = zlib.decompressobj().decompress(path.read_bytes(), _LARGEST_BYTES)
+            whole = zlib.decompressobj().decompress(read_regular(path, LARGEST_BYTES), LARGEST_BYTES)
         except (OSError, zlib.error) as error:
             raise _damaged(path, str(error)) from error
         head, _, content = whole.partition(b"\0")
@@ -96,7 +97,7 @@ class Objects:
 
     def _remembered(self, name: str) -> str:
         try:
-            state = decode_json((self._git_dir / "stackmem.json").read_bytes(), dict[str, object])
+            state = decode_json(read_regular(self._git_dir / "stackmem.json"), dict[str, object])
         except (OSError, msgspec.DecodeError):
             return ""
         return str(state.get(name, ""))

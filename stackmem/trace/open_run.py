@@ -16,10 +16,10 @@ from stackmem.core.messages import View
 from stackmem.core.state import State
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError
+from stackmem.foreign.files import read_regular
 
 from .lineage import HISTORY, RunReader
 from .moments import StepMoment, moments, no_step, prompt_of, rendered
-from .private import read_regular
 from .program import completion_of
 from .snapshot import Snapshot
 from .steps import FrameSpan, Step, frame_spans, steps, total_usd

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -19,12 +18,13 @@ from msgspec import Struct
 from stackmem.core.facts import RunForked, RunStarted, ToolReturned, VerifyReturned
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
+from stackmem.foreign.files import bounded_blocks, bounded_lines, open_regular, read_regular
 
 from .lineage import HISTORY, TRACE, RunReader, begun_by, sources
-from .objects import FOLDER, REMOVED, Objects
+from .objects import FOLDER, LARGEST_BYTES, REMOVED, Objects
 from .private import owners
 from .program import SOURCES
-from .signatures import SIGNATURES
+from .signatures import MAX_SIGNED_BYTES, SIGNATURES
 
 _FILES = ("run.json", "result.json", "changes.patch", "changes.json", SIGNATURES)
 _REQUEST = "request.json"
@@ -110,8 +110,8 @@ def _write_trace(archive: zipfile.ZipFile, run_dir: Path, count: int) -> tuple[s
 def _lines(folder: Path, last: int) -> Iterator[bytes]:
     """The lines of a run's own file up to a record's, as they stand."""
     fork = begun_by(folder)
-    with (folder / TRACE).open("rb") as file:
-        for number, line in enumerate(file, fork.at + 1 if fork else 1):
+    with open_regular(folder / TRACE) as file:
+        for number, line in enumerate(bounded_lines(file), fork.at + 1 if fork else 1):
             if number > last:
                 return
             yield line if line.endswith(b"\n") else line + b"\n"
@@ -130,7 +130,7 @@ def _write_rest(archive: zipfile.ZipFile, run_dir: Path) -> None:
     for path in sorted(verifier.rglob("*")) if verifier.is_dir() and not verifier.is_symlink() else ():
         _add(archive, run_dir, path.relative_to(run_dir).as_posix())
     try:
-        asked = decode_json((run_dir / _REQUEST).read_bytes(), dict[str, object])
+        asked = decode_json(read_regular(run_dir / _REQUEST), dict[str, object])
     except (OSError, msgspec.DecodeError):
         return  # without it the run can be looked at, and not be gone on from
     flags = asked.get("flags")
@@ -146,15 +146,17 @@ def _add(archive: zipfile.ZipFile, run_dir: Path, name: str, folder: Path | None
     Args:
         folder: Where it stands; None is the run's own.
     """
+    path = (folder or run_dir) / name
     try:
-        fd = os.open((folder or run_dir) / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = open_regular(path, follow=False)
     except OSError:
         return
-    with os.fdopen(fd, "rb") as file:
-        if stat.S_ISREG(os.fstat(fd).st_mode):
-            with archive.open(_entry(run_dir, name), "w", force_zip64=True) as target:
-                while part := file.read(1 << 20):
-                    target.write(part)
+    with file, archive.open(_entry(run_dir, name), "w", force_zip64=True) as target:
+        try:
+            for block in bounded_blocks(file, MAX_SIGNED_BYTES):
+                target.write(block)
+        except OSError as error:
+            raise TraceError(f"{path} cannot be packed ({error.strerror}); move it out of the run's folder") from error
 
 
 def _write_objects(archive: zipfile.ZipFile, run_dir: Path, trees: dict[str, None]) -> tuple[int, int]:
@@ -165,7 +167,7 @@ def _write_objects(archive: zipfile.ZipFile, run_dir: Path, trees: dict[str, Non
     while wanted:
         name, kind = wanted.pop()
         try:
-            content = objects.path(name).read_bytes()
+            content = read_regular(objects.path(name), LARGEST_BYTES)
             below = objects.entries(name) if kind == "tree" else ()
         except (TraceError, OSError):
             missing += 1

@@ -19,6 +19,7 @@ from stackmem.core.requests import AskModel, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
+from stackmem.foreign.files import read_regular
 from stackmem.languages.debugger import DebugPort, Watcher
 from stackmem.languages.language import INTERPRETERS, MODULES, Language, Launch
 from stackmem.languages.program import ProgramDecider
@@ -69,7 +70,7 @@ def sources_of(run_dir: Path) -> TextOf:
     def text_of(digest: str) -> str:
         for folder, _, _ in reversed(sources(run_dir)):
             try:
-                raw = (folder / SOURCES / digest).read_bytes()
+                raw = read_regular(folder / SOURCES / digest)
             except OSError:
                 continue
             if hashlib.sha256(raw).hexdigest() != digest:

@@ -7,6 +7,7 @@ previous line's digest (in hex; empty before the first) and the line's own bytes
 from __future__ import annotations
 
 import hashlib
+from typing import Annotated
 
 import msgspec
 from msgspec import Struct
@@ -23,11 +24,11 @@ class Record(Struct, frozen=True):
 
     Attributes:
         seq: From 1, without a gap.
-        at: Seconds since 1970, UTC; the rules never read it.
+        at: Seconds since 1970, UTC, within the years 1 to 9999; the rules never read it.
     """
 
     seq: int
-    at: float
+    at: Annotated[float, msgspec.Meta(ge=-62_135_596_800, le=253_402_300_799)]
     event: Event
 
 

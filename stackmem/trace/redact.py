@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from stackmem.core import facts
 from stackmem.core.frames import partial_result
-from stackmem.core.machine import advance, evolve
+from stackmem.core.machine import advance
 from stackmem.core.program_facts import ChunkKept, PhaseEnded, ProgramStarted, SourceLoaded, ToolAnswered, VariableSet
 from stackmem.core.requests import STOPS_WITH_PARTIAL, AskModel, AskUser, Compact, Effect, answered
 from stackmem.core.state import State
@@ -37,6 +37,7 @@ from stackmem.memory import open_strategy
 from .difference import equal_facts
 from .program import TextOf, no_sources, program_of
 from .record import Record
+from .walk import state_after
 
 Mask = Callable[[str], str]
 
@@ -148,8 +149,8 @@ def redact(
             names.refuse_alike(record.event, event, record.seq)
         elif strategy is not None and not isinstance(event, facts.RunResumed):
             event = _rederive(event, state, advance(state, strategy), record.seq)
-        yield replace(record, event=event)
-        state = evolve(state, event)
+        yield (record := replace(record, event=event))
+        state = state_after(state, record)
         if program is not None:
             program.note(event, state)
         elif isinstance(event, ProgramStarted) and strategy is not None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.errors import StackmemError, TraceError
+from stackmem.foreign.files import bounded_lines, descriptor_of_regular, digest_of_regular, open_regular
 
 from .lineage import RunReader
 from .private import owners
@@ -28,6 +28,9 @@ from .store import append_line
 SIGNATURES = "signatures.jsonl"
 _FILES = ("result.json", "changes.patch", "changes.json")
 """What is made of a run beside its trace, and is signed with its end."""
+MAX_SIGNED_BYTES = 2 << 30
+"""The limit for each of them; a patch is the largest."""
+_MAX_LINE_BYTES = 1 << 20
 _EMPTY = hashlib.sha256().hexdigest()
 
 _CONTEXT = b"stackmem run signature 1\n"
@@ -156,7 +159,12 @@ class Signer:
 
     def sign_end(self, records: int, digest: str) -> None:
         """Sign the run's end, with what was made of it."""
-        self._write(Signature("end", records, digest, "", _digests(self._run_dir)))
+        try:
+            files = _digests(self._run_dir)
+        except TraceError as error:
+            self.problem = Unsigned(f"the run is not signed: {error}")
+            return
+        self._write(Signature("end", records, digest, "", files))
 
     def open(self) -> None:
         """Have the key and the file ready; what is in the way is the ``problem``."""
@@ -185,7 +193,7 @@ class Signer:
             return
         ours = replace(signature, key=self._key.public)
         line = _encoder.encode(replace(ours, signature=self._key.sign(ours.message()))) + b"\n"
-        file = os.open(self._run_dir / SIGNATURES, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+        file = descriptor_of_regular(self._run_dir / SIGNATURES, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
         try:
             self._size = append_line(file, line, self._size)
         finally:
@@ -198,16 +206,21 @@ def _unwritable(run_dir: Path, error: Exception) -> Unsigned:
 
 
 def _digests(run_dir: Path) -> dict[str, str]:
+    """The digest of each file that is there; raises ``TraceError`` if one cannot be read."""
     found = {}
     for name in _FILES:
-        with suppress(FileNotFoundError), (run_dir / name).open("rb") as file:
-            found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        try:
+            found[name] = digest_of_regular(run_dir / name, MAX_SIGNED_BYTES)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise TraceError(f"{run_dir / name} cannot be read ({error.strerror}); replace it") from error
     return found
 
 
 def _cut(path: Path, records: int) -> int:
     """Make the file, or cut off what a crash left of a line and what is about later records; its length."""
-    with open(path, "ab", opener=owners) as file:
+    with open(path, "ab", opener=lambda path, flags: owners(path, flags | os.O_NOFOLLOW)) as file:
         size = 0
         for signature, length in _lines(path):
             if signature.records > records:
@@ -224,8 +237,8 @@ def _lines(path: Path) -> Iterator[tuple[Signature, int]]:
         TraceError: The file cannot be read, or a line is broken (named).
     """
     try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
+        with open_regular(path) as file:
+            for number, line in enumerate(bounded_lines(file, _MAX_LINE_BYTES), 1):
                 if not line.endswith(b"\n"):
                     return
                 try:

@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from stackmem.core.facts import Event, FramePopped, FramePushed, RunEnded
 from stackmem.errors import TraceError, WorkspaceError
+from stackmem.foreign.files import descriptor_of_regular, open_regular
 
 from .lock import Lock
 from .record import DIGEST_MARK, Record, is_followed, origin, read_line
@@ -175,7 +176,7 @@ class TraceWriter:
         self.digest = end.digest
         make = 0 if held else os.O_CREAT | os.O_EXCL
         try:
-            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | make, 0o600)
+            self._file = descriptor_of_regular(path, os.O_WRONLY | os.O_APPEND | make)
         except OSError as error:
             self._lock.close()
             doing = "written" if held else "made"
@@ -334,7 +335,7 @@ class TraceReader:
             TraceError: The file cannot be read, is empty, or a line is broken (named by number).
         """
         try:
-            file = self._path.open("rb")
+            file = open_regular(self._path)
         except OSError as error:
             raise TraceError(f"the trace {self._path} cannot be read: {error.strerror}") from error
         with file:

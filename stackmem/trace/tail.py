@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stackmem.errors import TraceError
+from stackmem.foreign.files import open_regular
 
 from .lineage import TRACE, RunReader
 from .record import Record, read_line
@@ -48,7 +49,7 @@ class RunTail:
     def _added(self, read_bytes: int, number: int, digest: str) -> Iterator[Record]:
         path = self._folder / TRACE
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 if file.seek(0, 2) < read_bytes:
                     raise TraceError(f"the trace {path} is shorter than it was; open the run again")
                 file.seek(read_bytes)

@@ -15,8 +15,11 @@ from msgspec import Struct
 
 from stackmem.core.strict_json import parse_toml
 from stackmem.errors import UsageError
+from stackmem.foreign.files import read_regular_text
 
 from .environment import refusal
+
+_MAX_FILE_BYTES = 1 << 20
 
 
 class Mount(Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,7 +108,7 @@ def read_profile(path: Path) -> Profile:
         UsageError: The file cannot be read, or a key is unknown, of the wrong type or out of range.
     """
     try:
-        return msgspec.convert(parse_toml(path.read_text("utf-8")), Profile)
+        return msgspec.convert(parse_toml(read_regular_text(path, _MAX_FILE_BYTES)), Profile)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; name a readable profile with --profile FILE") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

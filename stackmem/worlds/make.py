@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.errors import UsageError
+from stackmem.foreign.files import read_regular, read_regular_text
 from stackmem.run.in_memory import program_text
 from stackmem.tasks import work
 from stackmem.tools.plugins import PluginTable, fits, load_plugins, open_table
@@ -191,14 +192,14 @@ def _holds(folder: Path, wanted: tuple[str, int, int, float]) -> bool:
         if tuple(told.get(name) for name in ("family", "seed", "horizon", "noise")) != wanted:
             return False
         files = task_files(design(*wanted))
-        return all((folder / path).read_text("utf-8") == text for path, text, _ in files)
+        return all(read_regular_text(folder / path) == text for path, text, _ in files)
     except (OSError, UnicodeDecodeError, msgspec.DecodeError):
         return False
 
 
 def manifest(folder: Path) -> dict[str, Any]:
     """What stands in a world's ``tests/manifest.json``."""
-    told: dict[str, Any] = msgspec.json.decode((folder / "tests" / "manifest.json").read_bytes())
+    told: dict[str, Any] = msgspec.json.decode(read_regular(folder / "tests" / "manifest.json"))
     return told
 
 

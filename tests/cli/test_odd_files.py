@@ -1,6 +1,8 @@
 """Files of strangers, whole but odd: whoever reads one answers in a sentence, and never with a traceback."""
 
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -91,5 +93,99 @@ def test_an_odd_file_is_answered_in_a_sentence(stage: Stage, rows: list[tuple[st
         words = line.format(run=run, new=stage.root / f"new{number}", folder=folder, file=file).split()
         ran = stage.call(*words)
         told = f"{name} with {odd}, {line}: exit {ran.returncode}\n{ran.stderr[-1000:]}"
+        assert "Traceback" not in ran.stderr, told
+        assert ran.returncode in range(8), told
+
+
+def a_huge_file(path: Path) -> None:
+    """Three terabytes, none of which takes room on the disk."""
+    with path.open("wb") as file:
+        file.truncate(3 << 40)
+
+
+def an_endless_end(path: Path) -> None:
+    """What was there, and then a line of three terabytes."""
+    with path.open("ab") as file:
+        file.truncate(3 << 40)
+
+
+KINDS: dict[str, Callable[[Path], object]] = {
+    "a FIFO": os.mkfifo,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "3 TB": a_huge_file,
+    "a last line of 3 TB": an_endless_end,
+}
+OF_A_RUN_TOO = (
+    "changes.patch", "signatures.jsonl", "applied.json", "trace.lock", "result.json.new", "imported.json",
+    "history.git/stackmem.json", "history.git/stackmem.new", "history.git/objects/info/alternates",
+)  # fmt: skip
+MORE_READERS = (*READERS, "replay {run} --signed", "runs --sort disk_bytes", "runs prune --older-than 1d")
+MORE_OTHERS = {
+    **OTHERS,
+    "fork {whole} --at 1 --set heap.a=@{file}": "chunk.txt",
+    "log verify {file}": "proof.json",
+    "evidence {folder} -o {new}.html": "recording.json",
+    "evidence {folder} --rows {file} -o {new}.html": "rows.jsonl",
+    "report {folder}  ": "results.sqlite",
+    "bench --repeat {file} -o {new}": "archive.tar.gz",
+    "whatif {file} --strategies full": "session.jsonl",
+    "run {file}": "main.pb",
+    "run {folder}": "main.pb",
+    "tasks check {folder}": "task.toml",
+    "tasks import exercism {folder} -o {new}": "config.json",
+    "tasks import harbor {folder} -o {new}": "task.toml",
+    "trust {folder}": "stackmem.servers.toml",
+    "log prove {folder} x": "log.jsonl",
+    "solve {folder} -t x --model human --prompt {file}": "prompt.md",
+    "lint {folder}": "a.apl",
+}
+HUNG = [
+    ("trace.jsonl", "a FIFO", "replay {run}"),
+    ("trace.jsonl", "a FIFO", "runs"),
+    ("trace.jsonl", "a device", "export {run} --format csv"),
+    ("trace.jsonl", "a last line of 3 TB", "replay {run}"),
+    ("signatures.jsonl", "a FIFO", "replay {run} --signed"),
+    ("signatures.jsonl", "a device", "replay {run} --signed"),
+    ("changes.patch", "a FIFO", "apply {run}"),
+    ("changes.patch", "3 TB", "apply {run}"),
+    ("changes.patch", "a FIFO", "resume {run}"),
+    ("changes.patch", "3 TB", "trace pack {run} -o {new}.zip"),
+    ("history.git/stackmem.json", "a FIFO", "resume {run}"),
+    ("history.git/stackmem.new", "a FIFO", "resume {run}"),
+    ("result.json.new", "a FIFO", "resume {run}"),
+    ("trace.lock", "a FIFO", "runs"),
+    ("session.jsonl", "a FIFO", "import {file}"),
+    ("session.jsonl", "3 TB", "import {file}"),
+    ("chunk.txt", "a device", "fork {whole} --at 1 --set heap.a=@{file}"),
+    ("log.jsonl", "a device", "log prove {folder} x"),
+    ("prompt.md", "a FIFO", "solve {folder} -t x --model human --prompt {file}"),
+    ("results.sqlite", "a FIFO", "report {folder}  "),
+    ("task.toml", "3 TB", "tasks import harbor {folder} -o {new}"),
+]
+"""What once waited for ever, or read without end."""
+ALL_KINDS = [
+    *((name, kind, line) for name in (*OF_A_RUN, *OF_A_RUN_TOO) for kind in KINDS for line in MORE_READERS),
+    *((name, kind, line) for line, name in MORE_OTHERS.items() for kind in KINDS),
+]
+
+
+@pytest.mark.parametrize("rows", [HUNG, pytest.param(ALL_KINDS, marks=pytest.mark.campaign)], ids=["hung", "all"])
+def test_a_file_without_end_is_answered_in_a_sentence(stage: Stage, rows: list[tuple[str, str, str]]):
+    """What waits or reads for ever is ended by the suite's own limit of time."""
+    whole = Path(stage.solve(stage.task(command("echo x > made"), pop())).run_dir)
+    run, folder = stage.runs / "20260101T000000Z-odd-odd-0a0a0a", stage.root / "folder"
+    for number, (name, kind, line) in enumerate(rows):
+        for place in (run, folder):
+            shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(whole, run)
+        folder.mkdir()
+        file = (run if name in (*OF_A_RUN, *OF_A_RUN_TOO) else folder) / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if kind != "a last line of 3 TB":
+            file.unlink(missing_ok=True)
+        KINDS[kind](file)
+        words = line.format(run=run, new=stage.root / f"kind{number}", folder=folder, file=file, whole=whole).split()
+        ran = stage.call(*words)
+        told = f"{name} is {kind}, {line}: exit {ran.returncode}\n{ran.stderr[-1000:]}"
         assert "Traceback" not in ran.stderr, told
         assert ran.returncode in range(8), told

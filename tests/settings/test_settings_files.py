@@ -121,10 +121,10 @@ def test_a_pipe_or_folder_in_place_of_a_file_is_refused_and_not_waited_for(place
     asking = threading.Thread(target=lambda: asked.append(places.refusal()), daemon=True)
     asking.start()
     asking.join(100)
-    assert asked == ["stackmem.toml is not a regular file; remove it, or write settings into one"]
+    assert asked == ["stackmem.toml cannot be read (it is a FIFO, not a regular file); make it readable or remove it"]
     (places.repository / "stackmem.toml").unlink()
     (places.repository / "stackmem.toml").mkdir()
-    assert places.refusal().startswith("stackmem.toml is not a regular file; ")
+    assert places.refusal() == "stackmem.toml cannot be read (Is a directory); make it readable or remove it"
 
 
 def test_a_link_to_nothing_or_to_itself_is_refused(places):

@@ -13,6 +13,7 @@ from stackmem.bench.log import LogProof, refuse_false
 from stackmem.cli.options import Json, absolute, argument, kept_or_packed
 from stackmem.cli.screen.text import echo_json, one_line
 from stackmem.errors import TraceError, UsageError
+from stackmem.foreign.files import read_regular
 from stackmem.settings.keys import signing_key, trusted_keys
 from stackmem.trace.lineage import RunReader
 
@@ -51,7 +52,7 @@ def verify_command(
     """Check that a proof holds, that a key you trust signed the log, and that it is about this run."""
     path = absolute(proof)
     try:
-        known = msgspec.json.decode(path.read_bytes(), type=LogProof)
+        known = msgspec.json.decode(read_regular(path), type=LogProof)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is no proof ({error}); stackmem log prove makes one") from error
     signer = refuse_false(known, trusted_keys(os.environ))

@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 
 from stackmem.errors import UsageError
+from stackmem.foreign.files import open_regular
 from stackmem.history.hidden import LayerPlan
 from stackmem.run.limits import MORE
 from stackmem.run.prepare import Prepared
@@ -129,7 +130,7 @@ def show_patch(result: RunResult) -> None:
     if not result.changed:
         typer.echo("no file changed")
         return
-    with (Path(result.run_dir) / PATCH).open("rb") as file:
+    with open_regular(Path(result.run_dir) / PATCH) as file:
         raw, left = file.read(_PATCH_SHOWN_BYTES), os.fstat(file.fileno()).st_size - _PATCH_SHOWN_BYTES
     typer.echo(f"\n{readable(raw.decode('utf-8', 'replace').replace(chr(13), _CARRIAGE_RETURN))}")
     if left > 0:

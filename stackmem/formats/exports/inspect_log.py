@@ -12,14 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
-import msgspec
-
 from stackmem.core import facts
 from stackmem.core.facts import CallRejected, FramePopped, ModelReplied, Stop
 from stackmem.core.heap import Heap
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage, View
 from stackmem.core.state import Notice, State
-from stackmem.core.strict_json import decode_json
 from stackmem.errors import UsageError
 from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
@@ -330,8 +327,8 @@ class InspectParts:
             found = []
             for tool in tools:
                 try:
-                    parameters = ToolParams.model_validate(decode_json(tool.schema or "{}", dict[str, Any]))
-                except (ValidationError, msgspec.DecodeError):  # another agent's, in words of its own
+                    parameters = ToolParams.model_validate(tool.parameters)
+                except ValidationError:  # another agent's, in words of its own
                     parameters = ToolParams()
                 found.append(ToolInfo(name=tool.name, description=tool.description, parameters=parameters))
             self._tools[tools] = found

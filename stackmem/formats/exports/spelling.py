@@ -90,8 +90,7 @@ def compact(value: object) -> str:
 
 def function(tool: ToolSpec) -> dict[str, Any]:
     """A tool as chat interfaces spell it."""
-    parameters = msgspec.json.decode(tool.schema) if tool.schema else {}
-    spelled = {"name": tool.name, "description": tool.description, "parameters": parameters}
+    spelled = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return {"type": "function", "function": spelled}
 
 

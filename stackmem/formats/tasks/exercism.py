@@ -12,7 +12,6 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -22,8 +21,11 @@ import msgspec
 from msgspec import Struct
 
 from stackmem.errors import UsageError
+from stackmem.foreign.files import copy_regular, read_regular, read_regular_text
 
 from .folder import PYTHON, ImportedTask, TaskRefused, beneath, dockerfile, make, toml, write, write_judge
+
+_MAX_FILE_BYTES = 16 << 30
 
 SECONDS = 180.0
 """Wall time of the tests, aider's."""
@@ -151,7 +153,7 @@ def from_exercism(path: Path, out: Path, repo: Path | None = None) -> Iterator[I
 def _is_exercise(config: Path) -> bool:
     """A track's concepts have a config.json of the same name and no files."""
     try:
-        value: Any = msgspec.json.decode(config.read_bytes())
+        value: Any = msgspec.json.decode(read_regular(config))
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return True  # broken, which is said
     return isinstance(value, dict) and "files" in value
@@ -160,7 +162,7 @@ def _is_exercise(config: Path) -> bool:
 def _config(folder: Path) -> _Config:
     path = folder / ".meta" / "config.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Config)
+        return msgspec.json.decode(read_regular(path), type=_Config)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(
             f"{path} is no exercise's configuration: {error}; give the folder as exercism has it"
@@ -228,7 +230,7 @@ def _tests(source: Path, language: ExerciseLanguage, tests: list[str], edited: s
         if str(path) not in edited:  # what builds the tests, and what they are written with
             _copy(work / path, place / "files" / path)
     code = [each for each in tests if PurePosixPath(each).suffix in LANGUAGES]
-    found = [name for each in code for name in re.findall(language.test, (source / each).read_text("utf-8"))]
+    found = [name for each in code for name in re.findall(language.test, read_regular_text(source / each))]
     if not found:
         raise UsageError(f"its tests {tests} hold no test")
     lines = dict.fromkeys(language.passed.format(name=one, count=len(found), more=len(found) + 1) for one in found)
@@ -244,7 +246,7 @@ def _tests(source: Path, language: ExerciseLanguage, tests: list[str], edited: s
 def _names(path: Path, file: str) -> Iterator[str]:
     """The ids that pytest gives to what a file of tests defines."""
     try:
-        module = ast.parse(path.read_bytes())
+        module = ast.parse(read_regular(path))
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"its test {file} is no Python ({error})") from error
     for one in module.body:
@@ -268,13 +270,13 @@ def _copy_rest(source: Path, work: Path, hidden: set[str]) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, target)
+    copy_regular(source, target, _MAX_FILE_BYTES)
     target.chmod(0o755 if source.stat().st_mode & 0o111 else 0o644)
 
 
 def _instruction(source: Path, edited: list[str]) -> str:
     parts = [source / ".docs" / f"{name}.md" for name in ("introduction", "instructions", "instructions.append")]
-    told = [beneath(source, str(one.relative_to(source))).read_text("utf-8").strip() for one in parts if one.is_file()]
+    told = [read_regular_text(beneath(source, str(one.relative_to(source)))).strip() for one in parts if one.is_file()]
     if not told:
         raise UsageError(f"{source} has no .docs/instructions.md; the folder is not whole")
     files = " and ".join(f"`{name}`" for name in edited)

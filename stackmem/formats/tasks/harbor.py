@@ -9,18 +9,20 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
 from stackmem.errors import UsageError
+from stackmem.foreign.files import copy_regular, read_regular
 
 from .folder import ImportedTask, TaskRefused, make
 
 _OURS = "/workspace"
 _TRAJECTORY = "trajectory.json is not given to the agent: a run begins with the task alone"
+_MAX_FILE_BYTES = 16 << 30
 _LEFT_BEHIND = shutil.ignore_patterns(".git", "__pycache__")
 
 
@@ -43,12 +45,12 @@ def from_harbor(
 
 
 def _copy(source: Path, target: Path) -> list[str]:
-    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, ignore=_LEFT_BEHIND)
+    _copy_tree(source, target, _LEFT_BEHIND)
     return [_TRAJECTORY] if (target / "trajectory.json").is_file() else []
 
 
 def _fill(source: Path, target: Path) -> list[str]:
-    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, ignore=_LEFT_BEHIND)
+    _copy_tree(source, target, _LEFT_BEHIND)
     recipe = read_dockerfile(target / "environment" / "Dockerfile")
     notes = []
     if not (target / "environment" / "workspace").is_dir():
@@ -75,6 +77,19 @@ def _fill(source: Path, target: Path) -> list[str]:
     return notes
 
 
+def _copy_tree(source: Path, target: Path, ignore: Callable[[str, list[str]], set[str]] | None) -> None:
+    """A copy of a folder; links stay links, and only regular files of a bounded size are read."""
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, ignore=ignore, copy_function=_copy_file)
+
+
+def _copy_file(source: str | Path, target: str | Path) -> None:
+    if Path(source).is_symlink():
+        shutil.copy2(source, target, follow_symlinks=False)
+        return
+    copy_regular(source, target, _MAX_FILE_BYTES)
+    shutil.copystat(source, target)
+
+
 def _workspace(environment: Path, recipe: Recipe) -> list[str]:
     """Put what the image would copy into its working directory where our workspace begins."""
     notes = []
@@ -89,12 +104,12 @@ def _workspace(environment: Path, recipe: Recipe) -> list[str]:
             _refuse_through_links(work, place, one)
             if one.is_dir():
                 ignored = shutil.ignore_patterns("workspace", "Dockerfile") if one == environment else None
-                shutil.copytree(one, place, symlinks=True, dirs_exist_ok=True, ignore=ignored)
+                _copy_tree(one, place, ignored)
             else:
                 to_folder = target.endswith("/") or place.is_dir()
                 place = place / one.name if to_folder else place
                 place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(one, place, follow_symlinks=False)
+                _copy_file(one, place)
     return notes
 
 
@@ -121,7 +136,7 @@ def _refuse_through_links(work: Path, place: Path, source: Path) -> None:
 
 def _names(file: Path, place: str) -> bool:
     try:
-        text = file.read_text("utf-8", "replace")
+        text = read_regular(file).decode("utf-8", "replace")
     except OSError:
         return False
     return re.search(rf"(?<![\w/.-]){re.escape(place)}(?![\w-])", text) is not None
@@ -147,7 +162,7 @@ class Recipe(Struct, frozen=True):
 
 def read_dockerfile(path: Path) -> Recipe:
     """The recipe; a file that is not there is an empty one."""
-    text = path.read_text("utf-8", "replace") if path.is_file() else ""
+    text = read_regular(path).decode("utf-8", "replace") if path.is_file() else ""
     lines = [line.strip() for line in _LOGICAL.sub(" ", text).splitlines()]
     told = [line for line in lines if line and not line.startswith("#")]
     here = "/"

@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import UsageError
+from stackmem.foreign.files import read_regular
 
 from .folder import ImportedTask, TaskRefused, dockerfile, make, toml, write, write_judge
 from .pytest_judge import STEERS
@@ -84,7 +85,7 @@ def from_swebench(path: Path, out: Path, repo: Path | None) -> Iterator[Imported
 
 def _records(path: Path) -> list[Any]:
     try:
-        raw = path.read_bytes()
+        raw = read_regular(path)
         try:
             value = msgspec.json.decode(raw)
         except msgspec.DecodeError:

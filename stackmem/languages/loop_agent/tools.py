@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Collection
 from typing import Any
 
@@ -50,7 +49,7 @@ BUILT_IN: dict[str, tuple[str, dict[str, Any]]] = {
 
 def with_tools(agent: Agent, tools: tuple[ToolSpec, ...]) -> Agent:
     """The agent, inline ones in it too, with its tools' own words where an action has none."""
-    own = {tool.name: (tool.description, json.loads(tool.schema)) for tool in tools}
+    own = {tool.name: (tool.description, tool.parameters) for tool in tools}
     return _with(agent, {**BUILT_IN, **own})
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from msgspec import json
-
 from stackmem.core.messages import ToolSpec
 from stackmem.core.requests import InvokeTool
 from stackmem.languages.frame.values import as_text
@@ -56,11 +54,16 @@ def plain_name(name: str) -> str:
 
 def listed_parameters(tool: ToolSpec) -> tuple[str, ...] | None:
     """Those of a person's own tool, required ones first; None where its schema does not say."""
-    schema = json.decode(tool.schema)
-    properties = schema.get("properties") if isinstance(schema, dict) else None
+    schema = tool.parameters
+    properties = schema.get("properties")
     if not isinstance(properties, dict):
         return None
-    needed = [name for name in schema.get("required", []) if name in properties]
+    required = schema.get("required")
+    needed = (
+        [name for name in required if isinstance(name, str) and name in properties]
+        if isinstance(required, list)
+        else []
+    )
     return (*needed, *(name for name in properties if name not in needed))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from stackmem.core.strict_json import strict_value
 from stackmem.errors import UsageError
+from stackmem.foreign.files import read_start
 
 _MOST_BYTES = 10 * 1024 * 1024
 
@@ -98,8 +99,7 @@ def _moment(value: Any) -> str:
 def _text(file: str, cwd: Path, flag: str) -> str:
     path = cwd / os.path.expanduser(file)
     try:
-        with path.open("rb") as opened:
-            raw = opened.read(_MOST_BYTES + 1)
+        raw = read_start(path, _MOST_BYTES + 1)
         if len(raw) > _MOST_BYTES:
             raise UsageError(
                 f"{flag}: {file} is over {_MOST_BYTES:,} bytes; put it into the workspace and give its path"

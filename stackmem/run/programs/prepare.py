@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from stackmem.core.text import whole_value
 from stackmem.errors import StackmemError, UsageError
+from stackmem.foreign.files import read_start
 from stackmem.languages.language import INTERPRETERS, Language, Launch, language_of, read_with
 from stackmem.languages.operations import Halted
 from stackmem.models.registry import NOBODY, default_model
@@ -208,8 +209,7 @@ def read_program(path: Path) -> str:
         UsageError: It cannot be read, or is no text.
     """
     try:
-        with path.open("rb") as file:
-            raw = file.read(SOURCE_BYTES + 1)
+        raw = read_start(path, SOURCE_BYTES + 1)
         if len(raw) > SOURCE_BYTES:
             raise UsageError(f"{path} is over {SOURCE_BYTES:,} bytes; no program is")
         return raw.decode("utf-8-sig")

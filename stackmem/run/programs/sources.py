@@ -13,6 +13,7 @@ from pathlib import Path
 
 from stackmem.core.program_facts import SourceLoaded
 from stackmem.core.requests import LoadSource
+from stackmem.foreign.files import read_start
 from stackmem.languages.operations import Source
 from stackmem.workspace.files import Files
 from stackmem.workspace.refusals import ToolRefused
@@ -92,8 +93,7 @@ def _from_host(place: Path, *, listing: bool, inside: list[Path] | None) -> tupl
             return path, "\n".join(names), ""
         if real.exists() and not real.is_file():
             return path, "", "Is a directory" if real.is_dir() else "it is no regular file"
-        with real.open("rb") as file:
-            return path, *_decode(file.read(SOURCE_BYTES + 1))
+        return path, *_decode(read_start(real, SOURCE_BYTES + 1))
     except OSError as error:
         return path, "", "No such file" if isinstance(error, FileNotFoundError) else error.strerror or "unreadable"
 

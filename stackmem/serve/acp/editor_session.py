@@ -19,6 +19,7 @@ from stackmem.core.session import is_question
 from stackmem.core.state import State
 from stackmem.core.tools import AskQuestion, EditFile, RunCommand, WriteFile, tool_name
 from stackmem.errors import TraceError
+from stackmem.foreign.files import read_start
 from stackmem.run.ports import Left
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.snapshot import Snapshot
@@ -221,8 +222,7 @@ class EditorSession:
         place = (self.folder / path).resolve()
         if not place.is_relative_to(self.folder) or not place.is_file():
             raise OSError("it is no file of the folder")
-        with place.open("rb") as file:
-            return file.read(_MOST_BYTES + 1)
+        return read_start(place, _MOST_BYTES + 1)
 
 
 class TurnFailed(Exception):  # noqa: N818 - what a prompt is answered with

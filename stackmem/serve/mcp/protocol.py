@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import mcp_types as types
@@ -23,7 +22,7 @@ def memory_server(plan: ClientPlan, calls: ClientCalls) -> Server[Any]:
     async def list_tools(context: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(
             tools=[
-                types.Tool(name=tool.name, description=tool.description, input_schema=json.loads(tool.schema))
+                types.Tool(name=tool.name, description=tool.description, input_schema=tool.parameters)
                 for tool in plan.tools
             ]
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.errors import UsageError
+from stackmem.foreign.files import read_regular
 
 from .hosts import AllowedHost, host_name, read_allowed
 
@@ -107,8 +108,7 @@ def _is_sealed(entry: AllowedHost) -> bool:
 
 def _file(path: Path, named: str) -> str:
     try:
-        with path.open("rb") as file:
-            return file.read(_MOST_FILE_BYTES).decode().strip()
+        return read_regular(path, _MOST_FILE_BYTES).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(f"{named} cannot be read from its file ({why})") from error

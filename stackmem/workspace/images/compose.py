@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from stackmem.errors import UsageError
+from stackmem.foreign.files import read_start
 
 _MAIN = ("main", "client")
 _MOST_BYTES = 1 << 20
@@ -53,7 +54,7 @@ def read_compose(path: Path) -> tuple[ComposeService | None, tuple[ComposeServic
         UsageError: It is no compose file.
     """
     try:
-        raw = path.read_bytes()
+        raw = read_start(path, _MOST_BYTES)
         value: Any = YAML(typ="safe", pure=True).load(raw[:_MOST_BYTES].decode("utf-8"))
     except (OSError, UnicodeDecodeError, YAMLError, RecursionError, ValueError) as error:
         said = str(error).splitlines()

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.errors import UsageError
+from stackmem.foreign.files import read_start
 
 _MOST_BYTES = 1 << 20
 _VARIABLE = re.compile(r"\\(.)|\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?[-+?])([^}]*))?\})")
@@ -52,7 +53,7 @@ def read_recipe(path: Path) -> tuple[RecipeStep, ...]:
     except ImportError as error:
         raise UsageError("images need the extra 'images': pip install 'dockerfile>=3.4' beside stackmem") from error
     try:
-        raw = path.read_bytes()
+        raw = read_start(path, _MOST_BYTES + 1)
         text = raw[: _MOST_BYTES + 1].decode("utf-8-sig").replace("\r\n", "\n")
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror})") from error

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote
 
 from msgspec import Struct
+
+from stackmem.foreign.files import read_start
 
 _GRANT = "grant it by a mount in a profile (--profile FILE)"
 _SHOWN_ALWAYS = ("/usr", "/bin", "/lib", "/lib64")
@@ -51,12 +52,7 @@ class Interpreter(Struct, frozen=True):
 def read_small(path: Path) -> str:
     """The text of an ordinary file; empty where there is none, or it cannot be read. Never waits for a writer."""
     with suppress(OSError):
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            if stat.S_ISREG(os.fstat(fd).st_mode):
-                return os.read(fd, _MOST_BYTES).decode("utf-8", "replace")
-        finally:
-            os.close(fd)
+        return read_start(path, _MOST_BYTES).decode("utf-8", "replace")
     return ""
 
 

@@ -1,0 +1,172 @@
+"""Files that somebody else may have written are opened by one module: ``stackmem/foreign/files.py``.
+
+Every other place in the package that opens a file to read it is listed here, with how many such calls it has and why
+they need no limit. To read a user's file in a new place, call ``stackmem.foreign.files``; a new entry here is for files
+that nobody but stackmem, the kernel or the installer writes.
+"""
+
+import ast
+
+import pytest
+
+from tests.house.sources import modules, name
+
+DOOR = "stackmem/foreign/"
+READS = {"read_text", "read_bytes"}
+COPIES = {"copy", "copy2", "copyfile", "copytree"}
+FOLDER_FLAGS = {"O_PATH", "O_DIRECTORY", "O_TMPFILE", "_FOLDER"}  # names in the flags of os.open that open folders
+WRITING_FLAGS = {"O_WRONLY", "O_EXCL"}
+SAFE_OPENERS = {"owners", "opener_of_regular"}
+
+
+def unbounded_reads(module: ast.Module) -> list[str]:
+    """The calls that read a file without a limit and without a look at its kind."""
+    return [spelled for node in ast.walk(module) if isinstance(node, ast.Call) and (spelled := _unbounded(node))]
+
+
+def _unbounded(call: ast.Call) -> str:
+    match call.func:
+        case ast.Attribute(value=ast.Name(id="os"), attr="open"):
+            named = {each.id for each in ast.walk(call) if isinstance(each, ast.Name)}
+            named |= {each.attr for each in ast.walk(call) if isinstance(each, ast.Attribute)}
+            return "" if named & (FOLDER_FLAGS | WRITING_FLAGS) else "os.open"
+        case ast.Name(id="open"):
+            return "open" if _reads(call, 1) and not _safe(call) else ""
+        case ast.Attribute(value=ast.Name(id="io"), attr="open"):
+            return "io.open"
+        case ast.Attribute(attr="open") if len(call.args) <= 1:
+            return ".open" if _reads(call, 0) and not _safe(call) else ""
+        case ast.Attribute(attr=attr) if attr in READS:
+            return f".{attr}"
+        case ast.Attribute(value=ast.Name(id="shutil"), attr=attr) if attr in COPIES:
+            return f"shutil.{attr}"
+        case ast.Attribute(value=ast.Name(id="sqlite3"), attr="connect"):
+            return "sqlite3.connect"
+    return ""
+
+
+def _reads(call: ast.Call, place: int) -> bool:
+    """Whether the mode reads; a mode that is not a literal might. What is given no mode reads text."""
+    modes = [*call.args[place : place + 1], *(word.value for word in call.keywords if word.arg == "mode")]
+    if not modes:
+        return True
+    mode = modes[0].value if isinstance(modes[0], ast.Constant) else None
+    if place == 0 and not isinstance(mode, str):
+        return False  # ``archive.open(entry)`` and the like: no mode, so no path of the file system
+    return not isinstance(mode, str) or not set(mode) & set("wax")
+
+
+def _safe(call: ast.Call) -> bool:
+    openers = [word.value for word in call.keywords if word.arg == "opener"]
+    named = {each.id for opener in openers for each in ast.walk(opener) if isinstance(each, ast.Name)}
+    return bool(named & SAFE_OPENERS)
+
+
+INSTALLED = "comes with stackmem or another installed package"
+KERNEL = "written by the kernel, in /proc or /sys, or the host's own /etc"
+IN_SANDBOX = "this program runs in the sandbox, and the reader is the command itself"
+MADE = "made by this process, or by one of its own, a moment before"
+WRITES = "opens a new file for writing; its flags are in a variable"
+BENEATH = "opens beneath a folder's descriptor; its callers look at the kind and the size"
+NO_FILE_THERE = "opens no file: a signer, a room, a device that is always there"
+IMAGES = "opens files of images; the folder is this machine's own store, or was unpacked within limits"
+OWN: dict[str, tuple[int, str]] = {
+    "stackmem/bench/harbor_agent.py": (4, "Harbor calls it with files and folders of its own"),
+    "stackmem/bench/provenance.py": (1, INSTALLED),
+    "stackmem/bench/results.py": (2, "SQLite opens it, after a look at its kind and with a limit on what it computes"),
+    "stackmem/bench/session.py": (1, "copies a world that this bench made"),
+    "stackmem/cli/commands/examples.py": (2, INSTALLED),
+    "stackmem/cli/completion.py": (1, INSTALLED),
+    "stackmem/cli/main.py": (1, NO_FILE_THERE),
+    "stackmem/core/memory_tools.py": (2, "reads a chunk of the heap"),
+    "stackmem/formats/tasks/folder.py": (1, INSTALLED),
+    "stackmem/formats/tasks/harbor.py": (2, "copies links; files of a tree pass ``copy_regular``"),
+    "stackmem/formats/tasks/pytest_judge.py": (4, IN_SANDBOX),
+    "stackmem/history/durable.py": (1, MADE),
+    "stackmem/history/exchange.py": (2, WRITES),
+    "stackmem/history/hidden.py": (1, KERNEL),
+    "stackmem/history/inner_packs.py": (1, MADE),
+    "stackmem/history/objects.py": (1, WRITES),
+    "stackmem/history/pack_cache.py": (2, "the cache of packs is this machine's own"),
+    "stackmem/history/restore.py": (1, WRITES),
+    "stackmem/models/catalog.py": (1, INSTALLED),
+    "stackmem/models/tokens.py": (1, INSTALLED),
+    "stackmem/prompts/__init__.py": (2, INSTALLED),
+    "stackmem/report/bench_archive.py": (1, MADE),
+    "stackmem/report/comparison/page.py": (1, INSTALLED),
+    "stackmem/report/documents.py": (7, INSTALLED),
+    "stackmem/report/evidence.py": (1, INSTALLED),
+    "stackmem/report/evidence_archive.py": (1, MADE),
+    "stackmem/report/page.py": (1, INSTALLED),
+    "stackmem/run/ending.py": (2, MADE),
+    "stackmem/run/in_memory.py": (1, INSTALLED),
+    "stackmem/run/programs/sources.py": (1, INSTALLED),
+    "stackmem/run/programs/tools.py": (1, "a database in memory"),
+    "stackmem/serve/acp/agent.py": (1, NO_FILE_THERE),
+    "stackmem/settings/directories.py": (1, INSTALLED),
+    "stackmem/tasks/work.py": (1, IN_SANDBOX),
+    "stackmem/tools/plugin_places.py": (1, INSTALLED),
+    "stackmem/tools/plugins.py": (2, INSTALLED),
+    "stackmem/trace/lock.py": (2, KERNEL),
+    "stackmem/trace/signatures.py": (1, NO_FILE_THERE),
+    "stackmem/trace/snapshot.py": (1, WRITES),
+    "stackmem/workspace/beneath.py": (1, BENEATH),
+    "stackmem/workspace/family.py": (1, KERNEL),
+    "stackmem/workspace/images/bases.py": (2, IMAGES),
+    "stackmem/workspace/images/build.py": (1, KERNEL),
+    "stackmem/workspace/images/copying.py": (3, IMAGES),
+    "stackmem/workspace/images/root.py": (3, IMAGES),
+    "stackmem/workspace/images/store.py": (3, IMAGES),
+    "stackmem/workspace/isolation/bubblewrap.py": (1, KERNEL),
+    "stackmem/workspace/isolation/namespaces.py": (1, INSTALLED),
+    "stackmem/workspace/isolation/probe.py": (1, KERNEL),
+    "stackmem/workspace/isolation/skeleton.py": (1, KERNEL),
+    "stackmem/workspace/overlay/helper.py": (2, KERNEL),
+    "stackmem/workspace/overlay/mount.py": (1, INSTALLED),
+    "stackmem/workspace/python.py": (1, INSTALLED),
+    "stackmem/workspace/search_program.py": (1, IN_SANDBOX),
+    "stackmem/workspace/searching.py": (1, INSTALLED),
+    "stackmem/workspace/watchdog.py": (4, KERNEL),
+    "stackmem/worlds/families/history.py": (1, INSTALLED),
+}
+"""Module to the number of such calls in it, and why they read what only stackmem, the kernel or an installer writes."""
+
+
+def found() -> dict[str, list[str]]:
+    calls = {name(path): unbounded_reads(ast.parse(path.read_text(encoding="utf-8"))) for path in modules()}
+    return {path: spelled for path, spelled in calls.items() if spelled and not path.startswith(DOOR)}
+
+
+def test_what_anybody_may_have_written_is_opened_in_one_room():
+    allowed = {path: count for path, (count, _) in OWN.items()}
+    assert {path: spelled for path, spelled in found().items() if len(spelled) > allowed.get(path, 0)} == {}
+
+
+def test_no_entry_allows_more_calls_than_there_are():
+    counts = {path: len(spelled) for path, spelled in found().items()}
+    assert {path: count for path, (count, _) in OWN.items() if count != counts.get(path)} == {}
+    assert all(len(why) >= 15 for _, why in OWN.values())
+
+
+@pytest.mark.parametrize(
+    "breach",
+    [
+        "Path(name).read_bytes()", "path.read_text('utf-8')", "open(name)", "open(name, 'rb')", "open(name, mode='r+')",
+        "path.open('rb')", "path.open()", "path.open(mode='rb')", "io.open(name, 'rb')",
+        "os.open(path, os.O_RDONLY | os.O_NONBLOCK)", "os.open(path, flags)", "open(name, mode)",
+        "open(name, 'rb', opener=other)", "shutil.copytree(a, b)", "sqlite3.connect(name)",
+    ],
+)  # fmt: skip
+def test_a_planted_read_is_seen(breach):
+    assert unbounded_reads(ast.parse(f"def f():\n    return {breach}"))
+
+
+@pytest.mark.parametrize(
+    "honest",
+    [
+        "open(name, 'xb')", "open(name, 'rb', opener=owners)", "path.open('ab')", "read_regular(path)",
+        "os.open(folder, os.O_RDONLY | os.O_DIRECTORY)", "archive.open(entry)", "os.open(path, _FOLDER)",
+    ],
+)  # fmt: skip
+def test_what_reads_no_foreign_file_is_not(honest):
+    assert unbounded_reads(ast.parse(honest)) == []
