@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, BinaryIO
@@ -17,6 +18,10 @@ from stackmem.errors import UsageError, WorkspaceError
 from stackmem.foreign.files import opener_of_regular
 
 ANSWER_SECONDS = 600
+_READ_FIRST = (
+    "HEAD", "config", "commondir", "packed-refs", "shallow", "index", "info/attributes", "info/exclude", "info/grafts",
+    "objects/info/alternates", "objects/info/commit-graph",
+)  # fmt: skip
 HER_SECONDS = 120  # for a question about her repository, in which a .gitignore may be a pipe, or take for ever
 _HERS = ("HOME", "XDG_CONFIG_HOME", "LOGNAME", "USER")
 
@@ -58,7 +63,12 @@ def git_command(*arguments: str) -> list[str]:
 
 
 def store_environment(git_dir: Path) -> dict[str, str]:
-    """For our own store: nobody's configuration, and no variable of the caller's."""
+    """For our own store: nobody's configuration, and no variable of the caller's.
+
+    Raises:
+        WorkspaceError: One of the store's files is a FIFO or a device; git would read it without end.
+    """
+    _refuse_special_files(git_dir)
     return {
         "PATH": os.defpath,
         "HOME": "/nonexistent",
@@ -72,6 +82,15 @@ def store_environment(git_dir: Path) -> dict[str, str]:
         "GIT_NO_REPLACE_OBJECTS": "1",
         **_LOCAL,
     }
+
+
+def _refuse_special_files(git_dir: Path) -> None:
+    """Objects are left out: git reads them after all of these, up to their length, and its time has a limit."""
+    for name in _READ_FIRST:
+        with suppress(OSError, ValueError):
+            mode = os.stat(f"{os.fspath(git_dir)}/{name}").st_mode  # noqa: PTH116 - as each call of git does this
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                raise WorkspaceError(f"{git_dir / name} is not a regular file; replace it by a copy of the original")
 
 
 def her_environment() -> dict[str, str]:

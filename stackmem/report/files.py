@@ -54,7 +54,10 @@ def changes(stores: Sequence[Path], pairs: Sequence[Pair]) -> TreeChanges:
         return TreeChanges({})
     if not places:
         return TreeChanges({}, "the run's history of files is not beside its trace")
-    environment = store_environment(places[0])
+    try:
+        environment = store_environment(places[0])
+    except StackmemError as error:
+        return TreeChanges({}, f"the run's history of files cannot be read: {error}")
     environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = os.pathsep.join(
         str((place / "objects").absolute()) for place in places[1:]
     )

@@ -162,7 +162,7 @@ class Signer:
         try:
             files = _digests(self._run_dir)
         except TraceError as error:
-            self.problem = Unsigned(f"the run is not signed: {error}")
+            self.problem = Unsigned(str(error))
             return
         self._write(Signature("end", records, digest, "", files))
 

@@ -118,6 +118,7 @@ KINDS: dict[str, Callable[[Path], object]] = {
 OF_A_RUN_TOO = (
     "changes.patch", "signatures.jsonl", "applied.json", "trace.lock", "result.json.new", "imported.json",
     "history.git/stackmem.json", "history.git/stackmem.new", "history.git/objects/info/alternates",
+    "history.git/config",
 )  # fmt: skip
 MORE_READERS = (*READERS, "replay {run} --signed", "runs --sort disk_bytes", "runs prune --older-than 1d")
 MORE_OTHERS = {
@@ -152,6 +153,8 @@ HUNG = [
     ("changes.patch", "3 TB", "trace pack {run} -o {new}.zip"),
     ("history.git/stackmem.json", "a FIFO", "resume {run}"),
     ("history.git/stackmem.new", "a FIFO", "resume {run}"),
+    ("history.git/objects/info/alternates", "a FIFO", "view {run} -o {new}.html"),
+    ("history.git/config", "a device", "view {run} -o {new}.html"),
     ("result.json.new", "a FIFO", "resume {run}"),
     ("trace.lock", "a FIFO", "runs"),
     ("session.jsonl", "a FIFO", "import {file}"),

@@ -67,7 +67,6 @@ KERNEL = "written by the kernel, in /proc or /sys, or the host's own /etc"
 IN_SANDBOX = "this program runs in the sandbox, and the reader is the command itself"
 MADE = "made by this process, or by one of its own, a moment before"
 WRITES = "opens a new file for writing; its flags are in a variable"
-BENEATH = "opens beneath a folder's descriptor; its callers look at the kind and the size"
 NO_FILE_THERE = "opens no file: a signer, a room, a device that is always there"
 IMAGES = "opens files of images; the folder is this machine's own store, or was unpacked within limits"
 OWN: dict[str, tuple[int, str]] = {
@@ -110,7 +109,6 @@ OWN: dict[str, tuple[int, str]] = {
     "stackmem/trace/lock.py": (2, KERNEL),
     "stackmem/trace/signatures.py": (1, NO_FILE_THERE),
     "stackmem/trace/snapshot.py": (1, WRITES),
-    "stackmem/workspace/beneath.py": (1, BENEATH),
     "stackmem/workspace/family.py": (1, KERNEL),
     "stackmem/workspace/images/bases.py": (2, IMAGES),
     "stackmem/workspace/images/build.py": (1, KERNEL),

@@ -279,7 +279,7 @@ def test_a_fork_is_signed_and_says_what_it_took_over(stage: Stage, run: Path):
     [
         (lambda key: key.chmod(0o644), "is not yours alone"),
         (lambda key: key.write_bytes(b"x"), "is no Ed25519 key"),
-        (lambda key: (key.unlink(), key.mkdir(mode=0o700)), "is no Ed25519 key"),
+        (lambda key: (key.unlink(), key.mkdir(mode=0o700)), "cannot be read (Is a directory)"),
         (lambda key: (shutil.rmtree(key.parent), key.parent.write_text("")), "cannot be read (Not a directory)"),
     ],
     ids=["mode", "content", "folder", "no room for it"],
