@@ -11,9 +11,10 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
@@ -22,8 +23,8 @@ from stackmem.workspace.clip import shown_name
 from stackmem.workspace.tree import remove_tree
 
 from .exchange import STAGE, FileExchange, PathState, look
-from .history import PathChange
-from .objects import Node
+from .history import History, PathChange
+from .objects import REMOVED, Node, ObjectStore, alternates
 from .patching import contents_after, sections
 from .walk import path_bytes
 
@@ -69,27 +70,42 @@ def _is_run(change: PathChange) -> bool:
     )
 
 
+class Patch(Struct, frozen=True):
+    """Attributes:
+    text: As ``History.write_patch`` writes it.
+    changes: As ``History.changed`` lists them between the same two trees.
+    """
+
+    text: bytes
+    changes: Sequence[PathChange]
+
+
 def apply_patch(patch: bytes, changes: list[PathChange], origin: Path) -> tuple[str, ...]:
+    """Bring the changes of one patch into ``origin``; as ``apply_patches``."""
+    return apply_patches([Patch(patch, changes)], origin)
+
+
+def apply_patches(ways: Sequence[Patch], origin: Path) -> tuple[str, ...]:
     """Bring the changes into ``origin``, a folder of any kind; a change that is there already is left as it is.
 
     Args:
-        patch: As ``History.patch`` made it.
-        changes: As ``History.changed`` listed them between the same two trees.
+        ways: Patches that lead to the same tree from different ones. Each path takes the first way that begins with
+            what the path holds.
         origin: The folder that was copied.
 
     Returns:
-        The paths that were brought in: those of ``changes`` that were not there already.
+        The paths that were brought in: those of ``ways`` that were not there already.
 
     Raises:
-        UsageError: A file differs from what the run started from, or the patch does not fit; nothing is changed.
+        UsageError: A file differs from what every way starts from, or a patch does not fit; nothing is changed.
         WorkspaceError: A file cannot be written; what was changed until then is put back.
     """
-    if not changes and not patch:
+    todo: dict[bytes, list[_Task]] = {}
+    for way in ways:
+        for task in _tasks(way):
+            todo.setdefault(task.path, []).append(task)
+    if not todo:
         return ()
-    parts = sections(patch)
-    if len(parts) != len(changes):
-        raise UsageError("changes.patch is not the patch that this run made; apply it by hand with git apply")
-    todo = [_Task(_checked(change.path), change, part) for change, part in zip(changes, parts, strict=True)]
     try:
         place = origin.resolve()
         root = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -99,7 +115,7 @@ def apply_patch(patch: bytes, changes: list[PathChange], origin: Path) -> tuple[
         ) from error
     try:
         with _staged(place) as stage:
-            return _exchange(todo, place, root, stage)
+            return _exchange(list(todo.values()), place, root, stage)
     except OSError as error:
         named = f", {shown_name(error.filename)}" if error.filename else ""
         raise WorkspaceError(
@@ -122,6 +138,15 @@ class _Task(Struct, frozen=True):
     @property
     def after(self) -> Node | None:
         return Node(self.change.after_mode, self.change.after) if self.change.after else None
+
+
+def _tasks(way: Patch) -> list[_Task]:
+    if not way.changes and not way.text:
+        return []
+    parts = sections(way.text)
+    if len(parts) != len(way.changes):
+        raise UsageError("changes.patch is not the patch that this run made; apply it by hand with git apply")
+    return [_Task(_checked(change.path), change, part) for change, part in zip(way.changes, parts, strict=True)]
 
 
 def _checked(path: str) -> bytes:
@@ -178,11 +203,19 @@ def _lock(stage: Path) -> int | None:
     return None
 
 
-def _exchange(todo: list[_Task], origin: Path, root: int, stage: int) -> tuple[str, ...]:
-    here = {task.path: look(root, task.path) for task in todo}
-    pending = [task for task in todo if here[task.path].node != task.after]
-    gone = {task.path for task in todo if task.after is None}
-    changed = [task.change.path for task in pending if _has_changed(here[task.path], task, gone)]
+def _exchange(todo: list[list[_Task]], origin: Path, root: int, stage: int) -> tuple[str, ...]:
+    here = {ways[0].path: look(root, ways[0].path) for ways in todo}
+    gone = {ways[0].path for ways in todo if ways[0].after is None}
+    pending, changed = [], []
+    for ways in todo:
+        state = here[ways[0].path]
+        if state.node == ways[0].after:
+            continue
+        fitting = next((task for task in ways if not _has_changed(state, task, gone)), None)
+        if fitting is None:
+            changed.append(ways[0].change.path)
+        else:
+            pending.append(fitting)
     if changed:
         names = ", ".join(changed[:_NAMED]) + (f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else "")
         raise UsageError(
@@ -205,3 +238,39 @@ def _has_changed(here: PathState, task: _Task, gone: set[bytes]) -> bool:
     if here.obstacle == task.path:
         return not any(path.startswith(task.path + b"/") for path in gone)
     return bool(here.obstacle) and here.obstacle not in gone
+
+
+def patch_across(first: History, before: str, second: History, after: str) -> Patch:
+    """The patch from ``before``, which ``first`` has, to ``after``, which ``second`` has.
+
+    Over a layer, a tree has only what differs from the folder. A file that only one of the two runs changed is, in the
+    tree of the other, as the folder had it.
+
+    Raises:
+        WorkspaceError: A tree is not in its history, or one run was over a layer and the other on a copy.
+        OSError: The temporary folder cannot be written.
+    """
+    if first.of_layer != second.of_layer:
+        raise WorkspaceError("a tree over a layer cannot be compared with a tree of a copy")
+    mine, theirs = first.base_files(), second.base_files()
+    with TemporaryDirectory(prefix="stackmem-across-") as scratch:
+        git_dir, place = Path(scratch) / "history.git", Path(scratch) / "patch"
+        _read_also(git_dir, first.git_dir, second.git_dir)
+        store = ObjectStore(git_dir)
+        start = store.add_folders(_present(theirs | mine | first.listed(before)).items())
+        end = store.add_folders(_present(mine | theirs | second.listed(after)).items())
+        both = History(git_dir, git_dir)
+        both.write_patch(start, end, place)
+        return Patch(place.read_bytes(), both.changed(start, end))
+
+
+def _present(files: dict[bytes, Node]) -> dict[bytes, Node]:
+    return {path: node for path, node in files.items() if node.mode != REMOVED}
+
+
+def _read_also(git_dir: Path, *others: Path) -> None:
+    """Let a new store read the objects of the others."""
+    places = [place for other in others for place in (os.fspath(other / "objects"), *alternates(other))]
+    (git_dir / "objects" / "info").mkdir(parents=True)
+    lines = [os.fsencode(Path(place).resolve()) + b"\n" for place in dict.fromkeys(places)]
+    (git_dir / "objects" / "info" / "alternates").write_bytes(b"".join(lines))

@@ -85,6 +85,7 @@ class History:
 
     Attributes:
         left_out: What the last snapshot could not keep, by path.
+        git_dir: Where the store is.
         over: The layer that the workspace is, where it is one.
     """
 
@@ -111,7 +112,7 @@ class History:
             WorkspaceError: The store cannot be made or read.
         """
         self.left_out: tuple[LeftOut, ...] = ()
-        self._git_dir = git_dir
+        self.git_dir = git_dir
         self._work_tree = work_tree
         self._store = ObjectStore(git_dir)
         state = self._remembered()
@@ -129,9 +130,9 @@ class History:
             self._census = Census(git_dir, over.upper, self._store, self._leave_out, largest_bytes, state.room, view)
             installed = {path_bytes(path) for path in self._leave_out}
             self._lower = LowerFolder(over.folder, over.hidden, over.upper, installed)
-            self._lower.base = self._listed(state.base) if state.base else {}
+            self._lower.base = self.listed(state.base) if state.base else {}
             self._began_ns = state.began_ns or file_clock_ns()
-        self._seen = {path: Seen(node) for path, node in self._listed(self._tree).items()} if self._tree else {}
+        self._seen = {path: Seen(node) for path, node in self.listed(self._tree).items()} if self._tree else {}
         self._gone: set[bytes] = set()
         if self._lower is not None:
             self._lower.absent = frozenset(self._seen.keys() - self._lower.base.keys())
@@ -180,11 +181,15 @@ class History:
 
     def files(self, tree: str) -> dict[bytes, Node]:
         """Every file of a tree by its path; of a layer, those that any tree of the run changes."""
-        held = self._listed(tree)
+        held = self.listed(tree)
         if not self.of_layer:
             return held
-        base = self._listed(self._base) if self._lower is None else self._lower.base
+        base = self.listed(self._base) if self._lower is None else self._lower.base
         return {path: node for path, node in (base | held).items() if node.mode != REMOVED}
+
+    def base_files(self) -> dict[bytes, Node]:
+        """What the folder under a layer held where a tree of the run differs from it; empty without a layer."""
+        return self.listed(self._base) if self._base else {}
 
     def changed_meanwhile(self) -> tuple[str, ...]:
         """What has changed in the folder under a layer since the run began, by name."""
@@ -206,10 +211,10 @@ class History:
         self._store.sync()
         if self._forced != self._tree:
             try:
-                make_durable([os.fspath(self._git_dir / STATE)], self._git_dir)
+                make_durable([os.fspath(self.git_dir / STATE)], self.git_dir)
             except OSError as error:
                 raise WorkspaceError(
-                    f"cannot force {self._git_dir} to the disk ({error.strerror}); choose another place"
+                    f"cannot force {self.git_dir} to the disk ({error.strerror}); choose another place"
                 ) from error
             self._forced = self._tree
 
@@ -224,7 +229,7 @@ class History:
         """
         form = ("-p", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/", "--no-color")
         arguments = _compared(self._whole(before), self._whole(after), *form)
-        git_into(place, *arguments, cwd=self._git_dir, environment=store_environment(self._git_dir))
+        git_into(place, *arguments, cwd=self.git_dir, environment=store_environment(self.git_dir))
 
     def changed(self, before: str, after: str) -> list[PathChange]:
         """The paths that differ, sorted as git sorts them, in the order of the patch.
@@ -236,8 +241,8 @@ class History:
         fields = self._git(*compared).split(b"\0")
         return [_change(record.decode(), path) for record, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
 
-    def _listed(self, tree: str) -> dict[bytes, Node]:
-        """Every file of a tree by its path."""
+    def listed(self, tree: str) -> dict[bytes, Node]:
+        """Every file that a tree itself has by its path; of a layer, with marks for those that it removes."""
         found: dict[bytes, Node] = {}
         for line in self._git("ls-tree", "-r", "-z", "--full-tree", tree).split(b"\0")[:-1]:
             described, _, path = line.partition(b"\t")
@@ -246,21 +251,21 @@ class History:
         return found
 
     def _git(self, *arguments: str) -> bytes:
-        return git(*arguments, cwd=self._git_dir, environment=store_environment(self._git_dir))
+        return git(*arguments, cwd=self.git_dir, environment=store_environment(self.git_dir))
 
     def _remembered(self) -> _State:
-        path = self._git_dir / STATE
+        path = self.git_dir / STATE
         try:
             return decode_json(read_regular(path), _State)
         except FileNotFoundError:
             return _State("", ())
         except (OSError, msgspec.MsgspecError) as error:
             raise WorkspaceError(
-                f"the history in {shown_name(str(self._git_dir))} cannot be read ({error}); start a new run"
+                f"the history in {shown_name(str(self.git_dir))} cannot be read ({error}); start a new run"
             ) from error
 
     def _remember(self) -> None:
-        path = self._git_dir / STATE
+        path = self.git_dir / STATE
         fresh = path.with_suffix(".new")
         try:
             folder = str(self.over.folder) if self.over else ""

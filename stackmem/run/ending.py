@@ -3,6 +3,9 @@
 Rule 1: a result tells of the trace by its digest, so one that was written after another end is none of this end.
 Rule 2: a patch is there once ``changes.json`` is, which is written last and removed first.
 Rule 3: a patch that cannot be written takes no result away.
+Rule 4: ``/undo`` and ``/fork`` go on in another run, about the same folder. This family of runs remembers in one place,
+    the folder of its first run, which tree was applied last. An apply leads from that tree to the run's own tree, so it
+    also takes back what an undo took back. A file that the user has put back as the run found it counts as not applied.
 """
 
 from __future__ import annotations
@@ -11,7 +14,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 from msgspec.structs import replace
@@ -19,7 +21,7 @@ from msgspec.structs import replace
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.foreign.files import read_regular
-from stackmem.history.apply import apply_patch, executed_by_host
+from stackmem.history.apply import Patch, apply_patches, executed_by_host, patch_across
 from stackmem.history.history import History, PathChange
 from stackmem.settings.keys import signing_key
 from stackmem.trace.lineage import came_from
@@ -32,6 +34,8 @@ from .request import read_request
 from .result import RunResult, failure_of, read_result, result_fields, write_result
 from .run_folder import APPLIED, CHANGES, HISTORY, PATCH, RESULT
 from .stopped import Stopped
+
+_GENERATIONS = 200
 
 
 def missing_of_end(run_dir: Path, digest: str) -> tuple[str, ...]:
@@ -158,48 +162,6 @@ def _save(result: RunResult, signer: Signer) -> RunResult:
     return replace(result, unsigned=signer.reason)
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """What ``stackmem apply`` reads back: where the copy came from, and what became of it.
-
-    Attributes:
-        tree: What the run left; empty where an older version wrote this.
-    """
-
-    folder: str
-    changes: tuple[PathChange, ...]
-    tree: str = ""
-
-
-class Brought(msgspec.Struct, frozen=True):
-    """What an apply came to.
-
-    Attributes:
-        folder: Of the person, which the run worked on a copy of.
-        changed: The files that were brought in; empty where nothing was left to do.
-        has_changes: Whether the run has any change to bring.
-        outcome: As ``RunResult.outcome``; empty where the run has no result.
-    """
-
-    folder: Path
-    changed: tuple[str, ...]
-    has_changes: bool
-    outcome: str
-
-    def describe(self) -> str:
-        """What it came to, in one line."""
-        if not self.has_changes:
-            return f"nothing to apply to {self.folder}: the run changed no file"
-        if not self.changed:
-            return f"already applied to {self.folder}"
-        return f"applied to {self.folder}: {len(self.changed)} {'file' if len(self.changed) == 1 else 'files'}"
-
-
-class Applied(msgspec.Struct, frozen=True):
-    """What was brought into the folder last: a conversation goes on behind it."""
-
-    tree: str
-
-
 def _keep_patch(result: RunResult, folder: str, history: History, trees: tuple[str, str]) -> RunResult:
     """The result with the patch kept in the run's folder; of an earlier end's nothing is left.
 
@@ -229,6 +191,56 @@ def _has_patch(run_dir: Path) -> bool:
         return False
 
 
+class Kept(msgspec.Struct, frozen=True):
+    """What ``stackmem apply`` reads back: where the copy came from, and what became of it.
+
+    Attributes:
+        tree: What the run left; empty where an older version wrote this.
+    """
+
+    folder: str
+    changes: tuple[PathChange, ...]
+    tree: str = ""
+
+
+class Brought(msgspec.Struct, frozen=True):
+    """What an apply came to.
+
+    Attributes:
+        folder: Of the person, which the run worked on a copy of.
+        changed: The files that were brought in, or taken back; empty where nothing was left to do.
+        has_changes: Whether the run has any change to bring.
+        outcome: As ``RunResult.outcome``; empty where the run has no result.
+    """
+
+    folder: Path
+    changed: tuple[str, ...]
+    has_changes: bool
+    outcome: str
+
+    def describe(self) -> str:
+        """What it came to, in one line."""
+        count = f"{len(self.changed)} {'file' if len(self.changed) == 1 else 'files'}"
+        if self.changed and not self.has_changes:
+            return f"took back what was applied to {self.folder}: {count}"
+        if self.changed:
+            return f"applied to {self.folder}: {count}"
+        if not self.has_changes:
+            return f"nothing to apply to {self.folder}: the run changed no file"
+        return f"already applied to {self.folder}"
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What a family of runs applied to its folder last.
+
+    Attributes:
+        run: Whose tree it is; empty where an older version wrote this: the run in whose folder it is.
+    """
+
+    tree: str
+    run: str = ""
+
+
 def _kept(run_dir: Path) -> Kept:
     return decode_json(read_regular(run_dir / CHANGES), Kept)
 
@@ -254,44 +266,67 @@ def apply_run(run_dir: Path) -> Brought:
     if not kept.folder:
         raise UsageError(f"the run {run_dir.name} solved a task, not a folder of yours; its patch is {run_dir / PATCH}")
     folder = Path(kept.folder)
-    changed = _apply_since(run_dir, kept, folder)
-    if changed is None:
-        changed = apply_patch(patch, list(kept.changes), folder)
+    first = _first_of_family(run_dir)
+    whole = Patch(patch, kept.changes)
+    since = _since_applied(run_dir, kept, first) if kept.tree else None
+    if since is None:
+        changed = apply_patches([whole], folder)
+    else:
+        try:
+            changed = apply_patches([since], folder)
+        except UsageError:  # unless the user put files back as the run found them
+            changed = apply_patches([since, whole], folder)
     if kept.tree:
         with suppress(OSError):  # a run on media that are only read
-            write_json(run_dir / APPLIED, Applied(kept.tree))
+            write_json(first / APPLIED, Applied(kept.tree, run_dir.name))
     return Brought(folder, changed, bool(kept.changes), result.outcome if result is not None else "")
 
 
-def _apply_since(run_dir: Path, kept: Kept, folder: Path) -> tuple[str, ...] | None:
-    """Bring what came since the last apply; None where there was none, or the folder is not as that one left it."""
-    before = _applied_last(run_dir)
-    if not before or not kept.tree or before == kept.tree:
+def _since_applied(run_dir: Path, kept: Kept, first: Path) -> Patch | None:
+    """What leads from the tree that was applied last to the run's tree.
+
+    None if no tree was applied, if it was this tree, or if the run that it is from is not there any more.
+    """
+    last = _applied_last(run_dir, first)
+    if last is None or last.tree == kept.tree:
         return None
-    patch, changes = _since(run_dir, before, kept.tree)
     try:
-        return apply_patch(patch, list(changes), folder)
-    except UsageError:
-        return None  # the whole patch says what stands in the way, if anything does
+        before, after = (_history(place) for place in (run_dir.parent / last.run, run_dir))
+        return patch_across(before, last.tree, after, kept.tree)
+    except (TraceError, WorkspaceError, OSError):
+        return None
 
 
-def _applied_last(run_dir: Path) -> str:
-    """The tree that was applied last from this run, or from one that it goes on from; empty where none was."""
-    place: Path | None = run_dir
-    while place is not None:
-        try:
-            return decode_json(read_regular(place / APPLIED), Applied).tree
-        except (OSError, msgspec.DecodeError):
-            parent = came_from(place)
-            place = run_dir.parent / parent if parent else None
-    return ""
+def _applied_last(run_dir: Path, first: Path) -> Applied | None:
+    for place in (first, run_dir):  # an older version wrote into the run's own folder
+        with suppress(OSError, msgspec.DecodeError):
+            last = decode_json(read_regular(place / APPLIED), Applied)
+            if _is_plain(last.run or place.name):
+                return Applied(last.tree, last.run or place.name)
+    return None
 
 
-def _since(run_dir: Path, before: str, after: str) -> tuple[bytes, tuple[PathChange, ...]]:
-    """The patch from one tree of a run to another, with its changes."""
+def _history(run_dir: Path) -> History:
+    if not (run_dir / HISTORY).is_dir():
+        raise WorkspaceError(f"the run {run_dir.name} has no history")
     request = read_request(run_dir)
-    history = History(run_dir / HISTORY, Path(request.workspace), request.leave_out)
-    with TemporaryDirectory(prefix="stackmem-") as scratch:
-        place = Path(scratch) / PATCH
-        history.write_patch(before, after, place)
-        return place.read_bytes(), tuple(history.changed(before, after))
+    return History(run_dir / HISTORY, Path(request.workspace), request.leave_out)
+
+
+def _first_of_family(run_dir: Path) -> Path:
+    """The folder of the run that all forks of a conversation go back to."""
+    place = run_dir
+    for _ in range(_GENERATIONS):
+        try:
+            parent = came_from(place)
+        except TraceError:
+            break
+        if not _is_plain(parent) or not (run_dir.parent / parent).is_dir():
+            break
+        place = run_dir.parent / parent
+    return place
+
+
+def _is_plain(name: str) -> bool:
+    """Whether it is the name of a folder beside a run's, and no path."""
+    return name not in ("", ".", "..") and not {"/", "\0"} & set(name)

@@ -156,7 +156,7 @@ def _ended(result: RunResult, opened: Opened) -> RunResult:
 
 def _was_used(state: State, first: Event | Effect | None, places: RunPlaces) -> bool:
     """Whether anything can have looked at the workspace or changed it before this process played the run."""
-    if state.step or state.outcome != "finished":
+    if state.step or state.outcome != "finished" or state.session is not None:  # a conversation goes on in it
         return True
     if isinstance(first, RunStarted):
         return False

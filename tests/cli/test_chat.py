@@ -177,6 +177,41 @@ def test_what_is_applied_twice_goes_on_from_what_was_applied(stage: Stage):
     assert (folder_of(stage) / "a.txt").read_text() == "two\n"
 
 
+@pytest.mark.parametrize("layer", ["auto", "copy"])
+def test_an_apply_after_an_undo_says_what_it_took_back_and_an_undone_run_can_be_applied_again(stage: Stage, layer: str):
+    mine = folder_of(stage)
+    replies = [
+        call("write_file", path="a.txt", content="two\n"), says("One."),
+        call("write_file", path="a.txt", content="three\n"), call("write_file", path="b.txt", content="b\n"),
+        says("Two."),
+    ]  # fmt: skip
+    with chat(stage, "--layer", layer, replies=replies) as terminal:
+        at = terminal.wait_for("Type a request")
+        for request, result in (("first", "One."), ("second", "Two.")):
+            terminal.type(f"{request}\r")
+            at = terminal.wait_for(result, at)
+            terminal.type("/apply\r")
+            at = terminal.wait_for("applied to", at)
+        undone = newest(stage)
+        terminal.type("/undo 2\r")
+        at = terminal.wait_for("taken back: first", at)
+        terminal.wait_for("first", at)
+        terminal.type("\x03/apply\r")
+        at = terminal.wait_for("took back what was applied to", at)
+        assert {path.name: path.read_text() for path in mine.iterdir()} == {"a.txt": "one\n"}
+        terminal.type("again\r")  # the conversation goes on, though nothing had been asked in this run
+        at = terminal.wait_for("One.", at)
+        terminal.type("/apply\r")
+        terminal.wait_for("applied to", at)
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    assert {path.name: path.read_text() for path in mine.iterdir()} == {"a.txt": "two\n"}
+    assert "changed no file" not in terminal.shown()
+    redone = stage.call("apply", undone)
+    assert redone.returncode == 0, redone.stderr
+    assert {path.name: path.read_text() for path in mine.iterdir()} == {"a.txt": "three\n", "b.txt": "b\n"}
+
+
 def test_the_conversation_goes_on_where_it_was_left_or_killed(stage: Stage):
     replies = [says("One."), says("Two.")]
     with chat(stage, replies=replies) as terminal:
