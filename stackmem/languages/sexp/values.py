@@ -1,7 +1,7 @@
 """Values and the scopes that hold them: what is null, true or equal, how a value is written, and what it is as JSON.
 
-Values may be of any depth, and have cycles. Each table keyed by ``id()`` keeps its objects too: the id of a freed object
-is given to another, which would then pass for the first.
+Values may be of any depth, and have cycles. Each table keyed by ``id()`` also keeps its objects alive, because Python
+reuses the id of a freed object.
 """
 
 from __future__ import annotations
