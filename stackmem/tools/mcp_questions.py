@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from stackmem.core.json_schema import first_fault
+from stackmem.core.json_schema import first_fault, schema_error
 from stackmem.core.text import mark_cut, whole
 
 Json = dict[str, Any]
@@ -78,6 +78,8 @@ def _agreed(said: str | None, content: Json | None) -> tuple[str, Json | None]:
 
 def _field(ask: Ask, message: str, name: str, schema: Json, *, needed: bool) -> Json | str:
     """The field's value by its name, nothing where it was left out; or what the person says to all of it."""
+    if schema_error(schema):  # no answer could fit it
+        return "decline"
     question = f"{message}\n{_about(name, schema, needed=needed)}"
     options = _options(schema)
     for _ in range(_TRIES):

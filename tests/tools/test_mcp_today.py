@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from stackmem.core.program_facts import ToolAnswered
 from stackmem.errors import UsageError
-from stackmem.tools.mcp_questions import answered_by
+from stackmem.tools.mcp_questions import answered_by, put_to_person
 from stackmem.tools.mcp_servers import own_servers
 from stackmem.tools.own_tools import TOOLS
 from tests.tools.test_mcp_servers import settings, write_own
@@ -154,3 +155,12 @@ def test_a_server_is_told_the_folder_that_is_worked_on(server: Path, tmp_path: P
     folder.mkdir()
     with own_servers(os.environ, tmp_path, root=folder):
         assert TOOLS["numbers__roots"].answer({}) == ToolAnswered(folder.as_uri())
+
+
+def test_a_question_whose_schema_is_not_valid_is_declined_unasked() -> None:
+    asked: list[str] = []
+    fields = {"properties": {"name": {"type": "string", "pattern": "("}}, "required": ["name"]}
+    with answered_by(lambda question, _: asked.append(question) or "Ada"):
+        told = put_to_person("numbers", SimpleNamespace(message="Who are you?", requested_schema=fields))
+    assert told == ("decline", None)
+    assert asked == []

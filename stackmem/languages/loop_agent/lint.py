@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stackmem.core.json_schema import first_fault
+from stackmem.core.json_schema import first_fault, schema_error
 from stackmem.core.messages import ToolSpec
 from stackmem.core.requests import LoadSource
 from stackmem.languages.frame.yaml_tree import Place
@@ -101,16 +101,27 @@ def _check(agent: Agent, lines: list[str], tools: tuple[ToolSpec, ...] | None) -
             hint = f"; did you mean {meant}?" if meant else "; it must be one of your own"
             told = f"{action.name} needs the tool {action.tool}, which is not built in{hint}"
             yield DefinitionFault(action.places.get("tool", Place(1, 1)), "unknown-tool", told, warning=tools is None)
+        place = action.places.get("params", Place(1, 1))
+        yield from _no_schema(action.params, place, f"the params of {action.name}")
         place = action.places.get("output_mapping", Place(1, 1))
         yield from _not_allowed(agent, action.output_mapping, place, f"the output mapping of {action.name}")
     yield from _prompt(agent, lines)
-    fault = first_fault(agent.payload, {**agent.payload_schema, "required": []}) if agent.payload_schema else ""
+    place = agent.places.get("payload_schema", Place(1, 1))
+    yield from (unusable := [*_no_schema(agent.payload_schema, place, "`payload_schema`")])
+    needless = unusable or not agent.payload_schema
+    fault = "" if needless else first_fault(agent.payload, {**agent.payload_schema, "required": []})
     if fault:
         told = f"the payload does not fit `payload_schema`, so that an input has to: {fault}"
         yield DefinitionFault(agent.places.get("payload", Place(1, 1)), "payload", told, warning=True)
     for sub in agent.sub_agents:
         if sub.inline is not None:
             yield from _check(sub.inline, lines, tools)
+
+
+def _no_schema(schema: dict[str, Any], place: Place, says: str) -> Iterator[DefinitionFault]:
+    error = schema_error(schema) if schema else ""
+    if error:
+        yield DefinitionFault(place, "schema", f"{says} cannot be used as a JSON Schema: {error}")
 
 
 def _not_allowed(agent: Agent, mapping: Any, place: Place, says: str) -> Iterator[DefinitionFault]:

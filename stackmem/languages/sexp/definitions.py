@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from stackmem.core.json_schema import read_json
+from stackmem.core.json_schema import read_json, schema_error
 
 from .calls import history_of
 from .errors import Budget, SexpEvaluationError
@@ -234,7 +234,19 @@ def read_schema(text: str) -> dict[str, Any]:
     value, fault = read_json(text)
     if fault or not isinstance(value, dict):
         raise SexpEvaluationError("The schema of 'output_format' is no JSON object.", "", fault)
-    return value
+    return checked_schema(value)
+
+
+def checked_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema itself.
+
+    Raises:
+        SexpEvaluationError: Nothing can be checked against it.
+    """
+    error = schema_error(schema)
+    if error:
+        raise SexpEvaluationError("The schema of 'output_format' cannot be used.", "", error)
+    return schema
 
 
 def _unquote(value: Any) -> Any:

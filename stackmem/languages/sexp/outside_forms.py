@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .definitions import definition_of, read_schema, schema_fault
+from .definitions import checked_schema, definition_of, read_schema, schema_fault
 from .errors import SexpEvaluationError, SexpSyntaxError, exhaustion
 from .interpreter import Doing, Env, Handler, Machine
 from .reader import read
@@ -190,6 +190,7 @@ def _output_format(machine: Machine, form: Form, env: Env, wanted: dict[str, Any
             schema = read_schema(bound) if isinstance(bound, str) else as_mapping(bound)
         if schema is None:
             raise schema_fault(named)
+        checked_schema(schema)
     except SexpEvaluationError as error:
         raise machine.locate(error, form) from None
     return {"type": kind, "schema": schema}

@@ -85,6 +85,14 @@ def test_a_full_definition_is_read():
         (GOOD + "actions: [{name: x, tool: shell, retries: 99}]", "`retries` of an action is 99, at most 10"),
         (GOOD + "actions: [{name: x, tool: shell, parallel: 1}]", "`parallel` of an action is true or false"),
         (GOOD + "actions: [{name: x, tool: shell, params: []}]", "`params` of an action is a mapping"),
+        (
+            GOOD + "actions: [{name: x, tool: shell, params: {type: 5}}]",
+            "error agent/schema the params of x cannot be used as a JSON Schema: the schema is not valid at /type: ",
+        ),
+        (
+            GOOD + "payload_schema: {$ref: 'http://localhost/s.json'}",
+            "error agent/schema `payload_schema` cannot be used as a JSON Schema: the schema refers to",
+        ),
         (GOOD + "actions: [{name: x, tool: shell, min_runs: 3, max_runs: 2}]", "`min_runs` (3) is above"),
         (GOOD + "actions: [{name: x, tool: shell, output_mapping: a..b}]", "agent/bad-path"),
         (GOOD + "actions: [{name: x, tool: shell, output_mapping: '{bad'}]", "an output mapping is a payload path"),

@@ -1,0 +1,196 @@
+"""What is said of a value that does not fit its schema: one sentence for the first fault, in the order of the value.
+
+Order: at one place what it must be, then what it lacks, then its members in their order, then its size, then the forms
+that it may have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stackmem.core.text import mark_cut
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError
+
+_BEFORE = ("type", "enum", "const", "falseSchema", "required", "dependentRequired", "propertyNames")
+_AMONG = ("additionalProperties", "unevaluatedProperties", "additionalItems", "unevaluatedItems")
+_BEHIND = (
+    "uniqueItems", "contains", "minItems", "maxItems", "minProperties", "maxProperties", "minLength", "maxLength",
+    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "pattern", "anyOf", "oneOf", "not",
+)  # fmt: skip
+_SIZES = {
+    "minItems": "at least {} items", "maxItems": "at most {} items", "minProperties": "at least {} members",
+    "maxProperties": "at most {} members", "minLength": "at least {} characters", "maxLength": "at most {} characters",
+}  # fmt: skip
+_BOUNDS = {
+    "minimum": "must be at least {}", "maximum": "must be at most {}", "exclusiveMinimum": "must be above {}",
+    "exclusiveMaximum": "must be below {}", "multipleOf": "must be a multiple of {}",
+}  # fmt: skip
+_MISSING = object()
+
+
+def first_sentence(errors: Iterable[ValidationError], value: Any, schema: Any) -> str:
+    """The sentence for the first of the errors; there is at least one."""
+    return _Telling(value, schema).first(errors)
+
+
+class _Telling:
+    """Sentences about one value, or about a name in it that the schema has a rule for."""
+
+    def __init__(self, value: Any, schema: Any, name: str | None = None) -> None:
+        self._value, self._schema, self._name = value, schema, name
+        self._numbers: dict[int, dict[str, int]] = {}  # of the members of each mapping, which the value keeps alive
+
+    def first(self, errors: Iterable[ValidationError]) -> str:
+        return self._sentence(min(errors, key=self._order))
+
+    def _order(self, error: ValidationError) -> tuple[tuple[int, int], ...]:
+        """Where an error stands among the others: the places on the way to it, then its rank at its place."""
+        found: list[tuple[int, int]] = []
+        part = self._value
+        for step in error.instance_path:
+            found.append((0, self._number(part, step)))
+            part = _inner(part, step)
+        word = error.kind.name
+        if word in _BEFORE:
+            return (*found, (-1, _BEFORE.index(word)))
+        if word in _AMONG:
+            return (*found, (0, self._number(part, _unexpected(error, part))))
+        return (*found, (1, _BEHIND.index(word) if word in _BEHIND else len(_BEHIND)))
+
+    def _number(self, holder: Any, step: str | int) -> int:
+        if isinstance(step, int) or not isinstance(holder, dict):
+            return step if isinstance(step, int) else 0
+        if id(holder) not in self._numbers:
+            self._numbers[id(holder)] = {name: number for number, name in enumerate(holder)}
+        return self._numbers[id(holder)].get(step, 0)
+
+    def _sentence(self, error: ValidationError) -> str:
+        place, part = _place(error.instance_path), _at(self._value, error.instance_path)
+        if self._name is not None:
+            place, part = f"the name {_short(self._name)} in {place}", self._name
+        word, given = error.kind.name, _bound(error, self._schema)
+        if word == "propertyNames":
+            inner = error.kind.value
+            return _Telling(self._value, self._schema, str(inner.instance)).first([inner])
+        if word in ("anyOf", "oneOf"):
+            return self._forms(error, place)
+        if word in _AMONG or word == "contains":
+            return f"{place}{_of_members(error, part, self._schema)}"
+        if word in _SIZES:
+            return f"{place} must be {_SIZES[word].format(given)}, is {len(part)}"
+        if word in _BOUNDS:
+            return f"{place} {_BOUNDS[word].format(given)}, is {_short(part)}"
+        return f"{place}{_of_word(error, given, part)}"
+
+    def _forms(self, error: ValidationError, place: str) -> str:
+        forms = error.kind.value
+        fits = sum(not form for form in forms)
+        if fits:
+            return f"{place} fits {fits} forms where one is asked for"
+        told = self.first(forms[0])
+        return told if len(forms) == 1 else f"{place} fits none of {len(forms)} forms; of the first: {told}"
+
+
+def _of_word(error: ValidationError, given: Any, part: Any) -> str:
+    match error.kind.name:
+        case "type":
+            names = given if isinstance(given, list) else [given]
+            return f" must be of type {' or '.join(map(str, names))}, is {_named(part)}"
+        case "enum":
+            return f" must be one of {_short(given)}, is {_short(part)}"
+        case "const":
+            return f" must be {_short(given)}, is {_short(part)}"
+        case "required" | "dependentRequired":
+            return f".{str(error.kind.value)[:80]} is missing"
+        case "falseSchema":
+            return " is not allowed"
+        case "not":
+            return " has the form that is ruled out"
+        case "uniqueItems":
+            return " must not have the same item twice"
+        case "pattern" if type(error.kind).__name__ != "Pattern":
+            return " cannot be checked: the schema's pattern takes too many steps"
+        case "pattern":
+            return f" must match {given!r}, is {_short(part)}"
+        case "contentEncoding" | "contentMediaType" as word:
+            return f" must be {_short(given)} ({word})"
+        case word:
+            return f" does not fit {word!r} of the schema"
+
+
+def _of_members(error: ValidationError, part: Any, schema: Any) -> str:
+    """What is said of members and items that are too much, or of items that are too few."""
+    holder = _at(schema, error.schema_path[:-1])
+    rules = holder if isinstance(holder, dict) else {}
+    match error.kind.name:
+        case "additionalProperties":
+            declared = rules.get("properties")
+            known = ", ".join(declared if isinstance(declared, dict) else ())
+            return f".{str(_unexpected(error, part))[:80]} is not asked for; known: {mark_cut(known, 2_000)}"
+        case "unevaluatedProperties":
+            return f".{str(_unexpected(error, part))[:80]} is not asked for"
+        case "contains" if error.schema_path[-1:] == ["maxContains"]:
+            return f" must have at most {rules.get('maxContains')} items of the form that `contains` asks for"
+        case "contains":
+            return f" must have at least {rules.get('minContains', 1)} items of the form that `contains` asks for"
+        case _:
+            return f"[{_unexpected(error, part)}] is not allowed"
+
+
+def _unexpected(error: ValidationError, part: Any) -> str | int:
+    """The first member or item that is too much."""
+    found = error.kind.value
+    if isinstance(found, int):
+        return found
+    names = set(found)
+    return next((name for name in part if name in names), "") if isinstance(part, dict) else min(names, default=0)
+
+
+def _bound(error: ValidationError, schema: Any) -> Any:
+    """What the word says in the schema, as it is written there."""
+    found = _at(schema, error.schema_path)
+    return error.kind.value if found is _MISSING else found
+
+
+def _at(schema: Any, path: Sequence[str | int]) -> Any:
+    for step in path:
+        schema = _inner(schema, step)
+    return schema
+
+
+def _inner(value: Any, step: str | int) -> Any:
+    try:
+        return value[step]
+    except (KeyError, IndexError, TypeError):
+        return _MISSING
+
+
+def _place(path: Sequence[str | int]) -> str:
+    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step[:80]}" for step in path)
+
+
+def _named(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case str():
+            return "string"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if value.is_integer() else "number"
+        case list() | tuple():
+            return "array"
+        case _:
+            return "object"
+
+
+def _short(value: Any) -> str:
+    told = json.dumps(value, ensure_ascii=False, default=repr)
+    return told if len(told) <= 80 else f"{told[:79]}…"
