@@ -25,7 +25,7 @@ from stackmem.core.facts import ModelReplied, RunStarted
 from stackmem.core.messages import Text, ToolCall, ToolResult, ToolSpec, Usage, View
 from stackmem.core.requests import AskModel
 from stackmem.core.strategy import budgets_of
-from stackmem.core.text import fill, mark_cut, whole_value
+from stackmem.core.text import fill, mark_cut, whole, whole_value
 from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
 from stackmem.prompts import prompt_text
@@ -129,7 +129,7 @@ class ClientCalls:
     def call(self, name: str, arguments: Mapping[str, Any], client: str = "") -> Future[ClientAnswer]:
         """Make a call; what it comes to is there once it is recorded. A failed run answers that it failed."""
         answer: Future[ClientAnswer] = Future()
-        given = whole_value(dict(arguments))
+        given, name, client = whole_value(dict(arguments)), whole(name), whole(client)
         with self._lock:
             if self._closed:
                 answer.set_result(ClientAnswer(self._closed, failed=True))

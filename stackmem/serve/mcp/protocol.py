@@ -3,17 +3,74 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import json
+from typing import Any, Self
 
+import anyio
 import mcp_types as types
 from mcp.server.lowlevel import Server
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
 
+from stackmem.core.text import whole_value
 from stackmem.core.tools import HeapList, tool_name
 from stackmem.serve.mcp.client_run import ClientAnswer, ClientCalls, ClientPlan
 from stackmem.version import VERSION
 
 INDEX = "stackmem://heap"
 """The resource that holds the heap's index."""
+
+
+class AnsweredLines:
+    """The lines of a client over stdio. A line that the library cannot read is mended or answered, not dropped."""
+
+    def __init__(self, read: Any, write: Any) -> None:
+        self._read, self._write = read, write
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._read, name)
+
+    async def __aenter__(self) -> Self:
+        await self._read.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self._read.__aexit__(*raised)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream as error:
+            raise StopAsyncIteration from error
+
+    async def receive(self) -> SessionMessage | Exception:
+        while True:
+            item: SessionMessage | Exception = await self._read.receive()
+            if not isinstance(item, ValidationError):
+                return item
+            message = _mended(item)
+            if not isinstance(message, types.JSONRPCError):
+                return SessionMessage(message)
+            await self._write.send(SessionMessage(message))
+
+
+def _mended(error: ValidationError) -> types.JSONRPCMessage:
+    """The message of a line that holds half a character, which is replaced; of any other line, what to answer."""
+    fault = error.errors()[0]
+    wrong = types.ErrorData(code=types.INVALID_REQUEST, message=f"Invalid request: {fault['msg']}")
+    if fault["type"] != "json_invalid":
+        return types.JSONRPCError(jsonrpc="2.0", id=None, error=wrong)
+    try:
+        whole = json.dumps(whole_value(json.loads(fault["input"])))
+        return types.jsonrpc_message_adapter.validate_json(whole, by_name=False)
+    except ValidationError:
+        return types.JSONRPCError(jsonrpc="2.0", id=None, error=wrong)
+    except (ValueError, RecursionError):
+        wrong = types.ErrorData(code=types.PARSE_ERROR, message="Parse error: the line is not JSON")
+        return types.JSONRPCError(jsonrpc="2.0", id=None, error=wrong)
 
 
 def memory_server(plan: ClientPlan, calls: ClientCalls) -> Server[Any]:

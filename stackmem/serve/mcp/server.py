@@ -118,9 +118,11 @@ def _signals(leave: Callable[[], object]) -> Iterator[None]:
 def _stdio(server: Any, calls: ClientCalls) -> None:
     from mcp.server.stdio import stdio_server
 
+    from .protocol import AnsweredLines
+
     async def serve() -> None:
         async with stdio_server() as (read, write):
-            await server.run(read, write, server.create_initialization_options())
+            await server.run(AnsweredLines(read, write), write, server.create_initialization_options())
 
     try:
         with suppress(Exception):  # a client that breaks off in mid line has gone

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shlex
 import signal
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +67,34 @@ def test_an_agent_has_a_heap_and_frames_over_stdio_and_kill_9_takes_nothing(stag
     assert [event.name for event in events(run, ChunkAllocated)] == ["spec", "last"]
     state = verify(RunReader(run)).state
     assert (state.end, list(state.heap.chunks)) == (None, ["spec", "last"])
+
+
+def test_a_line_with_half_a_character_is_answered_and_so_is_a_line_that_is_no_request(stage: Stage, tmp_path: Path):
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a\ud800", "version": "1"}}
+    calls = [
+        ("tools/call", {"name": "heap_alloc", "arguments": {"name": "a", "content": "x\ud800y"}}),
+        ("tools/call", {"name": "\udc00", "arguments": {}}),
+        ("tools/call", {"name": "heap_read", "arguments": {"name": "a"}}),
+    ]
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        for number, (method, params) in enumerate([("initialize", hello), *calls], 1)
+    ]
+    lines.insert(1, json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+    server = stage.start("mcp", tmp_path, "--heap", "none", stdin=subprocess.PIPE)
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write("\n".join([*lines, "no JSON", "[]", ""]))
+    server.stdin.flush()
+    answers = [json.loads(server.stdout.readline()) for _ in range(6)]
+    _, complained = server.communicate()
+    by_id = {answer["id"]: answer for answer in answers if answer["id"] is not None}
+    assert sorted(by_id) == [1, 2, 3, 4]
+    assert "stored" in by_id[2]["result"]["content"][0]["text"]
+    assert "x\ufffdy" in by_id[4]["result"]["content"][0]["text"]
+    assert [answer["error"]["code"] for answer in answers if answer["id"] is None] == [-32700, -32600]
+    assert server.returncode == 0
+    assert "Traceback" not in complained
 
 
 def test_over_http_only_the_token_gets_in_and_sigterm_ends_the_run(stage: Stage, tmp_path: Path) -> None:
