@@ -287,6 +287,10 @@ def _put_right() -> None:
     while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
         """A stream that was closed gets something behind it: else a folder that we open would have its number."""
     os.close(opened)
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:  # the descriptor was closed as Python started
+            stream = open(descriptor, "w" if descriptor else "r", encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
     mask = os.umask(0o022)
     os.umask(mask & ~0o700)  # without them we could not read what we write
 

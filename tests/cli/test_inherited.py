@@ -75,3 +75,17 @@ def test_a_program_that_is_not_on_the_path_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(WorkspaceError, match=r"rm cannot be run .*; name the folder .* PATH"):
         remove_tree(tmp_path / "a")
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize(("word", "code"), [("runs", 0), ("nosuch", 2)])
+def test_a_standard_stream_that_is_closed_is_as_one_that_leads_nowhere(stage: Stage, closed, word, code):
+    def close() -> None:
+        for number in closed:
+            os.close(number)
+
+    ran = subprocess.run(
+        stage.arguments(word), cwd=stage.elsewhere, env=stage.environ(), capture_output=True, text=True, check=False,
+        preexec_fn=close,
+    )  # fmt: skip
+    assert (ran.returncode, "Traceback" in ran.stderr) == (code, False), ran.stderr
