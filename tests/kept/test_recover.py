@@ -8,6 +8,7 @@ import pytest
 
 from stackmem import TraceError, UsageError, replay
 from stackmem.kept.recover import recover_run
+from tests.fuzz.seeds import chained, stories
 from tests.run.killed import DEEP, killed, resumed, story
 from tests.stage import Stage, command, events, mounted, pop
 
@@ -79,3 +80,16 @@ def test_the_command_names_the_new_run_and_what_is_lost(stage: Stage):
     again = json.loads(stage.call("trace", "recover", run, "--json").stdout)
     assert again["records"] == 2
     assert len(events(again["run_dir"])) == 2
+
+
+def test_records_that_cannot_follow_one_another_are_refused_in_a_sentence(stage: Stage):
+    """The digests hold: somebody forged a trace in which a frame is popped that was never pushed."""
+    run = stage.runs / "20260101T000000Z-forged-forged-0a0a0a"
+    run.mkdir(parents=True)
+    start, *_ = stories()[0].splitlines()
+    forged = [start, b'{"seq":2,"at":0,"event":{"type":"FramePopped","frame":"f9","result":"x"}}'] * 2
+    forged = [line.replace(b'"seq":1,', b'"seq":3,') if at == 2 else line for at, line in enumerate(forged)]
+    (run / "trace.jsonl").write_bytes(chained(b"\n".join(forged[:3])) + b"broken\n")
+    with pytest.raises(TraceError, match=r"record \d "):
+        recover_run(run)
+    assert list(stage.runs.iterdir()) == [run]

@@ -47,6 +47,8 @@ def chained(body: bytes) -> bytes:
         b"{}",
         b"[]}",
         b'{"seq":1,"at":0,"event":{"type":"SomethingNew"}}',
+        b'{"seq":1,"at":1e308,"event":{"type":"ClockRead","elapsed_seconds":2.25}}',
+        b'{"seq":1,"at":-1e12,"event":{"type":"ClockRead","elapsed_seconds":2.25}}',
         b'{"seq":1,"at":0,"event":{"type":"ClockRead","elapsed_seconds":"soon"}}',
         b'{"seq":1,"at":0,"event":{"type":"ClockRead","elapsed_seconds":1e999}}',
         b'{"seq":1,"at":0,"event":{"type":"ToolReturned","text":"\xff"}}',

@@ -96,6 +96,8 @@ def prepare_program(
     )
     prepared = place_run(subject, resolved, NOBODY if model == "demo" else model, (cwd, environ), ())
     options = {**with_config(asked.options, language, cwd, path), **({"checked": True} if language.is_checked else {})}
+    for name, value in options.items():
+        must_be_text(str(value), f"--{name.replace('_', '-')}")
     request = ProgramRequest(language.name, str(path), _recordable(asked.inputs), options, mounts, asked.interactive)
     return with_outline(PreparedProgram(prepared, request, language, text))
 
