@@ -33,7 +33,9 @@ def main() -> None:
     for name in given.targets:
         before = getrusage(RUSAGE_SELF).ru_maxrss
         with tempfile.TemporaryDirectory(prefix="stackmem-fuzz-") as folder:
-            os.environ["XDG_STATE_HOME"] = folder
+            for variable in ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "TMPDIR"):
+                os.environ[variable] = folder
+            tempfile.tempdir = None
             fuzzer = Fuzzer(TARGETS[name], Path(folder) / "place", kept_corpus(name))
             fuzzer.go_on(Random(given.seed), seconds=given.seconds)
         lines = fuzzer.lines

@@ -74,6 +74,11 @@ class Lines:
     def __init__(self, watched: tuple[str, ...]) -> None:
         self.reached: set[tuple[str, int]] = set()
         self._prefixes = tuple(f"{PACKAGE}/{prefix}" for prefix in watched)
+        gone = [prefix for prefix, place in zip(watched, self._prefixes, strict=True) if not _files((place,))]
+        if gone:
+            raise ValueError(
+                f"nothing in the package begins with {', '.join(gone)}; watch the module that took its place"
+            )
         self._left: dict[CodeType, set[int]] = {}
 
     @contextmanager

@@ -49,7 +49,7 @@ from stackmem.trace.pack import unpack
 from stackmem.trace.signatures import SIGNATURES
 from stackmem.workspace.egress.hosts import read_allowed, read_authority
 from stackmem.workspace.egress.tls_name import TunnelName
-from tests.fuzz import servers
+from tests.fuzz import folders, servers
 from tests.fuzz.loop import Target
 from tests.fuzz.seeds import (
     ACP_LINE,
@@ -256,7 +256,7 @@ def _named() -> Iterable[tuple[str, Callable[[bytes, Path], object], Callable[[]
         "script",
         script,
         lambda: [path.read_bytes()[:4_000] for path in sorted((ROOT / "tasks").glob("*/demo.yaml"))],
-        ("models/script_language", "languages/yaml"),
+        ("models/script_language", "languages/frame/yaml_"),
         OURS,
     )
     yield (
@@ -278,7 +278,8 @@ def _named() -> Iterable[tuple[str, Callable[[bytes, Path], object], Callable[[]
         )
     yield "task of swebench", swebench, lambda: encoded(SWEBENCH), ("formats/tasks/swebench",), OURS
     for name, (file, folder, seeds) in PROGRAMS.items():
-        yield name, partial(program, name=file), seeds, (f"languages/{folder}/",), OURS
+        watched = (f"languages/{folder}/", "languages/frame/yaml_")[: 2 if folder == "loop_agent" else 1]
+        yield name, partial(program, name=file), seeds, watched, OURS
     yield (
         "result of an MCP tool",
         mcp_result,
@@ -314,7 +315,8 @@ def _named() -> Iterable[tuple[str, Callable[[bytes, Path], object], Callable[[]
 
 
 TARGETS: dict[str, Target] = {
-    name: Target(name, read, seeds, watched, refusals) for name, read, seeds, watched, refusals in _named()
+    name: Target(name, read, seeds, watched, refusals)
+    for name, read, seeds, watched, refusals in (*_named(), *folders.rows())
 }
 TARGETS |= {
     name: Target(name, read, seeds, watched, (), servers.WORDS)

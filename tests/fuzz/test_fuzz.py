@@ -12,7 +12,7 @@ import pytest
 from tests.campaigns import LONG, Campaign
 from tests.conftest import CAMPAIGN
 from tests.fuzz.corpus import LONGEST_BYTES, MOST_INPUTS, kept_corpus
-from tests.fuzz.loop import MOST_BYTES, Fuzzer, Target
+from tests.fuzz.loop import MOST_BYTES, Fuzzer, Lines, Target
 from tests.fuzz.mutations import mutated
 from tests.fuzz.targets import TARGETS
 
@@ -50,6 +50,16 @@ def test_the_corpus_stays_small_and_belongs_to_targets():
     assert {path.stem for path in (Path(__file__).parent / "corpus").glob("*.json")} <= known
 
 
+@pytest.mark.parametrize("name", sorted(TARGETS))
+def test_every_module_that_a_target_watches_is_there(name: str):
+    Lines(TARGETS[name].watched)
+
+
+def test_a_module_that_is_gone_is_named():
+    with pytest.raises(ValueError, match="begins with languages/yaml;"):
+        Lines(("models/", "languages/yaml"))
+
+
 def a_reader(data: bytes, place: Path) -> None:
     """Fails on a ``!`` behind ``ab``, which only what has reached ``ab`` is led to."""
     if data[:1] == b"a" and data[1:2] == b"b" and b"!" in data[2:]:
@@ -59,7 +69,7 @@ def a_reader(data: bytes, place: Path) -> None:
 
 
 def test_a_planted_fault_is_found_and_its_input_made_small(tmp_path: Path):
-    target = Target("planted", a_reader, lambda: [b"xx!yz", b"ayy"], ("none",), (ValueError,), (b"ab", b"!"))
+    target = Target("planted", a_reader, lambda: [b"xx!yz", b"ayy"], ("errors",), (ValueError,), (b"ab", b"!"))
     fuzzer = Fuzzer(target, tmp_path / "place")
     fuzzer.go_on(Random(1), inputs=1_200)
     (fault,) = fuzzer.faults.values()

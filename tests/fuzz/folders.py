@@ -1,0 +1,252 @@
+"""Readers of what lies in folders that came from elsewhere, runs and benches above all, and of what a client sends."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import mcp_types
+import msgspec
+from pydantic import ValidationError
+
+from stackmem.bench.evidence import TOOLS, entries_of, read_entries
+from stackmem.bench.ledger import LEDGER, PLAN, read_plan
+from stackmem.core.facts import ModelReplied
+from stackmem.core.json_schema import first_fault, read_json
+from stackmem.core.messages import Message, Text, Usage, View
+from stackmem.errors import StackmemError
+from stackmem.formats.exports import EXPORTS
+from stackmem.kept.export import export_run
+from stackmem.kept.recover import recover_run
+from stackmem.kept.redact import redact_run
+from stackmem.kept.run_list import find_runs
+from stackmem.report.comparison.write import write_report
+from stackmem.report.page import page
+from stackmem.report.view import read_runs
+from stackmem.run.ending import _kept
+from stackmem.run.programs.inputs import read_answers, read_inputs
+from stackmem.run.request import RunRequest, read_request
+from stackmem.serve.mcp.client_run import ClientCalls
+from stackmem.serve.mcp.protocol import _mended
+from stackmem.settings.kept_heap import HeapStore
+from stackmem.settings.keys import trusted_keys
+from stackmem.settings.mcp_servers import read_servers
+from stackmem.settings.settings_files import user_file
+from stackmem.trace.record import Record
+from stackmem.trace.store import write_line
+from stackmem.workspace.profile import read_profile
+from stackmem.workspace.secrets import Scrubber
+from tests.fuzz.seeds import RESULT, chained, encoded, stories
+from tests.report.bench_rows import zoo
+from tests.stage import ROOT
+
+Row = tuple[
+    str, Callable[[bytes, Path], object], Callable[[], list[bytes]], tuple[str, ...], tuple[type[Exception], ...]
+]
+
+
+def run_with(place: Path, trace: bytes) -> Path:
+    run = place / "20260101T000000Z-odd-odd-0a0a0a"
+    run.mkdir()
+    (run / "trace.jsonl").write_bytes(trace)
+    return run
+
+
+def exported(data: bytes, place: Path) -> None:
+    run = run_with(place, chained(data))
+    for name in EXPORTS:
+        with suppress(StackmemError):
+            export_run(run, name, bytes, out=None, endpoint=None, content=False)
+    export_run(run, "otel", bytes, out=None, endpoint=None, content=True)
+
+
+def shown(data: bytes, place: Path) -> None:
+    run = run_with(place, chained(data))
+    page(read_runs([run, run]))
+
+
+def recovered(data: bytes, place: Path) -> None:
+    run = run_with(place, chained(data) + b"broken\n")
+    with suppress(StackmemError):
+        redact_run(run, ["e+"])
+    recover_run(run)
+
+
+def kept_files(data: bytes, place: Path) -> None:
+    """A run's small files, of the names and texts that a JSON object has."""
+    run = run_with(place, chained(stories()[0]))
+    for name, text in msgspec.json.decode(data, type=dict[str, str]).items():
+        if name in KEPT:
+            (run / name).write_bytes(text.encode())
+    find_runs(place, ["request=x"], "-disk_bytes", None)
+    with suppress(StackmemError):
+        read_request(run)
+    with suppress(StackmemError):
+        redact_run(run, ["x"])
+    with suppress(OSError, msgspec.DecodeError):
+        _kept(run)
+
+
+def reported(data: bytes, place: Path) -> None:
+    rows, _, plan = data.partition(b"\n\n")
+    (place / LEDGER).write_bytes(rows + b"\n")
+    (place / PLAN).write_bytes(plan)
+    with suppress(StackmemError):
+        read_plan(place)
+    write_report(place, str(place / "report.md"))
+    write_report(place)
+
+
+def studied(data: bytes, place: Path) -> None:
+    rows, _, tools = data.partition(b"\n\n")
+    (place / "rows.jsonl").write_bytes(rows + b"\n")
+    (place / TOOLS).write_bytes(tools)
+    shutil.copyfile(ROOT / "tests" / "formats" / "samples" / "mini.traj.json", place / "mini.traj.json")
+    if tools:
+        entries_of(place, place / "mini.traj.json")
+    read_entries(place / "rows.jsonl")
+
+
+def settings(data: bytes, place: Path) -> None:
+    file = place / "config.toml"
+    file.write_bytes(data)
+    for read in (lambda: user_file(file, place, ""), lambda: read_profile(file)):
+        with suppress(StackmemError):
+            read()
+    read_servers(file)
+
+
+def kept_heap(data: bytes, place: Path) -> None:
+    (place / "heap.jsonl").write_bytes(data)
+    HeapStore(place / "heap.jsonl", "/somewhere").read()
+
+
+def trusted(data: bytes, place: Path) -> None:
+    keys = place / "stackmem" / "keys"
+    keys.mkdir(parents=True)
+    (keys / "trusted.json").write_bytes(data)
+    (keys / "signing.pem").write_bytes(data)
+    (keys / "signing.pem").chmod(0o600)
+    trusted_keys({"XDG_STATE_HOME": str(place)})
+
+
+def inputs(data: bytes, place: Path) -> None:
+    """Words of a command line, one a line, the same as a file of YAML; what is read must fit into a record."""
+    (place / "inputs.yaml").write_bytes(data)
+    for word in data.decode("utf-8", "surrogateescape").splitlines():
+        with suppress(StackmemError, ValueError):
+            read_inputs([word], None, place)
+    with suppress(StackmemError):
+        read_answers("inputs.yaml", place)
+    read_inputs((), "inputs.yaml", place)
+
+
+def client_call(data: bytes, place: Path) -> None:
+    """A line of a client, to the record that its call becomes."""
+    try:
+        message = mcp_types.jsonrpc_message_adapter.validate_json(data, by_name=False)
+    except ValidationError as error:
+        message = _mended(error)
+    message.model_dump_json()
+    params = getattr(message, "params", None) or {}
+    name, arguments = params.get("name"), params.get("arguments")
+    if isinstance(name, str) and isinstance(arguments, dict):
+        calls = ClientCalls()
+        calls.call(name, arguments, name)
+        calls.leave()
+        if calls.wait():
+            view = View("", (), (Message("user", (Text("x"),)),))
+            called = calls.next_call(view, Scrubber({}))
+            write_line(Record(1, 0.0, ModelReplied((called,), "call", Usage())), "")
+
+
+def schema(data: bytes, place: Path) -> None:
+    """A value and the schema that it is to fit; deeper than a stack in Python, and as long as a line."""
+    text, _, spelled = data.decode("utf-8", "replace").partition("\n\n")
+    value, wrong = read_json(text)
+    asked, unread = read_json(spelled)
+    if not wrong and not unread:
+        assert isinstance(first_fault(value, asked), str)
+
+
+KEPT = ("run.json", "request.json", "result.json", "changes.json", "changes.patch", "applied.json", "signatures.jsonl")
+SCHEMAS = (
+    {"type": "object", "properties": {"a": {"type": ["integer", "null"], "minimum": 0}}, "required": ["a"]},
+    {"type": "array", "items": {"enum": [1, "b", None]}, "minItems": 1, "uniqueItems": True},
+    {
+        "anyOf": [{"type": "string", "pattern": "^a+$", "maxLength": 5}, {"$ref": "#/$defs/n"}],
+        "$defs": {"n": {"const": 2}},
+    },
+    {"if": {"type": "number"}, "then": {"multipleOf": 0.1}, "else": {"patternProperties": {"^x": {"not": {}}}}},
+)
+VALUES = ({"a": 3}, [1, "b", None, 1], "aaa", {"x1": []})
+REQUEST = RunRequest("/nowhere", "x", {"model": "demo", "include": ["a"]}, "/", "/nowhere/work/a/workspace")
+CHANGES = {"folder": "", "changes": [], "tree": "", "isolation": "none", "changed": []}
+TOML = b"""model = "demo"
+max_steps = 5
+[server]
+command = ["x", "y"]
+most = 3
+[server.env]
+A = "b"
+"""
+
+
+def _kept_seed() -> list[bytes]:
+    texts: dict[str, Any] = {"request.json": REQUEST, "result.json": RESULT, "changes.json": CHANGES}
+    spelled = {name: msgspec.json.encode(value).decode() for name, value in texts.items()}
+    run = {"session": {"kind": "frame"}, "type": "RunStarted"}
+    return encoded({**spelled, "run.json": json.dumps(run), "applied.json": '{"tree": ""}', "changes.patch": "diff"})
+
+
+def _rows_seed() -> list[bytes]:
+    rows = [json.dumps(row).encode() for row in zoo()[:6]]
+    lists = {
+        name: [9, 8, 7, 6, 5, 4, 3] for name in ("uncached", "cache_read", "cache_write_5m", "cache_write_1h", "output")
+    }
+    asked = [json.dumps({**row, "requests": json.dumps({**lists, "steps": [1] * 7})}).encode() for row in zoo()[:2]]
+    return [b"\n".join(rows), b"\n".join(asked)]
+
+
+def _calls_seed() -> list[bytes]:
+    call = {"name": "heap_alloc", "arguments": {"name": "a", "content": "x\ud800y"}}
+    return encoded({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}, {"jsonrpc": "2.0", "id": 3})
+
+
+def rows() -> Iterable[Row]:
+    ours: tuple[type[Exception], ...] = (StackmemError,)
+    yield "exports of a run", exported, stories, ("formats/exports/", "measure/moments"), ours
+    yield "page of a run", shown, stories, ("report/view", "report/fold", "report/facts", "report/prompts"), ours
+    yield "recovery of a run", recovered, stories, ("kept/recover", "kept/redact", "trace/redact"), ours
+    yield (
+        "files of a run", kept_files, _kept_seed,
+        ("kept/run_list", "run/ending", "run/request", "kept/find"), (msgspec.DecodeError, UnicodeError, *ours),
+    )  # fmt: skip
+    yield "report of a bench", reported, _rows_seed, ("report/comparison/", "bench/ledger", "bench/intervals"), ours
+    tools = [{"function": {"name": "run", "parameters": {"type": "object"}}}]
+    entry = {"file": "a/b.json", "session": "s", "model": "m"}
+    studies = b"\n\n".join(encoded(entry, tools))
+    yield "study of recordings", studied, lambda: [studies], ("bench/evidence", "kept/whatif"), ours
+    yield (
+        "settings",
+        settings,
+        lambda: [TOML],
+        ("settings/settings_files", "settings/mcp_servers", "workspace/profile"),
+        ours,
+    )
+    heap = b'{"folder": "/somewhere"}\n{"name": "a", "chunk": {"content": "x", "description": "", "source": ""}}\n'
+    yield "kept heap", kept_heap, lambda: [heap], ("settings/kept_heap",), ours
+    yield "trusted keys", trusted, lambda: encoded({"a" * 64: "somebody"}), ("settings/keys", "trace/signatures"), ours
+    words = b'x:={"a": [1, "\\ud800"]}\ny=\xff\nz=@inputs.yaml\n'
+    yield (
+        "inputs of a program",
+        inputs,
+        lambda: [words, b"x: 2026-01-01\ny: [1, .nan]\n"],
+        ("run/programs/inputs",),
+        ours,
+    )
+    yield "calls of a client", client_call, _calls_seed, ("serve/mcp/protocol", "serve/mcp/client_run"), ()
+    schemas = [b"\n\n".join(encoded(value, spelled)) for value, spelled in zip(VALUES, SCHEMAS, strict=True)]
+    yield "schema of a program", schema, lambda: schemas, ("core/json_schema", "core/schemas/"), ()
