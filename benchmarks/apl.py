@@ -17,13 +17,13 @@ import re
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from itertools import pairwise
 from pathlib import Path
 
 from msgspec import Struct
 
+from benchmarks._folder import own_folder
 from stackmem.core.program_facts import StepEntered
 from stackmem.trace.store import TraceReader
 
@@ -118,9 +118,8 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=10_000)
     parser.add_argument("--outside", type=int, default=1_000, help="items of the loop with an outside effect")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="stackmem-apl-") as root:
-        folder = Path(root)
-        small = measure(IN_MEMORY, max(1_000, asked.items // 10), folder / "small")
+    with own_folder() as folder:
+        small = measure(IN_MEMORY, min(asked.items, max(1_000, asked.items // 10)), folder / "small")
         large = measure(IN_MEMORY, asked.items, folder / "large")
         outside = measure(OUTSIDE, asked.outside, folder / "outside")
         tenth = max(1, len(large.micros) // 10)

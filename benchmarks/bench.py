@@ -11,11 +11,11 @@ import argparse
 import os
 import shutil
 import statistics
-import tempfile
 import time
 from itertools import pairwise
 from pathlib import Path
 
+from benchmarks._folder import own_folder
 from stackmem.bench import preload
 from stackmem.bench.bench import EngineName, Means, run_bench
 from stackmem.bench.plan import BenchPlan, trials
@@ -127,8 +127,7 @@ def main() -> None:
     parser.add_argument("--lengths", action="store_true", help="trials of 60 and 1,000 steps instead")
     asked = parser.parse_args()
     assert preload.trial  # imported once, as for every worker
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with own_folder() as folder:
         found = lengths(folder) if asked.lengths else measured(max(8, asked.trials), folder, dask=asked.dask)
         for what, figure in found:
             print(f"{what:<54}{figure}")

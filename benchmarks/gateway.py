@@ -18,7 +18,6 @@ import math
 import multiprocessing
 import os
 import statistics
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from itertools import pairwise
@@ -32,6 +31,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
+from benchmarks._folder import own_folder
 from stackmem.gateway.serving import GatewayTerms, serving
 from stackmem.gateway.upstream import Upstreams
 
@@ -167,7 +167,8 @@ async def growing(client: httpx2.AsyncClient, url: str, pid: int, name: str, kib
             content = body(f"long {name} {length} " + "x" * 1024 * kib, number)
             await client.post(f"{url}/v1/messages", content=content)
         spent.append(busy_seconds(pid) - before)
-    exponents = [math.log2(long / short) for short, long in pairwise(spent)]
+    # The processor's time comes in hundredths: of short conversations it may be 0.
+    exponents = [math.log2(long / short) if long and short else math.nan for short, long in pairwise(spent)]
     print(
         f"{name}, conversations of {', '.join(f'{one:,}' for one in lengths)} turns, {kib:,} KiB at their beginning: "
         f"{', '.join(f'{one:.2f}' for one in spent)} s of processor time, "
@@ -207,7 +208,7 @@ def main() -> None:
     urls: dict[str, str] = {}
     pids: dict[str, int] = {}
     started = []
-    with tempfile.TemporaryDirectory() as runs:
+    with own_folder() as runs:
         upstream = ""
         for kind, name in (
             ("up", "upstream itself"), ("plain", "plain proxy"), ("full", "gateway"), ("mask", "gateway under mask")

@@ -15,11 +15,12 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from msgspec import Struct
+
+from benchmarks._folder import own_folder
 
 AGENT = """\
 name: fetcher
@@ -113,8 +114,7 @@ def main() -> None:
     parser.add_argument("--chars", type=int, default=10_000, help="of a long result")
     asked = parser.parse_args()
     mib = asked.items * asked.chars / 2**20
-    with tempfile.TemporaryDirectory(prefix="stackmem-loop-") as root:
-        folder = Path(root)
+    with own_folder() as folder:
         few = measure(100, asked.chars, folder / "few")
         short = measure(asked.items, 100, folder / "short")
         large = measure(asked.items, asked.chars, folder / "large")

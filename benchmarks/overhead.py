@@ -1,4 +1,4 @@
-"""What the harness itself costs per step: python benchmarks/overhead.py [--steps 5000]
+"""What the harness itself costs per step: python benchmarks/overhead.py [--steps 5000] [--tiny]
 
 A model that answers at once and a tool that does nothing, so that only our own work is left, beside the floor: a loop
 written by hand that appends a message, writes a JSON line and forces it to the disk. Prints a table; judges nothing.
@@ -14,13 +14,13 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 import tracemalloc
 from pathlib import Path
 
 from msgspec.structs import asdict
 
+from benchmarks._folder import own_folder
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.core.decider import AgentDecider
 from stackmem.core.facts import Event, FramePopped, ModelReplied, RunStarted
@@ -148,7 +148,7 @@ def memory_per_step(strategy: str, steps: int, folder: Path) -> float:
     return (marks[steps - 1] - marks[steps // 2]) / (steps - 1 - steps // 2) / 1024
 
 
-def help_ms(tries: int = 5) -> float:
+def help_ms(tries: int) -> float:
     """Least wall time of ``stackmem --help``."""
     times = []
     for _ in range(tries):
@@ -173,19 +173,18 @@ Row = tuple[str, str, str]
 def work_rows(steps: int, folder: Path) -> tuple[list[Row], float]:
     """Work without fsync, early and late; and the trace's bytes a step."""
     work, _, line_bytes = play("stackheap", steps, folder, sync=False)
+    span = min(1_000, steps // 2 // 100 * 100)  # steps at either end
 
     def tenth(first: int) -> float:
-        """Median of steps 5 to 15 of each frame among a thousand steps, in ms."""
-        return median_ms(
-            [value for start in range(first, first + 1_000, 100) for value in work[start + 5 : start + 15]]
-        )
+        """Median of steps 5 to 15 of each frame among so many steps, in ms."""
+        return median_ms([value for start in range(first, first + span, 100) for value in work[start + 5 : start + 15]])
 
-    early, late = tenth(0), tenth(steps - 1_100)
+    early, late = tenth(0), tenth(steps - span - 100)
     first, last = median_ms(work[5:105]), median_ms(work[-200:-100])
     return [
         ("work per step without fsync, median", f"{median_ms(work):.3f} ms", "<= 0.5 ms"),
         (
-            "  step 10 of a frame, first and last 1,000 steps",
+            f"  step 10 of a frame, first and last {span:,} steps",
             f"{early:.3f}, {late:.3f} ms, x{late / early:.2f}",
             "<= x1.2",
         ),
@@ -211,18 +210,19 @@ def sync_rows(steps: int, folder: Path, line_bytes: float) -> list[Row]:
     ]
 
 
-def growth_rows(steps: int, folder: Path) -> list[Row]:
+def growth_rows(steps: int, folder: Path, memory_steps: int) -> list[Row]:
     """How the baseline grows, and memory."""
     full, _, _ = play("full", steps, folder, sync=False)
-    places = ", ".join(f"{around(full, at, 20):.3f}" for at in (25, 1_000, len(full) - 20))
+    middle = min(1_000, steps // 2)
+    places = ", ".join(f"{around(full, at, 20):.3f}" for at in (25, middle, len(full) - 20))
     return [
-        ("full: work around steps 25, 1,000 and the last", f"{places} ms", ""),
-        ("memory growth a step, stackheap", f"{memory_per_step('stackheap', 1_000, folder):.1f} KB", "<= 20 KB"),
-        ("memory growth a step, full", f"{memory_per_step('full', 1_000, folder):.1f} KB", ""),
+        (f"full: work around steps 25, {middle:,} and the last", f"{places} ms", ""),
+        ("memory growth a step, stackheap", f"{memory_per_step('stackheap', memory_steps, folder):.1f} KB", "<= 20 KB"),
+        ("memory growth a step, full", f"{memory_per_step('full', memory_steps, folder):.1f} KB", ""),
     ]
 
 
-def signed_rows(folder: Path, steps: int = 2_000) -> list[Row]:
+def signed_rows(folder: Path, steps: int) -> list[Row]:
     """What signing each frame's end adds to a durable step: frames of five steps, where a long one has a hundred."""
     key = SigningKey()
     seconds: dict[bool, list[float]] = {False: [], True: []}
@@ -237,7 +237,6 @@ def signed_rows(folder: Path, steps: int = 2_000) -> list[Row]:
             writer.append(FramePopped(f"frame-{step}", OUTPUT))
             writer.sync()
             if number % 2 and step % 5 == 0:
-                signer.frame_ended()
                 before = time.perf_counter()
                 signer.sign_frame(writer.count, writer.digest)
                 signing.append(time.perf_counter() - before)
@@ -252,7 +251,7 @@ def signed_rows(folder: Path, steps: int = 2_000) -> list[Row]:
     ]
 
 
-def snapshot_ms(files: int, folder: Path, *, steps: int = 30) -> tuple[float, float]:
+def snapshot_ms(files: int, folder: Path, steps: int) -> tuple[float, float]:
     """Median time of a snapshot that is forced to the disk, after one file of 2 KB changed, and after none did; ms."""
     work = folder / f"work-{files}"
     for number in range(files):
@@ -275,11 +274,11 @@ def snapshot_ms(files: int, folder: Path, *, steps: int = 30) -> tuple[float, fl
     return median_ms(changed), median_ms(same)
 
 
-def snapshot_rows(folder: Path) -> list[Row]:
+def snapshot_rows(folder: Path, sizes: tuple[int, ...], steps: int) -> list[Row]:
     """What a step costs that may change files."""
     rows = []
-    for files in (20, 200, 2_000):
-        changed, same = snapshot_ms(files, folder)
+    for files in sizes:
+        changed, same = snapshot_ms(files, folder, steps)
         rows.append((f"snapshot of {files:,} files: one changed, none", f"{changed:.1f}, {same:.1f} ms", ""))
     return rows
 
@@ -288,16 +287,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=5_100)
     parser.add_argument("--folder", type=Path, help="where the traces go; its disk is what fsync measures")
+    parser.add_argument("--tiny", action="store_true", help="the smallest sizes, to see that every part works")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=asked.folder) as name:
-        folder = Path(name)
-        play("stackheap", 300, folder, sync=False)  # warm
-        rows, line_bytes = work_rows(asked.steps, folder)
-        rows += sync_rows(min(asked.steps, 1_000), folder, line_bytes)
-        rows += growth_rows(asked.steps, folder)
-        rows += signed_rows(folder)
-        rows += snapshot_rows(folder)
-    rows.append(("stackmem --help, least of 5", f"{help_ms():.0f} ms", "<= 150 ms"))
+    steps, tries = (300, 1) if asked.tiny else (asked.steps, 5)
+    with own_folder(asked.folder) as folder:
+        play("stackheap", 200, folder, sync=False)  # warm
+        rows, line_bytes = work_rows(steps, folder)
+        rows += sync_rows(min(steps, 1_000), folder, line_bytes)
+        rows += growth_rows(steps, folder, 100 if asked.tiny else 1_000)
+        rows += signed_rows(folder, 20 if asked.tiny else 2_000)
+        rows += snapshot_rows(folder, (20,) if asked.tiny else (20, 200, 2_000), 2 if asked.tiny else 30)
+    rows.append((f"stackmem --help, least of {tries}", f"{help_ms(tries):.0f} ms", "<= 150 ms"))
     for what, measured, bound in rows:
         print(f"{what:<54}{measured:<28}{bound}")
 

@@ -15,12 +15,13 @@ import resource
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from scipy.stats import binom
+
+from benchmarks._folder import own_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -37,22 +38,22 @@ def _used() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def overhead(folder: Path) -> dict[str, float]:
+def overhead(folder: Path, divisor: int) -> dict[str, float]:
     from benchmarks.overhead import play
 
-    play("stackheap", 300, folder, sync=False)
+    play("stackheap", 300 // divisor, folder, sync=False)
     return {
-        "a step of stackheap": cpu_seconds(lambda: play("stackheap", 1_501, folder, sync=False)),
-        "a step of full": cpu_seconds(lambda: play("full", 1_501, folder, sync=False)),
-        "a step of stackheap, with fsync": cpu_seconds(lambda: play("stackheap", 501, folder, sync=True)),
+        "a step of stackheap": cpu_seconds(lambda: play("stackheap", 1_501 // divisor, folder, sync=False)),
+        "a step of full": cpu_seconds(lambda: play("full", 1_501 // divisor, folder, sync=False)),
+        "a step of stackheap, with fsync": cpu_seconds(lambda: play("stackheap", 501 // divisor, folder, sync=True)),
     }
 
 
-def trace(folder: Path) -> dict[str, float]:
+def trace(folder: Path, divisor: int) -> dict[str, float]:
     from benchmarks.trace import TraceReader, events_of, fold, make, verify
 
     path = folder / "trace.jsonl"
-    make(path, 2_000, framed=True)
+    make(path, 2_000 // divisor, framed=True)
     events = events_of(path)
     works: dict[str, Callable[[], object]] = {
         "fold": lambda: fold(events),
@@ -62,34 +63,34 @@ def trace(folder: Path) -> dict[str, float]:
     return {name: min(cpu_seconds(work) for _ in range(3)) for name, work in works.items()}
 
 
-def apl(folder: Path) -> dict[str, float]:
+def apl(folder: Path, divisor: int) -> dict[str, float]:
     from benchmarks.apl import IN_MEMORY, OUTSIDE, measure
 
     return {
-        "3,000 items in memory": cpu_seconds(lambda: measure(IN_MEMORY, 3_000, folder / "inside")),
-        "300 items with an outside effect": cpu_seconds(lambda: measure(OUTSIDE, 300, folder / "outside")),
+        "3,000 items in memory": cpu_seconds(lambda: measure(IN_MEMORY, 3_000 // divisor, folder / "inside")),
+        "300 items with an outside effect": cpu_seconds(lambda: measure(OUTSIDE, 300 // divisor, folder / "outside")),
     }
 
 
-def sexp(folder: Path) -> dict[str, float]:
+def sexp(folder: Path, divisor: int) -> dict[str, float]:
     from benchmarks.sexp import PROGRAMS, ours
 
-    return {name: min(ours(text)[0] for _ in range(5)) for name, text in PROGRAMS.items()}
+    return {name: min(ours(text)[0] for _ in range(max(1, 5 // divisor))) for name, text in PROGRAMS.items()}
 
 
-def loop_agent(folder: Path) -> dict[str, float]:
+def loop_agent(folder: Path, divisor: int) -> dict[str, float]:
     from benchmarks.loop_agent import measure
 
-    return {"1,000 items, 16 at a time": cpu_seconds(lambda: measure(1_000, 1_000, folder / "loop"))}
+    return {"1,000 items, 16 at a time": cpu_seconds(lambda: measure(1_000 // divisor, 1_000, folder / "loop"))}
 
 
 PARTS = {"overhead": overhead, "trace": trace, "apl": apl, "sexp": sexp, "loop_agent": loop_agent}
 
 
-def once(tree: Path, part: str) -> dict[str, float]:
+def once(tree: Path, part: str, divisor: int) -> dict[str, float]:
     """One part in a process of its own, over the package of ``tree``."""
     environ = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": ""}
-    command = [sys.executable, str(Path(__file__).resolve()), str(tree), "--part", part]
+    command = [sys.executable, str(Path(__file__).resolve()), str(tree), "--part", part, "--divisor", str(divisor)]
     done = subprocess.run(command, cwd=tree, env=environ, stdout=subprocess.PIPE, check=True)
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return figures
@@ -107,19 +108,20 @@ def main() -> None:
     parser.add_argument("before", type=Path)
     parser.add_argument("--pairs", type=int, default=12)
     parser.add_argument("--only", choices=PARTS, action="append")
+    parser.add_argument("--divisor", type=int, default=1, help="makes each part smaller, to see that it works")
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.part:
         sys.path.insert(0, str(asked.before))
-        with tempfile.TemporaryDirectory() as folder:
-            print(json.dumps(PARTS[asked.part](Path(folder))))
+        with own_folder() as folder:
+            print(json.dumps(PARTS[asked.part](folder, asked.divisor)))
         return
     before = asked.before.resolve()
     for part in asked.only or PARTS:
         ratios: dict[str, list[float]] = {}
         for number in range(asked.pairs):
             trees = (before, ROOT) if number % 2 else (ROOT, before)
-            figures = {tree: once(tree, part) for tree in trees}
+            figures = {tree: once(tree, part, asked.divisor) for tree in trees}
             for name, new in figures[ROOT].items():
                 ratios.setdefault(name, []).append(new / figures[before][name])
         for name, each in ratios.items():

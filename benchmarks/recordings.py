@@ -189,6 +189,9 @@ def main() -> None:
     parser.add_argument("--formats", action="store_true", help="the set that import is tried with")
     arguments = parser.parse_args()
     for source in FORMATS if arguments.formats else SOURCES:
+        if not (arguments.clones / source.repository).is_dir():
+            print(f"{source.folder}: left out, there is no clone of {source.repository} in {arguments.clones}")
+            continue
         counted = lay_out(source, arguments.clones / source.repository, arguments.out / source.folder)
         told = ", ".join(f"{count} {what}" for what, count in sorted(counted.items()))
         print(f"{source.folder}: {told} ({source.repository} {source.commit[:12]}, license {source.license})")

@@ -18,12 +18,12 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from benchmarks._folder import own_folder
 from stackmem.core.facts import Event, ModelReplied, ToolReturned
 from stackmem.core.state import State
 from stackmem.history.hidden import plan_layer
@@ -37,7 +37,6 @@ from stackmem.workspace.python import build_toolchain
 from stackmem.workspace.workspace import Workspace, open_workspace
 
 IN_A_FOLDER = 100  # files
-ROUNDS = 20
 SCRIPT = """
 replies:
   - call: run_command
@@ -126,11 +125,11 @@ def kib(*places: Path) -> list[int]:
     return [sizes.get(str(place), 0) for place in places]
 
 
-def command_ms(workspace: Workspace) -> tuple[float, float]:
+def command_ms(workspace: Workspace, rounds: int) -> tuple[float, float]:
     """The bare sandbox, with the mounts and limits of every command; and what a command costs beyond it."""
     bare, whole = [], []
     workspace.run_command("true", 30, 1000)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         with ExitStack() as stack:
             launch = workspace._level.launch(workspace._seat, "true", stack)  # noqa: SLF001 - what it starts by itself
             begun = time.perf_counter()
@@ -165,22 +164,21 @@ def git_status(work: Path) -> None:
     subprocess.run(["git", "status", "-s"], cwd=work, check=True, capture_output=True)
 
 
-def snapshot_ms(place: Path, folder: Path, over: Overlay) -> tuple[float, float]:
+def snapshot_ms(place: Path, folder: Path, over: Overlay, rounds: int) -> tuple[float, float]:
     """``git status`` in the folder, and a snapshot of the layer after one changed file, in turn."""
     history = History(place / "history.git", over.view.root, over=over)
     history.snapshot()
     status, taken = [], []
-    for number in range(ROUNDS):
+    for number in range(rounds):
         (over.upper / "f0.py").write_text(f"changed {number}\n")
         taken.append(seconds(history.snapshot))
         status.append(seconds(lambda: git_status(folder)))
     return median_ms(status), median_ms(taken)
 
 
-def measure(files: int, processes: tuple[int, int]) -> dict[str, float]:
+def measure(files: int, processes: tuple[int, int], rounds: int) -> dict[str, float]:
     """One size, in a process of its own, so that its peak of memory is its own."""
-    place = Path(tempfile.mkdtemp(prefix="stackmem-repository-"))
-    try:
+    with own_folder() as place:
         os.environ["XDG_STATE_HOME"] = str(place / "state")
         build_toolchain(state_folder())  # once for a person, not for a run
         folder = make_folder(place / "origin", files)
@@ -199,30 +197,30 @@ def measure(files: int, processes: tuple[int, int]) -> dict[str, float]:
         layer.mkdir()
         make_upper(folder, layer)
         over = Overlay(folder, layer, plan_layer(folder).hidden)
-        found["git_status_ms"], found["snapshot_ms"] = snapshot_ms(place, folder, over)
+        found["git_status_ms"], found["snapshot_ms"] = snapshot_ms(place, folder, over, rounds)
         workspace = open_workspace("bubblewrap", over.view, "/workspace", Profile())
         for count, names in zip(processes, (("bare_ms", "beyond_ms"), ("", "beyond_crowded_ms")), strict=True):
             with crowd(count):
-                found.update(zip(names, command_ms(workspace), strict=True))
+                found.update(zip(names, command_ms(workspace, rounds), strict=True))
         workspace.close()
         over.close()
         return found
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--files", type=int, nargs="+", default=[200, 5_000])
     parser.add_argument("--processes", type=int, nargs=2, default=(100, 2_000))
+    parser.add_argument("--rounds", type=int, default=20, help="of each snapshot and command")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
-        print(json.dumps(measure(given.one, tuple(given.processes))))
+        print(json.dumps(measure(given.one, tuple(given.processes), given.rounds)))
         return
     columns = []
     for files in given.files:
         words = [sys.executable, __file__, "--one", str(files), "--processes", *map(str, given.processes)]
+        words += ["--rounds", str(given.rounds)]
         columns.append(json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout))
     print(f"| files | {' | '.join(f'{files:,}' for files in given.files)} | goal |")
     print("|---" * (len(columns) + 2) + "|")

@@ -1,16 +1,16 @@
-"""How long a person waits for the list of 10,000 runs: `python -m benchmarks.run_list [RUNS [FOLDER]]`.
+"""How long a person waits for the list of 10,000 runs: `python -m benchmarks.run_list [RUNS [FOLDER]] [--times 5]`.
 
-Each figure is taken five times. The server is a new process; the folders of the runs are in the file system's cache.
+The server is a new process; the folders of the runs are in the file system's cache.
 With FOLDER the runs are made there, and are used again where they are there.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,13 +19,13 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect, sync_playwright
 
+from benchmarks._folder import own_folder
 from stackmem.core.messages import Usage
 from stackmem.run.result import RunResult, write_result
 from stackmem.run.run_folder import RESULT, TRACE
 from tests.report.conftest import FLAGS, chromium
 from tests.report.runs import long_run
 
-TIMES = 5
 RUNS = 10_000
 KILLED = 100  # one of so many has no result
 TASKS = ("calculator", "ledger_rounding", "flaky_queue", "env_trap-60-s1")
@@ -87,17 +87,22 @@ def median(found: list[float]) -> str:
 
 
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=int, nargs="?", default=RUNS)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--times", type=int, default=5, help="how often each figure is taken")
+    given = parser.parse_args()
+    count: int = given.runs
     started: list[float] = []
     cold: list[tuple[float, float]] = []
     later: list[tuple[float, float]] = []
-    with tempfile.TemporaryDirectory() as place, sync_playwright() as driver:
-        folder = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(place, "runs")
+    with own_folder() as place, sync_playwright() as driver:
+        folder: Path = given.folder or Path(place, "runs")
         if not folder.exists():
             many_runs(folder, count)
         browser = driver.chromium.launch(executable_path=chromium(), args=FLAGS)
         page = browser.new_page(viewport={"width": 1280, "height": 720})
-        for _ in range(TIMES):
+        for _ in range(given.times):
             begun = time.perf_counter()
             with server(folder) as address:
                 started.append(time.perf_counter() - begun)
@@ -105,7 +110,8 @@ def main() -> None:
                 time.sleep(1)
                 later.append(seconds_of(page, address, count))
         browser.close()
-    print(f"{count:,} runs; load {os.getloadavg()[0]:.1f}\n\n| seconds, least, median, most of {TIMES} | |\n|---|---:|")
+    print(f"{count:,} runs; load {os.getloadavg()[0]:.1f}\n")
+    print(f"| seconds, least, median, most of {given.times} | |\n|---|---:|")
     for name, found in (
         ("from the command until the address is printed", started),
         ("a new server: from the request until rows are shown", [one for one, _ in cold]),

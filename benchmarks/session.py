@@ -13,12 +13,12 @@ import argparse
 import json
 import os
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks._folder import own_folder
 from stackmem.core.facts import Event, ModelReplied
 from stackmem.core.person_facts import SessionRules
 from stackmem.core.state import State
@@ -94,8 +94,8 @@ def main() -> None:
     given = parser.parse_args()
     rows = (("frame", "stackheap", given.requests), ("flat", "full", given.flat_requests))
     for policy, strategy, requests in rows:
-        with tempfile.TemporaryDirectory(prefix="stackmem-session-") as place:
-            cost, seconds = talk(Path(place), requests, policy, strategy)
+        with own_folder() as place:
+            cost, seconds = talk(place, requests, policy, strategy)
         shown = [number for number in (1, 5, 50, 100, 500) if number <= len(cost)]
         told = ", ".join(f"{number}: {cost[number - 1]:,}" for number in shown)
         print(

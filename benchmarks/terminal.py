@@ -15,7 +15,6 @@ import json
 import os
 import string
 import sys
-import tempfile
 import threading
 import time
 from contextlib import suppress
@@ -25,6 +24,7 @@ from typing import ClassVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks._folder import own_folder
 from tests.cli.terminal import Terminal
 
 LETTERS = string.ascii_lowercase + string.ascii_uppercase + string.digits
@@ -187,9 +187,9 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=100)
     parser.add_argument("--words", type=int, default=60, choices=range(1, len(LETTERS) + 1), metavar="N")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as root:
-        keys(Path(root), given.keys)
-        words(Path(root), given.words)
+    with own_folder() as root:
+        keys(root, given.keys)
+        words(root, given.words)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ shows. All sizes are characters; the bill is in characters of uncached input, by
 a read from the cache 0.1, a write to it 1.25. What enters a prompt is read again at each later step.
 """
 
+import argparse
 import ast
 import difflib
 import json
@@ -107,9 +108,12 @@ def count(found: Counter[str], kind: str, saved: int, later: int, price: float) 
 
 
 def main() -> None:
-    runs = [measure(path) for folder in sys.argv[1:2] for path in sorted(Path(folder).rglob("*.traj.json"))]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    runs = [measure(path) for path in sorted(folder.rglob("*.traj.json"))]
     if not runs:
-        sys.exit("usage: python benchmarks/tools.py FOLDER, which holds recordings named *.traj.json")
+        sys.exit(f"{folder} has no recordings named *.traj.json")
     steps = [run["steps"] for run in runs]
     print(f"{len(runs)} runs, {sum(steps):,.0f} steps, median {median(steps):.0f}")
     present = sum(map(schema, (ReadFile, WriteFile, ListFiles, RunCommand)))

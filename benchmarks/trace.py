@@ -8,13 +8,13 @@ bounds of the issue; judges nothing. Each figure is the best of three.
 from __future__ import annotations
 
 import argparse
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
+from benchmarks._folder import own_folder
 from benchmarks.overhead import Instant, Nothing, started
 from stackmem.core.decider import AgentDecider
 from stackmem.core.facts import Event, ModelReplied, ToolReturned
@@ -103,8 +103,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=10_000)
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with own_folder() as folder:
         framed, single = folder / "framed.jsonl", folder / "single.jsonl"
         count = make(framed, asked.steps, framed=True)
         lone_count = make(single, asked.steps, framed=False)

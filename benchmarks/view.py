@@ -12,25 +12,23 @@ import os
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from benchmarks._folder import own_folder
 from stackmem.report.page import write_page
 from tests.report.conftest import FLAGS, chromium
 from tests.report.runs import long_run
 
-STEPS = 10_000
 STRATEGIES = ("stackheap", "stackheap:index=system", "full")
-OPENED = 5
 
 
-def seconds_to_open(browser: Browser, page_file: Path) -> list[float]:
+def seconds_to_open(browser: Browser, page_file: Path, times: int) -> list[float]:
     """From the start of the navigation until the page can be used, sorted."""
     found = []
-    for _ in range(OPENED):
+    for _ in range(times):
         page = browser.new_page()
         page.goto(page_file.as_uri())
         page.wait_for_selector("html[data-ready]", state="attached")
@@ -74,7 +72,7 @@ def _place(page: Page, address: str) -> str:
 def measure_live(given: argparse.Namespace) -> None:
     print("| trace | page answers | with | all of it read | a key then |")
     print("|---|---:|---:|---:|---:|")
-    with tempfile.TemporaryDirectory() as place, sync_playwright() as driver:
+    with own_folder() as place, sync_playwright() as driver:
         runs = [Path(given.run)] if given.run else []
         runs += [long_run(Path(place, f"of-{steps}", "run"), steps) for steps in given.live]
         browser = driver.chromium.launch(executable_path=chromium(), args=FLAGS)
@@ -92,26 +90,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--live", type=int, nargs="*", metavar="STEPS")
     parser.add_argument("--run", metavar="DIR")
+    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--times", type=int, default=5, help="how often each page is opened")
     given = parser.parse_args()
     if given.live is not None:
         measure_live(given)
         return
-    print(f"{STEPS:,} steps; opened {OPENED} times")
+    print(f"{given.steps:,} steps; opened {given.times} times")
     print("| strategy | trace, gzip -9 | page | of 1.5 x trace + 300 kB | written in | opened in: least, median |")
     print("|---|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as place, sync_playwright() as driver:
+    with own_folder() as place, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium(), args=FLAGS)
         for strategy in STRATEGIES:
-            run = long_run(Path(place, strategy.replace(":", "-")), STEPS, strategy)
+            run = long_run(Path(place, strategy.replace(":", "-")), given.steps, strategy)
             trace = len(gzip.compress((run / "trace.jsonl").read_bytes(), 9))
             started = time.perf_counter()
             page = write_page([run], None)
             written, size = time.perf_counter() - started, page.stat().st_size
-            opened = seconds_to_open(browser, page)
+            opened = seconds_to_open(browser, page, given.times)
             share = size / (1.5 * trace + 300_000)
             print(
                 f"| `{strategy}` | {trace / 1e6:.2f} MB | {size / 1e6:.2f} MB | {share:.0%} | {written:.1f} s "
-                f"| {opened[0]:.2f} s, {opened[OPENED // 2]:.2f} s |"
+                f"| {opened[0]:.2f} s, {opened[given.times // 2]:.2f} s |"
             )
         browser.close()
 

@@ -1,0 +1,146 @@
+"""Every benchmark runs at a tiny size, prints its rows, and writes nothing but temporary files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+BENCHMARKS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if not path.stem.startswith("_"))
+
+
+def recordings(folder: Path) -> list[str]:
+    """One recording of an agent that searched."""
+    said = [("system", "You are an agent."), ("assistant", "```bash\ngrep -r x .\n```"), ("user", "a.py: x")]
+    messages = [{"role": role, "content": content} for role, content in said]
+    (folder / "one.traj.json").write_text(json.dumps({"messages": messages}))
+    return [str(folder)]
+
+
+def words(*arguments: str) -> Callable[[Path], list[str]]:
+    return lambda folder: [each.format(folder=folder, root=ROOT) for each in arguments]
+
+
+# For each benchmark the words that make it tiny, and what its lines say, in their order.
+TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
+    "apl": (
+        words("--items", "10", "--outside", "2"),
+        ["items of 10, all announced", "median time an item ", "processor time", "last tenth", "trace an item",
+         "largest resident", "largest resident", "a plain loop", "median time an item with one", "the disk's own"],
+    ),
+    "bench": (
+        words("--trials", "8"),
+        ["the run alone", "measured, billed", "memory after", "local engine"],
+    ),
+    "gateway": (
+        words("--kib", "4", "--requests", "2", "--streams", "2", "--flat", "10", "--turns", "8", "--think", "0"),
+        [*["2 turns of", "upstream itself", "plain proxy", "gateway", "added to"] * 2, "2 streams at once: 2 whole",
+         "resident set over 10 requests",
+         *["plain proxy, conversations of 1, 2, 4, 8 turns", "gateway, conv", "gateway under mask, conv"] * 2],
+    ),
+    "loop_agent": (
+        words("--items", "500", "--chars", "500"),
+        ["500 items, 16 at a time", "100 items, long results .* 1 failed, in order",
+         "all items, results of 100 .* 5 failed, in order", "all items, long results .* 5 failed, in order",
+         "all items, long results that go into the payload .* 5 failed, in order", "the long run replayed"],
+    ),
+    "overhead": (
+        words("--tiny"),
+        ["work per step without fsync", "  step 10", "  all steps", "trace bytes", "work per step with fsync", "floor",
+         "ratio to the floor", "full: work", "memory growth a step, stackheap", "memory growth a step, full",
+         "one signature", "  its fifth", "  the same", "snapshot of 20 files", "stackmem --help"],
+    ),
+    "pairs": (
+        words("{root}", "--pairs", "1", "--divisor", "50", "--only", "trace"),
+        ["trace: fold", "trace: read", "trace: replay"],
+    ),
+    "recordings": (
+        words("{folder}", "-o", "{folder}/laid-out"),
+        [r".*: left out, there is no clone of [\w./-]+ in "] * 12,
+    ),
+    "repository": (
+        words("--files", "20", "--processes", "1", "2", "--rounds", "1"),
+        [r"\| files \| 20", r"\|---", r"\| `git status`", r"\| `cp -r`", r"\| `solve` to the first request",
+         r"\| the same", r"\| `solve` to the answer", r"\| the same", r"\| `solve` to the first request of the next",
+         r"\| the same", r"\| the bare sandbox", r"\| `run_command true`", r"\| the same among more", r"\| snapshot",
+         r"\| left of a run", r"\| its workspace", r"\| history", r"\| peak memory"],
+    ),
+    "run_list": (
+        words("3", "--times", "1"),
+        ["3 runs; load", r"\| seconds", r"\|---", r"\| from the command", r"\| a new server: from",
+         r"\| a new server: until", r"\| later: from", r"\| later: until"],
+    ),
+    "session": (
+        words("--requests", "5", "--flat-requests", "2"),
+        [r"frame \(stackheap\), 5 requests: prompt tokens of request 1: [\d,]+, 5: ", r"flat \(full\), 2 requests"],
+    ),
+    "sexp": (
+        words("--seconds", "0.01"),
+        ["program +nodes", "fib", "closures", "lets", "logic"],
+    ),
+    "terminal": (
+        words("--keys", "2", "--words", "2"),
+        ["a key, nothing happens", "a key, while a command prints", "ratio of the medians", "the first word",
+         "every word"],
+    ),
+    "tools": (
+        recordings,
+        ["1 runs, 1 steps", "schema, characters", "rewrite: 0 uses", "script: 0 uses", "EditFile: costs",
+         "search: 1 uses", "SearchFiles: costs"],
+    ),
+    "trace": (
+        words("--steps", "200"),
+        ["fold, frames of 100 steps", "fold, one frame of 200", "read, check and fold", "read and check", "replay",
+         "bytes a step", "summary of a finished run"],
+    ),
+    "view": (
+        words("--steps", "20", "--times", "1"),
+        ["20 steps; opened 1 times", r"\| strategy", r"\|---", r"\| `stackheap` \|", r"\| `stackheap:index=system` \|",
+         r"\| `full` \|"],
+    ),
+}  # fmt: skip
+
+
+def ran(path: Path, arguments: list[str], home: Path) -> str:
+    hidden = ("XDG_", "STACKMEM_", "PYTEST_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+    environ = {**kept, "HOME": str(home), "TMPDIR": str(home.parent / "tmp"), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(path), *arguments]
+    done = subprocess.run(command, cwd=home.parent, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-1_000:] + done.stderr[-3_000:]
+    assert "Traceback" not in done.stderr, done.stderr[-3_000:]
+    return done.stdout
+
+
+def prepared(tmp_path: Path) -> Path:
+    for name in ("home", "tmp", "given"):
+        (tmp_path / name).mkdir()
+    return tmp_path / "home"
+
+
+def test_each_benchmark_has_a_tiny_size_here():
+    assert sorted(TINY) == [path.stem for path in BENCHMARKS]
+
+
+@pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
+def test_a_benchmark_says_how_it_is_used(path, tmp_path):
+    assert ran(path, ["--help"], prepared(tmp_path)).startswith("usage: ")
+
+
+@pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
+def test_a_benchmark_prints_its_rows_and_leaves_nothing_behind(path, tmp_path):
+    home = prepared(tmp_path)
+    arguments, rows = TINY[path.stem]
+    lines = [line for line in ran(path, arguments(tmp_path / "given"), home).splitlines() if line.strip()]
+    assert len(lines) == len(rows), lines
+    assert [line for line, row in zip(lines, rows, strict=True) if not re.match(row, line)] == []
+    assert sorted(home.rglob("*")) == []
+    assert sorted((tmp_path / "tmp").rglob("*")) == []
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "given", home, tmp_path / "tmp"]
