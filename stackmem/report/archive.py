@@ -7,9 +7,7 @@ Rule 2: it is read in memory, by the names that are known, and nothing of it is 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import tarfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,8 @@ from msgspec import Struct
 from stackmem.bench.provenance import code_digest, environment, revision
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
+from stackmem.foreign.archives import pack_files, packed_files
+from stackmem.foreign.tree import ArchiveError
 from stackmem.models.catalog import lookup
 from stackmem.tools.plugins import plugin_digests, refuse_unlike_plugins
 from stackmem.version import VERSION
@@ -89,11 +89,7 @@ def pack_archive(
     manifest = ArchiveManifest(VERSION, code_digest(), revision(), plugin_digests(), dict(worlds), digests)
     fresh = path.with_name(f".{path.name}.new")
     try:
-        with tarfile.open(fresh, "w:gz") as archive:
-            for name, content in {_MANIFEST: _json(msgspec.to_builtins(manifest)), **files}.items():
-                member = tarfile.TarInfo(name)
-                member.size = len(content)
-                archive.addfile(member, io.BytesIO(content))
+        pack_files(fresh, {_MANIFEST: _json(msgspec.to_builtins(manifest)), **files})
         fresh.replace(path)
     except OSError as error:
         fresh.unlink(missing_ok=True)
@@ -111,8 +107,7 @@ def unpack_archive(path: Path) -> tuple[ArchiveManifest, bytes, list[dict[str, A
     try:
         if path.stat().st_size > LARGEST_BYTES:
             raise UsageError(f"{path} is larger than any archive of results")
-        with tarfile.open(path, "r:gz") as archive:
-            content = {name: _member(archive, name) for name in (_MANIFEST, PLAN, ROWS)}
+        content = packed_files(path, (_MANIFEST, PLAN, ROWS), LARGEST_BYTES)
         manifest = decode_json(content[_MANIFEST], ArchiveManifest)
         for name in (PLAN, ROWS):
             if manifest.files.get(name) != digest(content[name]):
@@ -122,17 +117,9 @@ def unpack_archive(path: Path) -> tuple[ArchiveManifest, bytes, list[dict[str, A
             raise ValueError("a row is none")
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror or error}); name an archive of results") from error
-    except (tarfile.TarError, EOFError, KeyError, ValueError, TypeError, msgspec.DecodeError, RecursionError) as error:
+    except (ArchiveError, ValueError, TypeError, msgspec.DecodeError, RecursionError) as error:
         raise TraceError(f"{path} is no archive of results ({error})") from error
     return manifest, content[PLAN], rows
-
-
-def _member(archive: tarfile.TarFile, name: str) -> bytes:
-    member = archive.getmember(name)
-    found = archive.extractfile(member) if member.isfile() and member.size <= LARGEST_BYTES else None
-    if found is None:
-        raise KeyError(f"{name} is no file")
-    return found.read(LARGEST_BYTES)
 
 
 def refuse_unlike(told: ArchiveManifest) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -19,10 +18,11 @@ from stackmem.core.facts import RunForked, RunStarted, ToolReturned, VerifyRetur
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import bounded_blocks, bounded_lines, open_regular, read_regular
+from stackmem.foreign.tree import ArchiveError
+from stackmem.foreign.zips import ZipPacker, ZippedFile, opened_zip
 
 from .lineage import HISTORY, TRACE, RunReader, begun_by, sources
 from .objects import FOLDER, LARGEST_BYTES, REMOVED, Objects
-from .private import owners
 from .program import SOURCES
 from .signatures import MAX_SIGNED_BYTES, SIGNATURES
 
@@ -34,7 +34,6 @@ _MOST_FILES = 5_000_000
 _SMALL_BYTES = 64 << 20
 _MOST_RATIO = 100
 """What traces and texts come to, many times over; files of the history are compressed before they are packed."""
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the same run gives the same bytes
 
 
 class Packed(Struct, frozen=True):
@@ -70,7 +69,7 @@ def pack(run_dir: Path, out: Path) -> Packed:
         raise UsageError(f"{out} is there already; name another file, or remove it")
     unfinished = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        with zipfile.ZipFile(unfinished, "x", zipfile.ZIP_DEFLATED, allowZip64=True) as archive:
+        with ZipPacker(unfinished) as archive:
             parents = _write_trace(archive, run_dir, count)
             _write_rest(archive, run_dir)
             objects, missing = _write_objects(archive, run_dir, trees)
@@ -98,9 +97,9 @@ def _read(run_dir: Path) -> tuple[int, dict[str, None]]:
     return count, trees
 
 
-def _write_trace(archive: zipfile.ZipFile, run_dir: Path, count: int) -> tuple[str, ...]:
+def _write_trace(archive: ZipPacker, run_dir: Path, count: int) -> tuple[str, ...]:
     found = sources(run_dir)
-    with archive.open(_entry(run_dir, TRACE), "w", force_zip64=True) as target:
+    with archive.open(f"{run_dir.name}/{TRACE}") as target:
         for folder, at, _ in found:
             for line in _lines(folder, min(at, count)):
                 target.write(line)
@@ -117,7 +116,7 @@ def _lines(folder: Path, last: int) -> Iterator[bytes]:
             yield line if line.endswith(b"\n") else line + b"\n"
 
 
-def _write_rest(archive: zipfile.ZipFile, run_dir: Path) -> None:
+def _write_rest(archive: ZipPacker, run_dir: Path) -> None:
     for name in _FILES:
         _add(archive, run_dir, name)
     for name in _STORE_FILES:
@@ -137,10 +136,11 @@ def _write_rest(archive: zipfile.ZipFile, run_dir: Path) -> None:
     if isinstance(flags, dict):
         flags.pop("base_url", None)  # an address may hold a login
         flags.pop("otel", None)
-    archive.writestr(_entry(run_dir, _REQUEST), msgspec.json.format(msgspec.json.encode(asked), indent=2) + b"\n")
+    shown = msgspec.json.format(msgspec.json.encode(asked), indent=2) + b"\n"
+    archive.add(f"{run_dir.name}/{_REQUEST}", shown)
 
 
-def _add(archive: zipfile.ZipFile, run_dir: Path, name: str, folder: Path | None = None) -> None:
+def _add(archive: ZipPacker, run_dir: Path, name: str, folder: Path | None = None) -> None:
     """A regular file, where there is one; what is a link is left out, wherever it leads.
 
     Args:
@@ -151,7 +151,7 @@ def _add(archive: zipfile.ZipFile, run_dir: Path, name: str, folder: Path | None
         file = open_regular(path, follow=False)
     except OSError:
         return
-    with file, archive.open(_entry(run_dir, name), "w", force_zip64=True) as target:
+    with file, archive.open(f"{run_dir.name}/{name}") as target:
         try:
             for block in bounded_blocks(file, MAX_SIGNED_BYTES):
                 target.write(block)
@@ -159,7 +159,7 @@ def _add(archive: zipfile.ZipFile, run_dir: Path, name: str, folder: Path | None
             raise TraceError(f"{path} cannot be packed ({error.strerror}); move it out of the run's folder") from error
 
 
-def _write_objects(archive: zipfile.ZipFile, run_dir: Path, trees: dict[str, None]) -> tuple[int, int]:
+def _write_objects(archive: ZipPacker, run_dir: Path, trees: dict[str, None]) -> tuple[int, int]:
     objects = Objects(run_dir / HISTORY)
     wanted = [(tree, "tree") for tree in trees]
     seen = set(trees)
@@ -172,21 +172,14 @@ def _write_objects(archive: zipfile.ZipFile, run_dir: Path, trees: dict[str, Non
         except (TraceError, OSError):
             missing += 1
             continue
-        entry = _entry(run_dir, f"{HISTORY}/objects/{name[:2]}/{name[2:]}", zipfile.ZIP_STORED)  # it is compressed
-        archive.writestr(entry, content)
+        place = f"{run_dir.name}/{HISTORY}/objects/{name[:2]}/{name[2:]}"
+        archive.add(place, content, compressed=False)  # it is compressed already
         written += 1
         for _, inner in below:
             if inner.id not in seen and inner.mode != REMOVED:
                 seen.add(inner.id)
                 wanted.append((inner.id, "tree" if inner.mode == FOLDER else "blob"))
     return written, missing
-
-
-def _entry(run_dir: Path, name: str, method: int = zipfile.ZIP_DEFLATED) -> zipfile.ZipInfo:
-    entry = zipfile.ZipInfo(f"{run_dir.name}/{name}", _EPOCH)
-    entry.compress_type = method
-    entry.external_attr = 0o644 << 16
-    return entry
 
 
 def unpack(archive: Path, into: Path, most_bytes: int = _MOST_BYTES) -> Path:
@@ -200,40 +193,36 @@ def unpack(archive: Path, into: Path, most_bytes: int = _MOST_BYTES) -> Path:
             is no run.
     """
     try:
-        with zipfile.ZipFile(archive) as opened:
-            entries = [entry for entry in opened.infolist() if not entry.filename.endswith("/")]
-            run = _judge(entries, archive, most_bytes)
-            _must_fit(sum(entry.file_size for entry in entries), archive, into)
-            for entry in entries:
-                _extract(opened, entry, into)
-    except UsageError:
-        raise
+        with opened_zip(archive) as opened:
+            run = _judge(opened.files, archive, most_bytes)
+            _must_fit(sum(file.size for file in opened.files), archive, into)
+            opened.unpack(into)
+    except ArchiveError as error:
+        raise _no_pack(archive, str(error)) from error
     except OSError as error:
         raise _no_pack(archive, error.strerror or str(error)) from error
-    except Exception as error:  # zipfile and zlib give up in a dozen ways on what somebody has damaged
-        raise _no_pack(archive, f"it is damaged: {error}") from error
     return into / run
 
 
-def _judge(entries: list[zipfile.ZipInfo], archive: Path, most_bytes: int) -> str:
+def _judge(entries: list[ZippedFile], archive: Path, most_bytes: int) -> str:
     """The name of the one run that an archive lists.
 
     Raises:
         UsageError: It lists what no run holds, or more than it can hold.
     """
-    total = sum(entry.file_size for entry in entries)
+    total = sum(entry.size for entry in entries)
     if len(entries) > _MOST_FILES or total > most_bytes:
         raise _no_pack(archive, f"it would hold more than {most_bytes:,} bytes")
     if total > max(_SMALL_BYTES, _MOST_RATIO * archive.stat().st_size):
         raise _no_pack(archive, f"it would unfold to {total:,} bytes, more than {_MOST_RATIO} times its size")
     for entry in entries:
-        path = PurePosixPath(entry.filename)
-        if path.is_absolute() or {"..", "."} & set(path.parts) or not path.parts or "\\" in entry.filename:
-            raise _no_pack(archive, f"it holds the name {entry.filename[:60]!a}")
-        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise _no_pack(archive, f"{entry.filename[:60]!a} is compressed in a way that no pack is")
-    names = {PurePosixPath(entry.filename).parts[0] for entry in entries}
-    if len(names) != 1 or f"{min(names)}/{TRACE}" not in {entry.filename for entry in entries}:
+        path = PurePosixPath(entry.name)
+        if path.is_absolute() or {"..", "."} & set(path.parts) or not path.parts or "\\" in entry.name:
+            raise _no_pack(archive, f"it holds the name {entry.name[:60]!a}")
+        if not entry.common:
+            raise _no_pack(archive, f"{entry.name[:60]!a} is compressed in a way that no pack is")
+    names = {PurePosixPath(entry.name).parts[0] for entry in entries}
+    if len(names) != 1 or f"{min(names)}/{TRACE}" not in {entry.name for entry in entries}:
         raise _no_pack(archive, f"it does not hold one folder with a {TRACE}")
     return min(names)
 
@@ -246,15 +235,6 @@ def _must_fit(total: int, archive: Path, into: Path) -> None:
             f"{archive} would unfold to {total:,} bytes, and {place} has room for {free:,}; make room there, or set "
             "TMPDIR to another place"
         )
-
-
-def _extract(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, into: Path) -> None:
-    """Write one entry, of which no more is read than the list says."""
-    target = into / entry.filename
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with opened.open(entry) as source, open(target, "xb", opener=owners) as file:
-        while part := source.read(1 << 20):
-            file.write(part)
 
 
 def _no_pack(archive: Path, why: str) -> UsageError:

@@ -10,13 +10,13 @@ Source: inspect_ai 0.3, its public models of logs and events.
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, get_args
 
 from stackmem.core.facts import ChecksReturned, Ending
 from stackmem.core.messages import ReplyPart, ToolCall, Usage
 from stackmem.errors import UsageError
+from stackmem.foreign.zips import opened_zip
 
 from .session import (
     RecordedReply,
@@ -60,8 +60,8 @@ def read_inspect(file: RecordingFile) -> list[RecordedSession]:
     packed = is_zip(file.content)
     try:
         if packed:
-            with zipfile.ZipFile(io.BytesIO(file.content)) as archive:
-                size = sum(member.file_size for member in archive.infolist())
+            with opened_zip(file.content) as archive:
+                size = sum(member.size for member in archive.files)
             if size > _LARGEST_BYTES:
                 raise UsageError(f"{file.where} unpacks to {size:,} bytes; at most {_LARGEST_BYTES:,} are read")
         log = read_eval_log(io.BytesIO(file.content), resolve_attachments=True, format="eval" if packed else "json")

@@ -9,23 +9,32 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import subprocess
-import tarfile
 import tempfile
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO
 
 from msgspec import structs
 
 from stackmem.errors import UsageError, WorkspaceError
-from stackmem.workspace.tree import remove_tree
+from stackmem.foreign.archives import (
+    SavedFiles,
+    budget_for,
+    decompressed,
+    first_name,
+    opened,
+    unpack_folder,
+    unpack_layer,
+)
+from stackmem.foreign.tar import ArchiveBudget, is_tar
+from stackmem.foreign.tree import ArchiveError, Parts, Tree
 
 from .store import ImageConfig, ImageStore, SystemRoot, base_name, text_digest, tree_digest
 
 _SECONDS = 1800
-_WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+_JSON_BYTES = 16 << 20
 _ENGINES = ("podman", "docker")
 
 
@@ -48,11 +57,7 @@ def add_base(store: ImageStore, given: str) -> SystemRoot:
         root = store.made("bases", f"root-{digest}", lambda folder: _copy_root(path, folder))
         base = SystemRoot(name, digest, str(root))
     elif path.is_file():
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()[:32]
-        saved = _saved(path)
-        root = store.made("bases", f"root-{digest}", lambda folder: _unpack(path, saved, folder))
-        base = SystemRoot(name, digest, str(root), saved[1] if saved else ImageConfig())
+        base = _from_archive(store, name, path)
     else:
         raise UsageError(f"no {path}; --base takes a folder, or an archive of a root or of docker save")
     _must_be_root(base)
@@ -60,8 +65,25 @@ def add_base(store: ImageStore, given: str) -> SystemRoot:
     return base
 
 
+def _from_archive(store: ImageStore, name: str, path: Path) -> SystemRoot:
+    store.make_ready()
+    try:
+        with opened(path) as archive, ExitStack() as stack:
+            digest = hashlib.file_digest(archive, "sha256").hexdigest()[:32]
+            archive.seek(0)
+            if not is_tar(archive):
+                raise UsageError(f"{path} is no archive that can be read; make one by tar or docker save")
+            budget = budget_for(archive)
+            saved = _saved(path, archive, stack, store.folder, budget)
+            layers: list[BinaryIO] = saved[0] if saved else [archive]
+            root = store.made("bases", f"root-{digest}", lambda folder: _unpack(layers, folder, budget))
+    except (ArchiveError, OSError) as error:
+        raise WorkspaceError(f"{path} cannot be unpacked ({error}); make the archive anew") from error
+    return SystemRoot(name, digest, str(root), saved[1] if saved else ImageConfig())
+
+
 def _must_be_root(base: SystemRoot) -> None:
-    if not any((Path(base.root) / name).is_dir() or (Path(base.root) / name).is_symlink() for name in ("bin", "usr")):
+    if not any(os.path.lexists(Path(base.root, name)) for name in ("bin", "usr")):
         raise UsageError(f"the base {base.name} holds neither /bin nor /usr, so it is no root; name the folder itself")
 
 
@@ -112,24 +134,28 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
-def _saved(path: Path) -> tuple[list[str], ImageConfig] | None:
+def _saved(
+    path: Path, archive: BinaryIO, stack: ExitStack, scratch: Path, budget: ArchiveBudget
+) -> tuple[list[BinaryIO], ImageConfig] | None:
     """The layers and the configuration of an archive of ``docker save``; None where it is one of a root.
 
     Raises:
-        UsageError: It is no archive.
+        ArchiveError: It is damaged.
+        UsageError: Its manifest is not that of ``docker save``.
     """
+    if not _looks_saved(first_name(archive, structs.replace(budget))):
+        return None
+    files = SavedFiles(
+        stack.enter_context(decompressed(archive, scratch, structs.replace(budget))), structs.replace(budget)
+    )
+    archive.seek(0)
+    if "manifest.json" not in files:
+        return None
     try:
-        with tarfile.open(path) as archive:
-            first = archive.next()
-            names = archive.getnames() if first is not None and _looks_saved(first.name) else []
-            if "manifest.json" not in names:
-                return None
-            entry = json.loads(_member(archive, "manifest.json"))[0]
-            told = json.loads(_member(archive, entry["Config"]))
-            return [str(layer) for layer in entry["Layers"]], _config(told.get("config"))
-    except tarfile.ReadError as error:
-        raise UsageError(f"{path} is no archive that can be read ({error}); make one by tar or docker save") from error
-    except (KeyError, IndexError, TypeError, json.JSONDecodeError) as error:
+        entry = json.loads(files.read("manifest.json", _JSON_BYTES))[0]
+        told = json.loads(files.read(entry["Config"], _JSON_BYTES))
+        return [files.section(str(layer)) for layer in entry["Layers"]], _config(told.get("config"))
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} has a manifest.json that is not docker save's ({error!r})") from error
 
 
@@ -138,81 +164,19 @@ def _looks_saved(name: str) -> bool:
     return len(plain.parts) >= 1 and (plain.parts[0] == "blobs" or plain.suffix == ".json" or len(plain.parts[0]) == 64)
 
 
-def _member(archive: tarfile.TarFile, name: str) -> bytes:
-    file = archive.extractfile(name)
-    if file is None:
-        raise KeyError(name)
-    return file.read(16 << 20)
+def _unpack(layers: list[BinaryIO], folder: Path, budget: ArchiveBudget) -> None:
+    with Tree(folder) as tree:
+        for layer in layers:
+            unpack_layer(layer, tree, budget, leaves=_is_device)
 
 
-def _unpack(path: Path, saved: tuple[list[str], ImageConfig] | None, folder: Path) -> None:
-    if saved is None:
-        _extract(path, folder)
-        return
-    with tempfile.TemporaryDirectory(prefix="layers-", dir=folder.parent) as scratch, tarfile.open(path) as archive:
-        for number, name in enumerate(saved[0]):
-            layer = Path(scratch) / f"{number}.tar"
-            file = archive.extractfile(name)
-            if file is None:
-                raise UsageError(f"{path} has no layer {name}; it is not whole")
-            with layer.open("wb") as out:
-                shutil.copyfileobj(file, out, 1 << 20)
-            _remove_whited_out(layer, folder)
-            _extract(layer, folder)
-            layer.unlink()
-
-
-def _remove_whited_out(layer: Path, folder: Path) -> None:
-    """Take away what a layer says is gone; names are looked up without following a link."""
-    with tarfile.open(layer) as archive:
-        for member in archive:
-            place = PurePosixPath("/", member.name)
-            if not place.name.startswith(_WHITEOUT) or ".." in place.parts:
-                continue
-            parent = folder.joinpath(*place.parent.parts[1:])
-            if any(each.is_symlink() for each in (parent, *parent.parents) if each.is_relative_to(folder)):
-                continue
-            if place.name == _OPAQUE:
-                for entry in parent.iterdir() if parent.is_dir() else ():
-                    remove_tree(entry)
-            else:
-                remove_tree(parent / place.name.removeprefix(_WHITEOUT))
-
-
-def _extract(archive: Path, folder: Path) -> None:
-    """By tar, which makes no file through a link of the archive's own."""
-    words = (
-        "tar", "--extract", "--file", str(archive), "--directory", str(folder), "--no-same-owner",
-        "--delay-directory-restore", "--exclude=dev/*", "--exclude=./dev/*", "--exclude=.wh.*", "--warning=none",
-    )  # fmt: skip
-    try:
-        done = subprocess.run(words, capture_output=True, timeout=_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise WorkspaceError(f"{archive} cannot be unpacked ({error}); install tar") from error
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise WorkspaceError(f"{archive} cannot be unpacked ({'; '.join(said[-3:])[-300:] or 'tar failed'})")
-    _open_to_owner(folder)
+def _is_device(parts: Parts) -> bool:
+    return len(parts) > 1 and parts[0] == b"dev"
 
 
 def _copy_root(source: Path, folder: Path) -> None:
-    def odd(place: str, names: list[str]) -> list[str]:
-        modes = ((name, os.lstat(Path(place, name)).st_mode) for name in names)
-        return [name for name, mode in modes if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))]
-
     try:
-        shutil.copytree(source, folder, symlinks=True, dirs_exist_ok=True, ignore=odd)
-    except shutil.Error as error:
-        raise WorkspaceError(f"{source} cannot be copied: {str(error.args[0][0])[:300]}") from error
-    _open_to_owner(folder)
-
-
-def _open_to_owner(folder: Path) -> None:
-    """Whoever owns a file in a root may read and change it there, as root does whose rights stand above modes."""
-    for place, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            path = Path(place, name)
-            mode = path.lstat().st_mode
-            wanted = 0o700 if stat.S_ISDIR(mode) else 0o600
-            if not stat.S_ISLNK(mode) and mode & wanted != wanted:
-                path.chmod(stat.S_IMODE(mode) | wanted)
+        with Tree(folder) as tree:
+            unpack_folder(source, tree)
+    except (ArchiveError, OSError) as error:
+        raise WorkspaceError(f"{source} cannot be copied ({error}); make the folder readable") from error

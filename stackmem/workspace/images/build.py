@@ -17,6 +17,7 @@ from msgspec import Struct, structs
 
 from stackmem.core.text import tail
 from stackmem.errors import UsageError
+from stackmem.foreign.tree import drop_privileges
 from stackmem.workspace.clip import clean
 from stackmem.workspace.command import run
 from stackmem.workspace.egress.network_list import NetworkList
@@ -242,6 +243,7 @@ class _Build:
             with passing_root(self._store, self._image(stage), network) as (root, place):
                 change(root)
                 root.close()
+                drop_privileges(place / "upper")
                 folder.rmdir()
                 (place / "upper").rename(folder)
 
@@ -261,7 +263,7 @@ class _Build:
                 else:
                     found += self._sources(source, step, stage, stack)
             if step.word == "ADD":
-                found = [unpacked(path, scratch) for path in found]
+                found = [unpacked(path, self._source.context, scratch) for path in found]
             digest = tree_digest(*found)
             leaves = self._leaves if "from" not in step.flags else leave_nothing
 

@@ -10,14 +10,17 @@ import os
 import re
 import shutil
 import stat
-import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from stackmem.errors import UsageError
-from stackmem.foreign.beneath import open_in_root
+from stackmem.foreign.archives import budget_for, unpack_layer
+from stackmem.foreign.beneath import open_in_root, opener_for
+from stackmem.foreign.tar import is_tar
+from stackmem.foreign.tree import ArchiveError, Tree
 
 from .recipe import RecipeStep, filled_in
 from .store import is_folder
@@ -113,7 +116,7 @@ def _copy_file(source: Path, root: int, target: str, mode: int | None) -> None:
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=parent)
         with os.fdopen(fd, "wb") as out, source.open("rb") as file:
             shutil.copyfileobj(file, out, 1 << 20)
-            os.fchmod(fd, (stat.S_IMODE(status.st_mode) if mode is None else mode) & 0o1777)
+            os.fchmod(fd, (stat.S_IMODE(status.st_mode) if mode is None else mode) & 0o777)
         os.utime(name, ns=(status.st_mtime_ns, status.st_mtime_ns), dir_fd=parent, follow_symlinks=False)
     except OSError as error:
         what = "a folder stands there" if error.errno in (errno.EISDIR, errno.EPERM) else error.strerror
@@ -150,6 +153,8 @@ def from_root(root: int, source: str, stack: ExitStack) -> Path:
     path = Path(f"/proc/self/fd/{fd}")
     if path.is_dir():
         return path
+    if not path.is_file():
+        raise UsageError(f"{source} is neither a file nor a folder")
     # Under its own name, which it keeps where it is copied into a folder.
     copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stackmem-copy-"))) / PurePosixPath(source).name
     shutil.copyfile(path, copy)
@@ -158,10 +163,16 @@ def from_root(root: int, source: str, stack: ExitStack) -> Path:
 
 
 def written(scratch: Path, mark: str, step: RecipeStep, variables: Mapping[str, str]) -> Path:
-    """A here-document as a file."""
+    """A here-document as a file.
+
+    Raises:
+        UsageError: It has no text, or its name is a path.
+    """
     name = mark.lstrip("<-").strip("\"'")
-    path = scratch / name
-    path.write_text(filled_in(step.texts.get(name, ""), variables))
+    if name not in step.texts or "/" in name or name in (".", ".."):
+        raise UsageError(f"{mark} is not a here-document with a plain name; write <<NAME and end the text with NAME")
+    path = Path(tempfile.mkdtemp(dir=scratch)) / name
+    path.write_text(filled_in(step.texts[name], variables))
     path.chmod(0o644)
     return path
 
@@ -186,17 +197,46 @@ def leave_nothing(path: PurePosixPath) -> bool:
     return False
 
 
-def unpacked(source: Path, scratch: Path) -> Path:
-    """What ADD makes of an archive of this machine: a folder with what it holds; anything else stays as it is."""
-    if not source.is_file() or not tarfile.is_tarfile(source):
+def unpacked(source: Path, context: Path, scratch: Path) -> Path:
+    """What ADD makes of an archive: a folder with what it holds; anything else stays as it is.
+
+    Args:
+        context: A link is followed no further than this folder.
+
+    Raises:
+        UsageError: The archive cannot be unpacked, or is a link that leads out.
+    """
+    mode = source.lstat().st_mode
+    if (not stat.S_ISREG(mode) and not stat.S_ISLNK(mode)) or is_folder(source):
         return source
-    folder = Path(tempfile.mkdtemp(dir=scratch))
     try:
-        with tarfile.open(source) as archive:
-            archive.extractall(folder, filter="data")
-    except (tarfile.TarError, OSError) as error:
-        raise UsageError(f"ADD {source.name}: the archive cannot be unpacked ({error})") from error
+        with _opened_below(context if source.is_relative_to(context) else source.parent, source) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) or not is_tar(file):
+                return source
+            folder = Path(tempfile.mkdtemp(dir=scratch))
+            with Tree(folder) as tree:
+                unpack_layer(file, tree, budget_for(file), whiteouts=False)
+    except FileNotFoundError:
+        return source  # a link that leads nowhere stays one
+    except (ArchiveError, OSError) as error:
+        led_out = isinstance(error, OSError) and error.errno == errno.EXDEV
+        why = f"it is a link that leads out of {context}" if led_out else error
+        raise UsageError(
+            f"ADD {source.name}: the archive cannot be unpacked ({why}); put the file itself there"
+        ) from error
     return folder
+
+
+@contextmanager
+def _opened_below(folder: Path, path: Path) -> Iterator[BinaryIO]:
+    """A file to read; OSError (EXDEV) if a link leads out of the folder."""
+    root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        name = os.fsencode(path.relative_to(folder))
+        with os.fdopen(opener_for(root)(root, name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            yield file
+    finally:
+        os.close(root)
 
 
 def ignored_by(context: Path) -> Leaves:

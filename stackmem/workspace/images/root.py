@@ -8,15 +8,17 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
+from stackmem.foreign.beneath import open_in_root
 from stackmem.workspace.egress.door import PORT
 from stackmem.workspace.overlay.mount import MountOrder, OverlayPlaces, mount_root
 from stackmem.workspace.overlay.view import WorkspaceView
@@ -28,6 +30,7 @@ from .store import Image, ImageStore, text_digest
 INSIDE = "/.stackmem"
 """Where a root shows the shell: a mount right below ``/``, so that no command can put another program in its place."""
 _BASH = "/bin/bash"
+_PASSWD_BYTES = 1 << 20
 UPPER = "upper"
 """The folder, in a root's place, that holds what was written."""
 
@@ -130,10 +133,11 @@ def _above(path: str) -> list[PurePosixPath]:
 def shell_of(layers: tuple[str, ...]) -> tuple[str, ...]:
     """The shell that commands are given to: bash where a layer has one."""
     names = ("bin/bash", "usr/bin/bash", "usr/local/bin/bash")
-    return next(
-        ((f"/{name}", "-c") for name in names for layer in layers if os.path.lexists(Path(layer, name))),
-        ("/bin/sh", "-c"),
-    )
+    for name in names:
+        for layer in layers:
+            with suppress(OSError), _opened_in(layer, name, os.O_PATH | os.O_NOFOLLOW):
+                return f"/{name}", "-c"
+    return "/bin/sh", "-c"
 
 
 def user_of(layers: tuple[str, ...], named: str) -> tuple[int, str]:
@@ -143,8 +147,7 @@ def user_of(layers: tuple[str, ...], named: str) -> tuple[int, str]:
         WorkspaceError: No layer lists the name.
     """
     name = named.partition(":")[0]
-    listed = next((Path(layer, "etc/passwd") for layer in layers if Path(layer, "etc/passwd").is_file()), None)
-    text = listed.read_text("utf-8", "replace") if listed is not None and not listed.is_symlink() else ""
+    text = next((found for layer in layers if (found := _passwd(layer)) is not None), "")
     for line in text.splitlines():
         parts = line.split(":")
         if len(parts) >= 6 and name in (parts[0], parts[2]) and parts[2].isdecimal():
@@ -154,6 +157,24 @@ def user_of(layers: tuple[str, ...], named: str) -> tuple[int, str]:
     if name in ("", "root"):
         return 0, "/root"
     raise WorkspaceError(f"USER {name} is not in the image's /etc/passwd")
+
+
+def _passwd(layer: str) -> str | None:
+    with suppress(OSError), _opened_in(layer, "etc/passwd", os.O_RDONLY | os.O_NONBLOCK) as fd:
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            return os.pread(fd, _PASSWD_BYTES, 0).decode("utf-8", "replace")
+    return None
+
+
+@contextmanager
+def _opened_in(layer: str, name: str, flags: int) -> Iterator[int]:
+    """A file of a layer, whose links lead nowhere but into the layer."""
+    with ExitStack() as stack:
+        root = os.open(layer, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, root)
+        fd = open_in_root(root, name.encode(), flags)
+        stack.callback(os.close, fd)
+        yield fd
 
 
 def limit_shell(store: ImageStore) -> tuple[Path, tuple[str, ...]]:

@@ -101,11 +101,23 @@ class ImageStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    def make_ready(self) -> None:
+        """Create the folder, which only the user may enter: files of images have whatever modes their makers chose.
+
+        Raises:
+            WorkspaceError: It cannot be created.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.folder.chmod(0o700)
+        except OSError as error:
+            raise WorkspaceError(f"{self.folder} cannot be written ({error.strerror}); set XDG_STATE_HOME") from error
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One process at a time builds."""
+        self.make_ready()
         try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise WorkspaceError(f"{self.folder} cannot be written ({error.strerror}); set XDG_STATE_HOME") from error
@@ -122,6 +134,7 @@ class ImageStore:
         target = self.folder / kind / key
         if target.is_dir():
             return target
+        self.make_ready()
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=".making-", dir=target.parent))
         try:

@@ -1,0 +1,292 @@
+"""The one place that unpacks archives and folders from outside: into a folder beneath its descriptor, bounded.
+
+Devices, pipes and sockets are left out, a name with ``..`` is refused, and what an archive may come to is limited.
+See ``tree.py`` for how entries are written, and ``tar.py`` for how they are read.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from posixpath import dirname, join, normpath
+from typing import BinaryIO, cast
+
+from .tar import BROKEN, ArchiveBudget, TarEntry, TarReader, plain
+from .tree import ArchiveError, Parts, Tree
+
+_MAX_BYTES = 64 << 30
+_MAX_ENTRIES = 2_000_000
+_MAX_RATIO = 100
+"""Honest archives of systems are a third of what they unpack to; an archive of zeros is a thousandth."""
+_SMALL_BYTES = 1 << 30
+_MAX_LINKS = 8
+_BUFFER = 1 << 18
+_WHITEOUT, _OPAQUE, _MARKS = b".wh.", b".wh..wh..opq", b".wh..wh."
+
+Leaves = Callable[[Parts], bool]
+
+
+def budget_for(file: BinaryIO) -> ArchiveBudget:
+    """What an archive of this size may unpack to."""
+    size = os.fstat(file.fileno()).st_size
+    return ArchiveBudget(min(_MAX_BYTES, max(_SMALL_BYTES, _MAX_RATIO * size)), _MAX_ENTRIES)
+
+
+@contextmanager
+def opened(archive: Path) -> Iterator[io.BufferedReader[io.FileIO]]:
+    """An archive that the user named.
+
+    Raises:
+        ArchiveError: It is not a regular file.
+        OSError: It cannot be opened.
+    """
+    fd = os.open(archive, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with io.BufferedReader(io.FileIO(fd), _BUFFER) as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ArchiveError("it is not a regular file")
+        yield file
+
+
+def first_name(file: BinaryIO, budget: ArchiveBudget) -> str:
+    """The name of the first entry of a tar archive; empty if it has none. The file is read from its start again."""
+    with _readable():
+        first = next(iter(TarReader(plain(file), budget)), None)
+    file.seek(0)
+    return os.fsdecode(first.name) if first else ""
+
+
+def unpack_layer(
+    file: BinaryIO, tree: Tree, budget: ArchiveBudget, *, whiteouts: bool = True, leaves: Leaves | None = None
+) -> None:
+    """Write what a tar archive holds over what earlier layers left, whose links are not followed.
+
+    Args:
+        whiteouts: Entries named ``.wh.NAME`` say what of earlier layers is gone, as in a layer of an image.
+        leaves: Which entries are left out, by name.
+
+    Raises:
+        ArchiveError: It is damaged, too large, or contains an entry that cannot be written.
+        OSError: The disk is full, or the folder cannot be written.
+    """
+    with _readable():
+        reader = TarReader(plain(file), budget)
+        tree.begin_layer()
+        for entry in reader:
+            parts = _parts(entry.name)
+            if leaves is not None and leaves(parts):
+                continue
+            if whiteouts and any(name.startswith(_WHITEOUT) for name in parts):
+                _take_away(tree, parts)
+                continue
+            try:
+                _write(reader, entry, parts, tree)
+            except OSError as error:
+                raise _unwritable(error, entry.name) from error
+
+
+def _write(reader: TarReader, entry: TarEntry, parts: Parts, tree: Tree) -> None:
+    match entry.kind:
+        case "file":
+            tree.add_file(parts, entry.mode, entry.mtime_ns, lambda fd: reader.write(entry, fd))
+        case "folder":
+            tree.add_folder(parts, entry.mode, entry.mtime_ns)
+        case "link":
+            if not entry.target or b"\0" in entry.target:
+                raise ArchiveError(f"{_shown(entry.name)} is a link to nothing")
+            tree.add_link(parts, entry.target)
+        case "hard link":
+            tree.add_hard_link(parts, _parts(entry.target))
+        case "other":
+            pass
+
+
+def _take_away(tree: Tree, parts: Parts) -> None:
+    """Carry out a whiteout, unless it is one of the marks that old storage drivers left for themselves."""
+    *above, mark = parts
+    if any(name.startswith(_WHITEOUT) for name in above):
+        return
+    if mark == _OPAQUE:
+        tree.empty(tuple(above))
+    elif not mark.startswith(_MARKS):
+        name = mark.removeprefix(_WHITEOUT)
+        if name in (b"", b".", b".."):
+            raise ArchiveError(f"{_shown(b'/'.join(parts))} takes away no name")
+        tree.remove((*above, name))
+
+
+def unpack_folder(source: Path, tree: Tree) -> None:
+    """Write what a folder holds: files, folders and links, as they are, but not what links lead to.
+
+    Raises:
+        OSError: Something cannot be read or written.
+    """
+    top = os.fsencode(source)
+    for place, folders, files, fd in os.fwalk(top, onerror=_raise):
+        at = _parts(place.removeprefix(top))
+        status = os.fstat(fd)
+        tree.add_folder(at, status.st_mode, status.st_mtime_ns)
+        for name in (*folders, *files):
+            _copy(fd, name, (*at, name), tree)
+
+
+def _copy(folder: int, name: bytes, parts: Parts, tree: Tree) -> None:
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if stat.S_ISLNK(status.st_mode):
+        tree.add_link(parts, os.readlink(name, dir_fd=folder))
+    elif stat.S_ISREG(status.st_mode):
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        with os.fdopen(fd, "rb", buffering=0):
+            status = os.fstat(fd)
+            if stat.S_ISREG(status.st_mode):
+                tree.add_file(parts, status.st_mode, status.st_mtime_ns, lambda out: _pour(fd, out, status.st_size))
+
+
+def _pour(source: int, target: int, size: int) -> None:
+    at = 0
+    while at < size and (sent := os.sendfile(target, source, at, size - at)):
+        at += sent
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+@contextmanager
+def decompressed(file: BinaryIO, scratch: Path, budget: ArchiveBudget) -> Iterator[BinaryIO]:
+    """The file itself, or what it decompresses to in a temporary file in ``scratch``."""
+    with _readable(), ExitStack() as stack:
+        source = plain(file)
+        if source is not file:
+            copy = stack.enter_context(tempfile.TemporaryFile(dir=scratch, buffering=_BUFFER))
+            while part := source.read(1 << 20):
+                budget.spend(len(part))
+                copy.write(part)
+            copy.seek(0)
+            file = cast("BinaryIO", copy)
+        yield file
+
+
+class SavedFiles:
+    """The files of an archive of archives by name, as ``docker save`` writes it; nothing is written to the disk.
+
+    Args:
+        file: Not compressed.
+    """
+
+    def __init__(self, file: BinaryIO, budget: ArchiveBudget) -> None:
+        self._file, self._budget = file, budget
+        self._found: dict[str, TarEntry] = {}
+        with _readable():
+            for entry in TarReader(file, budget):
+                self._found[os.fsdecode(entry.name)] = entry
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._found
+
+    def read(self, name: str, most: int) -> bytes:
+        """Raises ``KeyError`` if there is no such file, ``ArchiveError`` if it is larger."""
+        section = self.section(name)
+        content = section.read(most + 1)
+        if len(content) > most:
+            raise ArchiveError(f"{name!a} is larger than {most:,} bytes")
+        return content
+
+    def section(self, name: str) -> BinaryIO:
+        """A file to read from; links within the archive are followed. Raises ``KeyError`` if there is no such file."""
+        at = name
+        for _ in range(_MAX_LINKS):
+            entry = self._found[at]
+            if entry.kind == "file":
+                if entry.segments not in ((), ((0, entry.size),)):
+                    raise ArchiveError(f"{name!a} is a sparse file")
+                section = _Section(self._file.fileno(), entry.offset, entry.size)
+                return cast("BinaryIO", io.BufferedReader(section, _BUFFER))
+            target = os.fsdecode(entry.target)
+            at = normpath(join(dirname(at), target)) if entry.kind == "link" else target
+        raise KeyError(name)
+
+
+class _Section(io.RawIOBase):
+    """A part of a file, read from a descriptor without moving it."""
+
+    def __init__(self, fd: int, start: int, size: int) -> None:
+        self._fd, self._start, self._size, self._at = fd, start, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        wanted = max(0, min(len(buffer), self._size - self._at))
+        done = os.preadv(self._fd, [memoryview(buffer)[:wanted]], self._start + self._at) if wanted else 0
+        self._at += done
+        return done
+
+
+def packed_files(archive: Path, names: tuple[str, ...], most: int) -> dict[str, bytes]:
+    """Files of a tar archive by name, in memory; links in it are not followed.
+
+    Raises:
+        ArchiveError: It is damaged, or lacks one of them, or one is larger than ``most``.
+        OSError: It cannot be read.
+    """
+    found: dict[str, bytes] = {}
+    with opened(archive) as file, _readable():
+        reader = TarReader(plain(file), ArchiveBudget(len(names) * most, _MAX_ENTRIES))
+        for entry in reader:
+            if (name := os.fsdecode(entry.name)) in names:
+                found[name] = reader.read(entry, most)
+    if missing := [name for name in names if name not in found]:
+        raise ArchiveError(f"it has no {missing[0]}")
+    return found
+
+
+def pack_files(archive: Path, files: Mapping[str, bytes]) -> None:
+    """A gzipped tar archive of files; raises ``OSError`` if it cannot be written."""
+    with tarfile.open(archive, "w:gz") as packed:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            packed.addfile(member, io.BytesIO(content))
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Damaged compressed data becomes an ``ArchiveError``."""
+    try:
+        yield
+    except BROKEN as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the disk
+        raise ArchiveError(f"it is damaged: {error}") from error
+
+
+def _parts(name: bytes) -> Parts:
+    """The names of a path; a leading ``/`` is left out, as by tar."""
+    parts = tuple(each for each in name.split(b"/") if each not in (b"", b"."))
+    if b".." in parts or b"\0" in name:
+        raise ArchiveError(f"the name {_shown(name)}")
+    return parts
+
+
+def _unwritable(error: OSError, name: bytes) -> Exception:
+    if error.errno in (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EPERM):
+        return ArchiveError(f"the entry {_shown(name)}: {error.strerror}")
+    return error
+
+
+def _shown(name: bytes) -> str:
+    return ascii(os.fsdecode(name[:80]))

@@ -1,0 +1,322 @@
+"""Reads a tar archive as a stream of entries; every size that it states is checked before it is used.
+
+``tarfile`` is not used to iterate: it takes a damaged header for the end, reads headers of any size into memory, and
+can be sent backwards by a negative size. Its parser of a single header is used.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Literal, cast
+
+from msgspec import Struct
+
+from .tree import ArchiveError, write_all
+
+Kind = Literal["file", "folder", "link", "hard link", "other"]
+_BLOCK = 512
+_PART = 1 << 20
+_MAX_HEADER = 1 << 20
+_MAX_HEADERS = 64
+_MAX_SEGMENTS = 200_000
+_KINDS: dict[bytes, Kind] = {
+    b"0": "file", b"\0": "file", b"7": "file", b"S": "file",
+    b"1": "hard link", b"2": "link", b"3": "other", b"4": "other", b"5": "folder", b"6": "other",
+}  # fmt: skip
+_WITHOUT_CONTENT = b"123456"
+_LONG_NAME, _LONG_LINK, _GLOBAL = b"L", b"K", b"g"
+_EXTENDED = (b"x", b"X")
+_OPENERS: tuple[tuple[bytes, Callable[[BinaryIO], object]], ...] = (
+    (b"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file)),
+    (b"BZh", bz2.BZ2File),
+    (b"\xfd7zXZ\0", lzma.LZMAFile),
+    (b"\x5d\0\0", lzma.LZMAFile),
+)
+BROKEN = (EOFError, OSError, lzma.LZMAError, zlib.error)
+"""What a decompressor raises for damaged data."""
+
+
+class ArchiveBudget(Struct):
+    """How much may still be read from an archive, and from the archives in it.
+
+    Attributes:
+        bytes: Headers and contents, as large as they are once decompressed; holes of sparse files count.
+        entries: Files, folders, links and everything else.
+    """
+
+    bytes: int
+    entries: int
+
+    def spend(self, size: int, entries: int = 0) -> None:
+        """Raises ``ArchiveError`` if that is more than is left."""
+        self.bytes -= size
+        self.entries -= entries
+        if self.bytes < 0 or self.entries < 0:
+            raise ArchiveError("it holds more files or bytes than an honest archive of its size")
+
+
+class TarEntry(Struct):
+    """One entry.
+
+    Attributes:
+        name: As it is in the archive, absolute or with ``..`` as it may be.
+        size: Of the file once written.
+        segments: Offset and length of each part that is stored, in order; between them are holes.
+        offset: Where the content begins in the archive once decompressed.
+    """
+
+    name: bytes
+    kind: Kind
+    mode: int
+    mtime_ns: int
+    target: bytes
+    size: int
+    segments: tuple[tuple[int, int], ...]
+    offset: int
+
+
+class TarReader:
+    """Entries in their order; the content of one can be read until the next one is."""
+
+    def __init__(self, file: BinaryIO, budget: ArchiveBudget) -> None:
+        self._file, self._budget = file, budget
+        self._left = self._padding = 0
+        self.position = 0
+
+    def __iter__(self) -> Iterator[TarEntry]:
+        while (entry := self._next()) is not None:
+            yield entry
+
+    def write(self, entry: TarEntry, fd: int) -> None:
+        """Write the content of the last entry to a new file."""
+        for offset, length in entry.segments:
+            if offset != 0:
+                os.lseek(fd, offset, os.SEEK_SET)
+            for part in self._parts(length):
+                write_all(fd, part)
+        if not entry.segments or sum(entry.segments[-1]) != entry.size:
+            os.ftruncate(fd, entry.size)
+
+    def read(self, entry: TarEntry, most: int) -> bytes:
+        """The content of the last entry, which must not be sparse or larger than ``most``."""
+        if entry.kind != "file" or entry.size > most or entry.segments not in ((), ((0, entry.size),)):
+            raise ArchiveError(f"{os.fsdecode(entry.name)!a} is not a file of at most {most:,} bytes")
+        return b"".join(self._parts(entry.size))
+
+    def _next(self) -> TarEntry | None:
+        self._skip()
+        extended: list[tuple[bytes, bytes]] = []
+        long: dict[bytes, bytes] = {}
+        for _ in range(_MAX_HEADERS):
+            block = self._bytes(_BLOCK, may_end=not extended and not long)
+            if not block or block.count(0) == _BLOCK:
+                return None
+            header = self._header(block)
+            if header.type in (_LONG_NAME, _LONG_LINK):
+                long[header.type] = self._content(header.size).split(b"\0", 1)[0]
+            elif header.type in _EXTENDED:
+                extended += _records(self._content(header.size))
+            elif header.type == _GLOBAL:
+                self._content(header.size)  # comments, as by git; nothing that decides what is written
+            else:
+                return self._entry(header, block, extended, long)
+        raise ArchiveError(f"more than {_MAX_HEADERS} headers before one entry")
+
+    def _header(self, block: bytes) -> tarfile.TarInfo:
+        try:
+            header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        except tarfile.HeaderError as error:
+            raise ArchiveError(f"it is damaged at byte {self.position - _BLOCK:,}: {error}") from error
+        if header.size < 0:
+            raise ArchiveError(f"it is damaged at byte {self.position - _BLOCK:,}: a size of {header.size}")
+        return header
+
+    def _entry(
+        self, header: tarfile.TarInfo, block: bytes, extended: list[tuple[bytes, bytes]], long: dict[bytes, bytes]
+    ) -> TarEntry:
+        told = dict(extended)
+        name = told.get(b"GNU.sparse.name", told.get(b"path", long.get(_LONG_NAME, _raw(header.name))))
+        target = told.get(b"linkpath", long.get(_LONG_LINK, _raw(header.linkname)))
+        stored = _number(told[b"size"]) if b"size" in told else header.size
+        self._left = 0 if header.type in _WITHOUT_CONTENT else stored
+        self._padding = -self._left % _BLOCK
+        self._budget.spend(self._left, 1)
+        kind = _KINDS.get(header.type, "other")
+        size = self._left
+        segments: tuple[tuple[int, int], ...] = ((0, size),) if size else ()
+        sparse = self._sparse(block, extended, told) if kind == "file" else None
+        if sparse is not None:
+            size, segments = sparse
+            self._budget.spend(size)
+            _check_segments(size, segments, self._left)
+        return TarEntry(name, kind, header.mode, _nanoseconds(told, header), target, size, segments, self.position)
+
+    def _sparse(
+        self, block: bytes, extended: list[tuple[bytes, bytes]], told: dict[bytes, bytes]
+    ) -> tuple[int, tuple[tuple[int, int], ...]] | None:
+        """The size and the segments of a sparse file, in the forms of GNU tar; None for any other."""
+        numbers: list[int] = []
+        if block[156:157] == b"S":
+            size, at, count, more = _field(block[483:495]), 386, 4, block[482]
+            while True:
+                numbers += [_field(block[at + 12 * each : at + 12 * each + 12]) for each in range(2 * count)]
+                if not more or len(numbers) > 2 * _MAX_SEGMENTS:
+                    break
+                block = self._bytes(_BLOCK)  # between the header and the content, which its size does not count
+                at, count, more = 0, 21, block[504]
+            pairs = [pair for pair in zip(numbers[::2], numbers[1::2], strict=True) if pair[1]]
+            return size, tuple(pairs)
+        if (told.get(b"GNU.sparse.major"), told.get(b"GNU.sparse.minor")) == (b"1", b"0"):
+            size = _number(told.get(b"GNU.sparse.realsize", b""))
+            numbers = self._sparse_lines()
+        elif b"GNU.sparse.size" in told:
+            size = _number(told[b"GNU.sparse.size"])
+            if b"GNU.sparse.map" in told:
+                numbers = [_number(each) for each in told[b"GNU.sparse.map"].split(b",") if each]
+            else:
+                wanted = (b"GNU.sparse.offset", b"GNU.sparse.numbytes")
+                numbers = [_number(value) for key, value in extended if key in wanted]
+        else:
+            return None
+        if len(numbers) % 2:
+            raise ArchiveError("a sparse file whose map is not whole")
+        return size, tuple(pair for pair in zip(numbers[::2], numbers[1::2], strict=True) if pair[1])
+
+    def _sparse_lines(self) -> list[int]:
+        """The map that precedes the content: a count, then an offset and a length for each segment, one a line."""
+        numbers: list[int] = []
+        rest, wanted = b"", 1
+        while len(numbers) < wanted:
+            if b"\n" not in rest:
+                if len(rest) > _BLOCK or self._left < _BLOCK:
+                    raise ArchiveError("a sparse file whose map is not whole")
+                rest += self._bytes(_BLOCK)
+                self._left -= _BLOCK
+                continue
+            line, rest = rest.split(b"\n", 1)
+            numbers.append(_number(line))
+            wanted = 1 + 2 * numbers[0]
+            if wanted > 2 * _MAX_SEGMENTS:
+                raise ArchiveError(f"a sparse file of {numbers[0]:,} segments")
+        return numbers[1:]
+
+    def _content(self, size: int) -> bytes:
+        if size > _MAX_HEADER:
+            raise ArchiveError(f"a header of {size:,} bytes")
+        content = self._bytes(size)
+        self._bytes(-size % _BLOCK)
+        return content
+
+    def _parts(self, size: int) -> Iterator[bytes]:
+        if size > self._left:
+            raise ArchiveError("an entry whose content is not whole")
+        while size:
+            part = self._bytes(min(size, _PART), counted=True)
+            size -= len(part)
+            self._left -= len(part)
+            yield part
+
+    def _skip(self) -> None:
+        left = self._left + self._padding
+        self._left = self._padding = 0
+        if left > _PART and isinstance(self._file, io.BufferedReader):
+            self._file.seek(left - 1, os.SEEK_CUR)  # of the archive itself or a section of it; not of a decompressor
+            self.position += left - 1
+            left = 1
+        while left:
+            left -= len(self._bytes(min(left, _PART), counted=True))
+
+    def _bytes(self, size: int, *, may_end: bool = False, counted: bool = False) -> bytes:
+        """So many bytes.
+
+        Args:
+            may_end: The archive may end here, which gives no bytes.
+            counted: They are in the budget already.
+        """
+        data = self._file.read(size)
+        self.position += len(data)
+        if not counted:
+            self._budget.spend(len(data))
+        if len(data) < size and (data or not may_end):
+            raise ArchiveError("it ends too early")
+        return data
+
+
+def plain(file: BinaryIO) -> BinaryIO:
+    """The file itself, or a reader of what it decompresses to."""
+    start = file.read(6)
+    file.seek(0)
+    for magic, opened in _OPENERS:
+        if start.startswith(magic):
+            return cast("BinaryIO", opened(file))
+    return file
+
+
+def is_tar(file: BinaryIO) -> bool:
+    """Whether a file begins as a tar archive does, compressed or not; the file is read from its start again."""
+    try:
+        block = plain(file).read(_BLOCK)
+        tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except (tarfile.HeaderError, *BROKEN):
+        return False
+    finally:
+        file.seek(0)
+    return True
+
+
+def _records(data: bytes) -> list[tuple[bytes, bytes]]:
+    """The records of an extended header: ``LENGTH KEY=VALUE`` and a newline, where the length counts all of it."""
+    found, at = [], 0
+    while at < len(data):
+        space = data.find(b" ", at, at + 20)
+        end = at + _number(data[at:space]) if space > at else 0
+        key, equals, value = data[space + 1 : max(0, end - 1)].partition(b"=")
+        if not (space < end <= len(data)) or not equals or data[end - 1 : end] != b"\n":
+            raise ArchiveError("an extended header that is damaged")
+        found.append((key, value))
+        at = end
+    return found
+
+
+def _check_segments(size: int, segments: tuple[tuple[int, int], ...], stored: int) -> None:
+    reached = 0
+    for offset, length in segments:
+        if offset < reached or length < 0:
+            raise ArchiveError("a sparse file whose parts overlap")
+        reached = offset + length
+    if reached > size or len(segments) > _MAX_SEGMENTS or sum(length for _, length in segments) > stored:
+        raise ArchiveError("a sparse file whose map does not fit its content")
+
+
+def _number(text: bytes) -> int:
+    if not text.isdigit() or len(text) > 20:
+        raise ArchiveError(f"{text[:20]!r} is not a number")
+    return int(text)
+
+
+def _field(text: bytes) -> int:
+    """A number of a header: octal digits or, if its first bit is set, big-endian bytes."""
+    if text[0] & 0x80:
+        return int.from_bytes(bytes([text[0] & 0x7F]) + text[1:])
+    digits = text.strip(b"\0 ")
+    if digits.strip(b"01234567"):
+        raise ArchiveError(f"{digits!r} is not a number")
+    return int(digits or b"0", 8)
+
+
+def _nanoseconds(told: dict[bytes, bytes], header: tarfile.TarInfo) -> int:
+    seconds, _, fraction = told.get(b"mtime", b"").partition(b".")
+    if not seconds.isdigit() or len(seconds) > 12:
+        return int(header.mtime) * 1_000_000_000
+    return int(seconds) * 1_000_000_000 + int(fraction[:9].ljust(9, b"0") if fraction.isdigit() else 0)
+
+
+def _raw(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")

@@ -1,0 +1,110 @@
+"""Packs and unpacks zip archives; entries are written as plain files beneath a folder, whatever they claim to be."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path, PurePosixPath
+from types import TracebackType
+from typing import IO, Self
+
+from msgspec import Struct
+
+from stackmem.errors import StackmemError
+
+from .tree import ArchiveError, Tree, write_all
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the same files give the same bytes
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_PART = 1 << 20
+
+
+class ZipPacker:
+    """A new archive of files; raises ``OSError`` if it exists or cannot be written."""
+
+    def __init__(self, path: Path) -> None:
+        self._zip = zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED, allowZip64=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._zip.close()
+
+    def open(self, name: str) -> IO[bytes]:
+        """A new file of the archive, to write to."""
+        return self._zip.open(_info(name, zipfile.ZIP_DEFLATED), "w", force_zip64=True)
+
+    def add(self, name: str, content: bytes, *, compressed: bool = True) -> None:
+        self._zip.writestr(_info(name, _METHODS[compressed]), content)
+
+
+def _info(name: str, method: int) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, _EPOCH)
+    info.compress_type = method
+    info.external_attr = 0o644 << 16
+    return info
+
+
+class ZippedFile(Struct, frozen=True):
+    """What an archive states of a file in it.
+
+    Attributes:
+        size: Once unpacked; no more than that is read.
+        common: It is stored or deflated.
+    """
+
+    name: str
+    size: int
+    common: bool
+
+
+class Zipped:
+    """An archive to unpack."""
+
+    def __init__(self, opened: zipfile.ZipFile) -> None:
+        self._zip = opened
+        self._infos = [info for info in opened.infolist() if not info.filename.endswith("/")]
+        self.files = [ZippedFile(info.filename, info.file_size, info.compress_type in _METHODS) for info in self._infos]
+
+    def unpack(self, into: Path) -> None:
+        """Write every file below a folder, for its owner only; nothing that exists is replaced.
+
+        Raises:
+            ArchiveError: A name leads out, or exists.
+        """
+        into.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with Tree(into, replaces=False, folder_mode=0o700) as tree:
+            for info in self._infos:
+                path = PurePosixPath(info.filename)
+                if path.is_absolute() or ".." in path.parts or "\0" in info.filename:
+                    raise ArchiveError(f"the name {info.filename[:80]!a}")
+                tree.add_file(tuple(map(os.fsencode, path.parts)), 0o600, 0, partial(self._write, info))
+
+    def _write(self, info: zipfile.ZipInfo, fd: int) -> None:
+        with self._zip.open(info) as source:
+            while part := source.read(_PART):
+                write_all(fd, part)
+
+
+@contextmanager
+def opened_zip(archive: Path | bytes) -> Iterator[Zipped]:
+    """An archive by its path, or its content.
+
+    Raises:
+        ArchiveError: It is damaged.
+        OSError: It cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(archive) if isinstance(archive, bytes) else archive) as opened:
+            yield Zipped(opened)
+    except (StackmemError, OSError):
+        raise
+    except Exception as error:  # zipfile and zlib fail in a dozen ways on damaged data
+        raise ArchiveError(f"it is damaged: {error}") from error
