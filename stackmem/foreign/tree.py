@@ -21,6 +21,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PRIVILEGES = stat.S_ISUID | stat.S_ISGID
 _MAX_DEPTH = 200  # one descriptor is open for each level
+_MAX_PATH = 3_000  # the kernel takes 4,096 bytes, with what leads to the folder
 _MAX_SECONDS = 1 << 34  # later times do not fit into every file system
 
 Parts = tuple[bytes, ...]
@@ -159,8 +160,8 @@ class Tree:
 
     def _folder(self, parts: Parts) -> int:
         """The descriptor of a folder, created with its parents if it is missing. It lasts until the next call."""
-        if len(parts) > _MAX_DEPTH:
-            raise ArchiveError(f"an entry more than {_MAX_DEPTH} folders deep")
+        if len(parts) > _MAX_DEPTH or sum(map(len, parts)) > _MAX_PATH:
+            raise ArchiveError(f"an entry more than {_MAX_DEPTH} folders or {_MAX_PATH:,} bytes deep")
         self._leave(self._shared(parts))
         for at in range(len(self._names), len(parts)):
             name = parts[at]
