@@ -19,7 +19,7 @@ from posixpath import dirname, join, normpath
 from typing import BinaryIO, cast
 
 from .tar import BROKEN, ArchiveBudget, TarEntry, TarReader, plain
-from .tree import ArchiveError, Parts, Tree
+from .tree import ArchiveError, Parts, UnpackedTree
 
 _MAX_BYTES = 64 << 30
 _MAX_ENTRIES = 2_000_000
@@ -63,7 +63,7 @@ def first_name(file: BinaryIO, budget: ArchiveBudget) -> str:
 
 
 def unpack_layer(
-    file: BinaryIO, tree: Tree, budget: ArchiveBudget, *, whiteouts: bool = True, leaves: Leaves | None = None
+    file: BinaryIO, tree: UnpackedTree, budget: ArchiveBudget, *, whiteouts: bool = True, leaves: Leaves | None = None
 ) -> None:
     """Write what a tar archive holds over what earlier layers left, whose links are not followed.
 
@@ -91,7 +91,7 @@ def unpack_layer(
                 raise _unwritable(error, entry.name) from error
 
 
-def _write(reader: TarReader, entry: TarEntry, parts: Parts, tree: Tree) -> None:
+def _write(reader: TarReader, entry: TarEntry, parts: Parts, tree: UnpackedTree) -> None:
     match entry.kind:
         case "file":
             tree.add_file(parts, entry.mode, entry.mtime_ns, lambda fd: reader.write(entry, fd))
@@ -107,7 +107,7 @@ def _write(reader: TarReader, entry: TarEntry, parts: Parts, tree: Tree) -> None
             pass
 
 
-def _take_away(tree: Tree, parts: Parts) -> None:
+def _take_away(tree: UnpackedTree, parts: Parts) -> None:
     """Carry out a whiteout, unless it is one of the marks that old storage drivers left for themselves."""
     *above, mark = parts
     if any(name.startswith(_WHITEOUT) for name in above):
@@ -121,7 +121,7 @@ def _take_away(tree: Tree, parts: Parts) -> None:
         tree.remove((*above, name))
 
 
-def unpack_folder(source: Path, tree: Tree) -> None:
+def unpack_folder(source: Path, tree: UnpackedTree) -> None:
     """Write what a folder holds: files, folders and links, as they are, but not what links lead to.
 
     Raises:
@@ -136,7 +136,7 @@ def unpack_folder(source: Path, tree: Tree) -> None:
             _copy(fd, name, (*at, name), tree)
 
 
-def _copy(folder: int, name: bytes, parts: Parts, tree: Tree) -> None:
+def _copy(folder: int, name: bytes, parts: Parts, tree: UnpackedTree) -> None:
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if stat.S_ISLNK(status.st_mode):
         tree.add_link(parts, os.readlink(name, dir_fd=folder))

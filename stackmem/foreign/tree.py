@@ -32,7 +32,7 @@ class ArchiveError(StackmemError):
     """An archive is damaged, too large, or contains an entry that cannot be written; the message is the reason."""
 
 
-class Tree:
+class UnpackedTree:
     """A folder that entries are written into, as a context manager that closes it.
 
     Args:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from stackmem.errors import StackmemError
 
-from .tree import ArchiveError, Tree, write_all
+from .tree import ArchiveError, UnpackedTree, write_all
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same files give the same bytes
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -80,7 +80,7 @@ class Zipped:
             ArchiveError: A name leads out, or exists.
         """
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with Tree(into, replaces=False, folder_mode=0o700) as tree:
+        with UnpackedTree(into, replaces=False, folder_mode=0o700) as tree:
             for info in self._infos:
                 path = PurePosixPath(info.filename)
                 if path.is_absolute() or ".." in path.parts or "\0" in info.filename:

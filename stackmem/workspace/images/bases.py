@@ -29,7 +29,7 @@ from stackmem.foreign.archives import (
     unpack_layer,
 )
 from stackmem.foreign.tar import ArchiveBudget, is_tar
-from stackmem.foreign.tree import ArchiveError, Parts, Tree
+from stackmem.foreign.tree import ArchiveError, Parts, UnpackedTree
 
 from .store import ImageConfig, ImageStore, SystemRoot, base_name, text_digest, tree_digest
 
@@ -165,7 +165,7 @@ def _looks_saved(name: str) -> bool:
 
 
 def _unpack(layers: list[BinaryIO], folder: Path, budget: ArchiveBudget) -> None:
-    with Tree(folder) as tree:
+    with UnpackedTree(folder) as tree:
         for layer in layers:
             unpack_layer(layer, tree, budget, leaves=_is_device)
 
@@ -176,7 +176,7 @@ def _is_device(parts: Parts) -> bool:
 
 def _copy_root(source: Path, folder: Path) -> None:
     try:
-        with Tree(folder) as tree:
+        with UnpackedTree(folder) as tree:
             unpack_folder(source, tree)
     except (ArchiveError, OSError) as error:
         raise WorkspaceError(f"{source} cannot be copied ({error}); make the folder readable") from error

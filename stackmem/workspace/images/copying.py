@@ -20,7 +20,7 @@ from stackmem.errors import UsageError
 from stackmem.foreign.archives import budget_for, unpack_layer
 from stackmem.foreign.beneath import open_in_root, opener_for
 from stackmem.foreign.tar import is_tar
-from stackmem.foreign.tree import ArchiveError, Tree
+from stackmem.foreign.tree import ArchiveError, UnpackedTree
 
 from .recipe import RecipeStep, filled_in
 from .store import is_folder
@@ -214,7 +214,7 @@ def unpacked(source: Path, context: Path, scratch: Path) -> Path:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) or not is_tar(file):
                 return source
             folder = Path(tempfile.mkdtemp(dir=scratch))
-            with Tree(folder) as tree:
+            with UnpackedTree(folder) as tree:
                 unpack_layer(file, tree, budget_for(file), whiteouts=False)
     except FileNotFoundError:
         return source  # a link that leads nowhere stays one
