@@ -73,6 +73,7 @@ class RunStarted(Struct, frozen=True, tag=True):
         client: Who makes the calls, in a run of ``stackmem mcp``; not written elsewhere.
         heap: What it took over from earlier runs, with ``--heap``; not written elsewhere.
         allowed: The hosts that commands reach, where ``network`` is ``list``; not written elsewhere.
+        index: ``escaped`` if the heap index escapes what imitates its columns; not written in older runs.
     """
 
     task: str
@@ -107,6 +108,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     client: str | UnsetType = UNSET
     heap: KeptHeap | UnsetType = UNSET
     allowed: tuple[str, ...] | UnsetType = UNSET
+    index: Literal["escaped"] | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ def first_heap(start: RunStarted) -> Heap:
     """What the run begins with: nothing, or what it takes over from those before it."""
     heap = Heap() if start.heap is UNSET else taken_over(start.heap)
     brief = start.session is not UNSET and start.session.index is not UNSET
-    return replace(heap, brief=True) if brief else heap
+    return replace(heap, brief=brief, escaped=start.index == "escaped")
 
 
 def standing_chars(start: RunStarted) -> int:

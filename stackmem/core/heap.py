@@ -20,6 +20,13 @@ from .tools import HeapRead, StoreEntry
 
 NAME = re.compile(r"[A-Za-z0-9_./-]{1,64}")
 UNKNOWN = ("unknown", "missing", "outside")
+_BARS = "|\u00a6\u01c0\u2016\u2223\u2225\u23d0\u2502\u2503\u2758\uff5c\uffe8"
+_BAR = re.compile(rf"(?<!\S)[{_BARS}]|[{_BARS}](?!\S)")
+_COLUMN = re.compile(
+    r"\s*(?:[\d,]+ chars|source \S*[./]\S*|kept from before this run|(?:created|rewritten|last read) (?:step \d+|never)|"
+    r"STALE:.*)\s*",
+    re.IGNORECASE,
+)
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
@@ -91,12 +98,14 @@ class Heap(Struct, frozen=True):
         chars: Characters of content in total.
         current: Last known digest of each source file.
         brief: How its index tells of it, as ``SessionRules.index`` says.
+        escaped: Whether its index escapes texts that imitate its columns, as ``RunStarted.index`` says.
     """
 
     chunks: dict[str, Chunk] = {}
     chars: int = 0
     current: dict[str, str] = {}
     brief: bool = False
+    escaped: bool = False
 
     def stale(self, chunk: Chunk) -> bool:
         now = self.current.get(chunk.source, "unknown")
@@ -159,9 +168,9 @@ def line(heap: Heap, chunk: Chunk, *, described: bool = True) -> str:
     """One chunk's line of the index."""
     parts = [f"- {chunk.name}", f"{len(chunk.content):,} chars"]
     if chunk.description and described:
-        parts.append(chunk.description)
+        parts.append(_cell(chunk.description) if heap.escaped else chunk.description)
     if chunk.source:
-        parts.append(f"source {chunk.source}")
+        parts.append(f"source {_cell(chunk.source) if heap.escaped else chunk.source}")
     if not heap.brief:
         parts.append("kept from before this run" if chunk.kept else f"created step {chunk.created}")
         if chunk.written != chunk.created:
@@ -169,6 +178,23 @@ def line(heap: Heap, chunk: Chunk, *, described: bool = True) -> str:
         parts.append("last read never" if chunk.read is None else f"last read step {chunk.read}")
     stale = " | STALE: its source has changed since" if heap.stale(chunk) else ""
     return " | ".join(parts) + stale
+
+
+def _cell(text: str) -> str:
+    """Text for one column of the index; ordinary text stays as it is.
+
+    A backslash marks a bar that could divide columns, and a text that is itself worded like one of our columns.
+    Characters that end, hide or reorder a line are written as their codes.
+    """
+    if not text.isprintable():
+        text = "".join(ascii(char)[1:-1] if _is_hidden(char) else char for char in text)
+    barred = _BAR.sub(r"\\\g<0>", text)
+    return f"\\{barred}" if _COLUMN.fullmatch(barred) else barred
+
+
+def _is_hidden(char: str) -> bool:
+    """Whether a character ends or hides a line, or changes its direction; emoji and scripts need the joiners."""
+    return unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") and char not in "\u200c\u200d"
 
 
 def index_rows(heap: Heap) -> tuple[tuple[object, ...], ...]:

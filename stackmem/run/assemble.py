@@ -240,6 +240,7 @@ def assemble(
         questions="end",
         heap=UNSET if keeper is None else keeper.taken_over(plan.budgets, workspace.digest),
         allowed=spelled(plan.network),
+        index="escaped",
     )  # fmt: skip
     return RunParts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024, keeper)
 

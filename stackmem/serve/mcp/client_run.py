@@ -253,4 +253,5 @@ def _start(plan: ClientPlan, client: str, scrubber: Scrubber) -> RunStarted:
         several_calls="first",
         questions="end",
         client=client,
+        index="escaped",
     )
