@@ -23,8 +23,8 @@ UNKNOWN = ("unknown", "missing", "outside")
 _BARS = "|\u00a6\u01c0\u2016\u2223\u2225\u23d0\u2502\u2503\u2758\uff5c\uffe8"
 _BAR = re.compile(rf"(?<!\S)[{_BARS}]|[{_BARS}](?!\S)")
 _COLUMN = re.compile(
-    r"\s*(?:[\d,]+ chars|source \S*[./]\S*|kept from before this run|(?:created|rewritten|last read) (?:step \d+|never)|"
-    r"STALE:.*)\s*",
+    r"\s*(?:[\d,]+ chars|source \S*[./]\S*|kept from before this run|"
+    r"(?:created|rewritten|last read) (?:step \d+|never)|STALE:.*)\s*",
     re.IGNORECASE,
 )
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")

@@ -1,6 +1,7 @@
 """The servers of the Model Context Protocol that a person has set: in her own file, or in a folder that she trusts.
 
-Trust in a folder is recorded with the digest of the servers that she looked at; it ends when they change.
+Trust in a folder is recorded as a digest over its servers file and the files of the folder that the servers name. Each
+file is read once: what is shown, what the digest covers and what starts come from the same bytes.
 
 ``mcp.toml`` beside her ``config.toml``, and ``stackmem.mcp.toml`` in a trusted folder, hold a table for each::
 
@@ -24,16 +25,16 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 from msgspec import Struct
 
 from stackmem.core.strict_json import parse_toml
 from stackmem.errors import UsageError
-from stackmem.foreign.files import read_regular, read_regular_text, read_start
+from stackmem.foreign.files import open_regular, read_regular_text, read_start
 
 from .settings_files import user_folder
 
@@ -44,6 +45,34 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MOST_TOOLS = 100_000
 _MOST_BYTES = 256 * 1024
+_MOST_NAMED_BYTES = 64 << 20
+
+
+class NamedFile(Struct, frozen=True):
+    """A file of the folder that a server's command or environment names.
+
+    Attributes:
+        path: As the server names it.
+        content: What stands for its content: its SHA-256, only its size if it is very large, or where it leads if it is
+            a link out of the folder.
+    """
+
+    path: str
+    content: str
+
+
+class FolderServers(Struct, frozen=True):
+    """The servers of a folder, read once.
+
+    Attributes:
+        folder: The folder, without links.
+        digest: What trust is recorded with.
+    """
+
+    folder: Path
+    servers: dict[str, Server]
+    files: tuple[NamedFile, ...]
+    digest: str
 
 
 class Server(Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,32 +107,74 @@ def servers(environ: Mapping[str, str], cwd: Path) -> tuple[dict[str, Server], t
     warnings: list[str] = []
     own = user_folder(environ, "XDG_CONFIG_HOME", ".config", "mcp.toml")
     if own is not None and own.is_file():
-        known.update(read_servers(own))
-    folders = cwd / SERVERS_FILE
-    if folders.is_file():
-        if is_trusted(cwd, environ):
-            theirs = read_servers(folders)
-            if twice := sorted(known.keys() & theirs):
-                raise UsageError(f"{folders} and {own} both name the server {twice[0]}; rename one")
-            known.update(theirs)
+        known.update(_parsed(own, _read(own)))
+    if (cwd / SERVERS_FILE).is_file():
+        theirs = read_folder(cwd)
+        if is_trusted(theirs, environ):
+            if twice := sorted(known.keys() & theirs.servers):
+                raise UsageError(f"{cwd / SERVERS_FILE} and {own} both name the server {twice[0]}; rename one")
+            known.update(theirs.servers)
         else:
-            warnings.append(f"{folders} starts nothing, as it is not trusted; read it, then say stackmem trust {cwd}")
+            place = str(cwd) if str(cwd).isprintable() else ascii(str(cwd))
+            warnings.append(f"{place}/{SERVERS_FILE} starts nothing, as it is not trusted; say stackmem trust {place}")
     return known, tuple(warnings)
 
 
-def read_servers(path: Path) -> dict[str, Server]:
-    """The servers that a file names.
+def read_folder(folder: Path) -> FolderServers:
+    """The servers that a folder names, with the digest that trust in them is recorded with.
 
     Raises:
-        UsageError: It cannot be read, or says something that is not understood.
+        UsageError: The file cannot be read, or says something that is not understood.
     """
+    place = folder.resolve()
+    raw = _read(place / SERVERS_FILE)
+    named = _parsed(place / SERVERS_FILE, raw)
+    files = tuple(_named_files(place, named))
+    told = hashlib.sha256(b"stackmem trust 2\n" + hashlib.sha256(raw).digest())
+    told.update(msgspec.json.encode(files))
+    return FolderServers(place, named, files, told.hexdigest())
+
+
+def _named_files(folder: Path, named: Mapping[str, Server]) -> Iterator[NamedFile]:
+    """The folder's files among the words of commands and the paths in variables, each once."""
+    words: dict[str, None] = {}
+    for server in named.values():
+        words |= dict.fromkeys(server.command)
+        words |= dict.fromkeys(path for value in server.env.values() for path in (value, *re.split(r"[:\s]", value)))
+    for word in words:
+        path = os.path.normpath(folder / word)
+        if not Path(path).is_relative_to(folder):
+            continue
+        try:
+            with open_regular(path) as file:
+                yield NamedFile(word, _content(file, folder))
+        except (OSError, ValueError):
+            continue  # not a file
+
+
+def _content(file: BinaryIO, folder: Path) -> str:
+    target = Path(f"/proc/self/fd/{file.fileno()}").readlink()
+    size = os.fstat(file.fileno()).st_size
+    if not target.is_relative_to(folder):
+        return f"link to {target}"
+    if size > _MOST_NAMED_BYTES:
+        return f"{size:,} bytes, too many to be compared"
+    return f"SHA-256 {hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def _read(path: Path) -> bytes:
     try:
         raw = read_start(path, _MOST_BYTES + 1)
-        if len(raw) > _MOST_BYTES:
-            raise UsageError(f"{path} is over {_MOST_BYTES:,} bytes; no list of servers is")
-        tables: dict[str, Any] = parse_toml(raw.decode())
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}); give yourself the right, or remove it") from error
+    if len(raw) > _MOST_BYTES:
+        raise UsageError(f"{path} is over {_MOST_BYTES:,} bytes; no list of servers is")
+    return raw
+
+
+def _parsed(path: Path, raw: bytes) -> dict[str, Server]:
+    try:
+        tables: dict[str, Any] = parse_toml(raw.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path} is no TOML ({error}); mend it") from error
     return {name: _server(path, name, table) for name, table in tables.items()}
@@ -141,38 +212,26 @@ def trusted_path(environ: Mapping[str, str]) -> Path:
     return path
 
 
-def digest_of_servers(folder: Path) -> str:
-    """The digest of a folder's servers file.
-
-    Raises:
-        UsageError: There is none, or it cannot be read.
-    """
-    try:
-        return hashlib.sha256(read_regular(folder / SERVERS_FILE, _MOST_BYTES)).hexdigest()
-    except OSError as error:
-        raise UsageError(
-            f"{folder / SERVERS_FILE} cannot be read ({error.strerror}); there is nothing to trust"
-        ) from error
+def is_trusted(found: FolderServers, environ: Mapping[str, str]) -> bool:
+    """Whether the person has trusted the folder with exactly these servers."""
+    return _read_trust(trusted_path(environ)).get(str(found.folder)) == found.digest
 
 
-def is_trusted(folder: Path, environ: Mapping[str, str]) -> bool:
-    """Whether the person has trusted the folder with its servers as they are now."""
-    return _read_trust(trusted_path(environ)).get(str(folder.resolve())) == digest_of_servers(folder)
+def trust(found: FolderServers, environ: Mapping[str, str]) -> None:
+    """Record that the folder is trusted with these servers; raises ``UsageError`` if that cannot be recorded."""
+    path = trusted_path(environ)
+    _write_trust(path, _read_trust(path) | {str(found.folder): found.digest})
 
 
-def trust(folder: Path, environ: Mapping[str, str], *, trusted: bool = True) -> None:
-    """Record that the folder is trusted with its servers as they are now, or no more.
-
-    Raises:
-        UsageError: It has no servers, or trust cannot be recorded.
-    """
+def distrust(folder: Path, environ: Mapping[str, str]) -> None:
+    """Record that the folder is not trusted any more; raises ``UsageError`` if that cannot be recorded."""
     path = trusted_path(environ)
     known = _read_trust(path)
-    name = str(folder.resolve())
-    if trusted:
-        known[name] = digest_of_servers(folder)
-    else:
-        known.pop(name, None)
+    known.pop(str(folder.resolve()), None)
+    _write_trust(path, known)
+
+
+def _write_trust(path: Path, known: Mapping[str, str]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f"{path.name}.{os.getpid()}")

@@ -11,7 +11,7 @@ import pytest
 
 from stackmem.core.program_facts import ToolAnswered
 from stackmem.errors import UsageError
-from stackmem.settings.mcp_servers import SERVERS_FILE, is_trusted, trust
+from stackmem.settings.mcp_servers import SERVERS_FILE, distrust, is_trusted, read_folder, trust
 from stackmem.settings.settings_files import user_folder
 from stackmem.tools.mcp_servers import own_servers
 from stackmem.tools.own_tools import TOOLS
@@ -85,14 +85,15 @@ def test_a_folders_servers_start_only_once_it_is_trusted_and_as_it_was_then(serv
     with own_servers(os.environ, tmp_path) as warnings:
         assert "is not trusted" in warnings[0]
         assert not TOOLS
-    trust(tmp_path, os.environ)
+    trust(read_folder(tmp_path), os.environ)
     with own_servers(os.environ, tmp_path) as warnings:
         assert (warnings, list(TOOLS)) == ((), ["numbers__add"])
     (tmp_path / SERVERS_FILE).write_text(settings(server), encoding="utf-8")
-    assert not is_trusted(tmp_path, os.environ)
-    trust(tmp_path, os.environ)
-    trust(tmp_path, os.environ, trusted=False)
-    assert not is_trusted(tmp_path, os.environ)
+    assert not is_trusted(read_folder(tmp_path), os.environ)
+    trust(read_folder(tmp_path), os.environ)
+    assert is_trusted(read_folder(tmp_path), os.environ)
+    distrust(tmp_path, os.environ)
+    assert not is_trusted(read_folder(tmp_path), os.environ)
 
 
 def test_a_server_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections.abc import Iterator
 
 import typer
+from msgspec import structs
 
 from stackmem.cli.options import absolute, argument, switch
-from stackmem.cli.screen.text import readable
+from stackmem.cli.screen.text import escape
 from stackmem.errors import UsageError
-from stackmem.settings.mcp_servers import SERVERS_FILE, read_servers, trust
+from stackmem.settings.mcp_servers import SERVERS_FILE, FolderServers, distrust, read_folder, trust
 
 
 def command(
@@ -21,14 +24,27 @@ def command(
     """Let the servers that a folder names run on this machine, as they are written there now."""
     place = absolute(folder)
     if remove:
-        trust(place, os.environ, trusted=False)
-        typer.echo(f"{readable(str(place))} is trusted no more")
+        distrust(place, os.environ)
+        typer.echo(f"{escape(str(place))} is trusted no more")
         return
     if not (place / SERVERS_FILE).is_file():
         raise UsageError(f"{place} has no {SERVERS_FILE}; there is nothing to trust")
-    for name, server in read_servers(place / SERVERS_FILE).items():
-        typer.echo(readable(f"{name}: {server.url or ' '.join(server.command)}"))
+    found = read_folder(place)
+    for line in _shown(found):
+        typer.echo(line)
     if not yes and not (sys.stdin.isatty() and typer.confirm("Let these run on this machine?", err=True)):
         raise UsageError("nothing was trusted; say --yes once you have read what would run")
-    trust(place, os.environ)
-    typer.echo(f"{readable(str(place))} is trusted with these servers, until that file changes")
+    trust(found, os.environ)
+    typer.echo(f"{escape(str(found.folder))} is trusted with these servers, until one of these files changes")
+
+
+def _shown(found: FolderServers) -> Iterator[str]:
+    """Everything that the servers file sets, and the files of the folder that it names; controls are escaped."""
+    for name, server in found.servers.items():
+        yield f"[{escape(name)}]"
+        for field in structs.fields(server):
+            value = getattr(server, field.name)
+            if value and value != field.default:
+                yield f"{field.name} = {escape(json.dumps(value, ensure_ascii=False))}"
+    for file in found.files:
+        yield escape(f"{json.dumps(file.path, ensure_ascii=False)} in this folder: {file.content}")
