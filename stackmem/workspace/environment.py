@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
-_SECRET = re.compile(r"KEY|SECRET|TOKEN|PASS|CRED|^SSH_AUTH_SOCK$|^DBUS_|^GIT_SSH", re.IGNORECASE)
+_SECRET = re.compile(r"KEY|SECRET|TOKEN|PASS|CRED|COOKIE|AUTHORIZATION|^SSH_AUTH_SOCK$|^DBUS_|^GIT_SSH", re.IGNORECASE)
 _STEERING = re.compile(r"^LD_|^PYTHON", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

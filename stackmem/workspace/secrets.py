@@ -1,4 +1,4 @@
-"""Takes secrets out of text before it becomes a fact: the person's own values, and keys that are known by their shape.
+"""Takes secrets out of text before it becomes a fact: the person's own values, and keys known by their shape or name.
 
 Rule 1: time is linear in the text, however hostile.
 Rule 2: what takes a secret's place is ``[secret NAME]``, so that reader and model see that something was there.
@@ -11,6 +11,8 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from stackmem.core.credentials import credentials, scrub_named, scrub_value_of
 
 from .environment import is_secret
 
@@ -88,18 +90,20 @@ class Scrubber:
 
     def scrub(self, text: str) -> str:
         """The text with ``[secret NAME]`` in place of each secret."""
-        if not self.may_hold(text):
-            return text
-        return self._pattern.sub(lambda found: f"[secret {self._name(found)}]", text)
+        if self._may_begin(text):
+            text = self._pattern.sub(lambda found: f"[secret {self._name(found)}]", text)
+        return scrub_named(text)
 
     def holds(self, text: str) -> list[str]:
         """Names of the secrets in the text, sorted, each once."""
-        if not self.may_hold(text):
-            return []
-        return sorted({self._name(found) for found in self._pattern.finditer(text)})
+        own = {self._name(found) for found in self._pattern.finditer(text)} if self._may_begin(text) else set()
+        return sorted(own | {found.kind for found in credentials(text)})
 
     def may_hold(self, text: str) -> bool:
-        """Whether a secret can begin anywhere: in most texts none can, and the pattern takes far longer to say so."""
+        """Whether a secret can be anywhere: in most texts none can, and the patterns take far longer to say so."""
+        return self._may_begin(text) or any(credentials(text))
+
+    def _may_begin(self, text: str) -> bool:
         for joint, heads in _HEADS.items():  # to look for each start takes far longer: their letters are common
             count = text.count(joint)
             if 0 < count < _MANY and any(piece.endswith(heads) for piece in text.split(joint)):
@@ -109,7 +113,10 @@ class Scrubber:
         return any(part in text for part in (*self._values, *_RARE))
 
     def held_in(self, content: bytes) -> bool:
-        """Whether a file's content holds a secret; looks only where one can begin, so that large files take no time."""
+        """Whether a file's content holds a secret; looks only where one can begin, so that large files take no time.
+
+        What is known by a name before it does not count: such examples are in many files, and those are to be kept.
+        """
         for start in self._starts:
             at = content.find(start)
             while at >= 0:
@@ -131,6 +138,9 @@ def scrub_value(value: Any, scrub: Callable[[str], str]) -> Any:
         case list():
             return [scrub_value(each, scrub) for each in value]
         case dict():
-            return {scrub(str(name)): scrub_value(each, scrub) for name, each in value.items()}
+            return {
+                scrub(str(name)): scrub_value_of(str(name), clean) if isinstance(clean, str) else clean
+                for name, clean in ((name, scrub_value(each, scrub)) for name, each in value.items())
+            }
         case _:
             return value

@@ -1,0 +1,135 @@
+"""Credentials that are recognized by the name in front of them: headers, cookies, and parameters of an address.
+
+Rule 1: a name is not enough. The value must look like a credential, so that code, placeholders and prose stay.
+Rule 2: time is linear in the text: what is rare is looked for first, and every repetition is bounded or possessive.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_SHORTEST = 8
+_SHORTEST_BARE = 20
+_LONG_NUMBER = 16
+_LONGEST = 8_192
+_LONGEST_NAME = 64
+
+_ENDS = (
+    "cookie", "authorization", "-token", "-secret", "api-key", "apikey", "auth-key", "access-key", "subscription-key",
+    "functions-key",
+)  # fmt: skip
+"""What the names of such headers end with."""
+_OF_TOKEN = re.compile(
+    r"x(?:-[a-z0-9-]*)?|(?:[a-z0-9]+-)?(?:auth|authentication|authorization|access|api|private|job|deploy|csrf|xsrf|id|"
+    r"refresh|session|security|bearer|client|consumer|vault|hub|gitlab|github|circle)",
+    re.IGNORECASE,
+)
+"""What stands before ``-token`` and ``-secret``; other words there are ordinary, as in a list of packages."""
+_VALUE = r"[A-Za-z0-9._~+/=|:%@!-]"
+_SCHEME = r"(?:(?:basic|bearer|token|apikey|api-key|negotiate|hoba|dpop|key)[ \t]{1,4})?"
+_NO_CODE = r"(?![(\[{$<])"
+_NAME_CHARS = string.ascii_letters + string.digits + "-"
+_QUOTE = re.compile(r"\\{0,3}[\"']\Z")
+_BETWEEN = re.compile(
+    r"(?:(?P<closing>\\{0,3}[\"'])\s{0,4}(?:=>|[:=,]|\]\s{0,4}=)\s{0,4}\\{0,3}[\"']"
+    r"|2?[ \t]{0,4}:[ \t]{0,4}(?P<opening>\\{0,3}[\"'])?)"
+)
+"""What stands between the name of a header and its value."""
+_LINE = re.compile(rf"[^\r\n\"'\\]{{0,{_LONGEST}}}+")
+_ONE = re.compile(rf"(?P<scheme>{_SCHEME})(?P<value>{_VALUE}{{1,{_LONGEST}}}+)(?P<code>[(\[{{$<]?)", re.IGNORECASE)
+_PAIR = re.compile(rf"(?P<name>[^\s=;,]{{1,256}}+)=(?P<value>{_VALUE}{{{_SHORTEST},}}+){_NO_CODE}")
+_ATTRIBUTES = frozenset({"expires", "max-age", "domain", "path", "samesite", "version", "priority"})
+_PARAMETER = re.compile(
+    r"[?&#%](?:amp;|3F|26)?(?:"
+    r"x-(?:amz|goog|oss|cos)-(?:signature|security-token|credential)|(?:[a-z]{1,16}[_-]){0,2}(?:token|secret|api[_-]?key)|"
+    r"key|apikey|sig|signature|password|passwd|pwd|auth|session_?id|sid"
+    rf")(?:=|%3D)(?P<value>[A-Za-z0-9._~%+/=:-]{{{_SHORTEST},{_LONGEST}}}+){_NO_CODE}",
+    re.IGNORECASE,
+)
+_PERCENT = re.compile("%[0-9A-Fa-f]{2}")
+
+
+class Credential(NamedTuple):
+    """Where a credential stands in a text, and what it is called there: HEADER, COOKIE or PARAMETER."""
+
+    start: int
+    end: int
+    kind: str
+
+
+def scrub_named(text: str) -> str:
+    """The text with ``[secret NAME]`` in place of each credential; names and everything else stay."""
+    found = sorted(credentials(text))
+    pieces, done = [], 0
+    for start, end, kind in found:
+        if start >= done:
+            pieces += [text[done:start], f"[secret {kind}]"]
+            done = end
+    return "".join((*pieces, text[done:])) if found else text
+
+
+def credentials(text: str) -> Iterator[Credential]:
+    """Every credential in the text; one that is a parameter within a header may be given twice."""
+    lower = text.replace("\u0130", "i").lower()  # the one letter whose lower case has another length
+    for end in _ENDS:
+        at = lower.find(end)
+        while at >= 0:
+            done = at + len(end)
+            between = _BETWEEN.match(text, done)
+            if between is not None and _is_header(text, at, end, between["closing"]):
+                bare = between["closing"] is None and between["opening"] is None
+                value = (_LINE if end == "cookie" else _ONE).match(text, between.end())
+                if value is not None:
+                    yield from _in_pairs(value) if end == "cookie" else _in_header(value, end, bare=bare)
+                    done = value.end()  # no part of it is read again
+            at = lower.find(end, done)
+    for found in _PARAMETER.finditer(text):
+        if _is_credential(found["value"]):
+            yield Credential(*found.span("value"), "PARAMETER")
+
+
+def scrub_value_of(name: str, value: str) -> str:
+    """The value of a header that stands apart from its name, as in an object."""
+    lead = f"{name}: '"
+    scrubbed = scrub_named(f"{lead}{value}")
+    return scrubbed.removeprefix(lead) if scrubbed.startswith(lead) and name.isprintable() else value
+
+
+def _is_header(text: str, at: int, end: str, closing: str | None) -> bool:
+    """Whether the whole name before ``closing`` is one of such a header, in the same quotes."""
+    begin = max(0, at - _LONGEST_NAME)
+    start = begin + len(text[begin:at].rstrip(_NAME_CHARS))
+    if start and text[start - 1] == "\\" and text[start : start + 1] in ("n", "r", "t"):
+        start += 1  # an escaped line feed before the name
+    elif start and (text[start - 1] == "_" or text[start - 1].isalnum()):
+        return False
+    quote = _QUOTE.search(text, max(0, start - 4), start)
+    if closing is not None and (quote is None or quote[0] != closing):
+        return False
+    return end not in ("-token", "-secret") or _OF_TOKEN.fullmatch(text, start, at) is not None
+
+
+def _in_pairs(line: re.Match[str]) -> Iterator[Credential]:
+    for pair in _PAIR.finditer(line.string, *line.span()):
+        if pair["name"].lower() not in _ATTRIBUTES and _is_credential(pair["value"]):
+            yield Credential(*pair.span("value"), "COOKIE")
+
+
+def _in_header(one: re.Match[str], end: str, *, bare: bool) -> Iterator[Credential]:
+    scheme, value = one["scheme"].strip().lower(), one["value"]
+    if one["code"] or len(value) < _SHORTEST:
+        return
+    if end == "authorization" and bare and not scheme and len(value) < _SHORTEST_BARE:
+        return  # a word of a sentence, or a variable
+    if _is_credential(value) or (scheme == "basic" and value not in (value.lower(), value.upper())):
+        yield Credential(*one.span("value"), "HEADER")
+
+
+def _is_credential(value: str) -> bool:
+    """Letters and digits, or a long number; escapes with a percent sign are neither."""
+    plain = _PERCENT.sub("", value)
+    digits = sum(char.isdigit() for char in plain)
+    return (digits > 0 and any(char.isalpha() for char in plain)) or digits >= _LONG_NUMBER
