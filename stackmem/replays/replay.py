@@ -67,7 +67,7 @@ def replay_run(run_dir: Path, trusted: Mapping[str, str] | None = None) -> Repla
     end.refuse_other(state)
     vouched = signed.vouched() if trusted is not None else None
     if trusted is None:
-        signed.refuse_contradictions(ended=state.outcome != "running")
+        signed.refuse_contradictions(ended=state.outcome != "running", unread=end.result_is_unread)
     redacted = state.begun.redacted
     return Replayed(
         run=run_dir.name,

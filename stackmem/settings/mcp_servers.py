@@ -159,7 +159,7 @@ def _content(file: BinaryIO, folder: Path) -> str:
         return f"link to {target}"
     if size > _MOST_NAMED_BYTES:
         return f"{size:,} bytes, too many to be compared"
-    return f"SHA-256 {hashlib.file_digest(file, 'sha256').hexdigest()}"
+    return f"SHA-256 {hashlib.sha256(file.read(_MOST_NAMED_BYTES)).hexdigest()}"
 
 
 def _read(path: Path) -> bytes:

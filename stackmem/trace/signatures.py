@@ -317,7 +317,7 @@ class SignedRecords:
         keys = dict.fromkeys(trusted.get(signature.key, signature.key) for signature in signatures)
         return Vouched(tuple(keys), len(signatures), tuple(_found(signatures)))
 
-    def refuse_contradictions(self, *, ended: bool) -> None:
+    def refuse_contradictions(self, *, ended: bool, unread: bool) -> None:
         """Compare the signatures with the records that have passed and with the files beside them.
 
         Unlike ``vouched`` this accepts any key, a run that is not signed to its end, and what a crash can leave: lost
@@ -325,6 +325,7 @@ class SignedRecords:
 
         Args:
             ended: Whether the records end with the run's end.
+            unread: Whether ``result.json`` cannot be read, so that it claims nothing.
 
         Raises:
             TraceError: A signature was not made by its key, or the run is not what was signed.
@@ -334,7 +335,11 @@ class SignedRecords:
         last = self._signatures[-1] if self._signatures else None
         if last is not None and last.kind == "end" and last.records == self._count:
             files = _digests(self._run_dir)
-            written = [name for name, digest in files.items() if digest != _EMPTY or name not in last.files]
+            written = [
+                name
+                for name, digest in files.items()
+                if not (name in last.files and digest == _EMPTY) and not (name == "result.json" and unread)
+            ]
             self._refuse_other_files(last, files, written)
 
     def _refuse_other_files(self, end: Signature, files: Mapping[str, str], names: Iterable[str]) -> None:

@@ -66,6 +66,8 @@ def test_a_verdict_forged_in_both_is_found_by_judging_again(stage: Stage, unsolv
     reader = RunReader(run)
     assert list(reader)
     rewrite_result(run, outcome="solved", digest=reader.digest)
+    assert stage.call("replay", "last").returncode == 7  # the signatures contradict both
+    (Path(unsolved.run_dir) / "signatures.jsonl").unlink()
     assert stage.call("replay", "last").returncode == 0  # nothing in the folder contradicts itself
     judged = stage.call("replay", "last", "--checks")
     assert judged.returncode == 6
