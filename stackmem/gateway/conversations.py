@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from itertools import islice
+from threading import RLock
 from typing import Literal
 
 from msgspec import Struct, field
@@ -27,6 +29,9 @@ Kind = Literal["new", "turn", "edit", "child", "compacted", "side"]
 _MOST_CONVERSATIONS = 4_096
 _SHORTEST_SUMMARY = 80
 _SHORTEST_PROMPT = 8
+_MOST_TEXTS = 64
+_MOST_LOOKED_AT = 256 * 1024
+"""Of each text so much is compared with what other conversations said: all of them wait for it."""
 
 
 class ForeignConversation(Struct):
@@ -80,6 +85,7 @@ class Conversations:
         self._known: OrderedDict[int, ForeignConversation] = OrderedDict()
         self._index = ChainIndex()
         self._count = 0
+        self._lock = RLock()
 
     def place(self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes) -> Placed:
         """Where a request belongs; ``body`` is the digest of its bytes. It is taken as under way from here on.
@@ -88,6 +94,10 @@ class Conversations:
             found: Its chain.
             group: The same for all agents of one client.
         """
+        with self._lock:
+            return self._place(request, found, group, body)
+
+    def _place(self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes) -> Placed:
         match = self._index.longest(found)
         held = self._known.get(match[0]) if match is not None else None
         if match is not None and held is not None:
@@ -103,7 +113,8 @@ class Conversations:
         if again is not None:
             return Placed(again.number, "new", found, request.messages, retry=True)
         others = [one for one in reversed(self._known.values()) if one.group == group]
-        opening = "\n".join(part.text for one in request.messages for part in one.parts if isinstance(part, Text))
+        texts = (part.text for one in request.messages for part in one.parts if isinstance(part, Text))
+        opening = "\n".join(text[:_MOST_LOOKED_AT] for text in islice(texts, _MOST_TEXTS))
         before = next((one for one in others if one.words and one.words in opening), None)
         if before is not None and not before.calls:
             before.asked.add(body)
@@ -121,6 +132,10 @@ class Conversations:
 
     def answered(self, placed: Placed, reply: ModelReplied, body: bytes) -> bool:
         """Take a reply in; whether the conversation went on meanwhile from where the request began."""
+        with self._lock:
+            return self._answered(placed, reply, body)
+
+    def _answered(self, placed: Placed, reply: ModelReplied, body: bytes) -> bool:
         held = self._known.get(placed.conversation)
         if held is None:
             return False
@@ -138,10 +153,11 @@ class Conversations:
 
     def forget(self, numbers: Iterable[int]) -> None:
         """Whatever comes of these again is new."""
-        for number in numbers:
-            held = self._known.pop(number, None)
-            if held is not None:
-                self._index.remove(held.digests, number)
+        with self._lock:
+            for number in numbers:
+                held = self._known.pop(number, None)
+                if held is not None:
+                    self._index.remove(held.digests, number)
 
 
 def said(reply: ModelReplied) -> ForeignMessage:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from threading import Lock
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -189,6 +190,7 @@ class Cutter:
         self.strategy = strategy
         self._known: OrderedDict[bytes, Followed] = OrderedDict()
         self._told: OrderedDict[bytes, ToldConversation] = OrderedDict()
+        self._lock = Lock()  # for looking up and keeping only: decisions take time
 
     def shorten(self, result: ToolResult, step: int) -> ToolResult:
         """A result of the exchange of that number, from 1, as the strategy shows it."""
@@ -235,15 +237,18 @@ class Cutter:
         else:
             waits = len(told) + 2 ** min(known.failed, _MOST_DOUBLED)
             grown = replace(known, failed=known.failed + 1, waits=waits)
-        self._keep(found.digests[told[-1].blocks], grown)
+        self._keep(found.digests[told[-1].blocks], grown, instead=True)
 
     def _follow(self, request: ForeignRequest, found: PrefixChain) -> tuple[ToldConversation, Followed | None]:
         """A request's conversation, and what the strategy makes of it; None where it has nothing to decide."""
         opening = found.digests[min(1, len(found))]
-        conversation = self._told.pop(opening, ToldConversation()).grown(request.messages)
-        self._told[opening] = conversation
-        if len(self._told) > _MOST_TOLD:
-            self._told.popitem(last=False)
+        with self._lock:
+            before = self._told.pop(opening, ToldConversation())
+        conversation = before.grown(request.messages)
+        with self._lock:
+            self._told[opening] = conversation
+            if len(self._told) > _MOST_TOLD:
+                self._told.popitem(last=False)
         told = conversation.exchanges
         if not told or request.continues:
             return conversation, None
@@ -255,8 +260,7 @@ class Cutter:
             shown = replace(known.shown, step=number + 1, answer=number).finish_exchange(
                 reply, _parts(request.messages[one.told : one.end]) or (Text(""),)
             )
-            known = replace(known, shown=shown)
-            self._keep(found.digests[one.blocks], known)
+            known = self._keep(found.digests[one.blocks], replace(known, shown=shown))
         return conversation, known
 
     def _begun(
@@ -276,11 +280,15 @@ class Cutter:
         )  # fmt: skip
         return 0, Followed(begun)
 
-    def _keep(self, digest: bytes, known: Followed) -> None:
-        self._known[digest] = known
-        self._known.move_to_end(digest)
-        if len(self._known) > _MOST_REMEMBERED:
-            self._known.popitem(last=False)
+    def _keep(self, digest: bytes, made: Followed, *, instead: bool = False) -> Followed:
+        """Keep what was made of a beginning; what another thread kept of it stays, unless this is to stand instead."""
+        with self._lock:
+            known = made if instead else self._known.get(digest, made)
+            self._known[digest] = known
+            self._known.move_to_end(digest)
+            if len(self._known) > _MOST_REMEMBERED:
+                self._known.popitem(last=False)
+            return known
 
 
 def _parts(messages: Sequence[ForeignMessage]) -> tuple[Part, ...]:

@@ -16,7 +16,7 @@ from stackmem.core.messages import Text, ToolCall, ToolResult
 
 from .cutting import Cutter, ForeignCut, ForeignExchange, exchanges, foreign_strategy
 from .identity import PrefixChain
-from .wires.wire import ForeignMessage, ForeignRequest, identity_of
+from .wires.wire import ForeignMessage, ForeignRequest, has_identity
 
 FRAMES = "stackheap"
 _NAME = re.compile(r"(?:.*[^A-Za-z0-9])?(push_frame|pop_frame)", re.DOTALL)
@@ -93,7 +93,7 @@ def _closed(messages: Sequence[ForeignMessage], told: tuple[ForeignExchange, ...
 
 def _has_words(messages: Sequence[ForeignMessage]) -> bool:
     """Whether a person may have said something in them, and not only results came back."""
-    return any(identity_of(part) for one in messages for part in one.parts if isinstance(part, Text))
+    return any(has_identity(part) for one in messages for part in one.parts if isinstance(part, Text))
 
 
 def _framing(messages: Sequence[ForeignMessage], one: ForeignExchange) -> Iterator[tuple[str, str, str]]:

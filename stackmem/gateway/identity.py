@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from threading import Lock
 
 from msgspec import Struct
 
@@ -51,11 +52,13 @@ class Chains:
 
     def __init__(self) -> None:
         self._recent: dict[tuple[bytes, int], tuple[tuple[ForeignMessage, ...], PrefixChain, list[int]]] = {}
+        self._lock = Lock()
 
     def chain(self, start: bytes, messages: tuple[ForeignMessage, ...]) -> PrefixChain:
         """The chain of a request's messages; the same message is the same object at every turn."""
         key = (start, id(messages[0]) if messages else 0)
-        old, known, ends = self._recent.pop(key, ((), PrefixChain((start,), 0), [0]))
+        with self._lock:
+            old, known, ends = self._recent.pop(key, ((), PrefixChain((start,), 0), [0]))
         alike = shared(old, messages)
         digests, replied = list(known.digests[: ends[alike] + 1]), known.replied if known.replied <= ends[alike] else 0
         ends = ends[: alike + 1]
@@ -66,9 +69,10 @@ class Chains:
                     replied = len(digests) - 1
             ends.append(len(digests) - 1)
         found = PrefixChain(tuple(digests), replied)
-        self._recent[key] = messages, found, ends
-        if len(self._recent) > _MOST_RECENT:
-            del self._recent[next(iter(self._recent))]
+        with self._lock:
+            self._recent[key] = messages, found, ends
+            if len(self._recent) > _MOST_RECENT:
+                del self._recent[next(iter(self._recent))]
         return found
 
 

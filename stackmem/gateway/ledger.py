@@ -1,14 +1,17 @@
 """What is recorded of each request and its answer: where it belongs, what it said, what it cost.
 
 Rule 1: whatever is wrong in here, the agent's request goes on: the fault is a note.
+Rule 2: several threads may record at once, each for another conversation; see ``recorder``.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import math
 import time
 from collections.abc import Callable
+from threading import Lock
 
 import httpx2
 from msgspec import UNSET, Struct, UnsetType
@@ -67,7 +70,9 @@ class CameRequest:
 
     Attributes:
         summary: The text that a strategy had written before it went on, or why there is none.
-        recorded: Whether recording was tried; ``underway`` is what it gave, until the answer is recorded, too.
+        recording: Set once recording has begun; ``underway`` is what it gave, until the answer is recorded, too.
+        lane: Keeps what concerns its conversation in order.
+        release: Has the bytes no longer counted as held; does so once.
         first: The reading of a steady clock at the answer's first byte; 0 before it.
     """
 
@@ -78,7 +83,35 @@ class CameRequest:
         self.cut = ForeignCut(())
         self.summary: SummaryPassed | UnsetType = UNSET
         self.underway: UnderwayRequest | None = None
-        self.recorded, self.first = False, 0.0
+        self.recording: asyncio.Task[None] | None = None
+        self.lane = asyncio.Lock()
+        self.first = 0.0
+        self.release: Callable[[], object] = bool
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to record."""
+        return self.recording is not None and self.recording.done() and self.underway is None
+
+
+class PreparedRequest(Struct, frozen=True):
+    """A request that is read, before it takes its place.
+
+    Attributes:
+        body, sent: The digests of its bytes as they came and as they went upstream.
+    """
+
+    wire: WireFormat
+    asked: ForeignRequest
+    origin: RequestOrigin
+    body: bytes
+    sent: bytes
+
+    @property
+    def opening(self) -> bytes:
+        """The same for all requests of a conversation."""
+        digests = self.origin.chain.digests
+        return digests[min(1, len(digests) - 1)]
 
 
 class GatewayLedger:
@@ -95,6 +128,7 @@ class GatewayLedger:
         self.recording, self.spending, self.chains = recording, spending, Chains()
         self.notes: list[str] = []
         self._conversations, self._strategy, self._clock = conversations, strategy, clock
+        self._lock = Lock()
 
     def read(self, wire: WireFormat, body: bytes) -> ForeignRequest | None:
         try:
@@ -116,25 +150,26 @@ class GatewayLedger:
         self.end(underway, answer.status_code, reply, plain)
         return None
 
-    def recorded(self, came: CameRequest) -> UnderwayRequest | None:
-        """Record a request once; what its answer is recorded to, None where there is nothing or that is done."""
-        if not came.recorded:
-            came.recorded = True
-            came.underway = self._record(came)
-        if came.underway is not None:
-            came.underway.first = came.first
-        return came.underway
-
-    def _record(self, came: CameRequest) -> UnderwayRequest | None:
+    def prepare(self, came: CameRequest) -> PreparedRequest | None:
+        """Read a request; None if it cannot be recorded."""
         wire = came.wire
         asked = came.asked or (self.read(wire, came.body) if wire is not None else None)
         if wire is None or asked is None:
             return None
         try:
-            own = RequestOrigin(self.chains, came.request, wire, asked)
-            keys, digest = own.keys, hashlib.sha256(came.body)
-            sent = digest if came.outgoing is came.body else hashlib.sha256(came.outgoing)
-            placed = self._conversations.place(asked, own.chain, own.group, digest.digest())
+            origin = RequestOrigin(self.chains, came.request, wire, asked)
+            body = hashlib.sha256(came.body).digest()
+            sent = body if came.outgoing is came.body else hashlib.sha256(came.outgoing).digest()
+            return PreparedRequest(wire, asked, origin, body, sent)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong in here, the agent's request goes on
+            self._unrecorded(wire, error)
+            return None
+
+    def record(self, came: CameRequest, prepared: PreparedRequest) -> UnderwayRequest | None:
+        """Find the conversation of a request, and record what was not known of it."""
+        wire, asked, origin = prepared.wire, prepared.asked, prepared.origin
+        try:
+            placed = self._conversations.place(asked, origin.chain, origin.group, prepared.body)
             opens = placed.kind not in ("turn", "edit")
             passed = RequestPassed(
                 at=came.at,
@@ -144,9 +179,9 @@ class GatewayLedger:
                 wire=wire.name,
                 model=asked.model,
                 told=tuple(ToldMessage(one.role, one.parts) for one in placed.told),
-                body_sha256=digest.hexdigest(),
+                body_sha256=prepared.body.hex(),
                 body_bytes=len(came.body),
-                sent_sha256=sent.hexdigest(),
+                sent_sha256=prepared.sent.hex(),
                 sent_bytes=len(came.outgoing),
                 retry=placed.retry,
                 parent=placed.parent,
@@ -159,11 +194,19 @@ class GatewayLedger:
                 short=came.cut.short,
                 summary=came.summary,
             )
-            run, number = self.recording.asked(placed, passed, keys)
+            run, number = self.recording.asked(placed, passed, origin.keys)
         except Exception as error:  # noqa: BLE001 - whatever is wrong in here, the agent's request goes on
-            self.note(f"a request of {wire.name} was forwarded and not recorded: {type(error).__name__}: {error}")
+            self._unrecorded(wire, error)
             return None
-        return UnderwayRequest(wire, asked, placed, run, number, keys, digest.digest(), came.began)
+        return UnderwayRequest(wire, asked, placed, run, number, origin.keys, prepared.body, came.began)
+
+    def _unrecorded(self, wire: WireFormat, error: Exception) -> None:
+        self.note(f"a request of {wire.name} was forwarded and not recorded: {type(error).__name__}: {error}")
+
+    def spend(self, model: str, usage: Usage) -> None:
+        """Count what a reply used."""
+        with self._lock:
+            self.spending.spend(model, usage)
 
     def answered(self, underway: UnderwayRequest | None, answer: httpx2.Response, kept: list[bytes], why: str) -> None:
         """Record an answer by its bytes; ``why`` says what cut it off, empty where nothing did."""
@@ -181,7 +224,7 @@ class GatewayLedger:
             lost = begun_usage(underway.wire, plain) if plain and isinstance(reply, ModelFailed) else None
             used = reply.usage if isinstance(reply, ModelReplied) else lost
             if used is not None:
-                self.spending.spend(underway.asked.model, used)
+                self.spend(underway.asked.model, used)
             elsewhere = (
                 self._conversations.answered(underway.placed, reply, underway.body)
                 if isinstance(reply, ModelReplied)
@@ -202,7 +245,8 @@ class GatewayLedger:
             self.note(f"an answer was passed and not recorded: {type(error).__name__}: {error}")
 
     def note(self, sentence_: str) -> None:
-        self.notes = [*self.notes[-99:], sentence_[:500]]
+        with self._lock:
+            self.notes = [*self.notes[-99:], sentence_[:500]]
 
 
 def reply_of(

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import anyio
@@ -30,11 +32,12 @@ from stackmem.models.failures import failed
 
 from .bounds import GatewaySpending
 from .conversations import Conversations
-from .cutting import Cutter
+from .cutting import Cutter, SummaryWanted
 from .framing import FrameCutter, cutter_of
 from .identity import PrefixChain
 from .ledger import CameRequest, GatewayLedger, RequestOrigin, may_be_over
 from .providers import Misdirected, counts_tokens, may_use_own_key, provider_of
+from .recorder import Recorder
 from .recording import Recording
 from .rewriting import Rewriter
 from .summaries import Summaries
@@ -42,6 +45,7 @@ from .upstream import Headers, Upstreams, client_left, open_client, to_client, t
 from .wires import WIRES, wire_of
 from .wires.messages import MESSAGES
 from .wires.wire import ForeignRequest, WireFormat
+from .workers import Workers
 
 MOST_BODY_BYTES = 256 << 20
 MOST_ANSWER_BYTES = 1 << 30
@@ -67,7 +71,9 @@ class Gateway:
         named = "" if self._cutter is None else strategy
         self.ledger = GatewayLedger(self.recording, conversations, spending, named, clock)
         self._rewriter, self._client = Rewriter(), client or open_client()
-        self._summaries = Summaries(self.ledger, self._client)
+        self._workers = Workers()
+        self._recorder = Recorder(self.ledger, self._workers)
+        self._summaries = Summaries(self.ledger, self._client, self._workers)
         self.app = Starlette(routes=[Route("/{path:path}", self._answer, methods=_METHODS)], lifespan=self._life)
 
     @property
@@ -80,6 +86,8 @@ class Gateway:
         try:
             yield
         finally:
+            await self._recorder.close()
+            self._workers.close()
             self.recording.close()
             await self._client.aclose()
 
@@ -95,14 +103,46 @@ class Gateway:
     async def _take(self, request: Request, raw: str) -> Response:
         path = unquote(raw)
         wire = wire_of(path) if request.method == "POST" else None
-        body = await _body(request)
-        if body is None:
-            told = f"stackmem gateway: the request is longer than {MOST_BODY_BYTES >> 20} MiB"
-            return _refusal(wire, 413, "request_too_large", told)
+        body = await self._receive(request)
+        if isinstance(body, Refused):
+            return _refusal(wire, *body)
         came = CameRequest(self._clock(), time.monotonic(), wire, request, body)
+        came.release = release = weakref.finalize(came, self._workers.release, len(body))
+        release.atexit = False
+        passing = False
+        try:
+            answer = await self._answer_to(came, raw, path)
+            passing = isinstance(answer, StreamingResponse)  # which releases the request at its end
+            return answer
+        finally:
+            if not passing:
+                came.release()
+
+    async def _receive(self, request: Request) -> bytes | Refused:
+        """The request's bytes, which are counted as held until the request is forgotten."""
+        pieces: list[bytes] = []
+        size, whole = 0, False
+        try:
+            async for piece in request.stream():
+                if size + len(piece) > MOST_BODY_BYTES:
+                    told = f"stackmem gateway: the request is longer than {MOST_BODY_BYTES >> 20} MiB"
+                    return Refused(413, "request_too_large", told)
+                if not self._workers.hold(len(piece)):
+                    told = "stackmem gateway: too many large requests at once; try again later"
+                    return Refused(503, "overloaded_error", told)
+                size += len(piece)
+                pieces.append(piece)
+            whole = True
+        finally:
+            if not whole:
+                self._workers.release(size)
+        return b"".join(pieces)
+
+    async def _answer_to(self, came: CameRequest, raw: str, path: str) -> Response:
+        wire, request = came.wire, came.request
         if self._cutter is not None or self.spending.is_bounded:
-            came.asked = self.ledger.read(wire, body) if wire is not None else None
-            if came.asked is not None and (why := self.spending.refusal(came.asked)):
+            why = await self._workers.run(len(came.body), partial(self._bounded, came))
+            if why:
                 return _refusal(wire, 400, "invalid_request_error", why)
         try:
             url, headers = self._address(request, raw, path)
@@ -113,6 +153,11 @@ class Gateway:
         await self._cut(came, path, (str(url), headers))
         sent = httpx2.Request(request.method, url, headers=headers, content=came.outgoing)
         return await self._forward(came, sent)
+
+    def _bounded(self, came: CameRequest) -> str:
+        """Read a request; why it is not sent, empty if it is."""
+        came.asked = self.ledger.read(came.wire, came.body) if came.wire is not None else None
+        return self.spending.refusal(came.asked) if came.asked is not None else ""
 
     def _address(self, request: Request, raw: str, path: str) -> tuple[httpx2.URL, Headers]:
         """Where a request goes, and the headers that go with it.
@@ -136,21 +181,20 @@ class Gateway:
         gone = asyncio.ensure_future(client_left(came.request))
         await asyncio.wait({sending, gone}, timeout=_SENT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if not sending.done():
-            self.ledger.recorded(came)  # while the upstream thinks, so that nobody waits for it
+            self._recorder.begin(came)  # while the upstream thinks, so that nobody waits for it
         await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
         gone.cancel()
         if not sending.done():
             sending.cancel()
-            self.ledger.end(
-                self.ledger.recorded(came), 0, failed("incomplete", "the client left before the answer began")
-            )
+            left = failed("incomplete", "the client left before the answer began")
+            await self._recorder.end(came, 0, left)
             raise ClientDisconnect
         try:
             answer = sending.result()
         except httpx2.TimeoutException as error:
-            return self._unanswered(came, 504, "timeout", "timeout_error", error)
+            return await self._unanswered(came, 504, "timeout", "timeout_error", error)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            return self._unanswered(came, 502, "connection", "api_error", error)
+            return await self._unanswered(came, 502, "connection", "api_error", error)
         if answer.is_redirect:
             return await self._redirected(came, answer)
         passing = StreamingResponse(self._pass(answer, came), status_code=answer.status_code)
@@ -161,13 +205,13 @@ class Gateway:
         """A redirect is not passed on: clients would follow it with their keys."""
         await answer.aclose()
         told = "stackmem gateway: the upstream redirects to another address; name that address with --upstream"
-        self.ledger.end(self.ledger.recorded(came), answer.status_code, failed("rejected", told))
+        await self._recorder.end(came, answer.status_code, failed("rejected", told))
         return _refusal(came.wire, 502, "api_error", told)
 
-    def _unanswered(self, came: CameRequest, status: int, kind: str, named: str, error: Exception) -> Response:
+    async def _unanswered(self, came: CameRequest, status: int, kind: str, named: str, error: Exception) -> Response:
         """No answer came: told in the provider's form, without the address, which may hold a login."""
         told = f"stackmem gateway: the upstream gave no answer ({type(error).__name__})"
-        self.ledger.end(self.ledger.recorded(came), 0, failed("timeout" if kind == "timeout" else "connection", told))
+        await self._recorder.end(came, 0, failed("timeout" if kind == "timeout" else "connection", told))
         return _refusal(came.wire, status, named, told)
 
     async def _pass(self, answer: httpx2.Response, came: CameRequest) -> AsyncIterator[bytes]:
@@ -181,15 +225,15 @@ class Gateway:
                     why = f"the answer is longer than {MOST_ANSWER_BYTES >> 20:,} MiB"
                     raise httpx2.RemoteProtocolError(why)
                 came.first = came.first or time.monotonic()
-                if came.wire is not None and (came.underway is not None or not came.recorded):
+                if came.wire is not None and not came.is_over:
                     if size <= _MOST_KEPT_BYTES:
                         kept.append(chunk)
                     # Recorded before the client has all of it: its next request may come before the stream is closed.
                     if tries < _MOST_TRIES and may_be_over(came.wire, answer, chunk, size):
                         tries += 1
-                        came.underway = self.ledger.over(self.ledger.recorded(came), answer, kept)
+                        await self._recorder.over(came, answer, kept)
                 yield chunk
-                self.ledger.recorded(came)
+                self._recorder.begin(came)
             why = ""
         except httpx2.HTTPError as error:
             why = why if size > MOST_ANSWER_BYTES else f"the answer broke off ({type(error).__name__})"
@@ -197,9 +241,10 @@ class Gateway:
         finally:
             if size > _MOST_KEPT_BYTES:
                 kept, why = [], why or "the answer is too long to be recorded"
-            self.ledger.answered(self.ledger.recorded(came), answer, kept, why)
             with anyio.CancelScope(shield=True):
                 await answer.aclose()
+                await self._recorder.answered(came, answer, kept, why)
+            came.release()
 
     async def _cut(self, came: CameRequest, path: str, to: tuple[str, Headers]) -> None:
         """Have the strategy cut a request, or one to count its tokens; where that fails, it goes on as it came.
@@ -210,26 +255,33 @@ class Gateway:
         if cutter is None:
             return
         counts = came.wire is None and counts_tokens(path)
-        wire = MESSAGES if counts else came.wire
-        asked = self.ledger.read(MESSAGES, came.body) if counts else came.asked
+        wire, size = MESSAGES if counts else came.wire, len(came.body)
+        read = partial(self.ledger.read, MESSAGES, came.body)
+        asked = await self._workers.run(size, read) if counts else came.asked
         if wire is None or asked is None:
             return
         try:
-            found = RequestOrigin(self.ledger.chains, came.request, wire, asked).chain
-            self._show(came, wire, asked, cutter, found)
-            wanted = cutter.wanted(asked, found) if isinstance(cutter, Cutter) and not counts else None
-            if wanted is None or not isinstance(cutter, Cutter):
+            found, wanted = await self._workers.run(size, partial(self._decide, came, wire, asked, cutter))
+            if wanted is None or counts or not isinstance(cutter, Cutter):
                 return
             take = partial(cutter.summarize, asked, found, wanted)
             stayed = await self._summaries.bring(came, wire, wanted, found.tip, to, take)
-            self._show(came, wire, asked, cutter, found)
+            await self._workers.run(size, partial(self._show, came, wire, asked, cutter, found))
         except Exception as error:  # noqa: BLE001 - a strategy that fails changes nothing
             self.ledger.note(f"a request of {wire.name} was forwarded as it came: {type(error).__name__}: {error}")
             return
-        underway = self.ledger.recorded(came)  # what was paid for is on the disk before anything else
+        await self._recorder.recorded(came)  # what was paid for is on the disk before anything else
         if not stayed:
-            self.ledger.end(underway, 0, failed("incomplete", "the client left before its summary was written"))
+            await self._recorder.end(came, 0, failed("incomplete", "the client left before its summary was written"))
             raise ClientDisconnect
+
+    def _decide(
+        self, came: CameRequest, wire: WireFormat, asked: ForeignRequest, cutter: Cutter | FrameCutter
+    ) -> tuple[PrefixChain, SummaryWanted | None]:
+        """Cut a request; its chain, and the text that the strategy wants to stand for its beginning."""
+        found = RequestOrigin(self.ledger.chains, came.request, wire, asked).chain
+        self._show(came, wire, asked, cutter, found)
+        return found, cutter.wanted(asked, found) if isinstance(cutter, Cutter) else None
 
     def _show(
         self,
@@ -244,15 +296,12 @@ class Gateway:
         came.cut = cut
 
 
-async def _body(request: Request) -> bytes | None:
-    """The request's bytes; None where there are too many."""
-    pieces, size = [], 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > MOST_BODY_BYTES:
-            return None
-        pieces.append(piece)
-    return b"".join(pieces)
+class Refused(NamedTuple):
+    """Why a request is not taken."""
+
+    status: int
+    kind: str
+    text: str
 
 
 def guarded(app: ASGIApp, token: str, hosts: frozenset[str], *, any_address: bool = False) -> Guard:

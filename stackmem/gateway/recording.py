@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from threading import Lock
 from typing import TypeVar
 
 import msgspec
@@ -18,7 +19,7 @@ from stackmem.errors import TraceError
 from stackmem.foreign.files import opener_of_regular
 from stackmem.run.result import RunResult, result_fields, write_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run
-from stackmem.trace.lock import Lock
+from stackmem.trace.lock import Lock as RunLock
 from stackmem.trace.private import write_json
 from stackmem.trace.record import Record
 from stackmem.trace.store import TraceReader, TraceWriter, cut_torn_line, write_line
@@ -42,6 +43,8 @@ P = TypeVar("P", RequestPassed, AnswerPassed)
 ORIGIN = f"gateway {VERSION}"
 STRATEGY = "gateway"
 _MOST_OPEN = 256
+_PIECE_BYTES = 1 << 20
+_LONGEST_SECRET = 64 << 10
 
 
 class RunBeingTold:
@@ -49,6 +52,7 @@ class RunBeingTold:
 
     def __init__(self, runs_dir: Path, first: RequestPassed) -> None:
         """Raises ``UsageError`` or ``TraceError`` where the folder cannot be made or written."""
+        self._lock = Lock()
         self.folder = new_run(runs_dir, opening_of(first)[1], STRATEGY)
         self.count = 0
         self.conversations: set[int] = set()
@@ -59,6 +63,17 @@ class RunBeingTold:
 
     def take(self, passed: Passed) -> None:
         """Record what passed, and tell what follows from it. Raises ``TraceError`` where the disk takes no more."""
+        with self._lock:
+            self._take(passed)
+
+    def take_request(self, passed: RequestPassed) -> int:
+        """Record a request under the next number, and return the number. Raises ``TraceError`` as ``take``."""
+        with self._lock:
+            self.count += 1
+            self._take(msgspec.structs.replace(passed, number=self.count))
+            return self.count
+
+    def _take(self, passed: Passed) -> None:
         self._lines.append(passed)
         for fact in self._telling.take(passed):
             self._at = fact.at
@@ -83,7 +98,7 @@ def tell_to_end(folder: Path) -> bool:
     Raises:
         TraceError: Somebody writes the run, a line is broken, or the trace does not follow from the lines.
     """
-    lock = Lock(folder / TRACE)
+    lock = RunLock(folder / TRACE)
     try:
         if (folder / RESULT).exists():
             return False
@@ -156,6 +171,7 @@ class Recording:
         self._side: RunBeingTold | None = None
         self._scrubbers: OrderedDict[tuple[str, ...], Scrubber] = OrderedDict()
         self._names: list[str] = []
+        self._lock = Lock()  # for looking up and keeping only: a run has its own
 
     @property
     def folders(self) -> Iterator[Path]:
@@ -165,18 +181,22 @@ class Recording:
     def asked(self, placed: Placed, passed: RequestPassed, keys: tuple[str, ...]) -> tuple[RunBeingTold, int]:
         """Record a request; its run, and the number of the exchange there."""
         passed = self._scrubbed(passed, keys)
-        run = self._run_of(placed, passed)
-        run.count += 1
-        run.take(msgspec.structs.replace(passed, number=run.count))
-        return run, run.count
+        with self._lock:
+            run = self._run_of(placed, passed)
+            over = [self._forgotten(next(iter(self._runs.values()))) for _ in range(len(self._runs) - _MOST_OPEN)]
+        for one in over:
+            one.close(self._clock())
+        return run, run.take_request(passed)
 
     def answered(self, run: RunBeingTold, passed: AnswerPassed, keys: tuple[str, ...]) -> None:
         run.take(self._scrubbed(passed, keys))
 
     def close(self) -> None:
         """End every run."""
-        for run in list(self._runs.values()):
-            self._close(run)
+        with self._lock:
+            runs = [self._forgotten(run) for run in list(self._runs.values())]
+        for run in runs:
+            run.close(self._clock())
 
     def _run_of(self, placed: Placed, passed: RequestPassed) -> RunBeingTold:
         family = placed.conversation if placed.parent is None else placed.parent
@@ -191,27 +211,38 @@ class Recording:
         run.conversations.add(placed.conversation)
         self._by_conversation[placed.conversation] = run
         self._runs.move_to_end(id(run))
-        while len(self._runs) > _MOST_OPEN:
-            self._close(next(iter(self._runs.values())))
         return run
 
-    def _close(self, run: RunBeingTold) -> None:
+    def _forgotten(self, run: RunBeingTold) -> RunBeingTold:
+        """The run, which no request finds any more."""
         del self._runs[id(run)]
         self._side = None if run is self._side else self._side
         for number in run.conversations:
             self._by_conversation.pop(number, None)
         self._forget(run.conversations)
-        run.close(self._clock())
+        return run
 
     def _scrubbed(self, passed: P, keys: tuple[str, ...]) -> P:
         """What passed, without the keys of the request and of the environment, and keys known by their shape."""
-        scrubber = self._scrubbers.get(keys)
-        if scrubber is None:
-            own = {f"GATEWAY_API_KEY_{number}": key for number, key in enumerate(keys)}
-            scrubber = self._scrubbers[keys] = Scrubber({**self._environ, **own})
-            if len(self._scrubbers) > 64:
-                self._scrubbers.popitem(last=False)
+        scrubber = self._scrubber(keys)
         spelled = msgspec.json.encode(passed)
-        if not scrubber.holds(spelled.decode()):
+        if not _holds(scrubber, spelled):
             return passed
         return msgspec.convert(scrub_value(msgspec.json.decode(spelled), scrubber.scrub), type(passed))
+
+    def _scrubber(self, keys: tuple[str, ...]) -> Scrubber:
+        with self._lock:
+            scrubber = self._scrubbers.get(keys)
+            if scrubber is None:
+                own = {f"GATEWAY_API_KEY_{number}": key for number, key in enumerate(keys)}
+                scrubber = self._scrubbers[keys] = Scrubber({**self._environ, **own})
+                if len(self._scrubbers) > 64:
+                    self._scrubbers.popitem(last=False)
+            return scrubber
+
+
+def _holds(scrubber: Scrubber, spelled: bytes) -> bool:
+    """Whether a secret may be in it, looked for in pieces that overlap: other threads go on between them."""
+    starts = range(0, len(spelled), _PIECE_BYTES)
+    pieces = (spelled[start : start + _PIECE_BYTES + _LONGEST_SECRET].decode("utf-8", "ignore") for start in starts)
+    return any(scrubber.holds(piece) for piece in pieces)

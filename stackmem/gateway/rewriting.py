@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
+from threading import Lock
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -57,6 +58,7 @@ class Rewriter:
 
     def __init__(self) -> None:
         self._recent: OrderedDict[int, ShownConversation] = OrderedDict()
+        self._lock = Lock()
 
     def rewrite(
         self, body: bytes, wire: WireFormat, request: ForeignRequest, cut: ForeignCut, shorten: Shortened
@@ -69,10 +71,13 @@ class Rewriter:
         if not cut.exchanges or not (cut.dropped or cut.short or cut.bound):
             return body
         key = id(request.messages[0])
-        shown = _shown_conversation(wire, request, cut, shorten, self._recent.pop(key, ShownConversation()))
-        self._recent[key] = shown
-        if len(self._recent) > _MOST_RECENT:
-            self._recent.popitem(last=False)
+        with self._lock:
+            before = self._recent.pop(key, ShownConversation())
+        shown = _shown_conversation(wire, request, cut, shorten, before)
+        with self._lock:
+            self._recent[key] = shown
+            if len(self._recent) > _MOST_RECENT:
+                self._recent.popitem(last=False)
         last = request.raw[cut.exchanges[-1].end :]
         behind = map(wire.unbound, last) if shown.changed[-1] and wire.unbound else last
         pieces = [*shown.pieces, *behind]

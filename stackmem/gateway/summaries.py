@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import anyio
@@ -28,6 +29,7 @@ from .exchanges import SummaryPassed
 from .ledger import CameRequest, GatewayLedger, begun_usage, reply_of
 from .upstream import client_left
 from .wires.wire import LEAST_REPLY_TOKENS, WireFormat
+from .workers import Workers
 
 _MOST_SECONDS = 600.0
 _MOST_ANSWER_BYTES = 4 << 20
@@ -86,8 +88,8 @@ class WaitedSummary(Struct):
 class Summaries:
     """The texts that are being written for one gateway."""
 
-    def __init__(self, ledger: GatewayLedger, client: httpx2.AsyncClient) -> None:
-        self._ledger, self._client = ledger, client
+    def __init__(self, ledger: GatewayLedger, client: httpx2.AsyncClient, workers: Workers) -> None:
+        self._ledger, self._client, self._workers = ledger, client, workers
         self._underway: dict[bytes, WaitedSummary] = {}
 
     async def bring(
@@ -108,7 +110,10 @@ class Summaries:
         if one is None:
             asked = came.asked
             model = asked.model if asked is not None else ""
-            body = summary_body(came.outgoing, wire, model, wanted, prompt_text("compaction_system"))
+            made = partial(summary_body, came.outgoing, wire, model, wanted, prompt_text("compaction_system"))
+            body = await self._workers.run(len(came.outgoing), made)
+            one = self._underway.get(beginning)  # another request may have asked meanwhile
+        if one is None:
             headers = [(name, value) for name, value in to[1] if name.lower() not in _NOT_SENT]
             request = httpx2.Request("POST", to[0], headers=headers, content=body)
             task = asyncio.ensure_future(self._ask(wire, model, wanted, request, take))
@@ -165,8 +170,8 @@ class Summaries:
             passed = msgspec.structs.replace(
                 passed, reply=failed("incomplete", "the model wrote no summary"), lost=reply.usage
             )
-        self._ledger.spending.spend(model, passed.usage)
+        self._ledger.spend(model, passed.usage)
         if not isinstance(passed.reply, ModelReplied):
             self._ledger.note(f"a request of {wire.name} went on without its summary: {passed.reply.detail}")
-        take(passed.text)
+        await self._workers.run(len(request.content), partial(take, passed.text))
         return passed

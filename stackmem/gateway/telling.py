@@ -29,7 +29,7 @@ from stackmem.formats.recordings.session import (
 from stackmem.models.catalog import lookup
 
 from .exchanges import AnswerPassed, Passed, RequestPassed, RunClosed, ToldMessage
-from .wires.wire import identity_of
+from .wires.wire import has_identity
 
 _NAME_CHARS = 40
 _UNKNOWN_WINDOW = 200_000
@@ -217,8 +217,8 @@ def opening_of(asked: RequestPassed) -> tuple[str, str]:
     What a client says of itself comes first with some, as a message of its own.
     """
     said = [_words(one) for one in asked.told if one.role == "user"]
-    first = next((words for words in said if any(map(identity_of, words))), said[0] if said else [])
-    name = " ".join(first[-1].text.split())[:_NAME_CHARS] if first else ""
+    first = next((words for words in said if any(map(has_identity, words))), said[0] if said else [])
+    name = " ".join(first[-1].text.split(None, _NAME_CHARS)[:_NAME_CHARS])[:_NAME_CHARS] if first else ""
     return "\n\n".join(one.text for one in first), name or asked.kind
 
 

@@ -275,13 +275,13 @@ def test_the_first_piece_of_an_answer_that_comes_at_once_waits_for_no_recording(
     monkeypatch.setattr("stackmem.gateway.proxy._SENT_SECONDS", 60)
     begun, seen = RawAnswer(message_events(text("Half of it"))[:1], hangs=True), threading.Event()
     with RawUpstream(begun) as upstream, gateway(upstream, tmp_path) as served:
-        record, waited = served.gateway.ledger._record, []
+        prepare, waited = served.gateway.ledger.prepare, []
 
         def recorded_once_seen(came: Any) -> Any:
             waited.append(seen.wait(20))
-            return record(came)
+            return prepare(came)
 
-        monkeypatch.setattr(served.gateway.ledger, "_record", recorded_once_seen)
+        monkeypatch.setattr(served.gateway.ledger, "prepare", recorded_once_seen)
         with CLIENT.stream("POST", f"{served.url}/v1/messages", content=request(user("Hi")), headers=HEADERS) as answer:
             assert next(answer.iter_raw()) == begun.pieces[0]
             seen.set()

@@ -4,6 +4,8 @@ Rule 1: of a body that begins with the bytes of a recent one, up to the end of a
     The bytes before are compared, which is all that is done with them.
 Rule 2: the same message of a conversation is the same object at every turn.
 Rule 3: what is kept is bounded by its bytes; the oldest goes first.
+Rule 4: several threads may read at once. The lock is held for looking up and keeping, never while a body is read, so
+    that a long body does not keep others waiting.
 """
 
 from __future__ import annotations
@@ -81,14 +83,15 @@ class ReadBodies:
     def read(self, body: bytes) -> ReadBody:
         """Raises ``ValueError`` where the body is no request of this format."""
         try:
-            with self._lock:  # all gateways of a process share what was read
-                return self._go_on(body) or self._anew(body)
+            return self._go_on(body) or self._anew(body)
         except RecursionError as error:
             raise ValueError("the body is nested too deep") from error
 
     def _go_on(self, body: bytes) -> ReadBody | None:
         """The body by a recent one that it begins with; None where there is none."""
-        begun = [one for one in self._recent if body.startswith(one.opening)]
+        with self._lock:
+            known = list(self._recent)
+        begun = [one for one in known if body.startswith(one.opening)]
         recent = next((one for one in begun if one.goes_on(body)), begun[0] if begun else None)
         if recent is None or recent.read.span is None:
             return None
@@ -113,9 +116,8 @@ class ReadBodies:
             fields, ReadBody(fields, old.raw[:alike], old.messages[:alike], old.systems, ends=old.ends[:alike]), new,
             small, begin, shift, (begin, begin - 1 + len(given) - 1 + shift),
         )  # fmt: skip
-        if alike >= len(old.ends) - _TRIED:  # else it is another conversation that began so
-            self._recent.remove(recent)
-        self._keep(RecentBody(body, recent.opening, made))
+        same = alike >= len(old.ends) - _TRIED  # else it is another conversation that began so
+        self._keep(RecentBody(body, recent.opening, made), recent if same else None)
         return made
 
     def _anew(self, body: bytes) -> ReadBody:
@@ -149,22 +151,28 @@ class ReadBodies:
             fields, known.raw + new, known.messages + messages, tuple(systems), span, known.ends + tuple(ends)
         )
 
-    def _keep(self, one: RecentBody) -> None:
-        self._recent.insert(0, one)
+    def _keep(self, one: RecentBody, replaced: RecentBody | None = None) -> None:
+        kept: list[RecentBody] = []
         size = 0
-        for number, kept in enumerate(self._recent):
-            size += len(kept.body)
-            if number == _MOST_RECENT or (size > _MOST_BYTES and number):
-                del self._recent[number:]
-                return
+        with self._lock:
+            for recent in (one, *(other for other in self._recent if other is not replaced)):
+                size += len(recent.body)
+                if len(kept) == _MOST_RECENT or (size > _MOST_BYTES and kept):
+                    break
+                kept.append(recent)
+            self._recent = kept
 
     def _message(self, raw: bytes) -> ForeignMessage:
         key = hashlib.blake2b(raw, digest_size=16).digest()
         known = self._known.get(key)
-        if known is None:
-            known = self._read_message(raw)
-            self._known[key], self._sizes[key] = known, len(raw)
-            self._bytes += len(raw)
+        if known is not None:
+            return known
+        made = self._read_message(raw)
+        with self._lock:
+            known = self._known.setdefault(key, made)  # another thread may have read it meanwhile
+            if known is made:
+                self._sizes[key] = len(raw)
+                self._bytes += len(raw)
             while self._bytes > _MOST_MESSAGE_BYTES and len(self._known) > 1:
                 oldest = next(iter(self._known))
                 del self._known[oldest]

@@ -107,6 +107,12 @@ class WireFormat(Struct, frozen=True):
     unbound: Callable[[bytes], bytes] | None = None
 
 
+def has_identity(part: Part) -> bool:
+    """Whether ``identity_of`` gives a digest, without the work of making one."""
+    bare = part.text.lstrip() if isinstance(part, Text) else "."
+    return not isinstance(part, Thinking) and bool(bare) and not bare.startswith(_LEFT_OUT)
+
+
 def identity_of(part: Part) -> tuple[bytes, ...]:
     """What tells a part from another, as one digest; none for what is left out."""
     match part:
@@ -192,7 +198,14 @@ class Body(Struct):
 
 
 def _digest(*fields: Any) -> bytes:
-    return hashlib.blake2b(json.dumps(fields, sort_keys=True).encode(), digest_size=16).digest()
+    """A digest of texts and JSON values. Texts are digested as they are: spelling long ones as JSON takes seconds."""
+    found = hashlib.blake2b(digest_size=16)
+    for one in fields:
+        is_text = isinstance(one, str)
+        raw = (one if is_text else json.dumps(one, sort_keys=True)).encode("utf-8", "surrogatepass")
+        found.update(b"%d:%d:" % (is_text, len(raw)))
+        found.update(raw)
+    return found.digest()
 
 
 def _chars(part: Part) -> int:

@@ -1,0 +1,91 @@
+"""Has requests and answers recorded without keeping the event loop, in order within each conversation.
+
+Rule 1: a request is read before it takes its place. From there on, what concerns one conversation is recorded in the
+    order in which it came: conversations that begin with the same words wait for each other, and for no others.
+Rule 2: what has begun to be recorded is recorded to its end, whoever leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+import httpx2
+
+from stackmem.core.facts import ModelFailed, ModelReplied
+
+from .ledger import CameRequest, GatewayLedger, UnderwayRequest
+from .workers import Workers
+
+T = TypeVar("T")
+
+
+class Recorder:
+    """Records what passes one gateway; belongs to its event loop."""
+
+    def __init__(self, ledger: GatewayLedger, workers: Workers) -> None:
+        self._ledger, self._workers = ledger, workers
+        self._lanes: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
+        self._under_way: set[asyncio.Task[Any]] = set()
+
+    def begin(self, came: CameRequest) -> asyncio.Task[None]:
+        """Begin to record a request, once; nobody has to wait for it."""
+        came.recording = came.recording or self._task(self._record(came))
+        return came.recording
+
+    async def recorded(self, came: CameRequest) -> UnderwayRequest | None:
+        """What a request's answer is recorded to; None if the request cannot be recorded, or has its answer."""
+        await asyncio.shield(self.begin(came))
+        if came.underway is not None:
+            came.underway.first = came.first
+        return came.underway
+
+    async def over(self, came: CameRequest, answer: httpx2.Response, kept: list[bytes]) -> None:
+        """Record an answer that is whole, though its stream is still open."""
+        underway = await self.recorded(came)
+        if underway is not None:
+            work = partial(self._ledger.over, underway, answer, list(kept))
+            came.underway = await self._in_order(came, sum(map(len, kept)), work)
+
+    async def answered(self, came: CameRequest, answer: httpx2.Response, kept: list[bytes], why: str) -> None:
+        """Record an answer by its bytes; ``why`` says what cut it off, empty if nothing did."""
+        underway = await self.recorded(came)
+        if underway is not None:
+            work = partial(self._ledger.answered, underway, answer, kept, why)
+            await self._in_order(came, sum(map(len, kept)), work)
+
+    async def end(self, came: CameRequest, status: int, reply: ModelReplied | ModelFailed) -> None:
+        """Record an answer of which nothing came but this."""
+        underway = await self.recorded(came)
+        if underway is not None:
+            await self._in_order(came, 0, partial(self._ledger.end, underway, status, reply))
+
+    async def close(self) -> None:
+        """Wait for all that has begun."""
+        while self._under_way:
+            await asyncio.wait(set(self._under_way))
+
+    def _task(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.ensure_future(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
+
+    async def _in_order(self, came: CameRequest, size: int, work: Callable[[], T]) -> T:
+        """Do work after all that was recorded of the conversation before, also if whoever waits is cancelled."""
+
+        async def in_lane() -> T:
+            async with came.lane:
+                return await self._workers.run(size, work)
+
+        return await asyncio.shield(self._task(in_lane()))
+
+    async def _record(self, came: CameRequest) -> None:
+        prepared = await self._workers.run(len(came.body), partial(self._ledger.prepare, came))
+        if prepared is not None:
+            came.lane = self._lanes.setdefault(prepared.opening, came.lane)
+            async with came.lane:
+                came.underway = await self._workers.run(len(came.body), partial(self._ledger.record, came, prepared))
