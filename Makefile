@@ -1,3 +1,6 @@
+# SUDO=1 lets the set-up install missing system packages through sudo; without it the command is only printed.
+export STACKMEM_SUDO ?= $(SUDO)
+
 .PHONY: solve test campaign lint docs lock wheel release clean
 
 solve:  ## set up what is missing, then solve tasks/calculator with its scripted model; ARGS="--json" adds flags

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs agents that nobody here wrote, each into a folder of its own under the cache folder, and has each work behind
-# a gateway under every strategy, against a scripted provider on loopback. Names narrow it: scripts/clients.sh codex aider
+# a gateway under every strategy, against a scripted provider on loopback. Versions and hashes are in scripts/locks, which
+# scripts/lock_clients.sh writes. Names narrow it: scripts/clients.sh codex aider
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME
@@ -13,28 +14,21 @@ wants() { ((!${#wanted[@]})) || [[ " ${wanted[*]} " == *" $1 "* ]]; }
 missing() { echo "scripts/clients.sh: $1 is left out: it could not be installed ($2)" >&2; }
 
 python_agent() {
-    local name=$1
-    shift
-    wants "$name" || return 0
-    [[ -x $place/$name/bin/python ]] || .venv/bin/uv venv --quiet --no-python-downloads "$place/$name" || { missing "$name" venv; return 0; }
-    .venv/bin/uv pip install --quiet --python "$place/$name/bin/python" "$@" || missing "$name" uv
+    wants "$1" || return 0
+    [[ -x $place/$1/bin/python ]] || .venv/bin/uv venv --quiet --no-python-downloads "$place/$1" || { missing "$1" venv; return 0; }
+    .venv/bin/uv pip install --quiet --require-hashes --python "$place/$1/bin/python" -r "scripts/locks/$1.lock" || missing "$1" uv
 }
 
 node_agent() {
     wants "$1" || return 0
     command -v npm >/dev/null || { missing "$1" "there is no npm"; return 0; }
     mkdir -p "$place/$1"
-    npm install --silent --no-audit --no-fund --prefix "$place/$1" "$2" || missing "$1" npm
+    cp "scripts/locks/$1/package.json" "scripts/locks/$1/package-lock.json" "$place/$1/"
+    npm ci --silent --no-audit --no-fund --prefix "$place/$1" ||
+        missing "$1" "npm ci; if the lock lacks packages, scripts/lock_clients.sh writes it again"
 }
 
-python_agent langgraph langgraph langchain langchain-anthropic
-python_agent pydantic-ai 'pydantic-ai-slim[anthropic]'
-python_agent smolagents 'smolagents[openai]'
-python_agent mini-swe-agent mini-swe-agent
-python_agent aider aider-chat
-node_agent claude-code @anthropic-ai/claude-code
-node_agent codex @openai/codex
-node_agent qwen-code @qwen-code/qwen-code
-node_agent opencode opencode-ai
+for name in langgraph pydantic-ai smolagents mini-swe-agent aider; do python_agent "$name"; done
+for name in claude-code codex qwen-code opencode; do node_agent "$name"; done
 
 STACKMEM_CLIENTS=$place exec .venv/bin/python -m tests.gateway.clients.table "$@"

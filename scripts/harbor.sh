@@ -14,7 +14,7 @@ if [[ ! -x $place/bin/python ]]; then
         exit 1
     fi
 fi
-.venv/bin/uv pip install --quiet --python "$place/bin/python" harbor mini-swe-agent
+.venv/bin/uv pip install --quiet --require-hashes --python "$place/bin/python" -r scripts/locks/harbor.lock
 wheel=$(mktemp -d)
 trap 'rm -rf "$wheel"' EXIT
 scripts/wheel.sh -d "$wheel" >/dev/null

@@ -6,9 +6,9 @@
 #
 # WITHOUT=bubblewrap goes on without it: for who has no rights on a machine, and names the isolation level that a run takes.
 #
-# Missing system packages are installed with apt-get as root or through sudo where it asks no password; otherwise the
-# one command that installs them is printed and the exit code is 2. Versions and hashes come from the locks, addresses
-# from the person's own pip and npm configuration.
+# Missing system packages: the command that installs them is always printed first. Root runs it. A user runs it through
+# sudo only with STACKMEM_SUDO=1 (make solve SUDO=1); otherwise the exit code is 2 and nothing is installed. Versions and
+# hashes come from the locks, addresses from the person's own pip and npm configuration.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME VIRTUAL_ENV
@@ -18,6 +18,9 @@ case $purpose in
     run | test) ;;
     *) echo "usage: scripts/setup.sh run|test" >&2; exit 2 ;;
 esac
+
+make_word=solve
+[ "$purpose" = run ] || make_word=test
 
 say() { echo "set-up: $*" >&2; }
 
@@ -49,29 +52,30 @@ ask_for() {
     [[ "$*" != *-venv* ]] || instead+=" PYTHON=/path/to/a/python3/that/has/venv"
     [[ "$*" != *bubblewrap* ]] || instead+=" ARGS='--isolation namespaces'"
     [ "$purpose" = test ] || say "if you cannot install packages, run: $instead"
+    [[ "$1" != sudo* ]] || say "to let make run the command itself, add SUDO=1: make $make_word SUDO=1"
     say "missing: ${*:2}; install with this command, then run make again:"
     echo "$1" >&2
     exit 2
 }
 
 install_system_packages() {
-    local as_root=() install
-    install="apt-get update && apt-get install -y --no-install-recommends $*"
+    local install="apt-get update && apt-get install -y --no-install-recommends $*" command
     if ! command -v apt-get >/dev/null; then
         give_up "missing: $*; there is no apt-get here, install what they provide (bwrap, python's venv) and run make again"
     fi
+    command="sh -c '$install'"
     if [ "$(id -u)" != 0 ]; then
-        if ! command -v sudo >/dev/null; then
-            ask_for "su -c '$install'" "$@"
-        elif ! sudo -n true 2>/dev/null; then
-            ask_for "sudo sh -c '$install'" "$@"
-        fi
-        as_root=(sudo -n)
+        command -v sudo >/dev/null || ask_for "su -c '$install'" "$@"
+        command="sudo $command"
+        [ "${STACKMEM_SUDO:-}" = 1 ] || ask_for "$command" "$@"
     fi
-    say "installing $* with apt-get"
+    say "missing: $*; installing them on this machine with this command:"
+    echo "$command" >&2
+    local as_root=()
+    [ "$(id -u)" = 0 ] || as_root=(sudo)
     if ! "${as_root[@]}" apt-get update -qq ||
         ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >/dev/null; then
-        give_up "apt-get failed (its reason stands above); when it is mended, run make again"
+        give_up "apt-get failed (the reason is above); fix that, then run make again"
     fi
 }
 

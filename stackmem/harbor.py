@@ -55,10 +55,15 @@ def setup_command(wheel: str | None, program: str = "stackmem") -> str:
     """The shell command that leaves stackmem installed and prints its version; what is there already stays.
 
     Args:
-        wheel: A wheel in the container; None for the released version that is the one of this adapter.
+        wheel: A wheel in the container. Without one the container must have stackmem, which is on no package index.
     """
-    what = shlex.quote(wheel if wheel else f"stackmem=={VERSION}")
-    install = f"python3 -m pip install --quiet --break-system-packages {what} || python3 -m pip install --quiet {what}"
+    if wheel is None:
+        install = "{ echo 'stackmem is not installed in the container; pass a wheel: --ak wheel=PATH' >&2; exit 1; }"
+    else:
+        what = shlex.quote(wheel)
+        install = (
+            f"python3 -m pip install --quiet --break-system-packages {what} || python3 -m pip install --quiet {what}"
+        )
     return f"command -v {shlex.quote(program)} >/dev/null || {install}; {shlex.quote(program)} --version"
 
 
@@ -99,7 +104,7 @@ class _Members:
         """Keyword arguments of ours are flags of ``stackmem solve``, such as ``strategy`` and ``max_steps``.
 
         Args:
-            wheel: A wheel of stackmem on this machine, to be installed in the container instead of the release.
+            wheel: A wheel of stackmem on this machine, to be installed in a container that has none.
             program: The command that stackmem is in the container.
             logs: Where the container keeps the agent's logs.
         """

@@ -230,8 +230,13 @@ def test_the_result_is_the_last_object_with_an_outcome(stdout, found):
     assert read_result(stdout) == found
 
 
-def test_what_is_installed_is_the_release_of_this_adapter():
-    assert f"stackmem=={VERSION}" in setup_command(None)
+def test_without_a_wheel_nothing_is_installed_and_the_message_says_what_to_pass(tmp_path: Path):
+    """stackmem is not on the package index, so an index install would run the code of whoever takes the name."""
+    said = setup_command(None, "no-such-stackmem")
+    ran = subprocess.run(["/bin/sh", "-c", said], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == "stackmem is not installed in the container; pass a wheel: --ak wheel=PATH\n"
+    assert "pip" not in said
 
 
 HARBOR_LOADS = """

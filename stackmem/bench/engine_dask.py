@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from stackmem.errors import UsageError, WorkspaceError
+from stackmem.installing import install_command
 
 from .engine import Lost, Report, TrialDone
 from .trial import Job, run_trial
@@ -43,9 +44,7 @@ class DaskEngine:
         try:
             import distributed
         except ImportError as error:
-            raise UsageError(
-                "--engine dask needs the distributed package; install it with: pip install 'stackmem[dask]'"
-            ) from error
+            raise UsageError(f"--engine dask needs the extra 'dask'; install it: {install_command('dask')}") from error
         dask: Any = distributed  # which has no types
         self._jobs = jobs
         self._asked = address is not None

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.errors import UsageError
+from stackmem.installing import install_command
 
 CONFIDENCE = 0.95
 RESAMPLES = 4_999
@@ -234,5 +235,5 @@ def library() -> Any:
     try:
         from scipy import stats  # type: ignore[import-untyped]
     except ImportError as error:
-        raise UsageError("statistics need scipy; pip install 'stackmem[bench]' brings it") from error
+        raise UsageError(f"statistics need the extra 'bench'; install it: {install_command('bench')}") from error
     return stats

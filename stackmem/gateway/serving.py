@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from stackmem.errors import UsageError, WorkspaceError
+from stackmem.installing import install_command
 from stackmem.listening.token import token_of
 from stackmem.run.result import RunResult, read_result
 from stackmem.run.run_folder import RESULT
@@ -83,7 +84,7 @@ def serving(terms: GatewayTerms, environ: Mapping[str, str]) -> Iterator[ServedG
         from .proxy import Gateway, guarded
     except ImportError as error:
         raise UsageError(
-            f"the gateway needs the extra 'gateway' ({error.name} is missing); pip install 'stackmem[gateway]'"
+            f"the gateway needs the extra 'gateway' ({error.name} is missing); install it: {install_command('gateway')}"
         ) from error
     token = token_of(terms.token, TOKEN_VARIABLE)
     spending = GatewaySpending(terms.max_usd, terms.max_tokens)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-import sys
 import time
 import warnings
 from importlib.util import find_spec
@@ -23,6 +21,7 @@ from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
 from stackmem.core.text import whole
 from stackmem.errors import UsageError
+from stackmem.installing import install_command
 
 from .asked import NOTHING_ASKED, Asked
 from .catalog import lookup
@@ -77,8 +76,7 @@ class GeminiModel:
             UsageError: The SDK is not installed.
         """
         if find_spec("google") is None or find_spec("google.genai") is None:
-            install = f"{shlex.quote(sys.executable)} -m pip install 'google-genai>=3.4,<4'"
-            raise UsageError(f"gemini/NAME needs the google-genai package; install it with: {install}")
+            raise UsageError(f"gemini/NAME needs the google-genai package; install it: {install_command('gemini')}")
         self.name = f"gemini/{model}"
         row = None if endpoint.is_local else lookup(self.name)
         self._known = window_tokens is not None or row is not None

@@ -6,8 +6,6 @@ the same attempt: which fields a server knows is found out, not a failure. A str
 
 from __future__ import annotations
 
-import shlex
-import sys
 import time
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
@@ -20,6 +18,7 @@ from stackmem.core.messages import Usage, View
 from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
+from stackmem.installing import install_command
 
 from .asked import NOTHING_ASKED, Asked
 from .catalog import lookup
@@ -101,8 +100,7 @@ class OpenAIModel:
             UsageError: The SDK is not installed.
         """
         if find_spec("openai") is None:
-            install = f"{shlex.quote(sys.executable)} -m pip install 'openai>=3,<4'"
-            raise UsageError(f"{wire.prefix}/NAME needs the openai package; install it with: {install}")
+            raise UsageError(f"{wire.prefix}/NAME needs the openai package; install it: {install_command('openai')}")
         self.name = f"{wire.prefix}/{model}"
         self._wire = wire
         row = None if endpoint.is_local else lookup(self.name)

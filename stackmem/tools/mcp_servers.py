@@ -1,6 +1,6 @@
 """The person's servers of the Model Context Protocol as tools, for as long as a command lasts.
 
-Source: the Model Context Protocol, by its own Python package (``pip install 'stackmem[mcp]'``).
+Source: the Model Context Protocol, by its own Python package (the extra ``mcp``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stackmem.errors import UsageError
+from stackmem.installing import install_command
 from stackmem.settings.mcp_servers import servers
 
 from .own_tools import TOOLS, register
@@ -66,4 +67,6 @@ def _require_package() -> None:
     try:
         import mcp  # noqa: F401 - only whether it is there
     except ImportError as error:
-        raise UsageError("servers are set and the package for them is missing; pip install 'stackmem[mcp]'") from error
+        raise UsageError(
+            f"servers are set and the extra 'mcp' is missing; install it: {install_command('mcp')}"
+        ) from error

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from stackmem.errors import StackmemError, TraceError
 from stackmem.foreign.files import bounded_lines, descriptor_of_regular, digest_of_regular, open_regular
+from stackmem.installing import install_command
 
 from .lineage import RunReader
 from .private import owners
@@ -47,7 +48,7 @@ class NoPackage(Unsigned):
     """The extra ``trust`` is not installed."""
 
     def __init__(self) -> None:
-        super().__init__("signatures need the extra trust; install it: pip install 'stackmem[trust]'")
+        super().__init__(f"signatures need the extra trust; install it: {install_command('trust')}")
 
 
 class Signature(Struct, frozen=True, forbid_unknown_fields=True):

@@ -18,6 +18,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
+from stackmem.installing import install_packages
 
 from .profile import Mount
 
@@ -133,7 +134,7 @@ def _distributions(name: str) -> dict[str, metadata.Distribution]:
         try:
             found[each] = metadata.distribution(each)
         except metadata.PackageNotFoundError as error:
-            raise WorkspaceError(f"{each} is not installed beside stackmem; run: pip install {each}") from error
+            raise WorkspaceError(f"{each} is not installed beside stackmem; run: {install_packages(each)}") from error
         for line in found[each].requires or ():
             requirement = Requirement(line)
             if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):

@@ -17,6 +17,7 @@ from stackmem.bench.engine_dask import DaskEngine
 from stackmem.bench.ledger import read_rows
 from stackmem.bench.results import read_results
 from stackmem.errors import UsageError
+from stackmem.installing import install_command
 from tests.stage import ROOT, eventually, mounted
 
 from .benches import Killer, benched, endless, endless_trial, planned, small_tasks, timeless
@@ -143,5 +144,5 @@ def test_a_scheduler_that_is_not_there_is_one_sentence():
 
 def test_without_the_extra_one_sentence_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)  # what an interpreter without the package would find
-    with pytest.raises(UsageError, match=re.escape("pip install 'stackmem[dask]'")):
+    with pytest.raises(UsageError, match=re.escape(install_command("dask"))):
         DaskEngine(None, 1)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+from stackmem.installing import install_command
 from tests.report.bench_rows import bench, row
 
 
@@ -46,4 +47,4 @@ def test_without_the_extra_it_says_what_to_install(tmp_path):
     command = [sys.executable, "-c", without, "report", str(bench(tmp_path, [row(), row("stackheap")]))]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr == "stackmem: statistics need scipy; pip install 'stackmem[bench]' brings it\n"
+    assert ran.stderr == f"stackmem: statistics need the extra 'bench'; install it: {install_command('bench')}\n"

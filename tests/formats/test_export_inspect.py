@@ -138,5 +138,5 @@ def test_messages_that_prompts_share_are_kept_once():
 
 def test_without_the_extra_there_is_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "inspect_ai.log", None)
-    with pytest.raises(UsageError, match=r"pip install 'stackmem\[inspect\]'"):
+    with pytest.raises(UsageError, match=r"pip install -e '?\S+\[inspect\]"):
         inspect_log(told("family"), "a-run")

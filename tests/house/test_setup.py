@@ -93,14 +93,55 @@ def test_who_does_without_bubblewrap_is_not_asked_for_it(machine):
     assert asked not in set_up(machine, "run").stderr
 
 
-def test_sudo_without_a_password_is_used(machine):
+APT = "apt-get update && apt-get install -y --no-install-recommends bubblewrap"
+
+
+def test_sudo_without_a_password_is_not_used_unless_asked_for(machine):
     put(machine, "id", "echo 1000")
-    put(machine, "sudo", 'shift; echo "sudo $*" >&2; [ "$1" = true ]')
-    put(machine, "apt-get", "exit 0")
+    put(machine, "sudo", "echo sudo >>called")
+    put(machine, "apt-get", "echo apt-get >>called")
     ran = set_up(machine, "run")
-    assert "sudo apt-get update" in ran.stderr
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines()[-1] == f"sudo sh -c '{APT}'"
+    assert "set-up: to let make run the command itself, add SUDO=1: make solve SUDO=1" in ran.stderr.splitlines()
+    assert not (machine / "checkout" / "called").exists()
+
+
+def test_sudo_that_is_asked_for_runs_after_its_command_is_printed(machine):
+    put(machine, "id", "echo 1000")
+    put(machine, "sudo", 'echo "sudo ran $*" >&2; exit 1')
+    put(machine, "apt-get", "exit 0")
+    ran = set_up(machine, "run", STACKMEM_SUDO="1")
+    said = ran.stderr.splitlines()
+    assert said.index(f"sudo sh -c '{APT}'") < said.index("sudo ran apt-get update -qq")
     assert "apt-get failed" in ran.stderr
     assert ran.returncode == 2
+
+
+def test_root_installs_without_a_question_after_the_packages_and_the_command_are_printed(machine):
+    put(machine, "id", "echo 0")
+    put(machine, "apt-get", 'echo "apt-get ran $*" >&2; exit 1')
+    put(machine, "sudo", "echo sudo >>called")
+    ran = set_up(machine, "run")
+    said = ran.stderr.splitlines()
+    announced = said.index("set-up: missing: bubblewrap; installing them on this machine with this command:")
+    assert said[announced + 1] == f"sh -c '{APT}'"
+    assert said.index("apt-get ran update -qq") == announced + 2
+    assert not (machine / "checkout" / "called").exists()
+
+
+@pytest.mark.parametrize(("words", "value"), [(("SUDO=1",), "1"), ((), "")])
+def test_make_hands_the_permission_on(tmp_path, words, value):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "scripts").mkdir()
+    script = tmp_path / "scripts" / "solve.sh"
+    script.write_text('#!/bin/sh\necho "[$STACKMEM_SUDO]"\n')
+    script.chmod(0o755)
+    environ = {name: value for name, value in os.environ.items() if name not in ("SUDO", "MAKEFLAGS", "STACKMEM_SUDO")}
+    ran = subprocess.run(
+        ["make", "solve", *words], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == f"[{value}]\n"
 
 
 def test_a_python_without_its_venv_module_is_given_it_by_its_own_version(machine):

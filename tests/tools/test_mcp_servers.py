@@ -130,5 +130,5 @@ def test_without_servers_nothing_is_started(tmp_path: Path) -> None:
 def test_without_the_extra_one_sentence_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)  # what an interpreter without the package would find
     write_own('[files]\ncommand = ["true"]\n')
-    with pytest.raises(UsageError, match=r"pip install 'stackmem\[mcp\]'"), own_servers(os.environ, tmp_path):
+    with pytest.raises(UsageError, match=r"pip install -e '?\S+\[mcp\]"), own_servers(os.environ, tmp_path):
         pass

@@ -13,6 +13,7 @@ from stackmem.cli.options import Flags, option, settings, takes
 from stackmem.core.person_facts import Approve, SessionRules
 from stackmem.core.state import State
 from stackmem.errors import UsageError
+from stackmem.installing import install_command
 from stackmem.measure.whatif import has_frames
 from stackmem.memory import open_strategy
 from stackmem.run.prepare import Prepared, prepare
@@ -42,7 +43,7 @@ def command(
         from stackmem.serve.acp.turns import Turns
     except ImportError as error:
         raise UsageError(
-            f"this needs the extra 'acp' ({error.name} is missing); pip install 'stackmem[acp]'"
+            f"this needs the extra 'acp' ({error.name} is missing); install it: {install_command('acp')}"
         ) from error
 
     def prepared(folder: Path) -> Prepared:

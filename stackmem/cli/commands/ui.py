@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import typer
 from stackmem.cli.options import argument, option, runs_folder, switch
 from stackmem.cli.screen.text import readable, say
 from stackmem.errors import UsageError
+from stackmem.installing import install_command
 from stackmem.tools.plugins import load_plugins
 
 
@@ -23,8 +23,9 @@ def command(
     try:
         from stackmem.serve.ui.server import serve
     except ModuleNotFoundError as error:
-        install = f"{shlex.quote(sys.executable)} -m pip install 'stackmem[ui]'"
-        raise UsageError(f"stackmem ui needs {error.name}, which is not installed; run {install}") from error
+        raise UsageError(
+            f"stackmem ui needs {error.name}, which is not installed; install it: {install_command('ui')}"
+        ) from error
     load_plugins()
 
     def ready(address: str) -> None:

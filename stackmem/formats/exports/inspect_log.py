@@ -18,6 +18,7 @@ from stackmem.core.heap import Heap
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage, View
 from stackmem.core.state import Notice, State
 from stackmem.errors import UsageError
+from stackmem.installing import install_command
 from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
 
@@ -63,7 +64,7 @@ def inspect_log(records: Iterable[Record], run: str) -> EvalLog:
         import inspect_ai.log  # noqa: F401
     except ImportError as error:
         raise UsageError(
-            "--format inspect needs inspect_ai; install it with pip install 'stackmem[inspect]'"
+            f"--format inspect needs the extra 'inspect'; install it: {install_command('inspect')}"
         ) from error
     book = _SampleEvents(run)
     write_slices(records, book)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from stackmem.core.facts import RunForked
 from stackmem.errors import StackmemError, UsageError
+from stackmem.installing import install_command
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.record import Record
 from stackmem.version import VERSION
@@ -59,7 +60,7 @@ class LiveSpans:
         if protocol not in ("", *_PROTOCOLS):
             raise UsageError(f"{PROTOCOL} is {protocol[:40]!r}; set it to one of {', '.join(_PROTOCOLS)}")
         if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter") is None:
-            raise UsageError("--otel needs the OpenTelemetry exporter; pip install 'stackmem[otel]'")
+            raise UsageError(f"--otel needs the extra 'otel'; install it: {install_command('otel')}")
         self.taken = self.lost = 0
         self._run_dir, self._url, self._json = run_dir, url, protocol == "http/json"
         self._facts: SimpleQueue[Record | None] = SimpleQueue()

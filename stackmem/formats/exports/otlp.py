@@ -19,6 +19,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from stackmem.errors import UsageError
+from stackmem.installing import install_command
 from stackmem.version import VERSION
 
 Json = dict[str, Any]
@@ -154,7 +155,9 @@ def _protobuf(request: Json, endpoint: str) -> bytes:
         UsageError: The extra is not installed.
     """
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.proto") is None:
-        raise UsageError(f"the collector at {endpoint} takes no JSON; pip install 'stackmem[otel]' brings protobuf")
+        raise UsageError(
+            f"the collector at {endpoint} takes no JSON; for protobuf install the extra: {install_command('otel')}"
+        )
     from google.protobuf.json_format import ParseDict  # type: ignore[import-untyped]
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 

@@ -17,6 +17,7 @@ from stackmem.core.facts import ChecksReturned, Ending
 from stackmem.core.messages import ReplyPart, ToolCall, Usage
 from stackmem.errors import UsageError
 from stackmem.foreign.zips import opened_zip
+from stackmem.installing import install_command
 
 from .session import (
     RecordedReply,
@@ -56,7 +57,9 @@ def read_inspect(file: RecordingFile) -> list[RecordedSession]:
     try:
         from inspect_ai.log import read_eval_log
     except ImportError as error:
-        raise UsageError("logs of Inspect need its library; pip install 'stackmem[inspect]' brings it") from error
+        raise UsageError(
+            f"logs of Inspect need the extra 'inspect'; install it: {install_command('inspect')}"
+        ) from error
     packed = is_zip(file.content)
     try:
         if packed:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from stackmem.core.state import State
 from stackmem.errors import StackmemError, UsageError
+from stackmem.installing import install_command
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.play import play
 from stackmem.run.result import RunResult
@@ -49,7 +50,7 @@ def serve_memory(
         from .protocol import memory_server
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"stackmem mcp needs the extra 'mcp' ({error.name} is missing); pip install 'stackmem[mcp]'"
+            f"stackmem mcp needs the extra 'mcp' ({error.name} is missing); install it: {install_command('mcp')}"
         ) from error
     quiet = logging.getLogger("mcp")  # it prints a traceback for each line of a client that talks nonsense
     quiet.addHandler(logging.NullHandler())

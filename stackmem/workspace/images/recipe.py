@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from stackmem.errors import UsageError
 from stackmem.foreign.files import read_start
+from stackmem.installing import install_command
 
 _MOST_BYTES = 1 << 20
 _VARIABLE = re.compile(r"\\(.)|\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?[-+?])([^}]*))?\})")
@@ -51,7 +52,7 @@ def read_recipe(path: Path) -> tuple[RecipeStep, ...]:
     try:
         import dockerfile  # type: ignore[import-not-found]
     except ImportError as error:
-        raise UsageError("images need the extra 'images': pip install 'dockerfile>=3.4' beside stackmem") from error
+        raise UsageError(f"images need the extra 'images'; install it: {install_command('images')}") from error
     try:
         raw = read_start(path, _MOST_BYTES + 1)
         text = raw[: _MOST_BYTES + 1].decode("utf-8-sig").replace("\r\n", "\n")
