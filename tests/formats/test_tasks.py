@@ -147,6 +147,19 @@ def test_a_copied_link_of_the_build_folder_is_not_followed_out(tmp_path):
     assert "secret" not in "".join(p.read_text() for p in found.folder.rglob("*") if p.is_file() and not p.is_symlink())
 
 
+@pytest.mark.parametrize("name", ["environment", "environment/workspace", "environment/Dockerfile"])
+def test_a_task_of_harbor_that_is_built_through_a_link_is_refused(tmp_path, name):
+    task = make_task(tmp_path / "made")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "Dockerfile").write_text("WORKDIR /workspace\nCOPY Dockerfile .\nRUN secret\n")
+    (task / name).parent.mkdir(exist_ok=True)
+    (task / name).symlink_to(outside / "Dockerfile" if name.endswith("file") else outside)
+    found = only("harbor", task, tmp_path / "tasks")
+    assert f"{name} is a link" in found.why
+    assert {path.name for path in outside.iterdir()} == {"Dockerfile"}
+
+
 # Exercism
 
 

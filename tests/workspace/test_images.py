@@ -11,7 +11,8 @@ import pytest
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.workspace.images.bases import add_base
 from stackmem.workspace.images.build import BuildFailed, BuildRules, ImageSource, build_image, why_not_built
-from stackmem.workspace.images.recipe import filled_in, read_recipe
+from stackmem.workspace.images.copying import written
+from stackmem.workspace.images.recipe import RecipeStep, filled_in, read_recipe
 from stackmem.workspace.images.store import ImageStore, base_name
 from stackmem.workspace.profile import Profile
 from tests.stage import with_bubblewrap
@@ -133,6 +134,26 @@ def test_a_working_directory_behind_a_link_is_refused(place):
 def test_what_cannot_be_built_is_one_sentence(tmp_path, recipe, why):
     with pytest.raises((UsageError, WorkspaceError), match=why):
         made(tmp_path, recipe)
+
+
+@pytest.mark.parametrize("name", ["../../x", "/x", "..", ".", "", "a/b", "gone"])
+def test_a_here_document_whose_name_is_a_path_is_refused(tmp_path, name):
+    (tmp_path / "x").write_text("mine")
+    scratch = tmp_path / "a" / "b"
+    scratch.mkdir(parents=True)
+    name = f"{tmp_path}/x" if name == "/x" else name
+    texts = {} if name == "gone" else {name: "theirs"}
+    with pytest.raises(UsageError, match="not a here-document with a plain name"):
+        written(scratch, f"<<{name}", RecipeStep("COPY", (), texts=texts), {})
+    assert (tmp_path / "x").read_text() == "mine"
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_here_document_that_the_parser_took_for_none_writes_nothing(tmp_path):
+    (tmp_path / "x").write_text("mine")
+    with pytest.raises((UsageError, WorkspaceError)):
+        made(tmp_path, f"FROM small\nCOPY <<{tmp_path}/x /y\n")
+    assert (tmp_path / "x").read_text() == "mine"
 
 
 def test_what_is_in_the_way_is_known_before_anything_runs(tmp_path):

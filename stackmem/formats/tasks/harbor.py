@@ -23,6 +23,8 @@ from .folder import ImportedTask, TaskRefused, make
 _OURS = "/workspace"
 _TRAJECTORY = "trajectory.json is not given to the agent: a run begins with the task alone"
 _MAX_FILE_BYTES = 16 << 30
+_BUILT_FROM = ("environment", "environment/workspace", "environment/Dockerfile")
+"""What is read or written by its path once a task was copied."""
 _LEFT_BEHIND = shutil.ignore_patterns(".git", "__pycache__")
 
 
@@ -44,12 +46,21 @@ def from_harbor(
         yield make(folder.resolve().name, out, partial(_fill if hosted else _copy, folder))
 
 
+def _refuse_links(source: Path) -> None:
+    """Raises ``UsageError`` if stackmem would read or write outside the copy of a task."""
+    for name in _BUILT_FROM:
+        if (source / name).is_symlink():
+            raise UsageError(f"{name} is a link; put the file or folder itself into the task")
+
+
 def _copy(source: Path, target: Path) -> list[str]:
+    _refuse_links(source)
     _copy_tree(source, target, _LEFT_BEHIND)
     return [_TRAJECTORY] if (target / "trajectory.json").is_file() else []
 
 
 def _fill(source: Path, target: Path) -> list[str]:
+    _refuse_links(source)
     _copy_tree(source, target, _LEFT_BEHIND)
     recipe = read_dockerfile(target / "environment" / "Dockerfile")
     notes = []

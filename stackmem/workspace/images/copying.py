@@ -169,7 +169,7 @@ def written(scratch: Path, mark: str, step: RecipeStep, variables: Mapping[str, 
         UsageError: It has no text, or its name is a path.
     """
     name = mark.lstrip("<-").strip("\"'")
-    if name not in step.texts or "/" in name or name in (".", ".."):
+    if name not in step.texts or "/" in name or name in ("", ".", ".."):
         raise UsageError(f"{mark} is not a here-document with a plain name; write <<NAME and end the text with NAME")
     path = Path(tempfile.mkdtemp(dir=scratch)) / name
     path.write_text(filled_in(step.texts[name], variables))
