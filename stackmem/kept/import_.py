@@ -6,12 +6,13 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, DecodeError, Struct, UnsetType
 
 from stackmem.core.machine import evolve
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import Answerer, Price, cost_usd
 from stackmem.core.state import State
+from stackmem.core.strict_json import decode_json
 from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular
 from stackmem.formats.recordings import IMPORTERS, guess
@@ -37,6 +38,7 @@ class ImportedRun(Struct, frozen=True):
         models: Every model that replied, in order of first reply.
         cost_usd: By the known prices of the models; where one is not known, as the recording says; else None.
         recorded_usd: What the recording itself says the whole cost.
+        strategy: The memory strategy that the recording names; empty if it names none.
         left_out: What the recording holds that the trace does not, a sentence each.
     """
 
@@ -53,6 +55,37 @@ class ImportedRun(Struct, frozen=True):
     cost_usd: float | None
     recorded_usd: float | None
     left_out: tuple[str, ...]
+    strategy: str = ""
+
+
+class Stated(Struct, frozen=True):
+    """What an imported recording says about itself, as its run keeps it.
+
+    Attributes:
+        recorded_usd: As in ``ImportedRun``.
+        strategy: As in ``ImportedRun``.
+    """
+
+    origin: str
+    recorded_usd: float | None = None
+    strategy: str = ""
+
+    @property
+    def shown_strategy(self) -> str:
+        """The strategy that the recording names, else the recording's format."""
+        return f"{self.strategy} (stated by the recording)" if self.strategy else _by_format(self.origin)
+
+
+def stated_by_recording(run_dir: Path) -> Stated | None:
+    """What the recording of an imported run says about itself; None if the run keeps nothing about it."""
+    try:
+        return decode_json(read_regular(run_dir / IMPORTED), Stated)
+    except (OSError, DecodeError, RecursionError):
+        return None
+
+
+def _by_format(origin: str) -> str:
+    return f"imported:{origin.split(' ', 1)[0]}"
 
 
 def import_file(file: Path, spelled: str | None, runs_dir: Path) -> tuple[ImportedRun, ...]:
@@ -137,6 +170,7 @@ def _keep(session: RecordedSession, file: Path, sha256: str, run_dir: Path) -> I
         cost_usd=session.usd if cost is None else round(cost, 6),
         recorded_usd=session.usd,
         left_out=session.losses(),
+        strategy=session.strategy,
     )
     for name, value in ((IMPORTED, imported), (RUN, state.begun)):
         write_json(run_dir / name, value)
@@ -202,7 +236,7 @@ def _result(imported: ImportedRun, state: State, seconds: float, writer: TraceWr
         run_dir=imported.run_dir,
         task=start.task_name,
         model=start.model,
-        strategy=f"imported:{imported.origin.split(' ', 1)[0]}",
+        strategy=imported.strategy or _by_format(imported.origin),
         ending=ended.ending if ended else "interrupted",
         outcome=state.outcome,
         steps=state.step,

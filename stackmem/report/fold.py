@@ -190,6 +190,11 @@ class PageFold:
         return page
 
     @property
+    def imported(self) -> str:
+        """What the run was imported from; empty for a run of our own."""
+        return self._imported
+
+    @property
     def lanes(self) -> Lanes:
         """The life of each chunk so far."""
         return self._lanes

@@ -9,6 +9,7 @@ from math import inf
 from pathlib import Path
 
 from stackmem.core.facts import RunStarted, ToolReturned, VerifyReturned
+from stackmem.kept.import_ import Stated, stated_by_recording
 from stackmem.run.result import read_result
 from stackmem.trace.lineage import TRACE, sources
 from stackmem.trace.lock import is_held
@@ -39,6 +40,7 @@ class FollowedRun:
         """
         self._folder, self._tail, self._at_once = folder, RunTail(folder), at_once
         self._changes = TreeChanges({}, NO_HISTORY)
+        self._stated: Stated | None = None
         self._fresh: Iterator[Record] | None = None
         self._stores, self._tree = list[Path](), ""
         self.fold = PageFold(folder.resolve().name, texts, prompts, self._changes, sources_of(folder))
@@ -65,6 +67,10 @@ class FollowedRun:
         else:
             self._fresh = None
         page = self.fold.close(self._tail.torn_bytes)
+        if self._stated is None and self.fold.imported:
+            self._stated = stated_by_recording(self._folder)
+        if self._stated is not None:
+            page.strategy, page.stated_usd = self._stated.shown_strategy, self._stated.recorded_usd
         page.reading = "" if self._fresh is None else self._told_so_far()
         if page.reading:
             page.outcome = READING

@@ -80,6 +80,7 @@ class RunPage(Struct):
         estimated: Tokens are characters / 2.5: the model reports no usage, nor what its cache held.
         simulated: Where the cache is a simulation, the shortest prefix that it keeps, in tokens; else 0.
         unrendered: Why prompts cannot be shown, or differ from those sent; empty where all is as it was.
+        stated_usd: What the recording of an imported run says it cost, if no price is known for it.
         files_missing: Why changes of files cannot be shown.
         tokens_per_char: Of the prompts rendered. A prompt with the whole history would have had the tokens of the first
             prompt, and ``turns`` of the step at this rate.
@@ -110,5 +111,6 @@ class RunPage(Struct):
     frames: list[PageFrame] = field(default_factory=list)
     steps: list[PageStep] = field(default_factory=list)
     before: list[PageFact] = field(default_factory=list)
+    stated_usd: float | None = None
     lanes: list[Lane] = field(default_factory=list)
     sequences: list[list[int]] = field(default_factory=list)

@@ -9,6 +9,9 @@ from stackmem.core.pricing import cost_usd
 from stackmem.errors import UsageError
 from stackmem.kept.import_ import ImportedRun, import_file
 from stackmem.models.catalog import lookup
+from stackmem.report.follow import FollowedRun
+from stackmem.report.prompts import Prompts
+from stackmem.report.texts import Texts
 from stackmem.run.result import read_result
 from stackmem.trace.open_run import Run
 from tests.formats.test_recordings import FILES, SAMPLES, read, text_of
@@ -147,3 +150,30 @@ def test_one_reply_of_a_model_without_a_price_leaves_the_cost_unknown(stage, tmp
     run = Run(Path(imported(file, None, stage.runs).run_dir))
     assert (run.cost, run.state.cost_usd) == (None, None)
     assert run.state.usd > 0
+
+
+def test_the_page_and_the_list_show_the_cost_and_the_strategy_that_the_recording_states(stage, tmp_path):
+    """The fault that was found: the page said "cost unknown" and the strategy that only renders the prompts."""
+    recording = json.loads((SAMPLES / "atif.json").read_text("utf-8"))
+    recording["agent"]["extra"] = {"strategy": "window:20"}
+    recording["agent"]["model_name"] = "nobody/knows-its-price"
+    for step in recording["steps"]:
+        step.pop("model_name", None)
+    recording["final_metrics"] = {"total_cost_usd": 0.1234}
+    file = tmp_path / "recording.json"
+    file.write_text(json.dumps(recording), "utf-8")
+    run = imported(file, None, stage.runs)
+    texts = Texts()
+    page = FollowedRun(Path(run.run_dir), texts, Prompts(texts, [], {})).read()
+    assert (page.strategy, page.stated_usd) == ("window:20 (stated by the recording)", 0.1234)
+    (row,) = json.loads(stage.call("runs", "--json").stdout)
+    assert (row["strategy"], row["cost_usd"]) == ("window:20", 0.1234)
+
+
+def test_a_recording_that_states_no_strategy_is_shown_by_its_format(stage):
+    run = imported(SAMPLES / "atif.json", None, stage.runs)
+    texts = Texts()
+    page = FollowedRun(Path(run.run_dir), texts, Prompts(texts, [], {})).read()
+    assert page.strategy == "imported:atif"
+    (Path(run.run_dir) / "imported.json").write_text("[1")  # damaged: the page is shown, without what it said
+    assert FollowedRun(Path(run.run_dir), texts, Prompts(texts, [], {})).read().stated_usd is None

@@ -36,6 +36,12 @@ class _Agent(Struct, frozen=True):
     version: str
     model_name: str | None = None
     tool_definitions: list[Json] | None = None
+    extra: Json | None = None
+
+
+def _strategy(agent: _Agent) -> str:
+    named = (agent.extra or {}).get("strategy")
+    return named[:200] if isinstance(named, str) else ""
 
 
 class _AtifCall(Struct, frozen=True):
@@ -157,6 +163,7 @@ class _AtifReader:
             model=agent.model_name or "",
             tools=tuple(_tool(one) for one in agent.tool_definitions or ()),
             usd=trajectory.final_metrics.total_cost_usd if trajectory.final_metrics else None,
+            strategy=_strategy(agent),
             turns=[],
         )
         told: list[Any] = []

@@ -113,6 +113,7 @@ class RecordedSession(Struct):
         origin: The format and, where it says so, what wrote it.
         began: When the task was given; None where the recording does not say.
         usd: The whole cost that the recording names, its children's included.
+        strategy: The memory strategy that the recording names; empty if it names none.
         finished: Whether it came to an end of its own; None where only its last reply can tell.
         ending: How it ended, where the recording says so in words of ours.
         checks: What judged it, where the recording holds a verdict.
@@ -131,6 +132,7 @@ class RecordedSession(Struct):
     turns: list[RecordedTurn] = []
     began: float | None = None
     usd: float | None = None
+    strategy: str = ""
     result: str | None = None
     finished: bool | None = None
     ending: Ending | None = None

@@ -92,6 +92,8 @@ export function whatHappened(timeline, run) {
 // Outcome, cost and the sentence on why.
 export function verdict(run) {
   const why = reason(run);
-  const cost = run.usd === null ? "cost unknown" : usd(run.usd) + (run.outcome === "reading" ? " so far" : "");
+  const stated = run.stated_usd ?? null;
+  const unpriced = stated === null ? "cost unknown" : `${usd(stated)}, stated by the recording`;
+  const cost = run.usd === null ? unpriced : usd(run.usd) + (run.outcome === "reading" ? " so far" : "");
   return el("p", { class: "verdict" }, el("span", { class: `pill ${tone(run.outcome)}`, text: plain(run.outcome) }), el("strong", { text: cost }), el("span", { text: why }));
 }
