@@ -28,7 +28,7 @@ from .cutting import ForeignCut
 from .exchanges import AnswerPassed, RequestPassed, SummaryPassed, ToldMessage
 from .identity import Chains, seed
 from .recording import Recording, RunBeingTold
-from .upstream import decoded, keys_in
+from .upstream import decoded, keys_in, secrets_in
 from .wires.wire import ForeignRequest, WireFormat
 
 _AGENT_HEADERS = ("x-claude-code-agent-id",)
@@ -58,8 +58,8 @@ class RequestOrigin:
     """Who asks: the keys, and the chain of the conversation that begins with them."""
 
     def __init__(self, chains: Chains, request: Request, wire: WireFormat, asked: ForeignRequest) -> None:
-        self.keys = keys_in(request.headers.raw)
-        secret = "\0".join(self.keys)
+        self.keys = secrets_in(request)
+        secret = "\0".join(keys_in(request.headers.raw))
         agent = next((request.headers[name] for name in _AGENT_HEADERS if name in request.headers), "")
         self.group = seed(wire.name, secret, "")
         self.chain = chains.chain(seed(wire.name, secret, agent), asked.messages)

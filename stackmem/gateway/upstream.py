@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from stackmem.core.credentials import credentials
 from stackmem.errors import UsageError
 from stackmem.models.connection import trusted
 
@@ -125,6 +126,17 @@ def keys_in(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, ...]:
     """The keys that a request brings: for telling accounts apart in memory, and to take them out of texts."""
     found = (value.decode("latin-1").strip() for name, value in headers if name.lower() in _KEYS)
     return tuple(value.removeprefix("Bearer ").removeprefix("bearer ").strip() for value in found)
+
+
+def secrets_in(request: Request) -> tuple[str, ...]:
+    """The keys of a request and every other credential of its headers and query, to be taken out of texts."""
+    found = list(keys_in(request.headers.raw))
+    for name, value in request.headers.items():
+        line = f"{name}: {value}"
+        found += [line[one.start : one.end] for one in credentials(line)]
+    query = f"?{request.url.query}"
+    found += [query[one.start : one.end] for one in credentials(query)]
+    return tuple(dict.fromkeys(found))
 
 
 def decoded(body: bytes, coding: str) -> bytes:

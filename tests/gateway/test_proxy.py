@@ -229,6 +229,24 @@ def test_no_key_is_on_the_disk_though_a_tool_printed_it(tmp_path):
     assert b"[secret GITHUB_TOKEN]" in written
 
 
+def test_cookies_other_headers_and_parameters_that_a_request_brought_are_not_on_the_disk(tmp_path):
+    brought = {
+        "cookie": "session=abc123cookie; theme=dark",
+        "x-auth-token": "abc123header",
+        "private-token": "abc123priv",
+    }
+    secrets = ["abc123cookie", "abc123header", "abc123priv", "abc123query"]
+    text = f"They are {' '.join(secrets)}; then X-Other-Token: abc123other, the theme is dark, /a?b=1&key=abc123param."
+    with RawUpstream(DONE) as upstream, gateway(upstream, tmp_path) as served:
+        body = request(user(text))
+        CLIENT.post(f"{served.url}/v1/messages?key=abc123query", content=body, headers=HEADERS | brought)
+        assert b"abc123query" in upstream.seen[0][2]
+    written = b"".join(path.read_bytes() for path in only_run(tmp_path).iterdir())
+    for secret in (*secrets, "abc123other", "abc123param"):
+        assert secret.encode() not in written
+    assert b"; then X-Other-Token: [secret HEADER], the theme is dark, /a?b=1&key=[secret PARAMETER]" in written
+
+
 def test_a_compressed_answer_is_relayed_as_it_is_and_read(tmp_path):
     packed = gzip.compress(b"".join(DONE.pieces))
     coded = RawAnswer((packed,), headers=(("content-encoding", "gzip"), ("content-type", "text/event-stream")))
