@@ -23,7 +23,7 @@ from stackmem.core.budgets import Budgets
 from stackmem.core.heap import Heap, KeptChunk, KeptHeap, faults
 from stackmem.core.strict_json import decode_json
 from stackmem.core.tools import StoreEntry
-from stackmem.errors import TraceError, UsageError
+from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.foreign.files import descriptor_of_regular, read_regular
 from stackmem.trace.private import owners
 from stackmem.trace.store import cut_torn_line
@@ -114,7 +114,7 @@ class HeapStore:
         if not changes:
             return
         try:
-            with self._locked():
+            with self.locked():
                 lines = b"".join(_encode(change) + b"\n" for change in changes)
                 if _append(self.path, _encode(HeapOf(self.folder)) + b"\n", lines) > _COMPACTED_BYTES:
                     self._compact()
@@ -125,7 +125,7 @@ class HeapStore:
 
     def remove(self) -> None:
         """Remove all of it; raises ``OSError``."""
-        with self._locked():
+        with self.locked():
             self.path.unlink(missing_ok=True)
 
     def _compact(self) -> None:
@@ -139,7 +139,8 @@ class HeapStore:
         fresh.replace(self.path)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
+        """Hold the file's lock."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = descriptor_of_regular(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
         try:
@@ -254,7 +255,55 @@ def heap_store(named: str, folder: Path | None, cwd: Path, environ: Mapping[str,
         return HeapStore((cwd / os.path.expanduser(named)).resolve(), str(folder or ""))
     if folder is None:
         raise UsageError("--heap keep is for a folder of your own, and this is a task; name a file with --heap FILE")
-    return HeapStore(heaps_folder(environ) / f"{_key(folder)}.jsonl", str(folder))
+    return HeapStore(_path_for(heaps_folder(environ), folder), str(folder))
+
+
+def _path_for(place: Path, folder: Path) -> Path:
+    """The file of a folder, and in a repository of its first commit: another repository there has another file.
+
+    A heap that was kept for the path only is taken over by the repository that is there now.
+    """
+    first = first_commit(folder)
+    of_path = place / f"{_key(folder)}.jsonl"
+    if not first:
+        return of_path
+    bound = place / f"{_key(folder, first)}.jsonl"
+    if of_path.exists() and not bound.exists():
+        try:
+            with HeapStore(of_path, str(folder)).locked():
+                os.link(of_path, bound, follow_symlinks=False)
+                of_path.unlink()
+        except (FileNotFoundError, FileExistsError):
+            pass  # another process took it over meanwhile
+        except OSError as error:
+            raise UsageError(
+                f"the kept heap {of_path} cannot become {bound.name} ({error.strerror}); make room or rights there"
+            ) from error
+    return bound
+
+
+def first_commit(folder: Path) -> str:
+    """The oldest root commit of the repository that a folder is in; empty without a repository, without a commit and in
+    a shallow clone, whose first commit is not there.
+
+    Raises:
+        UsageError: Git does not say so in time.
+    """
+    from stackmem.history.origin import find_origin, work_tree_of  # here, as most commands keep no heap
+
+    try:
+        root = work_tree_of(folder)
+        origin = None if root is None else find_origin(root)
+        if origin is None or not origin.head or origin.shallow():
+            return ""
+    except (UsageError, WorkspaceError, OSError):
+        return ""  # not a repository that may be read
+    try:
+        return origin.ask("rev-list", "--max-parents=0", origin.head).split()[-1].decode()
+    except WorkspaceError as error:
+        raise UsageError(
+            f"git does not find the first commit of {folder} ({error}); name a file with --heap FILE"
+        ) from error
 
 
 def heaps_folder(environ: Mapping[str, str]) -> Path:
@@ -273,8 +322,11 @@ def all_heaps(environ: Mapping[str, str]) -> list[HeapStore]:
     return sorted(found, key=lambda store: store.folder)
 
 
-def _key(folder: Path) -> str:
+def _key(folder: Path, first: str = "") -> str:
     """A file's name for a folder: what people know it by, and what tells it from others of that name."""
     place = folder.resolve()
     plain = re.sub(r"[^A-Za-z0-9_.]+", "-", place.name).strip("-.")[:40] or "root"
-    return f"{plain}-{hashlib.sha256(os.fsencode(place)).hexdigest()[:16]}"
+    told = hashlib.sha256(os.fsencode(place))
+    if first:
+        told.update(b"\0" + first.encode())
+    return f"{plain}-{told.hexdigest()[:16]}"

@@ -1,5 +1,7 @@
 """The file of chunks that outlive their runs: what it holds, whatever comes of its writers."""
 
+import shutil
+import subprocess
 import threading
 from pathlib import Path
 
@@ -118,6 +120,58 @@ def test_only_what_a_run_changes_is_written(tmp_path: Path) -> None:
     keeper.follow(after)
     assert contents(store) == {"a": "2"}
     assert [one.by for one in store.read().values()] == ["run"]
+
+
+def git(place: Path, *words: str) -> None:
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", *who, *words], cwd=place, check=True, capture_output=True)
+
+
+def committed(place: Path, text: str) -> Path:
+    place.mkdir(parents=True)
+    git(place, "init", "-q")
+    git(place, "commit", "-q", "--allow-empty", "-m", text)
+    return place
+
+
+def test_another_repository_at_the_same_path_does_not_get_the_heap(tmp_path: Path) -> None:
+    environ, place = {"XDG_STATE_HOME": str(tmp_path / "state")}, tmp_path / "place"
+
+    def store() -> HeapStore:
+        return heap_store("keep", place, tmp_path, environ)
+
+    committed(place, "first")
+    store().write([change("a", "mine")])
+    git(place, "commit", "-q", "--allow-empty", "-m", "second")
+    assert contents(store()) == {"a": "mine"}
+    place.rename(tmp_path / "away")
+    committed(place, "another")
+    assert contents(store()) == {}
+    store().write([change("a", "theirs")])
+    shutil.rmtree(place)
+    place.mkdir()  # without git
+    assert contents(store()) == {}
+    place.rmdir()
+    (tmp_path / "away").rename(place)
+    assert contents(store()) == {"a": "mine"}
+    assert contents(heap_store("keep", committed(tmp_path / "new", "first"), tmp_path, environ)) == {}
+
+
+def test_a_heap_that_was_kept_for_the_path_goes_to_the_repository_there_and_nothing_is_lost(tmp_path: Path) -> None:
+    environ, place = {"XDG_STATE_HOME": str(tmp_path / "state")}, tmp_path / "place"
+    place.mkdir()
+    older = heap_store("keep", place, tmp_path, environ)
+    older.write([change("a", "old"), change("b", "old")])
+    kept = older.path.read_bytes()
+    git(place, "init", "-q")
+    assert heap_store("keep", place, tmp_path, environ).path == older.path  # no commit yet
+    git(place, "commit", "-q", "--allow-empty", "-m", "first")
+    found = heap_store("keep", place, tmp_path, environ)
+    assert (found.path.read_bytes(), older.path.exists()) == (kept, False)
+    assert len(all_heaps(environ)) == 1
+    shutil.rmtree(place)
+    committed(place, "another")
+    assert contents(heap_store("keep", place, tmp_path, environ)) == {}
 
 
 def test_each_folder_has_a_heap_of_its_own(tmp_path: Path) -> None:
