@@ -91,7 +91,7 @@ def _fits(row: dict[str, Any], name: str, kind: str) -> bool:
         return isinstance(value, str) or (name == "settings" and isinstance(value, dict))
     if isinstance(value, int):
         return abs(value) < _LARGEST
-    return isinstance(value, float) and isfinite(value)
+    return isinstance(value, float) and isfinite(value) and abs(value) < _LARGEST
 
 
 def latest_rows(folder: Path) -> dict[str, dict[str, Any]]:

@@ -63,8 +63,13 @@ def exported(data: bytes, place: Path) -> None:
 
 
 def shown(data: bytes, place: Path) -> None:
+    """Alone, and beside a run that has other frames and prompts."""
     run = run_with(place, chained(data))
-    page(read_runs([run, run]))
+    other = place / "other"
+    other.mkdir()
+    (other / "trace.jsonl").write_bytes(chained(stories()[0]))
+    page(read_runs([run]))
+    page(read_runs([run, other]))
 
 
 def recovered(data: bytes, place: Path) -> None:
@@ -236,7 +241,7 @@ def rows() -> Iterable[Row]:
         ("settings/settings_files", "settings/mcp_servers", "workspace/profile"),
         ours,
     )
-    heap = b'{"folder": "/somewhere"}\n{"name": "a", "chunk": {"content": "x", "description": "", "source": ""}}\n'
+    heap = b'{"folder": "/somewhere"}\n{"name": "a", "written": 1.5, "chunk": {"name": "a", "content": "x"}}\n'
     yield "kept heap", kept_heap, lambda: [heap], ("settings/kept_heap",), ours
     yield "trusted keys", trusted, lambda: encoded({"a" * 64: "somebody"}), ("settings/keys", "trace/signatures"), ours
     words = b'x:={"a": [1, "\\ud800"]}\ny=\xff\nz=@inputs.yaml\n'

@@ -1,6 +1,7 @@
 """What a report says of a bench: figures, verdicts, Markdown and the spreadsheet."""
 
 import csv
+import json
 import re
 from io import StringIO
 from math import inf, nan
@@ -373,3 +374,24 @@ def test_a_strategy_that_never_acted_says_so_in_its_row_and_in_words(tmp_path):
     assert said == ["Never acted, so that these trials say nothing of what sets them apart: other."]
     write_report(tmp_path / "bench" if (tmp_path / "bench").exists() else tmp_path, str(tmp_path / "report.md"))
     assert "| Work: never acted |" in (tmp_path / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("column", ["horizon", "bill_usd", "steps", "peak_context_tokens", "first_loss_step"])
+@pytest.mark.parametrize("value", [1e308, -1e308, 2.0**64])
+def test_a_figure_that_nothing_measured_can_be_counts_as_none(tmp_path, column, value):
+    """``results.sqlite`` may come from anybody; the ledger refuses such a row."""
+    rows = [row("full"), row("stackheap", **{column: value}), row("mask", seed=2, **{column: value})]
+    for end in (".html", ".md", ".csv"):
+        assert write_report(bench(tmp_path / "b", rows), str(tmp_path / f"report{end}")).trials == 3
+
+
+def test_requests_whose_lists_have_unequal_lengths_or_odd_numbers_are_left_out(tmp_path):
+    lists = {name: [9] * 7 for name in ("uncached", "cache_read", "cache_write_5m", "cache_write_1h", "output")}
+    odd = (
+        {**lists, "output": [9] * 6},
+        {**lists, "output": [-1] * 7},
+        {**lists, "output": [10**30] * 7},
+        {**lists, "steps": [1]},
+    )
+    rows = [row("full", seed=seed, requests=json.dumps(told)) for seed, told in enumerate(odd, 1)]
+    assert write_report(bench(tmp_path / "b", rows), str(tmp_path / "report.html")).trials == 4

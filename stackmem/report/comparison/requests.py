@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean
+from typing import Annotated
 
 import msgspec
 
@@ -18,6 +19,7 @@ from .results import TrialRow
 
 FIFTH = 5
 """The request that the last one is held against: by then the first ones have found out what all of them need."""
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 _KINDS = ("uncached", "cache_read", "cache_write_5m", "cache_write_1h", "output")
 
 
@@ -103,7 +105,7 @@ def _exponent(found: Interval | None) -> str:
 def _lists(trial: TrialRow) -> dict[str, list[int]]:
     """What the row tells of its requests, figure by figure; a bench's files may say anything."""
     try:
-        return msgspec.json.decode(trial.text("requests") or "{}", type=dict[str, list[int]])
+        return msgspec.json.decode(trial.text("requests") or "{}", type=dict[str, list[_Count]])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import isfinite, nan
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,9 @@ from stackmem.bench.ledger import LEDGER, read_rows
 from stackmem.bench.results import RESULTS, read_results, read_suite
 from stackmem.errors import UsageError
 from stackmem.tools.plugins import load_plugins
+
+_MAX_FIGURE = 1 << 63
+"""As the ledger has it; sums and powers of larger ones would overflow."""
 
 
 class TrialRow(Struct, frozen=True):
@@ -29,9 +32,9 @@ class TrialRow(Struct, frozen=True):
         return "" if found is None else str(found)
 
     def number(self, column: str) -> float:
-        """Nan where the trial has no such figure."""
+        """Nan if the trial has no such figure, or one that nothing measured can be."""
         found = self.row.get(column)
-        if isinstance(found, int | float) and isfinite(found):
+        if isinstance(found, int | float) and abs(found) < _MAX_FIGURE:
             return float(found)
         return nan
 
