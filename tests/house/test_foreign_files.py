@@ -68,7 +68,6 @@ IN_SANDBOX = "this program runs in the sandbox, and the reader is the command it
 MADE = "made by this process, or by one of its own, a moment before"
 WRITES = "opens a new file for writing; its flags are in a variable"
 NO_FILE_THERE = "opens no file: a signer, a room, a device that is always there"
-IMAGES = "opens files of images; the folder is this machine's own store, or was unpacked within limits"
 OWN: dict[str, tuple[int, str]] = {
     "stackmem/bench/harbor_agent.py": (4, "Harbor calls it with files and folders of its own"),
     "stackmem/bench/provenance.py": (1, INSTALLED),
@@ -111,11 +110,9 @@ OWN: dict[str, tuple[int, str]] = {
     "stackmem/trace/signatures.py": (1, NO_FILE_THERE),
     "stackmem/trace/snapshot.py": (1, WRITES),
     "stackmem/workspace/family.py": (1, KERNEL),
-    "stackmem/workspace/images/bases.py": (2, IMAGES),
     "stackmem/workspace/images/build.py": (1, KERNEL),
-    "stackmem/workspace/images/copying.py": (3, IMAGES),
-    "stackmem/workspace/images/root.py": (3, IMAGES),
-    "stackmem/workspace/images/store.py": (3, IMAGES),
+    "stackmem/workspace/images/root.py": (2, INSTALLED),
+    "stackmem/workspace/images/store.py": (1, "the lock of this machine's own store"),
     "stackmem/workspace/isolation/bubblewrap.py": (1, KERNEL),
     "stackmem/workspace/isolation/namespaces.py": (1, INSTALLED),
     "stackmem/workspace/isolation/probe.py": (1, KERNEL),

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,13 +18,15 @@ from typing import BinaryIO
 from stackmem.errors import UsageError
 from stackmem.foreign.archives import budget_for, unpack_layer
 from stackmem.foreign.beneath import open_in_root, opener_for
+from stackmem.foreign.files import bounded_blocks, copy_regular, open_regular, read_regular
 from stackmem.foreign.tar import is_tar
 from stackmem.foreign.tree import ArchiveError, UnpackedTree
 
 from .recipe import RecipeStep, filled_in
-from .store import is_folder
+from .store import MAX_CONTEXT_FILE_BYTES, is_folder
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY
+_MAX_RULES_BYTES = 1 << 20
 Leaves = Callable[[PurePosixPath], bool]
 
 
@@ -114,8 +115,8 @@ def _copy_file(source: Path, root: int, target: str, mode: int | None) -> None:
             os.symlink(source.readlink(), name, dir_fd=parent)
             return
         fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=parent)
-        with os.fdopen(fd, "wb") as out, source.open("rb") as file:
-            shutil.copyfileobj(file, out, 1 << 20)
+        with os.fdopen(fd, "wb") as out, open_regular(source, follow=False) as file:
+            out.writelines(bounded_blocks(file, MAX_CONTEXT_FILE_BYTES))
             os.fchmod(fd, (stat.S_IMODE(status.st_mode) if mode is None else mode) & 0o777)
         os.utime(name, ns=(status.st_mtime_ns, status.st_mtime_ns), dir_fd=parent, follow_symlinks=False)
     except OSError as error:
@@ -157,7 +158,10 @@ def from_root(root: int, source: str, stack: ExitStack) -> Path:
         raise UsageError(f"{source} is neither a file nor a folder")
     # Under its own name, which it keeps where it is copied into a folder.
     copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stackmem-copy-"))) / PurePosixPath(source).name
-    shutil.copyfile(path, copy)
+    try:
+        copy_regular(path, copy, MAX_CONTEXT_FILE_BYTES)
+    except OSError as error:
+        raise UsageError(f"{source} cannot be copied ({error.strerror})") from error
     copy.chmod(stat.S_IMODE(path.stat().st_mode))
     return copy
 
@@ -242,7 +246,7 @@ def _opened_below(folder: Path, path: Path) -> Iterator[BinaryIO]:
 def ignored_by(context: Path) -> Leaves:
     """What ``.dockerignore`` leaves out of a build's folder; the last line that fits a path counts."""
     try:
-        lines = (context / ".dockerignore").read_text("utf-8", "replace").splitlines()
+        lines = read_regular(context / ".dockerignore", _MAX_RULES_BYTES).decode("utf-8", "replace").splitlines()
     except OSError:
         return leave_nothing
     rules = []

@@ -20,11 +20,14 @@ import msgspec
 from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
+from stackmem.foreign.files import digest_of_regular, read_regular
 from stackmem.workspace.tree import remove_tree
 
 _Kept = TypeVar("_Kept", bound=Struct)
 SKELETON = ("dev", "proc", "sys", "run", "tmp", "var/tmp", "etc", "root")
 """Folders that every root has, whatever its base brings."""
+MAX_CONTEXT_FILE_BYTES = 16 << 30
+"""The limit for a file that a build copies."""
 _DIGEST = re.compile(r"@sha256:[0-9a-f]+$")
 
 
@@ -192,7 +195,7 @@ class ImageStore:
 
     def _read(self, path: Path, kind: type[_Kept]) -> _Kept | None:
         try:
-            return msgspec.json.decode(path.read_bytes(), type=kind)
+            return msgspec.json.decode(read_regular(path), type=kind)
         except (OSError, msgspec.DecodeError):
             return None
 
@@ -224,8 +227,7 @@ def tree_digest(*places: Path) -> str:
             if path.is_symlink():
                 whole.update(os.fsencode(path.readlink()) + b"\0")
             elif path.is_file():
-                with path.open("rb") as file:
-                    whole.update(hashlib.file_digest(file, "sha256").digest())
+                whole.update(bytes.fromhex(digest_of_regular(path, MAX_CONTEXT_FILE_BYTES)))
     return whole.hexdigest()[:32]
 
 
