@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from msgspec import UNSET, Struct
@@ -17,9 +17,10 @@ from stackmem.core.facts import ChecksReturned
 from stackmem.core.network import NetworkRequest
 from stackmem.core.text import tail
 from stackmem.errors import WorkspaceError
+from stackmem.history.checked_copy import FoundFiles
 from stackmem.history.history import History
 from stackmem.history.layer import Layer
-from stackmem.history.steering import FoundFiles, SteeringKind
+from stackmem.history.steering import SteeringKind
 from stackmem.tasks.judge import judge
 from stackmem.tasks.reader import Task
 from stackmem.workspace.isolation import confine
@@ -29,6 +30,7 @@ from stackmem.workspace.profile import Mount
 from stackmem.workspace.tree import remove_tree
 from stackmem.workspace.workspace import Workspace
 
+from .checking.guard import CheckGuard
 from .in_memory import NoHistory
 from .ports import Checks
 
@@ -121,35 +123,57 @@ class StepChecks:
 
 
 class CommandCheck:
-    """A person's own ``--check COMMAND``: exit 0 is solved.
+    """A person's own ``--check COMMAND``: exit 0 is solved, unless the guard says that it proves nothing.
 
     Attributes:
-        put_back: Puts back in a copy what steers the check, and returns what had been another, by name.
+        guard: None believes the exit code, and leaves every file as the run left it.
     """
 
     def __init__(self, room: CheckRoom, command: str, seconds: float) -> None:
         self._room = room
-        self._command = command
+        self.command = command
         self._seconds = seconds
-        self.put_back: Callable[[Layer], tuple[str, ...]] = lambda _: ()
+        self.guard: CheckGuard | None = None
 
     def judge(self) -> ChecksReturned:
-        other: list[str] = []
-        outcome = _run(self._room, self._command, self._seconds, (), {}, lambda copy: other.extend(self.put_back(copy)))
-        error = f"the check did not end by itself: {outcome.reason}" if outcome.reason else ""
-        reward = 1.0 if outcome.exit_code == 0 else 0.0
-        text = _end_of(outcome.text)
+        if self.guard is None:
+            outcome, other, problem = _run(self._room, self.command, self._seconds, (), {}), [], ""
+        else:
+            outcome, problem = self._guarded(self.guard)
+            other = self.guard.put_back
+        reward = 1.0 if outcome.exit_code == 0 and not problem else 0.0
+        text, reasons = _end_of(outcome.text), []
+        if outcome.reason:
+            reasons.append(f"the check did not end by itself: {outcome.reason}")
+        elif outcome.exit_code == 0 and problem:
+            reasons.append(f"the check exited with 0, but {problem}; --check-files left accepts the exit code alone")
         if other:
             told = f"checked with {_listed(other)} as the run found them; --check-files left takes the run's own"
-            text, error = f"{told}\n{text}", error or ("" if reward else told)
-        return ChecksReturned({"reward": reward}, error, text, outcome.requests or UNSET)
+            text = f"{told}\n{text}"
+            reasons += [] if reward or reasons else [told]
+        return ChecksReturned({"reward": reward}, "".join(reasons), text, outcome.requests or UNSET)
+
+    def _guarded(self, guard: CheckGuard) -> tuple[ToolOutcome, str]:
+        """What the check came to, and why its exit code 0 would not count."""
+        guard.begin()
+        with _scratch(self._room) as folder:
+            reports = folder / "reports"
+            reports.mkdir(mode=0o700)
+            mounts = guard.mounts(reports)
+            with closing(self._room.layer.copy(folder)) as copy:
+                checked = guard.prepare(copy)
+                environ = guard.variables(self._room.place, reports)
+                with closing(self._room.open(copy.view, mounts, environ)) as workspace:
+                    command = guard.command(checked, workspace, reports)
+                    outcome = workspace.run_command(command, self._seconds, _SHOWN_BYTES)
+            return outcome, guard.problem(reports)
 
 
 def as_found(checks: Checks | None, history: History | NoHistory, git_dir: Path, tree: str, files: str) -> None:
     """Have a person's check judge with what steers it as the tree has it, unless she takes the run's own."""
     if isinstance(checks, CommandCheck) and isinstance(history, History) and tree and files != "left":
         kind: SteeringKind = "tests" if files == "tests" else "settings"
-        checks.put_back = lambda copy: FoundFiles(history, git_dir, tree, kind).put_back(copy)
+        checks.guard = CheckGuard(lambda: FoundFiles(history, git_dir, tree, kind), checks.command)
 
 
 def _listed(names: list[str]) -> str:
@@ -161,23 +185,26 @@ def _end_of(text: str) -> str:
 
 
 def _run(
-    room: CheckRoom,
-    command: str,
-    seconds: float,
-    mounts: tuple[Mount, ...],
-    env: Mapping[str, str],
-    prepare: Callable[[Layer], object] = bool,
+    room: CheckRoom, command: str, seconds: float, mounts: tuple[Mount, ...], env: Mapping[str, str]
 ) -> ToolOutcome:
     """What a command over a fresh copy of the workspace came to."""
+    with (
+        _scratch(room) as folder,
+        closing(room.layer.copy(folder)) as copy,
+        closing(room.open(copy.view, mounts, env)) as workspace,
+    ):
+        return workspace.run_command(command, seconds, _SHOWN_BYTES)
+
+
+@contextmanager
+def _scratch(room: CheckRoom) -> Iterator[Path]:
+    """A folder for one check, removed afterwards."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="check-", dir=room.scratch))
     except OSError as error:
         raise WorkspaceError(f"{room.scratch} takes no copy to check ({error.strerror}); make room there") from error
     try:
-        with closing(room.layer.copy(folder)) as copy:
-            prepare(copy)
-            with closing(room.open(copy.view, mounts, env)) as workspace:
-                return workspace.run_command(command, seconds, _SHOWN_BYTES)
+        yield folder
     finally:
         remove_tree(folder)
 

@@ -167,6 +167,11 @@ class Workspace:
         return shown_matches(ended, path, shown_bytes, self._scrub, self._seat.place)
 
     @property
+    def begins(self) -> str:
+        """The folder that commands begin in, below the workspace; empty if that is the workspace itself."""
+        return self._seat.place
+
+    @property
     def own_python(self) -> str:
         """The environment of our Python as commands see it."""
         return INSIDE if self._level.mounts else self._seat.toolchain.environment

@@ -1,0 +1,300 @@
+"""A copy of the workspace that is about to be checked, in which files are put back to what the run found.
+
+Rule 1: only the copy is written, and nothing through a link.
+Rule 2: compiled files in ``__pycache__`` are removed: Python would take them for the sources that are put back.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+
+from stackmem.errors import WorkspaceError
+from stackmem.foreign.files import read_start
+from stackmem.workspace.clip import shown_name
+
+from .history import History
+from .layer import Layer, Overlay
+from .objects import EXECUTABLE, FILE, LINK, Node
+from .restore import content_of, put_file, remove_file
+from .steering import KINDS, Found, SteeringKind, same_settings, steers
+
+_PASSED_OVER = {b".git", b"__pycache__", b".mypy_cache", b".ruff_cache", b".pytest_cache"}
+_INSTALLED = {b".venv", b"venv", b"node_modules"}
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_BYTES = 64 << 20
+
+
+class FoundFiles:
+    """What a run found in its workspace, for checks of copies of it.
+
+    Attributes:
+        most: What is put back, with all that stands before it: ``start``, ``settings`` or ``tests``.
+    """
+
+    def __init__(self, history: History, git_dir: Path, tree: str, most: SteeringKind = "settings") -> None:
+        """Read from the tree that the run began with; of a layer, from the folder under it."""
+        self.most = most
+        self._git_dir = git_dir
+        self._began = history.files(tree)
+
+    def over(self, copy: Layer) -> CheckedCopy:
+        return CheckedCopy(copy, self._began, self._git_dir, self.most)
+
+
+class CheckedCopy:
+    """The copy, with what the run found beside it.
+
+    Attributes:
+        candidates: Paths at which the copy may differ from what the run found.
+    """
+
+    def __init__(self, copy: Layer, began: Mapping[bytes, Node], git_dir: Path, most: SteeringKind) -> None:
+        self._copy = copy
+        self._began = began
+        self._git_dir = git_dir
+        self._kinds = set(KINDS[: KINDS.index(most) + 1])
+        if most == "settings" and not self._had_tests():
+            self._kinds.discard("settings")
+        self.candidates = sorted({*self._differing()})
+
+    def put_back_steering(self) -> tuple[str, ...]:
+        """Put back what steers any check, and return what had been another, by name.
+
+        Raises:
+            WorkspaceError: The copy cannot be written, or a file of it read.
+        """
+        for path in self.candidates:
+            if path.rpartition(b"/")[2] == b"__pycache__":
+                self._replace(path, None)
+        return self.put_back(self._steers)
+
+    def _steers(self, path: bytes) -> bool:
+        kind = steers(path)
+        return kind in self._kinds and (kind != "tests" or self.existed(path))
+
+    def put_back(self, chosen: Callable[[bytes], bool]) -> tuple[str, ...]:
+        """Put back what is chosen, and return what had been another, by name.
+
+        Raises:
+            WorkspaceError: As ``put_back_steering``.
+        """
+        other = []
+        for path in filter(chosen, self.candidates):
+            before, now = self.found(path), current(self._copy.view.fd, path)
+            if before != now and not same_settings(path, before, now):
+                self._replace(path, before)
+                other.append(shown_name(path))
+        return tuple(other)
+
+    def remove_added(self, paths: Iterable[bytes]) -> tuple[str, ...]:
+        """Remove files and folders that the run did not find, and return their names.
+
+        Raises:
+            WorkspaceError: As ``put_back_steering``.
+        """
+        added = [path for path in sorted({*paths}) if self.exists(path) and not self.existed(path)]
+        for path in added:
+            self._replace(path, None)
+        return tuple(map(shown_name, added))
+
+    def paths_found(self) -> Iterator[bytes]:
+        """The files that the run found, but for what is installed."""
+        if isinstance(self._copy, Overlay):
+            there = _walk(self._copy.folder, _PASSED_OVER | _INSTALLED)
+            return (
+                path for path, entry in there if not entry.is_dir(follow_symlinks=False) and not self._is_hidden(path)
+            )
+        return iter(self._began)
+
+    def existed(self, path: bytes) -> bool:
+        """Whether the run found a file or a folder at a path."""
+        if not isinstance(self._copy, Overlay):
+            return path in self._began or path in self._folders
+        return not self._is_hidden(path) and os.path.lexists(os.path.join(os.fsencode(self._copy.folder), path))  # noqa: PTH118
+
+    def exists(self, path: bytes) -> bool:
+        """Whether the copy has anything at a path."""
+        return _kind_at(self._copy.view.fd, path) != 0
+
+    def is_link(self, path: bytes) -> bool:
+        return _kind_at(self._copy.view.fd, path) == stat.S_IFLNK
+
+    def entries(self, folder: bytes) -> frozenset[bytes]:
+        """The names in a folder of the copy; none if it is not a folder."""
+        return frozenset(name for name, _ in _entries(b"/proc/self/fd/%d/%s" % (self._copy.view.fd, folder)))
+
+    def found(self, path: bytes) -> Found | None:
+        """The file that the run found at a path."""
+        if isinstance(self._copy, Overlay):
+            if self._is_hidden(path):
+                return None
+            folder = os.open(self._copy.folder, _FOLDER)
+            try:
+                return current(folder, path)
+            finally:
+                os.close(folder)
+        node = self._began.get(path)
+        return None if node is None else (node.mode, content_of(self._git_dir, node.id))
+
+    @cached_property
+    def _folders(self) -> frozenset[bytes]:
+        return frozenset(path[:at] for path in self._began for at, letter in enumerate(path) if letter == 0x2F)
+
+    def _is_hidden(self, path: bytes) -> bool:
+        hidden = self._copy.hidden if isinstance(self._copy, Overlay) else frozenset()
+        return any(path == each or path.startswith(each + b"/") for each in hidden)
+
+    def _differing(self) -> Iterator[bytes]:
+        copy = self._copy
+        if isinstance(copy, Overlay):
+            for path, entry in _walk(copy.upper, _PASSED_OVER):
+                yield path
+                if not entry.is_dir(follow_symlinks=False) or _is_opaque(entry.path):
+                    yield from (b"%s/%s" % (path, name) for name, _ in _walk(_inner(copy.folder, path), _PASSED_OVER))
+            return
+        yield from self._began
+        for path, entry in _walk(copy.view.root, _PASSED_OVER | _INSTALLED):
+            yield path
+            if entry.name == b"venv":  # a module of the standard library, too
+                yield path + b"/__init__.py"
+
+    def _had_tests(self) -> bool:
+        return any(steers(path) == "tests" for path in self.paths_found())
+
+    def _replace(self, path: bytes, found: Found | None) -> None:
+        """Have what was found at a path, whatever is there."""
+        root = self._copy.view.fd
+        try:
+            try:
+                remove_file(root, path)
+            except IsADirectoryError:
+                shutil.rmtree(b"/proc/self/fd/%d/%s" % (root, path))
+            if found is not None:
+                self._clear_way(path)
+                put_file(root, path, *found)
+            else:
+                self._remove_emptied(path)
+        except OSError as error:
+            raise WorkspaceError(
+                f"{shown_name(path)} steers the check and cannot be put back to what the run found "
+                f"({error.strerror}); --check-files left judges without"
+            ) from error
+
+    def _remove_emptied(self, path: bytes) -> None:
+        """Remove the folders above a path that are empty by now, unless the run found them: Python imports folders."""
+        above = path.rpartition(b"/")[0]
+        while above and not self.existed(above):
+            try:
+                Path(f"/proc/self/fd/{self._copy.view.fd}", os.fsdecode(above)).rmdir()
+            except OSError:
+                return
+            above = above.rpartition(b"/")[0]
+
+    def _clear_way(self, path: bytes) -> None:
+        """Remove a link or a file that is in the place of a folder above a path."""
+        for at, letter in enumerate(path):
+            if letter == 0x2F and _kind_at(self._copy.view.fd, path[:at]) not in (0, stat.S_IFDIR):
+                remove_file(self._copy.view.fd, path[:at])
+
+
+def _kind_at(root: int, path: bytes) -> int:
+    """The kind of file at a path, as ``stat.S_IFMT`` has it; 0 if there is none, or a link leads there."""
+    try:
+        folder, name = open_above(root, path)
+    except OSError:
+        return 0
+    try:
+        return stat.S_IFMT(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return 0
+    finally:
+        os.close(folder)
+
+
+def _entries(place: bytes) -> Iterator[tuple[bytes, os.DirEntry[bytes]]]:
+    with suppress(OSError), os.scandir(place) as entries:
+        yield from ((entry.name, entry) for entry in entries)
+
+
+def _walk(folder: Path, skip: set[bytes]) -> Iterator[tuple[bytes, os.DirEntry[bytes]]]:
+    """Everything below a folder by its path there, without following a link; nothing where it is no folder."""
+    waiting = [b""]
+    while waiting:
+        above = waiting.pop()
+        for name, entry in _entries(os.path.join(os.fsencode(folder), above)):  # noqa: PTH118 - of bytes
+            path = os.path.join(above, name)  # noqa: PTH118 - of bytes
+            yield path, entry
+            if entry.is_dir(follow_symlinks=False) and name not in skip:
+                waiting.append(path)
+
+
+def _inner(folder: Path, path: bytes) -> Path:
+    """A folder in another one; one that is empty where a link leads there."""
+    inner = folder / os.fsdecode(path)
+    return inner if inner.resolve() == folder.resolve() / os.fsdecode(path) else Path("/proc/self/fdinfo/none")
+
+
+def _is_opaque(path: bytes) -> bool:
+    """Whether a folder of a layer hides the one below it."""
+    for kind in ("trusted", "user"):
+        with suppress(OSError):
+            return os.getxattr(path, f"{kind}.overlay.opaque", follow_symlinks=False) == b"y"
+    return False
+
+
+def open_above(root: int, path: bytes) -> tuple[int, bytes]:
+    """The open folder that a path lies in, and its name there; no link is followed.
+
+    Raises:
+        OSError: There is no such folder.
+    """
+    *above, name = path.split(b"/")
+    folder = os.dup(root)
+    try:
+        for each in above:
+            folder, left = os.open(each, _FOLDER, dir_fd=folder), folder
+            os.close(left)
+    except BaseException:
+        os.close(folder)
+        raise
+    return folder, name
+
+
+def current(root: int, path: bytes) -> Found | None:
+    """What is at a path below an open folder; None where there is no file, or a link leads there.
+
+    Raises:
+        WorkspaceError: It cannot be read, or is too large.
+    """
+    try:
+        folder, name = open_above(root, path)
+        try:
+            return _content(folder, name)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return None
+        raise WorkspaceError(
+            f"{shown_name(path)} steers the check and cannot be read ({error.strerror}); "
+            "--check-files left judges without"
+        ) from error
+
+
+def _content(folder: int, name: bytes) -> Found | None:
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if stat.S_ISLNK(status.st_mode):
+        return LINK, os.readlink(name, dir_fd=folder)
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    content = read_start(name, _MOST_BYTES + 1, follow=False, dir_fd=folder)
+    if len(content) > _MOST_BYTES:
+        raise OSError(errno.EFBIG, "it is too large for a file that steers a check")
+    return EXECUTABLE if status.st_mode & 0o100 else FILE, content

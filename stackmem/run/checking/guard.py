@@ -1,0 +1,148 @@
+"""Guards a person's own check: what it runs is as the run found it, and exit code 0 alone does not count as success.
+
+Rule 1: before the check, files of the copy are put back that would decide it in the place of the work: settings and
+    start-up files, programs that the check's own words run, and modules that shadow others.
+Rule 2: a witness in each Python process counts the tests. Without a whole session of tests the verdict is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from stackmem.history.checked_copy import CheckedCopy, FoundFiles
+from stackmem.history.layer import Layer
+from stackmem.history.shadowing import BASE_FOLDERS, PROBE, Shadows, names_of
+from stackmem.history.steering import Found
+from stackmem.workspace.profile import Mount
+from stackmem.workspace.workspace import Workspace
+
+from . import witness
+from .report import JUNIT, REPORT, CheckReport
+from .words import MAKEFILES, CheckWords, WordReader, included, read_dry_run
+
+_WITNESS, _REPORTS = "/apart/witness", "/logs/check"
+_SECONDS, _MOST_BYTES, _ROUNDS = 20.0, 4 << 20, 5
+_FOLDER = str(Path(witness.__file__).parent)
+
+
+class CheckGuard:
+    """The guard of one check.
+
+    Attributes:
+        put_back: What was put back, by name.
+    """
+
+    def __init__(self, found: Callable[[], FoundFiles], command: str) -> None:
+        self._found = found
+        self._command = command
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what an earlier judgment left."""
+        self.put_back: list[str] = []
+        self._words = CheckWords()
+        self._to_make: set[str] = set()  # patterns of files that the run did not find, so that it was to make them
+
+    def mounts(self, reports: Path) -> tuple[Mount, ...]:
+        return Mount(_FOLDER, _WITNESS), Mount(str(reports), _REPORTS, writable=True)
+
+    def variables(self, place: Callable[[Mount], str], reports: Path) -> dict[str, str]:
+        """The environment of the check."""
+        code, folder = map(place, self.mounts(reports))
+        return {"PYTHONPATH": code, witness.REPORT: f"{folder}/{REPORT}"}
+
+    def prepare(self, copy: Layer) -> CheckedCopy:
+        """Put back what steers any check, before anything is started in the copy."""
+        checked = self._found().over(copy)
+        self.put_back += checked.put_back_steering()
+        return checked
+
+    def command(self, checked: CheckedCopy, workspace: Workspace, reports: Path) -> str:
+        """Put back what steers this check, and return it as it is to be run."""
+        reader = WordReader(lambda path: _content(checked.found(path)), workspace.path, workspace.begins)
+        self._words = reader.take(self._command, own=True)
+        self._put_back_named(checked)
+        for dry_run, cwd in self._words.dry_runs[:_ROUNDS]:
+            self._put_back_made(checked, workspace, reader, (dry_run, cwd))
+        self._put_back_named(checked)
+        self._put_back_shadows(checked, workspace)
+        return self._as_run(workspace, reports)
+
+    def _put_back_made(
+        self, checked: CheckedCopy, workspace: Workspace, reader: WordReader, dry_run: tuple[str, str]
+    ) -> None:
+        """Put back what make reads, take away what stands for one of its targets, and read what it would run."""
+        command, cwd = dry_run
+
+        def paths(names: Iterable[str]) -> set[bytes]:
+            return {os.fsencode(os.path.normpath(os.path.join(cwd, each))) for each in names}  # noqa: PTH118
+
+        for _ in range(_ROUNDS):
+            printed = read_dry_run(_ask(workspace, f"cd {shlex.quote(cwd or '.')} && {command} 2>/dev/null"))
+            if MAKEFILES in self._to_make:
+                break
+            removed = checked.remove_added(paths(printed.targets))
+            self.put_back += removed
+            if not self._take(checked, paths(printed.makefiles).__contains__) and not removed:
+                break
+        reader.take(printed.recipe, own=False, cwd=cwd)
+
+    def _take(self, checked: CheckedCopy, chosen: Callable[[bytes], bool]) -> bool:
+        put_back = checked.put_back(chosen)
+        self.put_back += put_back
+        return bool(put_back)
+
+    def _put_back_named(self, checked: CheckedCopy) -> None:
+        words = self._words
+        self._take(checked, lambda path: path in words.programs)
+        for pattern in words.builders:
+            named = re.compile(rf"(.*/)?({pattern})", re.IGNORECASE)
+            there = [path for path in checked.paths_found() if named.fullmatch(os.fsdecode(path))]
+            if not there:
+                self._to_make.add(pattern)
+                continue
+            fragments = [each for path in there for each in included(_content(checked.found(path)) or b"")]
+            self._take(checked, lambda path, named=named: bool(named.fullmatch(os.fsdecode(path))))  # type: ignore[misc]
+            self._take(checked, lambda path, all_of=fragments: any(each.fullmatch(path) for each in all_of))  # type: ignore[misc]
+
+    def _put_back_shadows(self, checked: CheckedCopy, workspace: Workspace) -> None:
+        begins = os.fsencode(workspace.begins)
+        base = {os.path.normpath(os.path.join(begins, each)) for each in BASE_FOLDERS}  # noqa: PTH118
+        folders = {b"" if each == b"." else each for each in (*base, *BASE_FOLDERS, *self._words.folders)}
+
+        def shadows(names: frozenset[bytes]) -> Shadows:
+            return Shadows(names, folders, checked.existed, checked.exists, checked.is_link, checked.entries)
+
+        if any(map(shadows(_Anything()).matches, checked.candidates)):
+            probe = f"for each in python python3; do $each -I -c {shlex.quote(PROBE)} 2>/dev/null; done"
+            self._take(checked, shadows(names_of(_ask(workspace, probe).encode())).matches)
+
+    def _as_run(self, workspace: Workspace, reports: Path) -> str:
+        if not self._words.own_python:
+            return self._command
+        code, folder = map(workspace.place, self.mounts(reports))
+        junit = f"export PYTEST_ADDOPTS={shlex.quote(f'--junitxml={folder}/{JUNIT}')}\n"
+        return junit + re.sub(r"(?<![\w$])PYTHONPATH=", f"PYTHONPATH={code}:", self._command)
+
+    def problem(self, reports: Path) -> str:
+        """Why exit code 0 does not count; empty if it does."""
+        return CheckReport(reports).problem(self._words.runners, unseen=self._words.own_python)
+
+
+class _Anything(frozenset[bytes]):
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def _content(found: Found | None) -> bytes | None:
+    return None if found is None else found[1]
+
+
+def _ask(workspace: Workspace, command: str) -> str:
+    """What a command of ours prints in the copy."""
+    ended = workspace.run_apart(command, _SECONDS, _MOST_BYTES)
+    return b"".join(ended.capture.parts()).decode("utf-8", "replace")

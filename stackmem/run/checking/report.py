@@ -1,0 +1,98 @@
+"""What the witness of a check reported: why exit code 0 does not count, if it does not.
+
+The report was written inside the sandbox, so it is read as anything foreign: bounded, and whatever it holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from stackmem.foreign.files import read_start
+
+REPORT, JUNIT = "report", "junit.xml"
+_MOST_BYTES = 8 << 20
+_COUNTS = re.compile(rb'\b(tests|failures|errors|skipped)="(\d{1,9})"')
+
+
+class TestRun(Struct):
+    """A session of tests that came to its end."""
+
+    collected: int
+    ran: int
+    passed: int
+    failed: int
+
+
+class CheckReport:
+    """The report of one check."""
+
+    def __init__(self, folder: Path) -> None:
+        self._runners: dict[str, str] = {}
+        self._begun: defaultdict[str, int] = defaultdict(int)
+        self._left: set[str] = set()
+        self._ended: defaultdict[str, list[TestRun]] = defaultdict(list)
+        for line in _read(folder / REPORT).split(b"\n"):
+            self._take(line)
+        self._junit = {name: int(count) for name, count in _COUNTS.findall(_read(folder / JUNIT)[:4096])}
+
+    def _take(self, line: bytes) -> None:
+        try:
+            process, what, *more = msgspec.json.decode(line, type=list[str | int])
+        except (ValueError, msgspec.ValidationError):
+            return
+        name = str(process)
+        match what, more:
+            case "start", [str(runner)] if runner:
+                self._runners[name] = runner
+            case "begin", []:
+                self._begun[name] += 1
+            case "exit", []:
+                self._left.add(name)
+            case "end", [int(collected), int(ran), int(passed), int(failed)]:
+                self._ended[name].append(TestRun(collected, ran, passed, failed))
+
+    def problem(self, named: set[str], *, unseen: bool) -> str:
+        """Why exit code 0 does not count as success; empty if it does.
+
+        Args:
+            named: The test runners that the check names.
+            unseen: The check sets the environment of its Python, so that a run of tests may have no witness.
+        """
+        sessions = [session for each in self._ended.values() for session in each]
+        early = [name for name in self._begun if self._begun[name] != len(self._ended[name])]
+        silent = [runner for name, runner in self._runners.items() if not self._begun[name]]
+        if early:
+            return "a run of tests ended before its end"
+        if silent:
+            return f"{silent[0]} ended before it ran a test"
+        for session in sessions:
+            if session.failed:
+                return f"{session.failed:,} of its tests failed"
+            if session.ran < session.collected:
+                return f"only {session.ran:,} of {session.collected:,} tests ran"
+        if sessions and not any(session.passed for session in sessions):
+            return "no test passed"
+        if self._left - self._ended.keys():
+            return "one of its Python programs ended itself with os._exit(0)"
+        return "" if sessions or not named else self._without_sessions(named, unseen)
+
+    def _without_sessions(self, named: set[str], unseen: bool) -> str:
+        passed = self._junit.get(b"tests", 0) - sum(
+            self._junit.get(name, 0) for name in (b"failures", b"errors", b"skipped")
+        )
+        if passed > 0 or (unseen and "unittest" in named):
+            return ""
+        return f"{min(named)} reported no test"
+
+
+def _read(path: Path) -> bytes:
+    """The file's beginning; nothing if it is not a regular file."""
+    try:
+        return read_start(path, _MOST_BYTES, follow=False)
+    except OSError:
+        return b""
