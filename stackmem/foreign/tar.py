@@ -1,7 +1,7 @@
 """Reads a tar archive as a stream of entries; every size that it states is checked before it is used.
 
-``tarfile`` is not used to iterate: it takes a damaged header for the end, reads headers of any size into memory, and
-can be sent backwards by a negative size. Its parser of a single header is used.
+The standard library's ``tarfile`` is not used: it takes a damaged header for the end, reads headers of any size into
+memory, and in some versions of Python a negative size sends it backwards for ever.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import gzip
 import io
 import lzma
 import os
-import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Literal, cast
@@ -62,6 +61,15 @@ class ArchiveBudget(Struct):
             raise ArchiveError("it holds more files or bytes than an honest archive of its size")
 
 
+class _Header(Struct):
+    name: bytes
+    kind: bytes
+    mode: int
+    size: int
+    mtime: int
+    target: bytes
+
+
 class TarEntry(Struct):
     """One entry.
 
@@ -97,7 +105,7 @@ class TarReader:
     def write(self, entry: TarEntry, fd: int) -> None:
         """Write the content of the last entry to a new file."""
         for offset, length in entry.segments:
-            if offset != 0:
+            if offset:
                 os.lseek(fd, offset, os.SEEK_SET)
             for part in self._parts(length):
                 write_all(fd, part)
@@ -119,36 +127,33 @@ class TarReader:
             if not block or block.count(0) == _BLOCK:
                 return None
             header = self._header(block)
-            if header.type in (_LONG_NAME, _LONG_LINK):
-                long[header.type] = self._content(header.size).split(b"\0", 1)[0]
-            elif header.type in _EXTENDED:
+            if header.kind in (_LONG_NAME, _LONG_LINK):
+                long[header.kind] = self._content(header.size).split(b"\0", 1)[0]
+            elif header.kind in _EXTENDED:
                 extended += _records(self._content(header.size))
-            elif header.type == _GLOBAL:
+            elif header.kind == _GLOBAL:
                 self._content(header.size)  # comments, as by git; nothing that decides what is written
             else:
                 return self._entry(header, block, extended, long)
         raise ArchiveError(f"more than {_MAX_HEADERS} headers before one entry")
 
-    def _header(self, block: bytes) -> tarfile.TarInfo:
+    def _header(self, block: bytes) -> _Header:
         try:
-            header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-        except tarfile.HeaderError as error:
+            return _parsed(block)
+        except ArchiveError as error:
             raise ArchiveError(f"it is damaged at byte {self.position - _BLOCK:,}: {error}") from error
-        if header.size < 0:
-            raise ArchiveError(f"it is damaged at byte {self.position - _BLOCK:,}: a size of {header.size}")
-        return header
 
     def _entry(
-        self, header: tarfile.TarInfo, block: bytes, extended: list[tuple[bytes, bytes]], long: dict[bytes, bytes]
+        self, header: _Header, block: bytes, extended: list[tuple[bytes, bytes]], long: dict[bytes, bytes]
     ) -> TarEntry:
         told = dict(extended)
-        name = told.get(b"GNU.sparse.name", told.get(b"path", long.get(_LONG_NAME, _raw(header.name))))
-        target = told.get(b"linkpath", long.get(_LONG_LINK, _raw(header.linkname)))
+        name = told.get(b"GNU.sparse.name", told.get(b"path", long.get(_LONG_NAME, header.name)))
+        target = told.get(b"linkpath", long.get(_LONG_LINK, header.target))
         stored = _number(told[b"size"]) if b"size" in told else header.size
-        self._left = 0 if header.type in _WITHOUT_CONTENT else stored
+        self._left = 0 if header.kind in _WITHOUT_CONTENT else stored
         self._padding = -self._left % _BLOCK
         self._budget.spend(self._left, 1)
-        kind = _KINDS.get(header.type, "other")
+        kind = _KINDS.get(header.kind, "other")
         size = self._left
         segments: tuple[tuple[int, int], ...] = ((0, size),) if size else ()
         sparse = self._sparse(block, extended, told) if kind == "file" else None
@@ -263,12 +268,11 @@ def is_tar(file: BinaryIO) -> bool:
     """Whether a file begins as a tar archive does, compressed or not; the file is read from its start again."""
     try:
         block = plain(file).read(_BLOCK)
-        tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-    except (tarfile.HeaderError, *BROKEN):
+        return any(block) and _parsed(block) is not None
+    except (ArchiveError, *BROKEN):
         return False
     finally:
         file.seek(0)
-    return True
 
 
 def _records(data: bytes) -> list[tuple[bytes, bytes]]:
@@ -301,22 +305,40 @@ def _number(text: bytes) -> int:
     return int(text)
 
 
-def _field(text: bytes) -> int:
-    """A number of a header: octal digits or, if its first bit is set, big-endian bytes."""
-    if text[0] & 0x80:
-        return int.from_bytes(bytes([text[0] & 0x7F]) + text[1:])
-    digits = text.strip(b"\0 ")
+def _parsed(block: bytes) -> _Header:
+    """A header of 512 bytes; raises ``ArchiveError`` if it is not one."""
+    if len(block) != _BLOCK:
+        raise ArchiveError("it ends too early")
+    total, check = sum(block) - sum(block[148:156]) + 256, _field(block[148:156])
+    if check not in (total, total - 256 * sum(byte > 127 for byte in block[:148] + block[156:])):  # old tars: signed
+        raise ArchiveError("bad checksum")
+    name, prefix, kind = _text(block[:100]), b"", block[156:157]
+    if block[257:263] == b"ustar\0" and block[345]:
+        prefix = _text(block[345:500]) + b"/"
+    if kind == b"\0" and name.endswith(b"/"):
+        kind = b"5"  # as before POSIX
+    size = _field(block[124:136])
+    if size < 0:
+        raise ArchiveError("a negative size")
+    return _Header(prefix + name, kind, _field(block[100:108]), size, _field(block[136:148]), _text(block[157:257]))
+
+
+def _text(field: bytes) -> bytes:
+    return field.split(b"\0", 1)[0]
+
+
+def _field(field: bytes) -> int:
+    """A number of a header: octal digits, or big-endian bytes if its first bit is set; -1 if it is negative."""
+    if field[0] & 0x80:
+        return -1 if field[0] == 0xFF else int.from_bytes(bytes([field[0] & 0x7F]) + field[1:])
+    digits = _text(field).strip(b" ")
     if digits.strip(b"01234567"):
         raise ArchiveError(f"{digits!r} is not a number")
     return int(digits or b"0", 8)
 
 
-def _nanoseconds(told: dict[bytes, bytes], header: tarfile.TarInfo) -> int:
+def _nanoseconds(told: dict[bytes, bytes], header: _Header) -> int:
     seconds, _, fraction = told.get(b"mtime", b"").partition(b".")
     if not seconds.isdigit() or len(seconds) > 12:
-        return int(header.mtime) * 1_000_000_000
+        return header.mtime * 1_000_000_000
     return int(seconds) * 1_000_000_000 + int(fraction[:9].ljust(9, b"0") if fraction.isdigit() else 0)
-
-
-def _raw(name: str) -> bytes:
-    return name.encode("utf-8", "surrogateescape")
