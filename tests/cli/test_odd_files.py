@@ -135,7 +135,7 @@ MORE_OTHERS = {
     "tasks check {folder}": "task.toml",
     "tasks import exercism {folder} -o {new}": "config.json",
     "tasks import harbor {folder} -o {new}": "task.toml",
-    "trust {folder}": "stackmem.servers.toml",
+    "trust {folder}": "stackmem.mcp.toml",
     "log prove {folder} x": "log.jsonl",
     "solve {folder} -t x --model human --prompt {file}": "prompt.md",
     "lint {folder}": "a.apl",

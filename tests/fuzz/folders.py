@@ -32,7 +32,7 @@ from stackmem.serve.mcp.client_run import ClientCalls
 from stackmem.serve.mcp.protocol import _mended
 from stackmem.settings.kept_heap import HeapStore
 from stackmem.settings.keys import trusted_keys
-from stackmem.settings.mcp_servers import read_servers
+from stackmem.settings.mcp_servers import SERVERS_FILE, read_folder
 from stackmem.settings.settings_files import user_file
 from stackmem.trace.record import Record
 from stackmem.trace.store import write_line
@@ -120,7 +120,8 @@ def settings(data: bytes, place: Path) -> None:
     for read in (lambda: user_file(file, place, ""), lambda: read_profile(file)):
         with suppress(StackmemError):
             read()
-    read_servers(file)
+    (place / SERVERS_FILE).write_bytes(data)
+    read_folder(place)
 
 
 def kept_heap(data: bytes, place: Path) -> None:
