@@ -33,7 +33,7 @@ FEW_AND_LONG = [Path(__file__).parent / name for name in (
     "worlds/test_worlds.py", "cli/test_exit_codes.py", "workspace/test_images.py", "history/test_apply.py",
     "cli/test_tmux.py", "house/test_import_time.py", "gateway/test_clients.py", "tools/test_plugins.py",
     "report/test_questions.py", "run/test_image_tasks.py", "kept/test_recover.py", "workspace/test_judge.py",
-    "cli/test_gateway.py", "models/test_gemini.py",
+    "cli/test_gateway.py", "models/test_gemini.py", "run/test_evil_agents.py",
 )]  # fmt: skip
 CALLERS_OWN = ("ANTHROPIC_", "OPENAI_", "STACKMEM_", "XDG_", "TIKTOKEN_", "GIT_")
 

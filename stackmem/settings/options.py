@@ -121,8 +121,8 @@ _TABLE = (
     ),
     Option(
         "check_files", "choice", "settings",
-        "What --check is run with as the run found it: its programs, start-up files and the settings of test runners, or "
-        "tests as well. With left, nothing, and its exit code alone decides.",
+        "What --check is run with as the run found it: its programs, start-up files and the settings of test runners, "
+        "or tests as well. With left, nothing, and its exit code alone decides.",
         choices=("left", "settings", "tests"),
     ),
     Option(
