@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from stackmem.core.credentials import credentials
 from stackmem.errors import UsageError
 from stackmem.models.connection import trusted
+from stackmem.workspace.credentials import credentials
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient

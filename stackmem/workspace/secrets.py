@@ -12,8 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from stackmem.core.credentials import credentials, scrub_named, scrub_value_of
-
+from .credentials import credentials, scrub_named, scrub_value_of
 from .environment import is_secret
 
 _SHORTEST = 8

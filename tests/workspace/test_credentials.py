@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.core.credentials import credentials, scrub_named, scrub_value_of
+from stackmem.workspace.credentials import credentials, scrub_named, scrub_value_of
 from stackmem.workspace.secrets import Scrubber, scrub_value
 
 SECRET = "s3cr3t-Value.42"
