@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from stackmem.errors import UsageError, WorkspaceError
-from stackmem.foreign.files import opener_of_regular
+from stackmem.foreign.files import opener_of_regular, spelled_size
 
 ANSWER_SECONDS = 600
+_MAX_READ_FIRST_BYTES = 1 << 30
 _READ_FIRST = (
     "HEAD", "config", "commondir", "packed-refs", "shallow", "index", "info/attributes", "info/exclude", "info/grafts",
     "objects/info/alternates", "objects/info/commit-graph",
@@ -66,7 +67,7 @@ def store_environment(git_dir: Path) -> dict[str, str]:
     """For our own store: nobody's configuration, and no variable of the caller's.
 
     Raises:
-        WorkspaceError: One of the store's files is a FIFO or a device; git would read it without end.
+        WorkspaceError: One of the store's files is a FIFO, a device or huge; git would read it without end.
     """
     _refuse_special_files(git_dir)
     return {
@@ -88,9 +89,11 @@ def _refuse_special_files(git_dir: Path) -> None:
     """Objects are left out: git reads them after all of these, up to their length, and its time has a limit."""
     for name in _READ_FIRST:
         with suppress(OSError, ValueError):
-            mode = os.stat(f"{os.fspath(git_dir)}/{name}").st_mode  # noqa: PTH116 - as each call of git does this
-            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-                raise WorkspaceError(f"{git_dir / name} is not a regular file; replace it by a copy of the original")
+            status = os.stat(f"{os.fspath(git_dir)}/{name}")  # noqa: PTH116 - as each call of git does this
+            odd = not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode)
+            if odd or status.st_size > _MAX_READ_FIRST_BYTES:
+                why = "not a regular file" if odd else f"larger than {spelled_size(_MAX_READ_FIRST_BYTES)}"
+                raise WorkspaceError(f"{git_dir / name} is {why}; replace it by a copy of the original")
 
 
 def her_environment() -> dict[str, str]:

@@ -155,6 +155,7 @@ HUNG = [
     ("history.git/stackmem.new", "a FIFO", "resume {run}"),
     ("history.git/objects/info/alternates", "a FIFO", "view {run} -o {new}.html"),
     ("history.git/config", "a device", "view {run} -o {new}.html"),
+    ("history.git/objects/info/alternates", "3 TB", "view {run} -o {new}.html"),
     ("result.json.new", "a FIFO", "resume {run}"),
     ("trace.lock", "a FIFO", "runs"),
     ("session.jsonl", "a FIFO", "import {file}"),

@@ -98,6 +98,7 @@ OWN: dict[str, tuple[int, str]] = {
     "stackmem/report/evidence.py": (1, INSTALLED),
     "stackmem/report/evidence_archive.py": (1, MADE),
     "stackmem/report/page.py": (1, INSTALLED),
+    "stackmem/run/checking/witness/sitecustomize.py": (1, IN_SANDBOX),
     "stackmem/run/ending.py": (1, NO_FILE_THERE),
     "stackmem/run/in_memory.py": (1, INSTALLED),
     "stackmem/run/programs/sources.py": (1, INSTALLED),
