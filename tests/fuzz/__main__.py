@@ -29,10 +29,11 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true")
     given = parser.parse_args()
     confinement.confine()  # as root, hostile inputs could otherwise reach the machine's own files
+    base = tempfile.gettempdir()  # asked for now: each target has a temporary folder of its own
     say("| target | inputs | lines reached | of | by seeds | MiB more | faults |\n|---|---:|---:|---:|---:|---:|---:|")
     for name in given.targets:
         before = getrusage(RUSAGE_SELF).ru_maxrss
-        with tempfile.TemporaryDirectory(prefix="stackmem-fuzz-") as folder:
+        with tempfile.TemporaryDirectory(prefix="stackmem-fuzz-", dir=base) as folder:
             for variable in ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "TMPDIR"):
                 os.environ[variable] = folder
             tempfile.tempdir = None
