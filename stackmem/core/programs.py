@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from .budgets import PROGRAM_RESULT_CHARS, UNFIT_RESULTS, Budgets
 from .facts import FramePopped, FramePushed, ModelReplied
-from .json_schema import first_fault, read_json
 from .log import Log
 from .program_facts import (
     ChunkDropped,
@@ -29,6 +28,7 @@ from .program_facts import (
     StepLeft,
     VariableSet,
 )
+from .schemas.json_schema import first_fault, read_json
 from .state import Frame, PoppedFrame, ProgramState, Registers, State
 from .tools import Refusal, StoreEntry
 

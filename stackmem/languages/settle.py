@@ -18,7 +18,6 @@ from stackmem.core import limits
 from stackmem.core.budgets import UNFIT_RESULTS
 from stackmem.core.facts import Event, FramePushed, ModelFailed, ModelReplied, ProgramFrame, RunEnded
 from stackmem.core.frames import partial_result
-from stackmem.core.json_schema import first_fault, read_json
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, View
 from stackmem.core.program_facts import ChunkDropped, ChunkKept, SourceLoaded, ToolAnswered
@@ -34,6 +33,7 @@ from stackmem.core.requests import (
     effects_of,
 )  # fmt: skip
 from stackmem.core.retries import after_failure, wait_seconds
+from stackmem.core.schemas.json_schema import first_fault, read_json
 from stackmem.core.state import PoppedFrame, Reply, State
 from stackmem.core.text import mark_cut, whole
 from stackmem.core.tools import StoreEntry

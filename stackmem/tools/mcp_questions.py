@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from stackmem.core.json_schema import first_fault, schema_error
+from stackmem.core.schemas.json_schema import first_fault, schema_error
 from stackmem.core.text import mark_cut, whole
 
 Json = dict[str, Any]

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from stackmem.core.json_schema import first_fault, read_json, schema_error
+from stackmem.core.schemas.json_schema import first_fault, read_json, schema_error
 
 FORMS = {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 3}]}
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stackmem.core.json_schema import first_fault
+from stackmem.core.schemas.json_schema import first_fault
 from stackmem.core.schemas.work import MOST_WORK, SchemaLimitError, refuse_excess
 
 STEPS = f"checking the value against the schema takes more than {MOST_WORK:,} steps"

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from stackmem.bench.evidence import TOOLS, entries_of, read_entries
 from stackmem.bench.ledger import LEDGER, PLAN, read_plan
 from stackmem.core.facts import ModelReplied
-from stackmem.core.json_schema import first_fault, read_json
 from stackmem.core.messages import Message, Text, Usage, View
+from stackmem.core.schemas.json_schema import first_fault, read_json
 from stackmem.errors import StackmemError
 from stackmem.formats.exports import EXPORTS
 from stackmem.kept.export import export_run
@@ -255,4 +255,4 @@ def rows() -> Iterable[Row]:
     )
     yield "calls of a client", client_call, _calls_seed, ("serve/mcp/protocol", "serve/mcp/client_run"), ()
     schemas = [b"\n\n".join(encoded(value, spelled)) for value, spelled in zip(VALUES, SCHEMAS, strict=True)]
-    yield "schema of a program", schema, lambda: schemas, ("core/json_schema", "core/schemas/"), ()
+    yield "schema of a program", schema, lambda: schemas, ("core/schemas/",), ()

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from stackmem.core.json_schema import first_fault
 from stackmem.core.program_facts import PhaseEnded, StepEntered, StepLeft, ToolAnswered
 from stackmem.core.requests import InvokeTool
+from stackmem.core.schemas.json_schema import first_fault
 from stackmem.errors import UsageError
 from stackmem.languages.frame.values import digest_of
 from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading

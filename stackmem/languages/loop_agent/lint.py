@@ -12,9 +12,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stackmem.core.json_schema import first_fault, schema_error
 from stackmem.core.messages import ToolSpec
 from stackmem.core.requests import LoadSource
+from stackmem.core.schemas.json_schema import first_fault, schema_error
 from stackmem.languages.frame.yaml_tree import Place
 from stackmem.languages.language import Finding, Reading
 from stackmem.languages.operations import Source

@@ -15,9 +15,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from stackmem.core.json_schema import first_fault
 from stackmem.core.program_facts import StepFailed
 from stackmem.core.requests import Wait
+from stackmem.core.schemas.json_schema import first_fault
 from stackmem.core.text import mark_cut
 from stackmem.languages.debugger import DebugMoment, DebugPort, FrameView
 from stackmem.languages.frame.yaml_tree import Place

@@ -9,9 +9,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.json_schema import first_fault
 from stackmem.core.messages import ToolSpec
 from stackmem.core.requests import InvokeTool
+from stackmem.core.schemas.json_schema import first_fault
 from stackmem.languages.operations import Group, Routine, ToolAnswer
 
 from .references import excess

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from stackmem.core.json_schema import read_json, schema_error
+from stackmem.core.schemas.json_schema import read_json, schema_error
 
 from .calls import history_of
 from .errors import Budget, SexpEvaluationError

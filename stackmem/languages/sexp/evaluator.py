@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stackmem.core.json_schema import first_fault, read_json
+from stackmem.core.schemas.json_schema import first_fault, read_json
 from stackmem.languages.debugger import DebugPort
 
 from .calls import Calls, optional_params, typed_params

@@ -12,10 +12,11 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from .schemas.sentences import first_sentence
-from .schemas.work import SchemaLimitError, refuse_excess
-from .strict_json import strict_value
-from .text import mark_cut, whole_value
+from stackmem.core.strict_json import strict_value
+from stackmem.core.text import mark_cut, whole_value
+
+from .sentences import first_sentence
+from .work import SchemaLimitError, refuse_excess
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
