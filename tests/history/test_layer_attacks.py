@@ -96,7 +96,10 @@ def test_marks_of_the_kernels_that_the_folder_brings_may_close_a_file_and_lead_n
         at = Path(f"/proc/self/fd/{over.view.fd}")
         assert holds(at).items() <= before.items()
         for name in START:
-            with suppress(OSError), os.fdopen(os.open(at / name, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW), "w") as file:
+            with (
+                suppress(OSError),
+                os.fdopen(os.open(at / name, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW), "w") as file,
+            ):
                 file.write("changed")
     assert holds(hers) == before
     assert (place / "decoy").read_text() == "untouched"
