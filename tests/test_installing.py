@@ -105,6 +105,7 @@ INDEX_INSTALL = re.compile(
     r"[`'\"]*stackmem(?:\[[^\]]*\])?(?:[=<>~!]=?[^\s'\"]*)?(?=[\s'\"`),.;]|$)(?! @)"
 )
 PLACES = (
+    "README.md",
     "CONTRIBUTING.md",
     "Containerfile",
     "Makefile",
