@@ -23,7 +23,7 @@ _RESTART_SECONDS = 30.0
 
 
 class DaskEngine:
-    """Trials on a cluster; without an address on one of ``jobs`` processes of this machine."""
+    """Trials on a cluster; without an address on a private one of ``jobs`` processes of this machine."""
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class DaskEngine:
             UsageError: The extra is not installed, or no scheduler answers.
         """
         try:
+            import cryptography  # noqa: F401 - of the cluster's credentials
             import distributed
         except ImportError as error:
             raise UsageError(f"--engine dask needs the extra 'dask'; install it: {install_command('dask')}") from error
@@ -55,11 +56,11 @@ class DaskEngine:
         self._cluster: Any = None
         try:
             if address is None:
-                self._cluster = dask.LocalCluster(
-                    n_workers=jobs, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, silence_logs=50
-                )
+                from .dask_cluster import PrivateCluster  # here, as it needs the extra
+
+                self._cluster = PrivateCluster(jobs)
             self._client: Any = dask.Client(
-                self._cluster if address is None else address or "tcp://", timeout=connect_seconds
+                address or "tcp://" if self._cluster is None else self._cluster.cluster, timeout=connect_seconds
             )
         except (OSError, ValueError) as error:
             raise UsageError(
@@ -110,8 +111,7 @@ class DaskEngine:
         with suppress(Exception):
             self._client.close(timeout=5)
         if self._cluster is not None:
-            with suppress(Exception):
-                self._cluster.close(timeout=5)
+            self._cluster.close()
 
     def _reported(self, future: Any) -> list[Report]:
         """What came of a trial; nothing of one that was given up before."""
