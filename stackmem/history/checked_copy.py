@@ -1,7 +1,8 @@
 """A copy of the workspace that is about to be checked, in which files are put back to what the run found.
 
 Rule 1: only the copy is written, and nothing through a link.
-Rule 2: compiled files in ``__pycache__`` are removed: Python would take them for the sources that are put back.
+Rule 2: compiled files in ``__pycache__`` are removed: Python would take them for the sources that are put back. So is
+    what pytest remembers of earlier runs in ``.pytest_cache``: it can decide which tests are run.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from .history import History
 from .layer import Layer, Overlay
 from .objects import EXECUTABLE, FILE, LINK, Node
 from .restore import content_of, put_file, remove_file
-from .steering import KINDS, Found, SteeringKind, same_settings, steers
+from .steering import KINDS, Found, SteeringKind, runs_something, same_settings, steers
 
 _PASSED_OVER = {b".git", b"__pycache__", b".mypy_cache", b".ruff_cache", b".pytest_cache"}
+_REMOVED = {b"__pycache__", b".pytest_cache"}
 _INSTALLED = {b".venv", b"venv", b"node_modules"}
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_BYTES = 64 << 20
@@ -71,13 +73,21 @@ class CheckedCopy:
             WorkspaceError: The copy cannot be written, or a file of it read.
         """
         for path in self.candidates:
-            if path.rpartition(b"/")[2] == b"__pycache__":
+            if path.rpartition(b"/")[2] in _REMOVED:
                 self._replace(path, None)
         return self.put_back(self._steers)
 
     def _steers(self, path: bytes) -> bool:
         kind = steers(path)
         return kind in self._kinds and (kind != "tests" or self.existed(path))
+
+    def put_back_settings(self) -> tuple[str, ...]:
+        """Put back the settings of test runners although no file that the run found looks like a test.
+
+        Raises:
+            WorkspaceError: As ``put_back_steering``.
+        """
+        return self.put_back(lambda path: steers(path) == "settings")
 
     def put_back(self, chosen: Callable[[bytes], bool]) -> tuple[str, ...]:
         """Put back what is chosen, and return what had been another, by name.
@@ -92,6 +102,11 @@ class CheckedCopy:
                 self._replace(path, before)
                 other.append(shown_name(path))
         return tuple(other)
+
+    def runs_init(self, path: bytes) -> bool:
+        """Whether an ``__init__`` of the copy executes anything."""
+        now = current(self._copy.view.fd, path)
+        return now is not None and (now[0] == LINK or not path.endswith(b".py") or runs_something(now[1]))
 
     def remove_added(self, paths: Iterable[bytes]) -> tuple[str, ...]:
         """Remove files and folders that the run did not find, and return their names.

@@ -27,7 +27,7 @@ Found = tuple[str, bytes]
 _START = re.compile(
     r"(.*/)?(sitecustomize|usercustomize|pytest|pluggy|unittest)(\.py|/.*)|(.*/)?_pytest/.*|.*\.pth"
     r"|(.*/)?[^/]+\.(dist|egg)-info(/entry_points\.txt)?|(.*/)?\.(npmrc|yarnrc(\.yml)?|pnpmfile\.cjs|pnp\.c?js)"
-    r"|(.*/)?\.cargo/config(\.toml)?|(.*/)?\.?venv(/bin(/.*)?|/pyvenv\.cfg)?|(.*/)?node_modules(/\.bin(/.*)?)?"
+    r"|(.*/)?\.cargo/config(\.toml)?|(.*/)?\.?venv(/bin(/.*)?)?|(.*/)?pyvenv\.cfg|(.*/)?node_modules(/\.bin(/.*)?)?"
 )
 _SETTINGS = re.compile(
     r"(.*/)?(conftest\.py|\.?pytest\.(ini|toml)|tox\.ini|setup\.cfg|pyproject\.toml|noxfile\.py|\.coveragerc"
@@ -36,7 +36,7 @@ _SETTINGS = re.compile(
 )
 _TEST_PACKAGE = re.compile(r"(.*/)?(tests?|specs?)/(.*/)?__init__\.py")
 _TESTS = re.compile(
-    r"(.*/)?(tests?|__tests__|specs?)/.*|(.*/)?test_[^/]*\.py|(.*/)?[^/]*_test\.[a-z]+|(.*/)?[^/]*\.(test|spec)\.[a-z]+"
+    r"(.*/)?(tests?|__tests__|specs?)/.*|(.*/)?(test_[^/]*|tests)\.py|(.*/)?[^/]*_test\.[a-z]+|(.*/)?[^/]*\.(test|spec)\.[a-z]+"
 )
 _RUNNERS = ("scripts", "jest", "mocha", "ava", "vitest", "nyc", "c8", "tap", "wireit", "workspaces")
 
@@ -63,6 +63,14 @@ def same_settings(path: bytes, before: Found | None, now: Found | None) -> bool:
     except (ValueError, SyntaxError, MemoryError, configparser.Error, RecursionError, AttributeError):
         return False
     return (ours or None) == (theirs or None)
+
+
+def runs_something(init: bytes) -> bool:
+    """Whether the ``__init__.py`` of a package executes more than a docstring."""
+    try:
+        return bool(_of_init(init.decode("utf-8")))
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return True
 
 
 def _of_pyproject(text: str) -> Any:

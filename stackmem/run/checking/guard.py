@@ -22,7 +22,7 @@ from stackmem.workspace.workspace import Workspace
 
 from . import witness
 from .report import JUNIT, REPORT, CheckReport
-from .words import MAKEFILES, CheckWords, WordReader, included, read_dry_run
+from .words import MAKEFILES, CheckWords, WordReader, included, is_judging, read_dry_run
 
 _WITNESS, _REPORTS = "/apart/witness", "/logs/check"
 _SECONDS, _MOST_BYTES, _ROUNDS = 20.0, 4 << 20, 5
@@ -65,10 +65,13 @@ class CheckGuard:
         """Put back what steers this check, and return it as it is to be run."""
         reader = WordReader(lambda path: _content(checked.found(path)), workspace.path, workspace.begins)
         self._words = reader.take(self._command, own=True)
+        if any(map(checked.existed, self._words.tests)):
+            self.put_back += checked.put_back_settings()
         self._put_back_named(checked)
         for dry_run, cwd in self._words.dry_runs[:_ROUNDS]:
             self._put_back_made(checked, workspace, reader, (dry_run, cwd))
         self._put_back_named(checked)
+        self._put_back_places(checked)
         self._put_back_shadows(checked, workspace)
         return self._as_run(workspace, reports)
 
@@ -90,6 +93,7 @@ class CheckGuard:
             if not self._take(checked, paths(printed.makefiles).__contains__) and not removed:
                 break
         reader.take(printed.recipe, own=False, cwd=cwd)
+        self._words.own_python |= printed.own_python
 
     def _take(self, checked: CheckedCopy, chosen: Callable[[bytes], bool]) -> bool:
         put_back = checked.put_back(chosen)
@@ -108,6 +112,26 @@ class CheckGuard:
             fragments = [each for path in there for each in included(_content(checked.found(path)) or b"")]
             self._take(checked, lambda path, named=named: bool(named.fullmatch(os.fsdecode(path))))  # type: ignore[misc]
             self._take(checked, lambda path, all_of=fragments: any(each.fullmatch(path) for each in all_of))  # type: ignore[misc]
+
+    def _put_back_places(self, checked: CheckedCopy) -> None:
+        """Take away what stands in the place of a program, or is executed on the way to it."""
+        words = self._words
+        self.put_back += checked.remove_added(words.optional)
+        modules = {path[:-3] for path in words.programs if path.endswith(b".py")}
+        packages = {path[:at] for path in words.programs | words.tests for at in range(len(path)) if path[at] == 0x2F}
+        packages |= {path for path in words.tests if not path.endswith(b".py")}
+
+        def in_place(path: bytes) -> bool:
+            folder, _, name = path.rpartition(b"/")
+            if path in modules:
+                return checked.is_link(path)
+            if name.startswith(b"__init__."):
+                return folder in modules or (folder in packages and is_judging(folder) and checked.runs_init(path))
+            return (
+                name.endswith((b".so", b".pyd")) and path[: len(path) - len(name)] + name.partition(b".")[0] in modules
+            )
+
+        self._take(checked, lambda path: in_place(path) and not checked.existed(path))
 
     def _put_back_shadows(self, checked: CheckedCopy, workspace: Workspace) -> None:
         begins = os.fsencode(workspace.begins)

@@ -82,10 +82,10 @@ class CheckReport:
         return "" if sessions or not named else self._without_sessions(named, unseen)
 
     def _without_sessions(self, named: set[str], unseen: bool) -> str:
-        passed = self._junit.get(b"tests", 0) - sum(
-            self._junit.get(name, 0) for name in (b"failures", b"errors", b"skipped")
-        )
-        if passed > 0 or (unseen and "unittest" in named):
+        failed = self._junit.get(b"failures", 0) + self._junit.get(b"errors", 0)
+        if failed:
+            return f"{failed:,} of its tests failed"
+        if self._junit.get(b"tests", 0) > self._junit.get(b"skipped", 0) or (unseen and "unittest" in named):
             return ""
         return f"{min(named)} reported no test"
 

@@ -8,6 +8,7 @@ Rule 2: a script that runs others is read as the run found it. Of what such a sc
 
 from __future__ import annotations
 
+import ast
 import os
 import posixpath
 import re
@@ -50,9 +51,12 @@ _RUNNERS = {"pytest": "pytest", "py.test": "pytest", "unittest": "unittest"}
 _JUDGES = re.compile(
     r"(.*[-_./])?(ci|checks?|tests?|testing|verify|lint|validate|judge|grade|scripts?|tools?|build|bin|hack)([-_./].*)?"
 )
+_JUDGING_FOLDER = re.compile(r"(.*/)?(ci|checks?|tests?|testing|verify|judge|grade)(/.*)?")
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?|pypy3?")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*\+?=.*", re.DOTALL)
 _OWN_PYTHON = re.compile(r"\bPYTHONPATH\b|\benv\s+-i\b|\bpython[\d.]*\s+(-\w+\s+)*-\w*[IE]")
+_OPTIONAL = r"(?:\[\[?|test)\s+-[efrs]\s+[\"']?"
+"""Asks for a file, in a script of a shell, before its name."""
 _MOST_SCRIPTS = 200
 
 Reader = Callable[[bytes], bytes | None]
@@ -65,6 +69,8 @@ class CheckWords:
 
     Attributes:
         programs: Files that it runs, by their paths in the workspace.
+        tests: Files and folders of tests that it names, and that look like nothing else.
+        optional: Files that a script reads if they are there, and that the run did not find.
         folders: Folders from which Python may import.
         builders: Patterns of names of the files that steer programs such as make.
         dry_runs: Commands that print what make would run, each with the folder it runs in.
@@ -73,6 +79,8 @@ class CheckWords:
     """
 
     programs: set[bytes] = field(default_factory=set)
+    tests: set[bytes] = field(default_factory=set)
+    optional: set[bytes] = field(default_factory=set)
     folders: set[bytes] = field(default_factory=set)
     builders: set[str] = field(default_factory=set)
     dry_runs: list[tuple[str, str]] = field(default_factory=list)
@@ -106,6 +114,8 @@ class WordReader:
         folder = self._begins if cwd is None else cwd
         self.words.own_python |= bool(_OWN_PYTHON.search(text))
         for command in _commands(text):
+            if command[0] in ("source", ".") and not own:
+                self._optional(command[1:], text, folder)
             if command[0] in ("cd", "pushd") and len(command) > 1:
                 moved = self._inside(command[1], folder)
                 folder = folder if moved is None else moved
@@ -113,6 +123,13 @@ class WordReader:
             else:
                 self._command(command, folder, own=own)
         return self.words
+
+    def _optional(self, sourced: list[str], text: str, cwd: str) -> None:
+        """Note a file that a script asks for before it reads it, as in ``[ -f FILE ] && . FILE``."""
+        for word in sourced[:1]:
+            inside = self._inside(word, cwd)
+            if inside and re.search(_OPTIONAL + re.escape(word), text) and self._read(os.fsencode(inside)) is None:
+                self.words.optional.add(os.fsencode(inside))
 
     def _command(self, command: list[str], cwd: str, *, own: bool) -> None:
         command = _unwrapped(command)
@@ -191,7 +208,8 @@ class WordReader:
                 continue
             if (inside := self._inside(path, cwd)) is not None:
                 self.words.folders.add(os.fsencode(inside))
-            self._program(path, cwd, own=own, anywhere=True)
+                if self._program(path, cwd, own=own, anywhere=True) or _JUDGING_FOLDER.fullmatch(inside.lower()):
+                    self.words.tests.add(os.fsencode(inside))
             if runner == "unittest":
                 names = path.split(".")
                 for size in range(len(names), 0, -1):
@@ -214,7 +232,22 @@ class WordReader:
             self._scripts.add(path)
             self.take(content.decode("utf-8", "replace"), own=False, cwd=cwd)
             self.take(content.decode("utf-8", "replace"), own=False, cwd=posixpath.dirname(inside))
+        elif inside.endswith(".py") and path in self.words.programs and _JUDGING_FOLDER.fullmatch(inside.lower()):
+            self._imports(path, content, cwd)
         return True
+
+    def _imports(self, path: bytes, content: bytes, cwd: str) -> None:
+        """Note what a program of the check imports from folders that hold nothing but checks and tests."""
+        if path in self._scripts or len(self._scripts) >= _MOST_SCRIPTS:
+            return
+        self._scripts.add(path)
+        above = posixpath.dirname(os.fsdecode(path))
+        for module in sorted(_imported(content)):
+            for folder in dict.fromkeys((above, cwd)):
+                base = posixpath.join(folder, module.replace(".", "/"))
+                for inside in (f"{base}.py", f"{base}/__init__.py"):
+                    if _JUDGING_FOLDER.fullmatch(inside.lower()):
+                        self._program(inside, "", own=False, anywhere=True)
 
     def _inside(self, word: str, cwd: str) -> str | None:
         """A path in the workspace; None if the word is no path, or leads outside."""
@@ -228,6 +261,27 @@ class WordReader:
             return None
         path = posixpath.normpath(posixpath.join(cwd, word))
         return None if path.startswith("..") else "" if path == "." else path
+
+
+def is_judging(folder: bytes) -> bool:
+    """Whether a folder looks as if it held nothing but checks and tests."""
+    return bool(_JUDGING_FOLDER.fullmatch(os.fsdecode(folder).lower()))
+
+
+def _imported(content: bytes) -> set[str]:
+    """The modules that a Python program may import, as far as its statements say so."""
+    try:
+        statements = list(ast.walk(ast.parse(content)))
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return set()
+    found: set[str] = set()
+    for each in statements:
+        if isinstance(each, ast.Import):
+            found |= {alias.name for alias in each.names}
+        elif isinstance(each, ast.ImportFrom):
+            begin = f"{each.module}." if each.module else ""
+            found |= {begin.rstrip("."), *(begin + alias.name for alias in each.names)}
+    return found - {""}
 
 
 def _is_shell(path: str, content: bytes) -> bool:
@@ -282,11 +336,13 @@ class DryRun(Struct, frozen=True):
         recipe: The commands that it would run.
         makefiles: The files that it read.
         targets: Targets that a file of their name makes up to date.
+        own_python: The makefiles set the import path of Python, for all of their recipes.
     """
 
     recipe: str
     makefiles: tuple[str, ...]
     targets: tuple[str, ...]
+    own_python: bool = False
 
 
 def read_dry_run(printed: str) -> DryRun:
@@ -300,7 +356,8 @@ def read_dry_run(printed: str) -> DryRun:
         head = re.match(r"(?:#[^\n]*\n)*([^#\s:=.%][^:=\n]*?)\s*::?(?!=)", block.lstrip("\n"))
         if head and "# Not a target:" not in block and "#  Phony target" not in block:
             targets.append(head[1])
-    return DryRun(recipe, tuple(files), tuple(targets))
+    sets_path = re.search(r"(?m)^# makefile[^\n]*\n([^\n:#]*: )?PYTHONPATH\b", database)
+    return DryRun(recipe, tuple(files), tuple(targets), bool(sets_path))
 
 
 def included(makefile: bytes) -> list[re.Pattern[bytes]]:
