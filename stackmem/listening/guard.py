@@ -41,6 +41,8 @@ Refuse = Callable[[Scope, int, str], ASGIApp]
 _BRINGING = {TOKEN_HEADER.encode(): "header", b"authorization": "key", b"x-api-key": "key"}
 _TARGET = re.compile(r"/[!-~]*")
 _NOT_IN_TARGET = re.compile(r"[#?\\]|%[cC][01]")  # the last can only begin an overlong UTF-8 sequence
+_AFTER_NAME = re.compile("[;?#]")
+"""What some servers take for the end of a segment."""
 _MOST_DECODINGS = 4
 
 
@@ -137,7 +139,11 @@ def leaves_its_folder(raw: str) -> bool:
         return True
     for _ in range(_MOST_DECODINGS):
         segments = raw.replace("\\", "/").split("/")[1:]
-        if "" in segments[:-1] or any(one.partition(";")[0].strip() in (".", "..") for one in segments) or "\0" in raw:
+        if (
+            "" in segments[:-1]
+            or any(_AFTER_NAME.split(one)[0].strip() in (".", "..") for one in segments)
+            or "\0" in raw
+        ):
             return True
         decoded = unquote(raw)
         if decoded == raw:

@@ -12,6 +12,11 @@ from pathlib import Path
 from tests.workspace.people import NOBODY, as_user
 
 BODY = b'{"model":"claude-sonnet-5-5","max_tokens":9,"messages":[{"role":"user","content":"Hi"}]}'
+HELLO = (
+    b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},'
+    b'"clientInfo":{"name":"other","version":"1"}}}'
+)
+"""What a client of the memory server says first."""
 PATHS = ("/v1/messages", "/v1/chat/completions", "/mcp", "/command", "/rows", "/")
 _WORD = re.compile(rb"[A-Za-z0-9_-]{16,}")
 
@@ -52,15 +57,18 @@ def _told(port: int, words: list[str]) -> Iterator[str]:
                 {"origin": f"http://{own}", "content-type": "application/json"},
             ):
                 yield _ask(port, method, path, {"host": own, **headers})
+        for word in ("", *words):
+            headers = {"host": own, "content-type": "application/json", "authorization": f"Bearer {word}"}
+            yield _ask(port, "POST", path, {**headers, "accept": "application/json, text/event-stream"}, HELLO)
         for word in words:
             yield _ask(port, "POST", f"/{word}{path}", {"host": own})
             yield _ask(port, "POST", path, {"host": own, "x-api-key": word})
 
 
-def _ask(port: int, method: str, path: str, headers: dict[str, str]) -> str:
+def _ask(port: int, method: str, path: str, headers: dict[str, str], body: bytes = BODY) -> str:
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
-        client.request(method, path, BODY if method == "POST" else None, headers)
+        client.request(method, path, body if method == "POST" else None, headers)
         return f"{client.getresponse().status} {method} {path} {headers}"
     finally:
         client.close()

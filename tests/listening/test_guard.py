@@ -125,7 +125,8 @@ OUTSIDE = (
     "/v1/messages/../../admin", "/..", "/.", "/a/./b", "/v1/%2e%2e/admin", "/v1/%2E%2e/admin", "/v1/.%2e/admin",
     "/v1/..%2fadmin", "/v1/%2e%2e%2fadmin", "/v1/..%5cadmin", "/v1/..\\admin", "/v1\\..\\admin", "/v1/%252e%252e/admin",
     "/v1/%25252e%25252e/admin", "/%2525252525252e", "/v1//admin", "//evil.test/v1", "/v1/%2f%2fevil.test", "/v1/%2f/a",
-    "/v1/..;/admin", "/v1/..;a=b/admin", "/v1/..%3b/admin", "/v1/%c0%ae%c0%ae/admin", "/v1/%C1%9cadmin",
+    "/v1/..;/admin", "/v1/..;a=b/admin", "/v1/..%3b/admin", "/v1/..%23/admin", "/v1/..%3fa/admin", "/v1/a%2F..%3F",
+    "/v1/%c0%ae%c0%ae/admin", "/v1/%C1%9cadmin",
     "/v1/..%00/../a", "/v1/a%00b", "/v1/a#b", "/v1/%20../%20/..%20/x", "@evil.test/v1/messages", "http://evil.test/v1",
     "*", "", "/v1/ a", "/v1/\x7f",
 )  # fmt: skip
