@@ -43,6 +43,8 @@ SERVERS_FILE = "stackmem.mcp.toml"
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_IN_WORD = re.compile(r"[\s=:,;'\"()&|<>]+")
+"""What stands between paths within one word."""
 _MOST_TOOLS = 100_000
 _MOST_BYTES = 256 * 1024
 _MOST_NAMED_BYTES = 64 << 20
@@ -139,8 +141,10 @@ def _named_files(folder: Path, named: Mapping[str, Server]) -> Iterator[NamedFil
     """The folder's files among the words of commands and the paths in variables, each once."""
     words: dict[str, None] = {}
     for server in named.values():
-        words |= dict.fromkeys(server.command)
-        words |= dict.fromkeys(path for value in server.env.values() for path in (value, *re.split(r"[:\s]", value)))
+        for text in (*server.command, *server.env.values()):
+            words |= dict.fromkeys((text, *_IN_WORD.split(text)))  # also "--load=./a.js", and "./serve.sh --all"
+        for place in _IN_WORD.split(server.env.get("PATH", "")):
+            words |= dict.fromkeys(f"{place}/{program}" for program in server.command[:1] if place)
     for word in words:
         path = os.path.normpath(folder / word)
         if not Path(path).is_relative_to(folder):

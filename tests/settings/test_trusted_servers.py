@@ -232,3 +232,22 @@ def test_nothing_of_an_untrusted_folder_starts(place: Path, monkeypatch: pytest.
     with own_servers(os.environ, place):
         assert not TOOLS
     assert not (place / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        'command = ["node", "--require=./bin/serve"]',
+        'command = ["sh", "-c", "cd . && ./bin/serve --all"]',
+        'command = ["serve"]\nenv = { PATH = "./bin:/usr/bin" }',
+        'command = ["node"]\nenv = { NODE_OPTIONS = "--require=./bin/serve" }',
+    ],
+)
+def test_a_file_that_is_named_within_a_word_is_part_of_what_is_trusted(place: Path, server) -> None:
+    write(place, f"[one]\n{server}\n")
+    (place / "bin").mkdir()
+    (place / "bin" / "serve").write_text("one", encoding="utf-8")
+    assert "bin/serve" in shown(place)
+    assert starts(place)
+    (place / "bin" / "serve").write_text("two", encoding="utf-8")
+    assert not starts(place)
