@@ -7,6 +7,7 @@ See ``tree.py`` for how entries are written, and ``tar.py`` for how they are rea
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import os
 import stat
@@ -171,6 +172,17 @@ def decompressed(file: BinaryIO, scratch: Path, budget: ArchiveBudget) -> Iterat
             copy.seek(0)
             file = cast("BinaryIO", copy)
         yield file
+
+
+def layer_digest(file: BinaryIO, budget: ArchiveBudget) -> str:
+    """``sha256:...`` of what a layer decompresses to. Raises ``ArchiveError`` if it is damaged or too large."""
+    whole = hashlib.sha256()
+    with _readable():
+        source = plain(file)
+        while part := source.read(1 << 20):
+            budget.spend(len(part))
+            whole.update(part)
+    return f"sha256:{whole.hexdigest()}"
 
 
 class SavedFiles:

@@ -79,7 +79,8 @@ def build_command(
     rules = build_rules(given, seconds, args or [], os.environ, Path.cwd(), typer.echo)
     for each in base or []:
         found = add_base(image_store(), each)
-        typer.echo(readable(f"base {found.name}: {found.root}"))
+        known = f" (to pin it: {found.name}@{found.pins[0]})" if found.pins and "@" not in found.name else ""
+        typer.echo(readable(f"base {found.name}: {found.root}{known}"))
     for name in named:
         task = read_task(_folder_of(name))
         try:

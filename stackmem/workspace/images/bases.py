@@ -31,7 +31,8 @@ from stackmem.foreign.archives import (
 from stackmem.foreign.tar import ArchiveBudget, is_tar
 from stackmem.foreign.tree import ArchiveError, Parts, UnpackedTree
 
-from .store import ImageConfig, ImageStore, SystemRoot, base_name, text_digest, tree_digest
+from .pins import checked_pins
+from .store import ImageConfig, ImageStore, SystemRoot, base_name, pin_of, text_digest, tree_digest
 
 _SECONDS = 1800
 _JSON_BYTES = 16 << 20
@@ -42,7 +43,7 @@ def add_base(store: ImageStore, given: str) -> SystemRoot:
     """Take the base of ``NAME=PATH`` into the store; what is there under its content is not unpacked again.
 
     Raises:
-        UsageError: It has no such form, or the path holds no root.
+        UsageError: It has no such form, the path holds no root, or not the one of the digest in the name.
         WorkspaceError: It cannot be unpacked.
     """
     named, equals, place = given.partition("=")
@@ -61,6 +62,10 @@ def add_base(store: ImageStore, given: str) -> SystemRoot:
     else:
         raise UsageError(f"no {path}; --base takes a folder, or an archive of a root or of docker save")
     _must_be_root(base)
+    pin = pin_of(name)
+    if "@" in name and pin not in base.pins:
+        known = f"it has {', '.join(base.pins)}" if base.pins else "only an archive of docker save states digests"
+        raise UsageError(f"{path} does not have the digest {pin} ({known}); give the archive of that image")
     store.keep_base(base)
     return base
 
@@ -79,7 +84,7 @@ def _from_archive(store: ImageStore, name: str, path: Path) -> SystemRoot:
             root = store.made("bases", f"root-{digest}", lambda folder: _unpack(layers, folder, budget))
     except (ArchiveError, OSError) as error:
         raise WorkspaceError(f"{path} cannot be unpacked ({error}); make the archive anew") from error
-    return SystemRoot(name, digest, str(root), saved[1] if saved else ImageConfig())
+    return SystemRoot(name, digest, str(root), *(saved[1:] if saved else ()))
 
 
 def _must_be_root(base: SystemRoot) -> None:
@@ -103,14 +108,26 @@ def base_of_engine(store: ImageStore, named: str) -> SystemRoot | None:
         archive = Path(scratch) / "root.tar"
         try:
             told = _engine(program, "inspect", "--format", "{{json .Config}}", container)
+            pins = _pins(program, container)
             exported = _engine(program, "export", "-o", str(archive), container)
         finally:
             _engine(program, "rm", "-f", container)
-        if exported is None or not archive.is_file():
+        name = base_name(named)
+        if exported is None or not archive.is_file() or ("@" in name and pin_of(name) not in pins):
             return None
-        base = structs.replace(add_base(store, f"{named}={archive}"), config=_config(json.loads(told or "{}")))
+        unpacked = _from_archive(store, name, archive)
+    base = structs.replace(unpacked, config=_config(json.loads(told or "{}")), pins=pins)
+    _must_be_root(base)
     store.keep_base(base)
     return base
+
+
+def _pins(program: str, container: str) -> tuple[str, ...]:
+    """The digests of the image that a container was created from, those of registries first."""
+    image = (_engine(program, "inspect", "--format", "{{.Image}}", container) or "").strip()
+    told = _engine(program, "image", "inspect", "--format", "{{json .RepoDigests}}", image) if image else None
+    listed = [each.rpartition("@")[2] for each in _texts(json.loads(told or "[]"))]
+    return tuple(dict.fromkeys((*listed, f"sha256:{image.removeprefix('sha256:')}"))) if image else ()
 
 
 def _engine(program: str, *words: str) -> str | None:
@@ -136,11 +153,11 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 def _saved(
     path: Path, archive: BinaryIO, stack: ExitStack, scratch: Path, budget: ArchiveBudget
-) -> tuple[list[BinaryIO], ImageConfig] | None:
-    """The layers and the configuration of an archive of ``docker save``; None where it is one of a root.
+) -> tuple[list[BinaryIO], ImageConfig, tuple[str, ...]] | None:
+    """The layers, the configuration and the digests of an archive of ``docker save``; None where it is one of a root.
 
     Raises:
-        ArchiveError: It is damaged.
+        ArchiveError: It is damaged, or contradicts its digests.
         UsageError: Its manifest is not that of ``docker save``.
     """
     if not _looks_saved(first_name(archive, structs.replace(budget))):
@@ -153,8 +170,10 @@ def _saved(
         return None
     try:
         entry = json.loads(files.read("manifest.json", _JSON_BYTES))[0]
-        told = json.loads(files.read(entry["Config"], _JSON_BYTES))
-        return [files.section(str(layer)) for layer in entry["Layers"]], _config(told.get("config"))
+        config = files.read(entry["Config"], _JSON_BYTES)
+        layers = [str(layer) for layer in entry["Layers"]]
+        pins = checked_pins(files, config, layers, budget)
+        return [files.section(layer) for layer in layers], _config(json.loads(config).get("config")), pins
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} has a manifest.json that is not docker save's ({error!r})") from error
 

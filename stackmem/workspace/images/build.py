@@ -104,11 +104,19 @@ def why_not_built(store: ImageStore, source: ImageSource) -> list[str]:
         return [str(error)]
     found = [f"line {step.line}: {why}" for step in steps if (why := why_not(step))]
     missing = [] if engine() else [name for name in bases_of(steps) if store.base(name) is None]
-    return found + [no_base(name) for name in missing]
+    return found + [no_base(store, name) for name in missing]
 
 
-def no_base(name: str) -> str:
-    return f"there is no base {name} yet: --base {name}=ROOT.tar gives one"
+def no_base(store: ImageStore, name: str) -> str:
+    plain, at, pin = name.partition("@")
+    if not at:
+        return f"there is no base {name} yet: --base {name}=ROOT.tar gives one"
+    kept = store.base(plain)
+    known = ", ".join(kept.pins) or "no known digest" if kept is not None else ""
+    other = f" (the base {plain} that is kept has {known})" if known else ""
+    return (
+        f"there is no base {plain} with the digest {pin}{other}: --base {name}=SAVED.tar gives the one of docker save"
+    )
 
 
 def source_digest(store: ImageStore, source: ImageSource) -> str:
@@ -132,7 +140,7 @@ def build_image(store: ImageStore, source: ImageSource, rules: BuildRules) -> Im
         if store.base(name) is None:
             base_of_engine(store, name)
     hindrances = why_not_built(store, source)
-    hindrances += [no_base(name) for name in bases_of(source.steps()) if store.base(name) is None and engine()]
+    hindrances += [no_base(store, name) for name in bases_of(source.steps()) if store.base(name) is None and engine()]
     if hindrances:
         raise BuildFailed("; ".join(hindrances))
     with store.locked():
@@ -176,6 +184,8 @@ class _Build:
             stage = structs.replace(other, args={})
         else:
             base = self._base(name)
+            if base.pins and "@" not in name:
+                self._rules.tell(f"{name} has the digest {base.pins[0]}; to pin it: FROM {name}@{base.pins[0]}")
             layers = tuple(dict.fromkeys((base.root, str(self._store.skeleton()))))
             stage = _Stage(layers, text_digest("base", base.digest), base.config, {}, cmd=base.config.command)
         self._stages[str(len({id(each) for each in self._stages.values()}))] = stage
@@ -185,7 +195,7 @@ class _Build:
 
     def _base(self, name: str) -> SystemRoot:
         if (base := self._store.base(name)) is None:
-            raise UsageError(no_base(name))
+            raise UsageError(no_base(self._store, name))
         return base
 
     def _carry_out(self, step: RecipeStep, stage: _Stage) -> None:

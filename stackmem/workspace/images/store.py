@@ -28,7 +28,6 @@ SKELETON = ("dev", "proc", "sys", "run", "tmp", "var/tmp", "etc", "root")
 """Folders that every root has, whatever its base brings."""
 MAX_CONTEXT_FILE_BYTES = 16 << 30
 """The limit for a file that a build copies."""
-_DIGEST = re.compile(r"@sha256:[0-9a-f]+$")
 
 
 class ImageConfig(Struct, frozen=True, omit_defaults=True):
@@ -55,12 +54,14 @@ class SystemRoot(Struct, frozen=True):
     Attributes:
         digest: Of what it was unpacked from.
         root: The folder in the store.
+        pins: The digests by which a registry knows it, as in ``FROM NAME@sha256:...``; empty where none is known.
     """
 
     name: str
     digest: str
     root: str
     config: ImageConfig = ImageConfig()
+    pins: tuple[str, ...] = ()
 
 
 class Image(Struct, frozen=True):
@@ -90,12 +91,18 @@ class Image(Struct, frozen=True):
 
 
 def base_name(named: str) -> str:
-    """A base's name in the one spelling that is kept: no host of the common library, no digest, and a tag."""
-    name = _DIGEST.sub("", named.strip())
+    """A base's name in the one spelling that is kept: no host of the common library, a tag, its digest if pinned."""
+    name, at, pin = named.strip().partition("@")
     *above, last = name.split("/")
     if above[-1:] == ["library"] and len(above) <= 2:
         name = last
-    return name if name == "scratch" or ":" in name.rsplit("/", 1)[-1] else f"{name}:latest"
+    tagged = name if name == "scratch" or ":" in name.rsplit("/", 1)[-1] else f"{name}:latest"
+    return tagged + at + pin
+
+
+def pin_of(name: str) -> str:
+    """The digest that a name asks for; empty if it is not pinned."""
+    return name.partition("@")[2]
 
 
 class ImageStore:
@@ -164,12 +171,16 @@ class ImageStore:
         return self.made("layers", "skeleton-1", fill)
 
     def base(self, named: str) -> SystemRoot | None:
-        """A base by its name; None where the person has given none."""
+        """A base by its name; None if there is none, or none that has the digest in the name."""
         name = base_name(named)
         if name == "scratch":
             return SystemRoot(name, "scratch", str(self.skeleton()))
-        found = self._read(self._base_file(name), SystemRoot)
-        return found if found is not None and Path(found.root).is_dir() else None
+        plain, at, pin = name.partition("@")
+        for kept in dict.fromkeys((name, plain)):
+            found = self._read(self._base_file(kept), SystemRoot)
+            if found is not None and Path(found.root).is_dir() and (not at or pin in found.pins):
+                return found
+        return None
 
     def bases(self) -> list[SystemRoot]:
         """All that there are, by name."""

@@ -1,0 +1,63 @@
+"""Digests by which a registry knows an image (``sha256:...``), each checked against the content of an archive.
+
+A manifest names its configuration by digest, and a configuration names its layers by digest. So whoever checks all of
+them knows that the layers are those of the digest that a recipe pins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import structs
+
+from stackmem.foreign.archives import SavedFiles, layer_digest
+from stackmem.foreign.tar import ArchiveBudget
+from stackmem.foreign.tree import ArchiveError
+
+_INDEX = "index.json"
+_JSON_BYTES = 16 << 20
+
+
+def checked_pins(files: SavedFiles, config: bytes, layers: Sequence[str], budget: ArchiveBudget) -> tuple[str, ...]:
+    """The digests of an image that ``docker save`` wrote: of its manifests, the outermost first, and its configuration.
+
+    Returns:
+        An empty tuple if the configuration does not state the digests of the layers.
+
+    Raises:
+        ArchiveError: A layer or a manifest does not have the digest that is stated for it.
+    """
+    stated = json.loads(config).get("rootfs", {}).get("diff_ids")
+    if not stated:
+        return ()
+    if stated != [layer_digest(files.section(name), structs.replace(budget)) for name in layers]:
+        raise ArchiveError("its layers do not have the digests that its configuration states")
+    of_config = _digest(config)
+    index = json.loads(files.read(_INDEX, _JSON_BYTES)) if _INDEX in files else {}
+    return (*_manifests(files, index, of_config, set()), of_config)
+
+
+def _manifests(files: SavedFiles, index: Any, config: str, seen: set[str]) -> list[str]:
+    """The digests on the way from an index to the manifest of a configuration; empty if no manifest names it."""
+    for each in index.get("manifests", ()):
+        digest = str(each["digest"])
+        name = f"blobs/{digest.replace(':', '/', 1)}"
+        if digest in seen or name not in files:  # an index lists other platforms too
+            continue
+        seen.add(digest)
+        raw = files.read(name, _JSON_BYTES)
+        if _digest(raw) != digest:
+            raise ArchiveError(f"{name!a} does not have the digest that its name states")
+        inner = json.loads(raw)
+        if (inner.get("config") or {}).get("digest") == config:
+            return [digest]
+        if below := _manifests(files, inner, config, seen):
+            return [digest, *below]
+    return []
+
+
+def _digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
