@@ -16,6 +16,7 @@ from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular
 from stackmem.run.run_folder import PATCH, TRACE
 from stackmem.tools.plugins import load_plugins
+from stackmem.trace.imported import shown_strategy, stated_by_recording
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.record import Record
 from stackmem.trace.signatures import MAX_SIGNED_BYTES
@@ -164,7 +165,7 @@ def _predictions(named: str, runs_dir: Path) -> list[Prediction]:
     predictions = []
     for folder in _run_folders(named, runs_dir):
         start = _start(folder)
-        who = f"stackmem/{start.model}/{start.strategy}"
+        who = f"stackmem/{start.model}/{shown_strategy(start, stated_by_recording(folder))}"
         times[start.task_name, who] += 1
         count = times[start.task_name, who]
         predictions.append(Prediction(start.task_name, f"{who}#{count}" if count > 1 else who, _patch(folder)))

@@ -6,13 +6,12 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from msgspec import UNSET, DecodeError, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from stackmem.core.machine import evolve
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import Answerer, Price, cost_usd
 from stackmem.core.state import State
-from stackmem.core.strict_json import decode_json
 from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular
 from stackmem.formats.recordings import IMPORTERS, guess
@@ -21,10 +20,10 @@ from stackmem.formats.recordings.session import RecordedReply, RecordedSession, 
 from stackmem.models.catalog import lookup
 from stackmem.run.result import RunResult, write_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run, removed_on_failure
+from stackmem.trace.imported import IMPORTED, by_format
 from stackmem.trace.private import write_json
 from stackmem.trace.store import TraceWriter
 
-IMPORTED = "imported.json"
 MAX_RECORDING_BYTES = 1 << 30
 
 
@@ -56,36 +55,6 @@ class ImportedRun(Struct, frozen=True):
     recorded_usd: float | None
     left_out: tuple[str, ...]
     strategy: str = ""
-
-
-class Stated(Struct, frozen=True):
-    """What an imported recording says about itself, as its run keeps it.
-
-    Attributes:
-        recorded_usd: As in ``ImportedRun``.
-        strategy: As in ``ImportedRun``.
-    """
-
-    origin: str
-    recorded_usd: float | None = None
-    strategy: str = ""
-
-    @property
-    def shown_strategy(self) -> str:
-        """The strategy that the recording names, else the recording's format."""
-        return f"{self.strategy} (stated by the recording)" if self.strategy else _by_format(self.origin)
-
-
-def stated_by_recording(run_dir: Path) -> Stated | None:
-    """What the recording of an imported run says about itself; None if the run keeps nothing about it."""
-    try:
-        return decode_json(read_regular(run_dir / IMPORTED), Stated)
-    except (OSError, DecodeError, RecursionError):
-        return None
-
-
-def _by_format(origin: str) -> str:
-    return f"imported:{origin.split(' ', 1)[0]}"
 
 
 def import_file(file: Path, spelled: str | None, runs_dir: Path) -> tuple[ImportedRun, ...]:
@@ -236,7 +205,7 @@ def _result(imported: ImportedRun, state: State, seconds: float, writer: TraceWr
         run_dir=imported.run_dir,
         task=start.task_name,
         model=start.model,
-        strategy=imported.strategy or _by_format(imported.origin),
+        strategy=imported.strategy or by_format(imported.origin),
         ending=ended.ending if ended else "interrupted",
         outcome=state.outcome,
         steps=state.step,

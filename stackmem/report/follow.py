@@ -9,8 +9,8 @@ from math import inf
 from pathlib import Path
 
 from stackmem.core.facts import RunStarted, ToolReturned, VerifyReturned
-from stackmem.kept.import_ import Stated, stated_by_recording
 from stackmem.run.result import read_result
+from stackmem.trace.imported import Stated, stated_by_recording
 from stackmem.trace.lineage import TRACE, sources
 from stackmem.trace.lock import is_held
 from stackmem.trace.program import sources_of

@@ -21,6 +21,7 @@ from stackmem.errors import TraceError
 
 from .comparison import FactComparison, without_counts
 from .difference import brief, field_diff
+from .imported import imported_from, shown_strategy, stated_by_recording
 from .lineage import HISTORY
 from .open_run import Run
 from .record import Record
@@ -153,17 +154,18 @@ class _Reading:
 
     def side(self) -> Side:
         state, start = self.state, self.state.begun
+        stated = stated_by_recording(self.run.folder) if imported_from(start) else None
         return Side(
             run=self.run.id,
             task=start.task_name,
             model=start.model,
-            strategy=start.strategy,
+            strategy=shown_strategy(start, stated),
             outcome=state.outcome,
             ending=state.end.ending if state.end else "",
             steps=state.step,
             frames=state.pushes,
             usage=state.usage,
-            usd=state.cost_usd,
+            usd=stated.recorded_usd if stated is not None and state.cost_usd is None else state.cost_usd,
             peak_context_tokens=self.peak,
             heap_chars=state.heap.chars,
             heap_chunks=len(state.heap.chunks),

@@ -22,6 +22,7 @@ from stackmem.measure.metrics import measure
 from stackmem.measure.moments import Moment
 from stackmem.measure.timeline import timeline
 from stackmem.models.catalog import lookup
+from stackmem.trace.imported import shown_strategy, stated_by_recording
 from stackmem.trace.lineage import begun_by, came_from
 from stackmem.trace.pack import pack
 
@@ -147,7 +148,7 @@ def _title(folder: Path, last: Moment) -> str:
     estimated = "; the model reported no tokens, they are estimated (~)" if state.usage.estimated else ""
     return (
         f"{one_line(name_of(folder))}: {state.outcome} after {state.step} steps, model {one_line(start.model)}, "
-        f"strategy {one_line(start.strategy)}{estimated}{_origin(folder, last)}"
+        f"strategy {one_line(shown_strategy(start, stated_by_recording(folder)))}{estimated}{_origin(folder, last)}"
     )
 
 

@@ -30,6 +30,7 @@ from .spelling import (
     thinking_text,
     view_of,
 )
+from .stated import StatedRun
 
 Json = dict[str, Any]
 
@@ -40,7 +41,7 @@ def atif(records: Iterable[Record], run: str) -> Iterator[str]:
     Raises:
         TraceError: A record is broken, or the run's strategy is not installed here.
     """
-    book = _Trajectories(run)
+    book = _Trajectories(run, StatedRun(records))
     write_slices(records, book)
     yield compact(book.finished()) + "\n"
 
@@ -48,7 +49,8 @@ def atif(records: Iterable[Record], run: str) -> Iterator[str]:
 class _Trajectories:
     """The trajectories under way, by frame id."""
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, stated: StatedRun) -> None:
+        self._stated = stated
         self._state = State()
         self._run = run
         self._trajectories: dict[str, Json] = {}
@@ -67,7 +69,7 @@ class _Trajectories:
         view = view_of(state)
         agent: Json = {"name": "stackmem", "version": start.version, "model_name": start.model}
         agent["tool_definitions"] = [function(tool) for tool in start.tools]
-        agent["extra"] = {"strategy": start.strategy, "isolation": start.isolation}
+        agent["extra"] = {"strategy": self._stated.strategy(start), "isolation": start.isolation}
         place = {"frame": frame.id, "name": frame.name, "depth": frame.depth, "registers": asdict(frame.registers)}
         trajectory: Json = {
             "schema_version": "ATIF-v1.8",
@@ -180,8 +182,8 @@ class _Trajectories:
         state, usage = self._state, self._state.usage
         totals: Json = {"total_prompt_tokens": usage.prompt, "total_completion_tokens": usage.output}
         totals["total_cached_tokens"] = usage.cache_read
-        if state.cost_usd is not None:
-            totals["total_cost_usd"] = round(state.cost_usd, 6)
+        if (usd := self._stated.usd(state)) is not None:
+            totals["total_cost_usd"] = round(usd, 6)
         totals["total_steps"] = sum(len(trajectory["steps"]) for trajectory in self._trajectories.values())
         totals["extra"] = {"replies": state.step, "outcome": state.outcome}
         if state.end is not None:

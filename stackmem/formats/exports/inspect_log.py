@@ -24,6 +24,7 @@ from stackmem.trace.record import Record
 
 from .slices import AttemptSlice, CallSlice, FrameSlice, new_texts, write_slices
 from .spelling import arguments, model_of, stamp, view_of
+from .stated import StatedRun
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalError, EvalLog, EvalSampleLimit, EvalStatus
@@ -66,7 +67,7 @@ def inspect_log(records: Iterable[Record], run: str) -> EvalLog:
         raise UsageError(
             f"--format inspect needs the extra 'inspect'; install it: {install_command('inspect')}"
         ) from error
-    book = _SampleEvents(run)
+    book = _SampleEvents(run, StatedRun(records))
     write_slices(records, book)
     return book.log()
 
@@ -74,7 +75,8 @@ def inspect_log(records: Iterable[Record], run: str) -> EvalLog:
 class _SampleEvents:
     """The events of the sample, each with its place: the record it belongs to, and its order within that."""
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, stated: StatedRun) -> None:
+        self._stated = stated
         self._run = run
         self._parts = InspectParts()
         self._events: list[tuple[int, int, Any]] = []
@@ -116,7 +118,11 @@ class _SampleEvents:
 
         moment, event = piece.moment, piece.event
         view, model = moment.view or view_of(moment.before), model_of(event, moment.before)
-        about: dict[str, Any] = {"step": piece.step, "seq": moment.seq, "strategy": moment.before.begun.strategy}
+        about: dict[str, Any] = {
+            "step": piece.step,
+            "seq": moment.seq,
+            "strategy": self._stated.strategy(moment.before.begun),
+        }
         error = None
         match event:
             case facts.ModelReplied():
@@ -208,7 +214,7 @@ class _SampleEvents:
 
         state, start = self.state, self.state.begun
         status = "started" if state.end is None else _STATUS.get(state.end.ending, "success")
-        usage = {start.model: self._parts.usage(state.usage, state.cost_usd)}
+        usage = {start.model: self._parts.usage(state.usage, self._stated.usd(state))}
         scores = self._parts.scores(state)
         events = [event for _, _, event in sorted(self._events, key=lambda one: one[:2])]
         sample = EvalSample(
@@ -216,7 +222,8 @@ class _SampleEvents:
             output=self._last or ModelOutput(model=start.model), scores=scores, events=events,
             store={"heap": {name: chunk.content for name, chunk in state.heap.chunks.items()}},
             metadata={
-                "run": self._run, "strategy": start.strategy, "outcome": state.outcome, "result": state.result,
+                "run": self._run, "strategy": self._stated.strategy(start), "outcome": state.outcome,
+                "result": state.result,
                 "ending": state.end.ending if state.end is not None else "running",
             },
             error=self._error(), limit=self._limit(),
@@ -227,7 +234,7 @@ class _SampleEvents:
             created=stamp(self._began), task=start.task_name or "run", model=start.model, config=EvalConfig(),
             dataset=EvalDataset(name=start.task_name, samples=1, sample_ids=[sample.id]), run_id=self._run,
             eval_id=self._run, task_id=self._run, packages={"stackmem": start.version},
-            metadata={"strategy": start.strategy, "isolation": start.isolation, "rules": start.rules},
+            metadata={"strategy": self._stated.strategy(start), "isolation": start.isolation, "rules": start.rules},
         )  # fmt: skip
         return EvalLog(
             status=status, eval=spec, error=self._error() if status == "error" else None,

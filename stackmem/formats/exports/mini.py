@@ -19,6 +19,7 @@ from stackmem.trace.record import Record
 
 from .slices import added_usd, call_ids, new_texts, walk
 from .spelling import arguments, compact, model_of, opening_text, prompt_text, reply_text, thinking_text, view_of
+from .stated import StatedRun
 
 Json = dict[str, Any]
 
@@ -62,7 +63,7 @@ def mini(records: Iterable[Record], run: str) -> Iterator[str]:
                 messages += _told(moment, open_calls)
     if last is not None:
         messages.append(_exit(last))
-        info = _info(last.after, last.after.cost_usd)
+        info = _info(last.after, StatedRun(records))
         yield compact({"info": info, "messages": messages, "trajectory_format": "mini-swe-agent-1.1"})
         yield "\n"
 
@@ -141,14 +142,14 @@ def _status(state: State) -> str:
     return _STATUS.get(state.end.ending, state.end.ending) if state.end else "running"
 
 
-def _info(state: State, usd: float | None) -> Json:
+def _info(state: State, stated: StatedRun) -> Json:
     start = state.begun
     return {
-        "model_stats": {"instance_cost": usd, "api_calls": state.facts},
+        "model_stats": {"instance_cost": stated.usd(state), "api_calls": state.facts},
         "config": {
             "agent": {
                 "system_template": start.system,
-                "strategy": start.strategy,
+                "strategy": stated.strategy(start),
                 "step_limit": state.limits.steps or 0,
             },
             "agent_type": "stackmem",

@@ -18,6 +18,7 @@ from stackmem.trace.record import Record
 from .otlp import CLIENT, INTERNAL, Json, Value, event, request, span
 from .slices import AttemptSlice, CallSlice, FrameSlice, slices, walk
 from .spelling import arguments, compact, model_of, opening_text, prompt_text, provider, view_of
+from .stated import StatedRun
 
 SPANS_PER_REQUEST = 1_000
 _FINISH = {"call": "tool_call", "end": "stop", "truncated": "length", "refused": "content_filter"}
@@ -64,8 +65,10 @@ class _Spans:
         self._content = content
         self._openings: dict[str, tuple[str, str]] = {}
         self._verdicts: list[Json] = []
+        self._stated = StatedRun(())
 
     def all(self, records: Iterable[Record]) -> Iterator[Json]:
+        self._stated = StatedRun(records)
         for piece in slices(self._with_openings(records)):
             match piece:
                 case AttemptSlice():
@@ -98,7 +101,7 @@ class _Spans:
             "stackmem.frame.id": frame.id,
             "stackmem.frame.depth": frame.depth,
             "stackmem.frame.name": frame.name,
-            "stackmem.strategy": piece.start.strategy,
+            "stackmem.strategy": self._stated.strategy(piece.start),
         }
         if self._content and frame.id in self._openings:
             system, opening = self._openings[frame.id]

@@ -16,6 +16,7 @@ from stackmem.trace.record import Record
 
 from .slices import walk
 from .spelling import arguments, compact, function, view_of
+from .stated import StatedRun
 
 Json = dict[str, Any]
 
@@ -65,8 +66,14 @@ def sft(records: Iterable[Record], run: str) -> Iterator[str]:
                 ended.append(replace(last.pop(moment.frame.id), popped=moment.event))
     ended += [last[frame.id] for frame in reversed(state.stack) if frame.id in last]
     spanned: set[int] = set()
+    stated = StatedRun(records)
     for frame in ended:
-        yield compact(_sample(run, frame, state, refused, spanned)) + "\n"
+        yield (
+            compact(
+                {**_sample(run, frame, state, refused, spanned), "strategy": stated.strategy(frame.last.before.begun)}
+            )
+            + "\n"
+        )
 
 
 def _sample(run: str, ended: _Ended, final: State, refused: set[int], spanned: set[int]) -> Json:

@@ -14,6 +14,7 @@ from stackmem.trace.record import Record
 
 from .slices import AttemptSlice, CallSlice, slices, walk
 from .spelling import model_of, reply_text, stamp
+from .stated import StatedRun
 
 COLUMNS = (
     "step", "seq", "at", "frame", "frame_name", "depth", "model", "strategy", "stop", "calls", "outcome", "opened",
@@ -45,6 +46,7 @@ def table(records: Iterable[Record], run: str) -> Iterator[str]:
     """
     yield _line(COLUMNS)
     waiting: dict[int, _Answered] = {}
+    stated = StatedRun(records)
     for piece in slices(walk(records)):
         match piece:
             case AttemptSlice(event=ModelReplied() as reply):
@@ -52,12 +54,12 @@ def table(records: Iterable[Record], run: str) -> Iterator[str]:
             case CallSlice():
                 waiting[piece.step].calls.append(piece)
         while waiting and len((first := next(iter(waiting.values()))).calls) == len(first.asked):
-            yield _line(_row(waiting.pop(first.attempt.step)))
+            yield _line(_row(waiting.pop(first.attempt.step), stated))
     for left in waiting.values():
-        yield _line(_row(left))
+        yield _line(_row(left, stated))
 
 
-def _row(answered: _Answered) -> list[object]:
+def _row(answered: _Answered, stated: StatedRun) -> list[object]:
     """The cells, in the order of ``COLUMNS``; of the last call that has them: frame opened, exit code, seconds."""
     attempt, reply, calls = answered.attempt, answered.reply, answered.calls
     moment, start, heap = attempt.moment, attempt.moment.before.begun, attempt.moment.before.heap
@@ -70,7 +72,7 @@ def _row(answered: _Answered) -> list[object]:
     ]
     cells: list[object] = [
         attempt.step, moment.seq, stamp(moment.at), frame.id, frame.name, frame.depth,
-        model_of(reply, moment.before), start.strategy, reply.stop, " ".join(answered.asked),
+        model_of(reply, moment.before), stated.strategy(start), reply.stop, " ".join(answered.asked),
         " ".join(map(outcome, calls)) if answered.asked else "no call",
         calls[-1].opened if calls else "", codes[-1] if codes else "",
         usage.prompt, usage.uncached, usage.cache_read, usage.cache_write_5m, usage.cache_write_1h,

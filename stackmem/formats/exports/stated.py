@@ -1,0 +1,27 @@
+"""The strategy and the cost of a run as its page shows them: for an imported run, what its recording states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stackmem.core.facts import RunStarted
+from stackmem.core.state import State
+from stackmem.trace.imported import imported_from, shown_strategy, stated_by_recording
+from stackmem.trace.lineage import RunReader
+from stackmem.trace.record import Record
+
+
+class StatedRun:
+    """What the recording of a run states; nothing for a run of our own, and for records outside of a run folder."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._stated = stated_by_recording(records.folder) if isinstance(records, RunReader) else None
+
+    def strategy(self, start: RunStarted) -> str:
+        return shown_strategy(start, self._stated)
+
+    def usd(self, state: State) -> float | None:
+        """The cost of the whole run by known prices, else as stated; None if neither is known."""
+        if state.cost_usd is not None or self._stated is None or not imported_from(state.begun):
+            return state.cost_usd
+        return self._stated.recorded_usd
