@@ -73,6 +73,33 @@ CASES = {
         },
         "ci/check", {"ci/local.sh": "export PYTEST_ADDOPTS='-k zero'\n"},
     ),
+    "a file that a script reads in another spelling": Case(
+        {
+            "tests/test_rates.py": PYTEST_TESTS,
+            "ci/check": "#!/bin/sh\nset -a\ntest -f .env && . ./.env\npython -m pytest -q tests\n",
+        },
+        "ci/check", {".env": "PYTEST_ADDOPTS='-k zero'\n"},
+    ),
+    "a file without the name of a script that a script reads": Case(
+        {
+            "tests/test_rates.py": PYTEST_TESTS, ".env": "A=1\n",
+            "ci/check": "#!/bin/sh\nset -a\n. ./.env\npython -m pytest -q tests\n",
+        },
+        "ci/check", {".env": "PYTEST_ADDOPTS='-k zero'\n"},
+    ),
+    "a package of tests that was there": Case(
+        {"checks/test_rates.py": TESTS, "checks/__init__.py": ""},
+        "python -m unittest discover -q -s checks -t .", {"checks/__init__.py": LOAD_TESTS},
+        {"checks/__init__.py": '"""Checks."""\n'},
+    ),
+    "a plug-in that the check names": Case(
+        {"tests/test_rates.py": PYTEST_TESTS, "plugin.py": ""}, "python -m pytest -q -p plugin tests",
+        {"plugin.py": PASSES},
+    ),
+    "options that the check reads from a file": Case(
+        {"tests/test_rates.py": PYTEST_TESTS, "ci/args": "-q\n"}, "python -m pytest @ci/args tests",
+        {"ci/args": "-q\n-k\nzero\n"},
+    ),
     "what pytest remembers": Case(
         {"tests/test_rates.py": PYTEST_TESTS, "pytest.ini": "[pytest]\naddopts = --lf\n"}, "python -m pytest -q tests",
         {".pytest_cache/v/cache/lastfailed": '{"tests/test_rates.py::test_zero": true}'},

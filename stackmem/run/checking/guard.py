@@ -123,15 +123,18 @@ class CheckGuard:
 
         def in_place(path: bytes) -> bool:
             folder, _, name = path.rpartition(b"/")
-            if path in modules:
-                return checked.is_link(path)
-            if name.startswith(b"__init__."):
-                return folder in modules or (folder in packages and is_judging(folder) and checked.runs_init(path))
+            if folder in packages and is_judging(folder) and name.startswith(b"__init__."):
+                return checked.runs_init(path)
+            if checked.existed(path):
+                return False
+            module = path[: len(path) - len(name)] + name.partition(b".")[0]
             return (
-                name.endswith((b".so", b".pyd")) and path[: len(path) - len(name)] + name.partition(b".")[0] in modules
+                (path in modules and checked.is_link(path))
+                or (folder in modules and name.startswith(b"__init__."))
+                or (module in modules and name.endswith((b".so", b".pyd")))
             )
 
-        self._take(checked, lambda path: in_place(path) and not checked.existed(path))
+        self._take(checked, in_place)
 
     def _put_back_shadows(self, checked: CheckedCopy, workspace: Workspace) -> None:
         begins = os.fsencode(workspace.begins)

@@ -113,9 +113,10 @@ class WordReader:
         """
         folder = self._begins if cwd is None else cwd
         self.words.own_python |= bool(_OWN_PYTHON.search(text))
+        asked = set(re.findall(_OPTIONAL + r"([^\s\"'\]]+)", text))
         for command in _commands(text):
             if command[0] in ("source", ".") and not own:
-                self._optional(command[1:], text, folder)
+                self._optional(command[1:], asked, folder)
             if command[0] in ("cd", "pushd") and len(command) > 1:
                 moved = self._inside(command[1], folder)
                 folder = folder if moved is None else moved
@@ -124,11 +125,15 @@ class WordReader:
                 self._command(command, folder, own=own)
         return self.words
 
-    def _optional(self, sourced: list[str], text: str, cwd: str) -> None:
+    def _optional(self, sourced: list[str], asked: set[str], cwd: str) -> None:
         """Note a file that a script asks for before it reads it, as in ``[ -f FILE ] && . FILE``."""
         for word in sourced[:1]:
             inside = self._inside(word, cwd)
-            if inside and re.search(_OPTIONAL + re.escape(word), text) and self._read(os.fsencode(inside)) is None:
+            if (
+                inside
+                and inside in {self._inside(each, cwd) for each in asked}
+                and self._read(os.fsencode(inside)) is None
+            ):
                 self.words.optional.add(os.fsencode(inside))
 
     def _command(self, command: list[str], cwd: str, *, own: bool) -> None:
@@ -138,7 +143,9 @@ class WordReader:
         name, arguments = posixpath.basename(command[0]), command[1:]
         if self._program(command[0], cwd, own=own):
             return
-        if name in _SHELLS:
+        if name in ("source", "."):
+            self._program("".join(arguments[:1]), cwd, own=own, anywhere=True, sourced=True)
+        elif name in _SHELLS:
             self._shell(arguments, cwd, own=own)
         elif _PYTHON.fullmatch(name):
             self._python(arguments, cwd, own=own)
@@ -202,7 +209,12 @@ class WordReader:
 
     def _runner(self, runner: str, arguments: list[str], cwd: str, *, own: bool) -> None:
         self.words.runners.add(runner)
+        for flag, value in pairwise(arguments):
+            if flag == "-p" and runner == "pytest" and not value.startswith("no:"):
+                self._program(value.replace(".", "/") + ".py", cwd, own=own, anywhere=True)
         for word in arguments:
+            if word.startswith("@"):
+                self._program(word[1:], cwd, own=own, anywhere=True)
             path = word.partition("::")[0]
             if path.startswith("-"):
                 continue
@@ -215,7 +227,7 @@ class WordReader:
                 for size in range(len(names), 0, -1):
                     self._program("/".join(names[:size]) + ".py", cwd, own=own, anywhere=True)
 
-    def _program(self, word: str, cwd: str, *, own: bool, anywhere: bool = False) -> bool:
+    def _program(self, word: str, cwd: str, *, own: bool, anywhere: bool = False, sourced: bool = False) -> bool:
         """Note a file of the workspace that is run, and read it if it is a script of a shell."""
         if "/" not in word and not anywhere:
             return False
@@ -224,7 +236,7 @@ class WordReader:
         if inside is None or content is None:
             return False
         path = os.fsencode(inside)
-        shell = _is_shell(inside, content)
+        shell = sourced or _is_shell(inside, content)
         if own or shell or _JUDGES.fullmatch(inside.lower()):
             self.words.programs.add(path)
         self.words.folders.add(os.path.dirname(path))  # noqa: PTH120 - of bytes
