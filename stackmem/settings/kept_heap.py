@@ -13,8 +13,9 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -25,10 +26,13 @@ from stackmem.core.strict_json import decode_json
 from stackmem.core.tools import StoreEntry
 from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.foreign.files import descriptor_of_regular, read_regular
-from stackmem.trace.private import owners
+from stackmem.trace.private import owners, write_json
 from stackmem.trace.store import cut_torn_line
 
 from .settings_files import user_folder
+
+if TYPE_CHECKING:
+    from stackmem.history.origin import Origin
 
 KEEP = "keep"
 MOST_CHARS = 1_000_000
@@ -263,7 +267,7 @@ def _path_for(place: Path, folder: Path) -> Path:
 
     A heap that was kept for the path only is taken over by the repository that is there now.
     """
-    first = first_commit(folder)
+    first = first_commit(folder, place / f"{_key(folder)}.first")
     of_path = place / f"{_key(folder)}.jsonl"
     if not first:
         return of_path
@@ -282,9 +286,19 @@ def _path_for(place: Path, folder: Path) -> Path:
     return bound
 
 
-def first_commit(folder: Path) -> str:
+class FirstCommit(Struct, frozen=True, forbid_unknown_fields=True):
+    """The first commit in the history of a HEAD. It never changes, because the id of a commit fixes its history."""
+
+    head: str
+    first: str
+
+
+def first_commit(folder: Path, known: Path) -> str:
     """The oldest root commit of the repository that a folder is in; empty without a repository, without a commit and in
     a shallow clone, whose first commit is not there.
+
+    Args:
+        known: The file that keeps the last answer. After it, only newer commits are read.
 
     Raises:
         UsageError: Git does not say so in time.
@@ -298,12 +312,37 @@ def first_commit(folder: Path) -> str:
             return ""
     except (UsageError, WorkspaceError, OSError):
         return ""  # not a repository that may be read
+    before = _known_first(known)
+    if before is not None and before.head == origin.head:
+        return before.first
     try:
-        return origin.ask("rev-list", "--max-parents=0", origin.head).split()[-1].decode()
+        if before is not None and not _roots_since(origin, before.head):
+            first = before.first
+        else:
+            first = origin.ask("rev-list", "--max-parents=0", origin.head).split()[-1].decode()
     except WorkspaceError as error:
         raise UsageError(
             f"git does not find the first commit of {folder} ({error}); name a file with --heap FILE"
         ) from error
+    with suppress(OSError):  # without the file the next answer takes longer
+        known.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_json(known, FirstCommit(origin.head, first))
+    return first
+
+
+def _known_first(known: Path) -> FirstCommit | None:
+    try:
+        return decode_json(read_regular(known), FirstCommit)
+    except (OSError, msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _roots_since(origin: Origin, head: str) -> bool:
+    """Whether the history of HEAD has a first commit that the history of an earlier HEAD does not have."""
+    try:
+        return bool(origin.ask("rev-list", "--max-parents=0", "--max-count=1", origin.head, f"^{head}").strip())
+    except WorkspaceError:
+        return True  # the earlier HEAD is gone, or of another repository
 
 
 def heaps_folder(environ: Mapping[str, str]) -> Path:

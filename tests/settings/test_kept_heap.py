@@ -11,6 +11,7 @@ from stackmem.core.budgets import Budgets
 from stackmem.core.heap import Heap, KeptChunk, taken_over
 from stackmem.core.tools import StoreEntry
 from stackmem.errors import TraceError, UsageError
+from stackmem.history.origin import Origin
 from stackmem.settings import kept_heap
 from stackmem.settings.kept_heap import HeapChange, HeapKeeper, HeapStore, all_heaps, heap_store
 
@@ -185,3 +186,31 @@ def test_each_folder_has_a_heap_of_its_own(tmp_path: Path) -> None:
         heap_store("keep", None, tmp_path, environ)
     with pytest.raises(UsageError, match="neither XDG_STATE_HOME nor HOME"):
         heap_store("keep", tmp_path, tmp_path, {})
+
+
+def test_the_history_is_walked_once_and_later_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environ, place = {"XDG_STATE_HOME": str(tmp_path / "state")}, committed(tmp_path / "place", "first")
+    asked: list[tuple[str, ...]] = []
+    ask = Origin.ask
+    monkeypatch.setattr(Origin, "ask", lambda self, *words, **more: asked.append(words) or ask(self, *words, **more))
+
+    def walks() -> list[tuple[str, ...]]:
+        asked.clear()
+        paths.append(heap_store("keep", place, tmp_path, environ).path)
+        return [words for words in asked if words[0] == "rev-list"]
+
+    paths: list[Path] = []
+    assert len(walks()) == 1
+    assert walks() == []
+    git(place, "commit", "-q", "--allow-empty", "-m", "second")
+    (walk,) = walks()
+    assert walk[-1].startswith("^")
+    assert walks() == []
+    git(place, "checkout", "-q", "--orphan", "other")
+    git(place, "commit", "-q", "--allow-empty", "-m", "unrelated")
+    walks()
+    assert paths[0] == paths[1] == paths[2] == paths[3] != paths[4]
+    for known in (tmp_path / "state" / "stackmem" / "heaps").glob("*.first"):
+        known.write_text("{")
+    assert len(walks()) == 1
+    assert paths[5] == paths[4]
