@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from stackmem.history.origin import Origin
 
 KEEP = "keep"
+_AT_COMMIT = "at "
 MOST_CHARS = 1_000_000
 MOST_CHUNKS = 1_000
 _COMPACTED_BYTES = 8 << 20
@@ -272,7 +274,7 @@ def _path_for(place: Path, folder: Path) -> Path:
     if not first:
         return of_path
     bound = place / f"{_key(folder, first)}.jsonl"
-    if of_path.exists() and not bound.exists():
+    if not first.startswith(_AT_COMMIT) and of_path.exists() and not bound.exists():
         try:
             with HeapStore(of_path, str(folder)).locked():
                 os.link(of_path, bound, follow_symlinks=False)
@@ -300,8 +302,9 @@ def first_commit(folder: Path, known: Path) -> str:
     Args:
         known: The file that keeps the last answer. After it, only newer commits are read.
 
-    Raises:
-        UsageError: Git does not say so in time.
+    Returns:
+        If git does not find it in time, a name for HEAD that no first commit has. Another repository does not have it
+        either, so the heap is not given to one.
     """
     from stackmem.history.origin import find_origin, work_tree_of  # here, as most commands keep no heap
 
@@ -321,9 +324,11 @@ def first_commit(folder: Path, known: Path) -> str:
         else:
             first = origin.ask("rev-list", "--max-parents=0", origin.head).split()[-1].decode()
     except WorkspaceError as error:
-        raise UsageError(
-            f"git does not find the first commit of {folder} ({error}); name a file with --heap FILE"
-        ) from error
+        sys.stderr.write(
+            f"stackmem: git does not find the first commit of {folder} ({error}), so its heap is kept for the commit "
+            f"{origin.head[:12]} only; to keep one heap, name a file with --heap FILE\n"
+        )
+        return f"{_AT_COMMIT}{origin.head}"
     with suppress(OSError):  # without the file the next answer takes longer
         known.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_json(known, FirstCommit(origin.head, first))

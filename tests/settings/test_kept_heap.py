@@ -10,7 +10,7 @@ import pytest
 from stackmem.core.budgets import Budgets
 from stackmem.core.heap import Heap, KeptChunk, taken_over
 from stackmem.core.tools import StoreEntry
-from stackmem.errors import TraceError, UsageError
+from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.history.origin import Origin
 from stackmem.settings import kept_heap
 from stackmem.settings.kept_heap import HeapChange, HeapKeeper, HeapStore, all_heaps, heap_store
@@ -214,3 +214,34 @@ def test_the_history_is_walked_once_and_later_only_what_is_new(tmp_path: Path, m
         known.write_text("{")
     assert len(walks()) == 1
     assert paths[5] == paths[4]
+
+
+def test_a_first_commit_that_git_does_not_find_is_a_sentence_and_gives_the_heap_to_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environ, place = {"XDG_STATE_HOME": str(tmp_path / "state")}, tmp_path / "place"
+    place.mkdir()
+    of_path = heap_store("keep", place, tmp_path, environ)
+    of_path.write([change("p", "of the path")])
+    place.rmdir()
+    committed(place, "first")
+    ask = Origin.ask
+
+    def slow(self: Origin, *words: str, **more: float) -> bytes:
+        if words[0] == "rev-list":
+            raise WorkspaceError("git took more than 120 s")
+        return ask(self, *words, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Origin, "ask", slow)
+        store = heap_store("keep", place, tmp_path, environ)
+        assert (contents(store), of_path.path.exists()) == ({}, True)
+        store.write([change("a", "mine")])
+        assert contents(heap_store("keep", place, tmp_path, environ)) == {"a": "mine"}
+        told = capsys.readouterr().err
+        assert "git does not find the first commit" in told
+        assert "--heap FILE" in told
+        shutil.rmtree(place)
+        committed(place, "another")
+        assert contents(heap_store("keep", place, tmp_path, environ)) == {}
+    assert "a" not in contents(heap_store("keep", place, tmp_path, environ))
