@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
+from stackmem.run.checking.words import included
 from tests.run.evil_agents import FORGES, PASSES, SOUND, TESTS, Judge, solved
 
 PYTEST_TESTS = """import rates
@@ -131,3 +132,13 @@ def test_a_makefile_may_set_the_import_path(tmp_path: Path, exported):
     verdict = judge.judge({"rates.py": SOUND}, "make test")
     assert solved(verdict), verdict
     assert not solved(judge.judge({"rates.py": FAILS_LATE}, "make test"))
+
+
+def test_many_variables_in_an_include_are_matched_in_bounded_time():
+    (pattern,) = included(b"include " + b"$(A)a" * 40 + b"\n")
+    assert not pattern.fullmatch(b"a" * 400 + b"b")
+    assert pattern.fullmatch(b"config/" + b"xa" * 40)
+    assert [each.fullmatch(b"a/x1.mk") is not None for each in included(b"include $(B)/x?.mk [1].mk\n")] == [
+        True,
+        False,
+    ]

@@ -9,6 +9,7 @@ Rule 2: a script that runs others is read as the run found it. Of what such a sc
 from __future__ import annotations
 
 import ast
+import fnmatch
 import os
 import posixpath
 import re
@@ -384,9 +385,6 @@ def included(makefile: bytes) -> list[re.Pattern[bytes]]:
             if not re.search(rb"\w", stripped):
                 patterns.append(re.compile(rb".*\.(d|inc|conf|config|env)"))
                 continue
-            body = b"".join(
-                rb"[^\n]*" if piece == b"*" else b"." if piece == b"?" else re.escape(piece)
-                for piece in re.split(rb"([*?])", stripped)
-            )
-            patterns.append(re.compile(rb"(.*/)?" + body))
+            body = fnmatch.translate(stripped.decode("latin-1").replace("[", "[[]"))  # matches in bounded time
+            patterns.append(re.compile(rb"(.*/)?" + body.encode("latin-1")))
     return patterns
