@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,7 +86,7 @@ class Zipped:
                 path = PurePosixPath(info.filename)
                 if path.is_absolute() or ".." in path.parts or "\0" in info.filename:
                     raise ArchiveError(f"the name {info.filename[:80]!a}")
-                tree.add_file(tuple(map(os.fsencode, path.parts)), 0o600, 0, partial(self._write, info))
+                tree.add_file(tuple(map(os.fsencode, path.parts)), 0o600, time.time_ns(), partial(self._write, info))
 
     def _write(self, info: zipfile.ZipInfo, fd: int) -> None:
         with self._zip.open(info) as source:

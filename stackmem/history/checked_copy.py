@@ -21,7 +21,7 @@ from stackmem.foreign.files import read_start
 from stackmem.workspace.clip import shown_name
 
 from .history import History
-from .layer import Layer, Overlay
+from .layer import Layer, Overlay, OwnFolder
 from .objects import EXECUTABLE, FILE, LINK, Node
 from .restore import content_of, put_file, remove_file
 from .steering import KINDS, Found, SteeringKind, runs_something, same_settings, steers
@@ -176,9 +176,16 @@ class CheckedCopy:
             return
         yield from self._began
         for path, entry in _walk(copy.view.root, _PASSED_OVER | _INSTALLED):
+            if self._is_lent(path, entry.path):
+                continue
             yield path
             if entry.name == b"venv":  # a module of the standard library, too
                 yield path + b"/__init__.py"
+
+    def _is_lent(self, path: bytes, place: bytes) -> bool:
+        """Whether this is still the link to a folder of installed packages that stackmem made before the run."""
+        lent = self._copy.lent.get(path) if isinstance(self._copy, OwnFolder) else None
+        return lent is not None and _target(place) == os.fsencode(lent)
 
     def _had_tests(self) -> bool:
         return any(steers(path) == "tests" for path in self.paths_found())
@@ -231,6 +238,14 @@ def _kind_at(root: int, path: bytes) -> int:
         return 0
     finally:
         os.close(folder)
+
+
+def _target(place: bytes) -> bytes | None:
+    """Where a link leads; None for anything else."""
+    try:
+        return os.readlink(place)  # noqa: PTH115 - of bytes
+    except OSError:
+        return None
 
 
 def _entries(place: bytes) -> Iterator[tuple[bytes, os.DirEntry[bytes]]]:

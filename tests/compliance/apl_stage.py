@@ -210,7 +210,7 @@ def _framed(given: Any, asked: RunFrame) -> FrameAnswer:
 
 
 def launch_of(case: Case) -> Launch:
-    own = tuple(ToolSpec(name, "A tool of my own.", {"type": "object"}) for name in case.own)
+    own = tuple(ToolSpec(name, "A tool of my own.", '{"type": "object"}') for name in case.own)
     options = {"checked": True, **case.options}
     return Launch(PROGRAM, text_of(case), {**case.inputs, **case.given}, "/w", "/w", options, own)
 

@@ -140,8 +140,7 @@ def test_a_session_with_a_stream_that_is_closed_ends_without_a_traceback(closed,
     session = stage.start(*words, stdin=subprocess.PIPE, preexec_fn=lambda: os.close(closed))
     out, err = session.communicate("(+ 1 1)\n" if closed else None, timeout=100)
     assert "Traceback" not in err
-    assert session.returncode == (0 if closed else 2), err
-    assert closed or "no standard input" in err
+    assert session.returncode == 0, err  # a closed standard input is an empty one
     assert out == ("2\n" if closed == 2 else "")
 
 
