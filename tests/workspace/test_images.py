@@ -211,7 +211,7 @@ def test_a_base_that_is_none_is_refused(tmp_path, given):
         ("registry.example/library/debian:12", "debian:12"),
         ("registry.example/a/b", "registry.example/a/b:latest"),
         ("localhost:5000/a", "localhost:5000/a:latest"),
-        ("docker.io/library/debian@sha256:ab12", "debian:latest@sha256:ab12"),
+        ("registry.example/library/debian@sha256:ab12", "debian:latest@sha256:ab12"),
     ],
 )
 def test_a_base_has_one_name_however_it_is_spelled(named, name):
