@@ -1,8 +1,6 @@
 """Inspect's ``.eval``: a run as a log of one sample, each frame a span of it, the heap its store.
 
-Written and validated by ``inspect_ai`` itself, the extra ``inspect``. A message of ours becomes one of theirs once.
-
-Source: inspect_ai 0.3, its public models of logs and events.
+Written and validated by ``inspect_ai`` 0.3, the extra ``inspect``. A message of ours becomes one of theirs once.
 """
 
 from __future__ import annotations
