@@ -1,0 +1,76 @@
+"""JSON objects as small models write them: line breaks in strings, single quotes, trailing commas, a missing brace."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from typing import Any
+
+from stackmem.core.text import whole_value
+
+_DECODER = json.JSONDecoder(strict=False)  # control characters in strings
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]"]|```|</|<[|｜]|\n\s*\n', re.DOTALL)
+_TRAILING = re.compile(r'("(?:[^"\\]|\\.)*")|,(\s*[}\]])', re.DOTALL)
+_PYTHON = re.compile(r"\{\s*'")
+_MOST_MENDED = 100_000
+
+
+def read_object(text: str, place: int) -> tuple[dict[str, Any], int, bool] | None:
+    """The object that begins at ``place``, where it ends, and whether its syntax was mended; None if it is not one.
+
+    An object that ends in the middle of a string is not completed: what it would have said is unknown.
+    """
+    strict = _decode(text, place)
+    if strict is not None:
+        return (*strict, False)
+    piece = text[place : place + _MOST_MENDED]
+    end, missing = _extent(piece)
+    candidates = [piece[:end].rstrip().rstrip(",") + missing] if end else []
+    if _PYTHON.match(piece):
+        candidates += [piece[: piece.rfind("}") + 1]]
+    for candidate in candidates:
+        value = _object(_TRAILING.sub(lambda found: found[1] or found[2], candidate)) or _python_object(candidate)
+        if value is not None:
+            return value, place + min(len(candidate) - (len(missing) if candidate.endswith(missing) else 0), len(piece)), True
+    return None
+
+
+def _decode(text: str, place: int) -> tuple[dict[str, Any], int] | None:
+    try:
+        value, end = _DECODER.raw_decode(text, place)
+        return (whole_value(value), end) if isinstance(value, dict) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    found = _decode(text, 0)
+    return found[0] if found is not None else None
+
+
+def _python_object(text: str) -> dict[str, Any] | None:
+    try:
+        value = ast.literal_eval(text)
+        return whole_value(json.loads(json.dumps(value))) if isinstance(value, dict) else None
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return None
+
+
+def _extent(text: str) -> tuple[int, str]:
+    """Where the object at the start of ``text`` ends, and the brackets that it lacks; ``(0, "")`` inside a string."""
+    waiting: list[str] = []
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if token == '"':
+            return 0, ""
+        if token in "{[":
+            waiting.append("}" if token == "{" else "]")
+        elif token in "}]":
+            if not waiting or waiting.pop() != token:
+                return 0, ""
+            if not waiting:
+                return match.end(), ""
+        elif not token.startswith('"'):  # a fence, a tag or an empty line: the object should have ended before it
+            return match.start(), "".join(reversed(waiting))
+    return len(text), "".join(reversed(waiting))
