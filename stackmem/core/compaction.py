@@ -30,7 +30,15 @@ def model_request(state: State, view: View) -> AskModel:
         chunks=tuple(state.heap.chunks),
         model=state.running.model,
         left_seconds=limits.left_seconds(state),
+        expects="any" if _takes_answers(state) else "call",
     )
+
+
+def _takes_answers(state: State) -> bool:
+    """Whether words alone would be the result of a user's request, as in a conversation."""
+    if state.session is None:
+        return False
+    return state.running.request or (state.session.rules.policy == "flat" and not state.running.depth)
 
 
 def compact(state: State, view: View, up_to_step: int) -> Compact:
@@ -39,7 +47,7 @@ def compact(state: State, view: View, up_to_step: int) -> Compact:
     Args:
         view: Ends with what asks for the text.
     """
-    return Compact(model_request(state, view), state.running.id, up_to_step)
+    return Compact(replace(model_request(state, view), expects="text"), state.running.id, up_to_step)
 
 
 def turns_after(frame: Frame, up_to_step: int) -> list[Turn]:

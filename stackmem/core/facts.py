@@ -165,6 +165,7 @@ class ModelReplied(Struct, frozen=True, tag=True):
         reply_id: The provider's name for the reply.
         branch: Of a completion that a program asked for: which one of its group, from 0; not written elsewhere.
         answerer: Of a reply by another model than the run's own; not written elsewhere.
+        repairs: What was mended in the reply before it was recorded, one sentence each; not written if nothing was.
     """
 
     parts: tuple[ReplyPart, ...]
@@ -175,6 +176,7 @@ class ModelReplied(Struct, frozen=True, tag=True):
     reply_id: str = ""
     branch: int | UnsetType = UNSET
     answerer: Answerer | UnsetType = UNSET
+    repairs: tuple[str, ...] | UnsetType = UNSET
 
 
 class ModelFailed(Struct, frozen=True, tag=True):

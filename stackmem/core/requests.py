@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import UNSET, Struct
 
@@ -40,6 +40,8 @@ class AskModel(Struct, frozen=True):
         chunks: Names of the chunks on the heap.
         model: The name of another model than the run's own; empty where its own is asked.
         left_seconds: What the run may still take, the wait before the request included; None where nothing bounds it.
+        expects: "call" if only a tool call goes on with the work, "any" if a plain answer would end the user's request,
+            "text" if the reply is not searched for calls.
     """
 
     view: View
@@ -52,6 +54,7 @@ class AskModel(Struct, frozen=True):
     chunks: tuple[str, ...] = ()
     model: str = ""
     left_seconds: float | None = None
+    expects: Literal["call", "any", "text"] = "call"
 
 
 class Compact(Struct, frozen=True):

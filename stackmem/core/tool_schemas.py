@@ -71,6 +71,19 @@ def shown_schema(shown: ToolSpec) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required}
 
 
+def field_types(shown: ToolSpec) -> tuple[dict[str, str], frozenset[str]]:
+    """Name to JSON type of each parameter, in order, and the names of those that are required."""
+    schema: dict[str, Any] = shown_schema(shown)
+    if shown.name in CALLS and shown.schema == _ANY_OBJECT:  # spelled in the description, without types
+        named = schema.get("properties", {})
+        schema = {**_schema(_every_field(CALLS[shown.name])), "required": schema.get("required", [])}
+        schema["properties"] = {name: schema["properties"].get(name, {}) for name in named}
+    properties, required = schema.get("properties"), schema.get("required")
+    fields = properties if isinstance(properties, dict) else {}
+    types = {name: str(field.get("type", "")) if isinstance(field, dict) else "" for name, field in fields.items()}
+    return types, frozenset(map(str, required)) if isinstance(required, list) else frozenset()
+
+
 def read(call: ToolCall) -> Call | None:
     """The call as its class, whatever a strategy offers of it; None where it cannot be one.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Literal
 
 from msgspec import Struct
 
@@ -20,14 +21,15 @@ class Asked(Struct, frozen=True):
 
     Attributes:
         headers: Name to value; their values may be secrets.
-        text_calls: Whether calls are made in the text, by a model that has none of its own.
+        text_calls: "auto" reads calls from the text of a reply without native calls, "prompt" also describes the tools in
+            the prompt, "off" reads none.
     """
 
     temperature: float | None = None
     effort: str | None = None
     service_tier: str | None = None
     headers: Mapping[str, str] = {}
-    text_calls: bool = False
+    text_calls: Literal["auto", "prompt", "off"] = "auto"
 
     def __repr__(self) -> str:
         return f"Asked(temperature={self.temperature}, effort={self.effort!r}, headers={[*self.headers]})"

@@ -16,10 +16,12 @@ from __future__ import annotations
 import ast
 import json
 import re
+import warnings
 from collections.abc import Collection, Iterator
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stackmem.core.text import whole_value
 from stackmem.core.tools import FOREIGN_NAMES
@@ -30,13 +32,14 @@ MOST_CHARS = 400_000
 """Only so many last characters of a reply are searched."""
 MOST_CALLS = 50
 _MOST_TRIES = 400
+_MOST_MENDINGS = 20
 
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _OPENER = re.compile(
-    r"<tool_calls?>|<function_calls?>|<functioncall>|<tools>|<\|tool_calls?\|>|<\|python_tag\|>|\[TOOL_CALLS\]"
+    r"^[ \t]*(?:<tool_calls?>|<function_calls?>|<functioncall>|<tools>|<\|tool_calls?\|>|<\|python_tag\|>|\[TOOL_CALLS\]"
     r"|<｜tool▁calls?▁begin｜>|<\|tool_calls?_section_begin\|>|<\|tool_call_begin\|>|<\w+:tool_call>"
-    r"|<\|channel\|>commentary|<invoke\b|<function[= ]|<\|tool_call_start\|>",
-    re.IGNORECASE,
+    r"|<\|channel\|>commentary|<invoke\b|<function[= ]|<\|tool_call_start\|>)",
+    re.IGNORECASE | re.MULTILINE,
 )
 # What may follow the last call of a reply that ends with it: closing tags and brackets, fences, and marks of an end.
 _CLOSING = re.compile(r"(?:\s|</?[\w:|=]+>|<[|｜][^<>]{1,40}[|｜]>|```\w*|[\])};,.`]|\[/\w+\])*")
@@ -58,9 +61,21 @@ _PARAMETER = re.compile(
     re.DOTALL,
 )
 _ARGUMENT_PAIR = re.compile(r"\s*<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
-_PREFIX = re.compile(r"(?:functions?|default_api|tools?)[.=/]|\Z", re.IGNORECASE)
+_NAME = re.compile(r'"name"\s*:\s*"([^"\\]{1,200})"')
+_CLOSING_TAG = re.compile(r"(?:</\w+>\s*)+\Z")
+_MOST_MALFORMED = 20_000
 _NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "action", "recipient_name")
-_ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "params", "kwargs", "action_input", "tool_input", "inputs")
+_ARGUMENT_KEYS = (
+    "arguments",
+    "parameters",
+    "args",
+    "input",
+    "params",
+    "kwargs",
+    "action_input",
+    "tool_input",
+    "inputs",
+)
 _WRAPPERS = ("function", "tool_call", "function_call", "call", "tool_calls", "tool_use", "function_calls", "calls")
 _EXTRA_KEYS = {"type", "id", "index", "thought", "thoughts", "reasoning", "explanation", "description", "call_id"}
 
@@ -72,6 +87,7 @@ class FoundCall(Struct, frozen=True):
         start, end: Where it is.
         form: In what form it was written, as the trace notes it.
         arguments: An object, or what stood in its place.
+        malformed: The text of a call that cannot be read; None for all others.
     """
 
     start: int
@@ -79,6 +95,7 @@ class FoundCall(Struct, frozen=True):
     name: str
     arguments: Any
     form: str
+    malformed: str | None = None
 
 
 class FoundCalls(Struct, frozen=True):
@@ -95,6 +112,8 @@ def find_calls(text: str, offered: Collection[str], *, answers: bool) -> FoundCa
         offered: Names of the tools that the model was shown.
         answers: Whether a plain answer would be accepted in place of a call (rule 2).
     """
+    if not offered:
+        return None
     beginning = max(0, len(text) - MOST_CHARS)
     searched = _THOUGHT.sub(lambda thought: " " * len(thought[0]), text[beginning:])
     opener = _OPENER.search(searched)
@@ -104,7 +123,7 @@ def find_calls(text: str, offered: Collection[str], *, answers: bool) -> FoundCa
     reader = _Reader(searched, frozenset(offered), any_name=opener is not None or not answers)
     calls = _without_overlaps(reader.all_calls())
     if not calls:
-        return None
+        return _unreadable(text, searched, beginning, opener)
     rest = searched[calls[-1].end :]
     ends_with_it = _CLOSING.fullmatch(rest) is not None
     if answers and opener is None and not ends_with_it:
@@ -113,6 +132,16 @@ def find_calls(text: str, offered: Collection[str], *, answers: bool) -> FoundCa
     said = text[: beginning + first]
     said = re.sub(r"(?:```\w*|[\[<(`\"'])\s*\Z", "", said.rstrip()).rstrip()
     return FoundCalls(said, tuple(calls[:MOST_CALLS]))
+
+
+def _unreadable(text: str, searched: str, beginning: int, opener: re.Match[str] | None) -> FoundCalls | None:
+    """Call markup around what is not a call: a malformed call, so that the model learns what is wrong with it."""
+    body = "" if opener is None else _CLOSING_TAG.sub("", searched[opener.end() :].strip()).strip()
+    if opener is None or not body:
+        return None
+    name = _NAME.search(body)
+    call = FoundCall(beginning + opener.start(), len(text), plain_name(name[1]) if name else "", None, "markup")
+    return FoundCalls(text[: beginning + opener.start()].rstrip(), (replace(call, malformed=body[:_MOST_MALFORMED]),))
 
 
 def _without_overlaps(calls: list[FoundCall]) -> list[FoundCall]:
@@ -128,11 +157,17 @@ class _Reader:
 
     def __init__(self, text: str, offered: frozenset[str], *, any_name: bool) -> None:
         self._text, self._offered, self._any_name = text, offered, any_name
+        self._mendings_left = _MOST_MENDINGS
 
     def all_calls(self) -> list[FoundCall]:
         named = list(self._named_calls())
         taken = [(call.start, call.end) for call in named]
         return [*named, *self._objects(taken)]
+
+    def _object_at(self, place: int) -> tuple[dict[str, Any], int, bool] | None:
+        read = read_object(self._text, place, mend=self._mendings_left > 0)
+        self._mendings_left -= read is None or read[2]
+        return read
 
     def _objects(self, taken: list[tuple[int, int]]) -> Iterator[FoundCall]:
         """Calls as JSON objects that name their tool."""
@@ -143,7 +178,7 @@ class _Reader:
                 place = self._text.find("{", inside)
                 continue
             tries += 1
-            read = read_object(self._text, place)
+            read = self._object_at(place)
             if read is None:
                 place = self._text.find("{", place + 1)
                 continue
@@ -199,13 +234,15 @@ class _Reader:
         if not self._offered:
             return
         names = "|".join(map(re.escape, sorted(self._offered, key=len, reverse=True)))
-        for number, match in enumerate(re.finditer(rf"(?<![\w./-])(?:functions?[.=]|default_api\.|tools?\.)?({names})(?![\w-])", self._text)):
+        for number, match in enumerate(
+            re.finditer(rf"(?<![\w./-])(?:functions?[.=]|default_api\.|tools?\.)?({names})(?![\w-])", self._text)
+        ):
             if number >= _MOST_TRIES:
                 return
             line = self._text[max(0, self._text.rfind("\n", 0, match.start()), match.start() - 200) : match.start()]
             if not (_LINE_START.search("\n" + line.removeprefix("\n")) or _TAG_BEFORE.search(line)):
                 continue
-            call = self._after_name(match.start(), match[1], match.end())
+            call = self._after_name(match.start(1), match[1], match.end())
             if call is not None:
                 yield call
 
@@ -225,7 +262,7 @@ class _Reader:
                 return tagged
         between = _BETWEEN.match(text, end)
         place = between.end() if between else end
-        if place < len(text) and text[place] == "{" and (read := read_object(text, place)) is not None:
+        if place < len(text) and text[place] == "{" and (read := self._object_at(place)) is not None:
             value, end, _ = read
             return FoundCall(start, end, name, value, "a name before its arguments")
         return None
@@ -240,7 +277,7 @@ class _Reader:
         if re.search(r"<(?:function|invoke|tool)(?:=| name=)[\"']?\Z", opening):
             parameters = {one[1]: _scalar(one[2]) for one in _PARAMETER.finditer(body)}
             if not parameters and (place := body.find("{")) >= 0 and not body[:place].strip():
-                read = read_object(text, begin + place)
+                read = self._object_at(begin + place)
                 parameters = read[0] if read is not None else {}
             if parameters or closing:
                 return FoundCall(start, closing.end() if closing else end, name, parameters, "XML")
@@ -254,7 +291,9 @@ class _Reader:
         if end is None:
             return None
         try:
-            call = ast.parse("f" + self._text[bracket:end], mode="eval").body
+            with warnings.catch_warnings():  # of escapes like \d, which models write
+                warnings.simplefilter("ignore")
+                call = ast.parse("f" + self._text[bracket:end], mode="eval").body
             if not isinstance(call, ast.Call) or any(word.arg is None for word in call.keywords):
                 return None
             arguments = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
@@ -292,7 +331,10 @@ def _scalar(text: str) -> Any:
 def _closing_bracket(text: str, place: int) -> int | None:
     """Behind the bracket that closes the one at ``place``, strings of Python passed over; None if there is none."""
     depth = 0
-    token = re.compile(r"\"\"\"(?:[^\\]|\\.)*?\"\"\"|'''(?:[^\\]|\\.)*?'''|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[()\[\]{}]", re.DOTALL)
+    token = re.compile(
+        r"\"\"\"(?:[^\\]|\\.)*?\"\"\"|'''(?:[^\\]|\\.)*?'''|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[()\[\]{}]",
+        re.DOTALL,
+    )
     for match in token.finditer(text, place):
         if match[0] in "([{":
             depth += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import warnings
 from typing import Any
 
 from stackmem.core.text import whole_value
@@ -16,7 +17,7 @@ _PYTHON = re.compile(r"\{\s*'")
 _MOST_MENDED = 100_000
 
 
-def read_object(text: str, place: int) -> tuple[dict[str, Any], int, bool] | None:
+def read_object(text: str, place: int, *, mend: bool = True) -> tuple[dict[str, Any], int, bool] | None:
     """The object that begins at ``place``, where it ends, and whether its syntax was mended; None if it is not one.
 
     An object that ends in the middle of a string is not completed: what it would have said is unknown.
@@ -24,6 +25,8 @@ def read_object(text: str, place: int) -> tuple[dict[str, Any], int, bool] | Non
     strict = _decode(text, place)
     if strict is not None:
         return (*strict, False)
+    if not mend:
+        return None
     piece = text[place : place + _MOST_MENDED]
     end, missing = _extent(piece)
     candidates = [piece[:end].rstrip().rstrip(",") + missing] if end else []
@@ -32,7 +35,11 @@ def read_object(text: str, place: int) -> tuple[dict[str, Any], int, bool] | Non
     for candidate in candidates:
         value = _object(_TRAILING.sub(lambda found: found[1] or found[2], candidate)) or _python_object(candidate)
         if value is not None:
-            return value, place + min(len(candidate) - (len(missing) if candidate.endswith(missing) else 0), len(piece)), True
+            return (
+                value,
+                place + min(len(candidate) - (len(missing) if candidate.endswith(missing) else 0), len(piece)),
+                True,
+            )
     return None
 
 
@@ -51,7 +58,9 @@ def _object(text: str) -> dict[str, Any] | None:
 
 def _python_object(text: str) -> dict[str, Any] | None:
     try:
-        value = ast.literal_eval(text)
+        with warnings.catch_warnings():  # of escapes like \d, which models write
+            warnings.simplefilter("ignore")
+            value = ast.literal_eval(text)
         return whole_value(json.loads(json.dumps(value))) if isinstance(value, dict) else None
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return None
@@ -61,16 +70,16 @@ def _extent(text: str) -> tuple[int, str]:
     """Where the object at the start of ``text`` ends, and the brackets that it lacks; ``(0, "")`` inside a string."""
     waiting: list[str] = []
     for match in _TOKEN.finditer(text):
-        token = match[0]
-        if token == '"':
+        sign = match[0]
+        if sign == '"':
             return 0, ""
-        if token in "{[":
-            waiting.append("}" if token == "{" else "]")
-        elif token in "}]":
-            if not waiting or waiting.pop() != token:
+        if sign in "{[":
+            waiting.append("}" if sign == "{" else "]")
+        elif sign in "}]":
+            if not waiting or waiting.pop() != sign:
                 return 0, ""
             if not waiting:
                 return match.end(), ""
-        elif not token.startswith('"'):  # a fence, a tag or an empty line: the object should have ended before it
+        elif not sign.startswith('"'):  # a fence, a tag or an empty line: the object should have ended before it
             return match.start(), "".join(reversed(waiting))
     return len(text), "".join(reversed(waiting))

@@ -150,8 +150,8 @@ class OpenAIModel:
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """One attempt. Ctrl-C goes through at once."""
         answer = self._attempt(request, time.monotonic() + self._endpoint.attempt_seconds(request.left_seconds))
-        if isinstance(answer, ModelReplied) and self._asked.text_calls:
-            answer = with_calls(answer, request.facts)
+        if isinstance(answer, ModelReplied) and self._asked.text_calls != "off":
+            answer = with_calls(answer, request)
         if isinstance(answer, ModelReplied) and answer.usage == Usage():
             return estimated_usage(answer, request.view)
         return answer
@@ -168,7 +168,7 @@ class OpenAIModel:
         create = speech.with_streaming_response.create
         body = self._wire.body(request.view, self._model, self._extras)
         body |= {name: value for name, value in self._extra.items() if value is not None}
-        if self._asked.text_calls:
+        if self._asked.text_calls == "prompt":
             body = as_text(body)
         sent = {name: value for name, value in body.items() if name not in self._refused}
         limit = next((name for name in self._wire.limits if name not in self._refused), None) if limited else None

@@ -164,8 +164,8 @@ def is_free(name: str) -> bool:
 
 def _anthropic(wanted: ModelRequest) -> Model:
     found = endpoint(ANTHROPIC, wanted.environ)
-    if wanted.asked.text_calls:
-        raise UsageError("calls in the text are for openai/NAME models; leave out --text-calls")
+    if wanted.asked.text_calls == "prompt":
+        raise UsageError("--text-calls prompt is for openai/NAME models; leave it out")
     return AnthropicModel(
         _provider_name(wanted), found, window_tokens=wanted.window_tokens, price=wanted.price, asked=wanted.asked
     )
@@ -176,8 +176,10 @@ def _openai(wanted: ModelRequest) -> Model:
 
 
 def _responses(wanted: ModelRequest) -> Model:
-    if wanted.asked.text_calls or wanted.seed is not None:
-        raise UsageError("responses/NAME takes no --seed and no --text-calls; leave them out, or use openai/NAME")
+    if wanted.asked.text_calls == "prompt" or wanted.seed is not None:
+        raise UsageError(
+            "responses/NAME takes no --seed and no --text-calls prompt; leave them out, or use openai/NAME"
+        )
     return _through(RESPONSES, wanted)
 
 
@@ -195,8 +197,8 @@ def _through(wire: Wire, wanted: ModelRequest) -> Model:
 
 
 def _gemini(wanted: ModelRequest) -> Model:
-    if wanted.asked.text_calls:
-        raise UsageError("calls in the text are for openai/NAME models; leave out --text-calls")
+    if wanted.asked.text_calls == "prompt":
+        raise UsageError("--text-calls prompt is for openai/NAME models; leave it out")
     return GeminiModel(
         _provider_name(wanted),
         endpoint(GEMINI, wanted.environ, wanted.base_url),

@@ -1,26 +1,28 @@
-"""Calls as text, for a model that has no calls of its own: ``<tool_call>`` around one JSON object.
+"""Tool calls in text: read from replies without a native call, and written for models that have none.
 
-Many models were trained on it. The tools stand in the system prompt, a call in the reply's text, and its result in the
-person's next message.
+With ``--text-calls prompt`` the model is shown the tools in the system prompt, its calls in ``<tool_call>`` around a
+JSON object, and results in the next user message: many models were trained on that form.
 """
 
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Collection
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import ReplyPart, Text, ToolCall
+from stackmem.core.requests import AskModel
 
+from .argument_repair import mend_arguments
+from .call_reader import FoundCall, find_calls
 from .json_text import parse_arguments
 
 Json = dict[str, Any]
 
-_CALL = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.DOTALL)
-_NAME = re.compile(r'"name"\s*:\s*"([^"\\]{1,200})"')
 _HOW = """\
 You call a tool by ending your reply with one block of this form, and nothing after it:
 <tool_call>
@@ -66,23 +68,43 @@ def _spelled(message: Json) -> Json:
     return {**rest, "content": "\n".join(filter(None, (message["content"], *blocks)))}
 
 
-def with_calls(reply: ModelReplied, facts: int) -> ModelReplied:
-    """The reply with the calls that its text makes; one that has calls of its own stays as it is."""
-    text = "".join(part.text for part in reply.parts if isinstance(part, Text))
-    blocks = _CALL.findall(text)
-    if not blocks or any(isinstance(part, ToolCall) for part in reply.parts):
+def with_calls(reply: ModelReplied, request: AskModel) -> ModelReplied:
+    """The reply with the calls that its text makes, and with arguments mended. ``repairs`` says what was done.
+
+    A reply with native calls, and one to a request for text, is not searched. Of several calls the first counts; the
+    others stay in the reply, and the machine answers each that it was not performed.
+    """
+    if request.expects == "text":
         return reply
-    calls = [_call(block.strip(), f"call_{facts}_{number}") for number, block in enumerate(blocks)]
-    said = _CALL.sub("", text).strip()
+    shown = {tool.name: tool for tool in request.view.tools}
+    read = reply if any(isinstance(part, ToolCall) for part in reply.parts) else _read_text(reply, request, shown)
+    parts: list[ReplyPart] = []
+    notes = () if read.repairs is UNSET else read.repairs
+    for part in read.parts:
+        if isinstance(part, ToolCall) and part.name in shown:
+            mended, more = mend_arguments(part, shown[part.name])
+            parts.append(mended)
+            notes = (*notes, *more)
+        else:
+            parts.append(part)
+    return replace(read, parts=tuple(parts), repairs=notes) if notes else reply
+
+
+def _read_text(reply: ModelReplied, request: AskModel, shown: Collection[str]) -> ModelReplied:
+    text = "".join(part.text for part in reply.parts if isinstance(part, Text))
+    found = find_calls(text, shown, answers=request.expects == "any")
+    if found is None:
+        return reply
+    calls = [_call(call, f"call_{request.facts}_{number}") for number, call in enumerate(found.calls)]
     parts: list[ReplyPart] = [part for part in reply.parts if not isinstance(part, Text)]
     stop = "call" if reply.stop == "end" else reply.stop
-    return replace(reply, parts=(*parts, *([Text(said)] if said else []), *calls), stop=stop)
+    note = f"read a call from the text, written as {found.calls[0].form}"
+    said = (Text(found.text),) if found.text else ()
+    return replace(reply, parts=(*parts, *said, *calls), stop=stop, repairs=(note,))
 
 
-def _call(block: str, identity: str) -> ToolCall:
-    value, malformed = parse_arguments(block)
-    if not isinstance(value, dict):
-        name = _NAME.search(block)
-        return ToolCall(identity, name.group(1) if name else "", None, malformed if malformed is not None else block)
-    arguments = value.get("arguments", value.get("parameters", {}))
-    return ToolCall(identity, str(value.get("name", "")), arguments)
+def _call(found: FoundCall, identity: str) -> ToolCall:
+    arguments, malformed = found.arguments, found.malformed
+    if isinstance(arguments, str):
+        arguments, malformed = parse_arguments(arguments)
+    return ToolCall(identity, found.name, arguments, malformed)

@@ -214,9 +214,10 @@ _TABLE = (
         none_means="nothing more",
     ),
     Option(
-        "text_calls", "switch", False,
-        "Tools are described in the prompt and called by <tool_call> in the text, for an openai/NAME model that has no "
-        "calls of its own.",
+        "text_calls", "choice", "auto",
+        "Tool calls in an openai/NAME model's text: auto reads a call if the reply has no native one, prompt also describes "
+        "the tools in the prompt for a model without native calls, off reads none.",
+        choices=("auto", "prompt", "off"),
     ),
     Option(
         "seed", "count", None,

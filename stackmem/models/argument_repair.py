@@ -1,0 +1,69 @@
+"""Mend arguments that are right but for their form, and say what was mended.
+
+Small models copy words of the schema beside the values, wrap the values in ``properties``, and write numbers as text.
+Only what has one possible meaning is mended; everything else is left for the machine to refuse with a lesson.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec.structs import replace
+
+from stackmem.core.messages import ToolCall, ToolSpec
+from stackmem.core.tool_schemas import field_types
+
+_SCHEMA_WORDS = frozenset({"type", "properties", "required", "additionalProperties", "$schema", "title", "description"})
+_INTEGER = re.compile(r"\s*-?\d{1,15}(?:\.0+)?\s*")
+_TRUTH = {"true": True, "false": False}
+
+
+def mend_arguments(call: ToolCall, shown: ToolSpec) -> tuple[ToolCall, tuple[str, ...]]:
+    """The call with its arguments mended, and a sentence for each repair."""
+    if call.malformed is not None or not isinstance(call.arguments, dict):
+        return call, ()
+    types, required = field_types(shown)
+    arguments, notes = dict(call.arguments), []
+    if "" in arguments:  # positional arguments of a Python call
+        values = arguments.pop("")
+        free = [name for name in types if name not in arguments]
+        if len(values) > len(free):
+            return replace(call, arguments=None, malformed=repr(values)), ()
+        arguments = {**dict(zip(free, values, strict=False)), **arguments}
+        notes.append("named the positional arguments in the order of the schema")
+    inner = arguments.get("properties")
+    if isinstance(inner, dict) and "properties" not in types and inner.keys() <= types.keys():
+        # The model filled in the schema instead of an object that fits it.
+        values = {name: _filled_in(value) for name, value in inner.items()}
+        if not any(isinstance(value, dict) for value in values.values()):
+            arguments = {**values, **{name: value for name, value in arguments.items() if name in types}}
+            notes.append("took the arguments from the properties of a copied schema")
+    copied = [name for name in arguments if name in _SCHEMA_WORDS and name not in types]
+    if copied and required <= arguments.keys():
+        arguments = {name: value for name, value in arguments.items() if name not in copied}
+        notes.append(f"left out words of the schema: {', '.join(copied)}")
+    for name, value in arguments.items():
+        mended = _converted(value, types.get(name, ""))
+        if mended is not value:
+            arguments[name] = mended
+            notes.append(f"read {name} {value!r:.40} as {mended!r}")
+    return (replace(call, arguments=arguments), tuple(notes)) if notes else (call, ())
+
+
+def _filled_in(value: Any) -> Any:
+    """``{"type": "string", "value": X}`` as X."""
+    if isinstance(value, dict) and value.keys() <= {"type", "value", "description", "default"}:
+        return value.get("value", value.get("default", value))
+    return value
+
+
+def _converted(value: Any, kind: str) -> Any:
+    if kind == "integer":
+        if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+            return int(value)
+        if isinstance(value, str) and _INTEGER.fullmatch(value):
+            return int(float(value)) if "." in value else int(value)
+    if kind == "boolean" and isinstance(value, str):
+        return _TRUTH.get(value.strip().lower(), value)
+    return value
