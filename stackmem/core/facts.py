@@ -18,7 +18,7 @@ from .person_facts import PersonEvent, SessionRules
 from .pricing import Answerer, Price
 from .program_facts import ProgramEvent
 
-RULES = 1
+RULES = 2
 """Raised whenever a golden trace changes: replay is strict only between equal rules."""
 
 Stop = Literal["call", "end", "truncated", "refused", "window", "paused"]
@@ -74,6 +74,7 @@ class RunStarted(Struct, frozen=True, tag=True):
         heap: What it took over from earlier runs, with ``--heap``; not written elsewhere.
         allowed: The hosts that commands reach, where ``network`` is ``list``; not written elsewhere.
         index: ``escaped`` if the heap index escapes what imitates its columns; not written in older runs.
+        circles: ``refused`` if calls that go round in a circle are refused (repetition.py); not written in older runs.
     """
 
     task: str
@@ -109,6 +110,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     heap: KeptHeap | UnsetType = UNSET
     allowed: tuple[str, ...] | UnsetType = UNSET
     index: Literal["escaped"] | UnsetType = UNSET
+    circles: Literal["refused"] | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:

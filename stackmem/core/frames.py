@@ -19,6 +19,7 @@ from .facts import FramePopped, FramePushed, RunStarted
 from .heap import Heap, faults, index, name_faults, source_faults, sources_with, taken_over
 from .log import Log
 from .messages import Text, ToolCall
+from .repetition import copied_result, handed_on
 from .requests import DigestSources, Effect, ReadClock, Verify
 from .state import Frame, Notice, Pending, PoppedFrame, Registers, Reply, Result, State, Turn
 from .text import clip_chars, edit_distance, mark_cut, tail
@@ -71,6 +72,7 @@ def push(state: State, call: PushFrame, told: Collection[str], pending: Pending)
     """
     budgets, store = state.begun.budgets, call.store
     wrong = _text_faults(asdict(call), budgets, told) + faults(state.heap, store, budgets) + _typos(state, call)
+    wrong += [fault for fault in (handed_on(state, call),) if fault]
     deepest = state.running.depth - state.running.pushed_at >= budgets.depth
     if deepest:
         wrong.insert(0, f"this frame is at depth {state.running.depth}, the deepest allowed; do the work here, or pop")
@@ -184,6 +186,8 @@ def pop(state: State, call: PopCall, pending: Pending) -> FramePopped | Effect |
         wrong.append(f"result is {len(call.result)} chars, maximum is {most}; shorten it and point to where data is")
     elif not call.result.strip():
         wrong.append(f"result is empty (0 chars), maximum is {most}; report what was done, how verified, what is open")
+    elif copied := copied_result(state, call):
+        wrong.append(copied)
     wrong += faults(state.heap, store, budgets)
     if wrong:
         return Refusal("pop_refused", f"{tool} refused: " + "; ".join(wrong))

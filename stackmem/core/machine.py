@@ -14,7 +14,7 @@ from typing import assert_never
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from . import frames, limits, memory_tools, programs, retries, session
+from . import frames, lessons, limits, memory_tools, programs, repetition, retries, session
 from .compaction import apply_compaction, model_request, reply_chars, upkeep_effect
 from .facts import (
     CallAnswered,
@@ -112,7 +112,7 @@ def _before_asking(state: State) -> Event | Effect | None:
     """What must be settled before the model is asked again."""
     if state.heard and not state.failures:
         return session.words_given(state)
-    if state.idle >= IDLE_REPLIES:
+    if state.idle >= IDLE_REPLIES or repetition.is_stuck(state):
         return _stalled(state)
     closing = limits.closing_refusal(state)
     if closing is not None and state.running.refused >= limits.REFUSALS_BEFORE_POP:
@@ -122,7 +122,9 @@ def _before_asking(state: State) -> Event | Effect | None:
     spent = limits.spent_limit(state, retries.wait_seconds(state.failures))
     if spent is not None:
         return RunEnded(spent, frames.partial_result(state))
-    return None if state.failures else limits.notice(state)  # a request that is asked again keeps its bytes
+    return (
+        None if state.failures else limits.notice(state) or repetition.notice(state)
+    )  # a request that is asked again keeps its bytes
 
 
 def _stalled(state: State) -> Event:
@@ -149,9 +151,10 @@ def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | 
     offered = with_optional(strategy.tools, state.begun.tools, state.begun.registered)
     call = parse(asked, offered, pending.call)
     if isinstance(call, Refusal):
-        return frames.with_budget_faults(call, asked, state.begun.budgets, offered)
+        refused = repetition.refusal(state) or frames.with_budget_faults(call, asked, state.begun.budgets, offered)
+        return refused if refused.code == "repeated" else lessons.with_lesson(refused, asked, offered)
     closing = None if call.behavior.while_closing else limits.closing_refusal(state)
-    first = closing or memory_tools.before_client_call(state, call, pending)
+    first = closing or repetition.refusal(state) or memory_tools.before_client_call(state, call, pending)
     return first or _settle_call(state, call, pending, offered)
 
 
@@ -309,7 +312,7 @@ def _take_reply(state: State, event: ModelReplied) -> State:
         state.with_cost(event),
         stack=(*state.stack[:-1], grown),
         step=step,
-        pending=Pending(calls, event.stop, read(calls[0]) if calls else None),
+        pending=Pending(calls, event.stop, read(calls[0]) if calls else None, first=event.repairs is not UNSET),
         several=state.several + 1 if len(calls) > 1 else 0,
     )
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from .facts import Event, ModelFailed, ReplyNudged, RunEnded, Stop
 from .frames import forced_pop, partial_result
+from .lessons import example_call
 from .limits import ending_tool
 from .messages import Text
 from .state import Pending, Reply, State
@@ -62,6 +63,7 @@ def unusable(state: State, pending: Pending) -> ReplyNudged | Refusal | None:
         return nudge(
             pending.stop,
             ending_tool(state),
+            example_call(state),
             empty=not any(isinstance(part, Text) and part.text.strip() for part in parts),
         )
     if pending.stop in CUT_SHORT:
@@ -75,15 +77,26 @@ def unusable(state: State, pending: Pending) -> ReplyNudged | Refusal | None:
 def performs_first(state: State) -> bool:
     """Whether the first call of the pending reply is performed and the others are answered ``NOT_PERFORMED``.
 
-    A server that cannot be told to make one call would else be refused for ever.
+    A server that cannot be told to make one call would otherwise be refused forever. Calls that were read from text are
+    always treated so.
     """
+    if state.pending is not None and state.pending.first:
+        return True
     return state.several > 1 and state.begun.several_calls == "first"
 
 
-def nudge(stop: Stop, ending: str, *, empty: bool) -> ReplyNudged:
-    """What a reply without a call is answered with; ``ending`` is the tool that ends a frame."""
-    code, fault = ("empty", "Your reply was empty.") if empty else ("no_call", "No tool was called.")
-    rule = Refusal(code, fault, "Every reply makes exactly one tool call; if the work is done, call pop_frame.")
+def nudge(stop: Stop, ending: str, example: str, *, empty: bool) -> ReplyNudged:
+    """What a reply without a call is answered with.
+
+    It shows a call that only looks. An earlier text named the tool that ends the work, and small models then called it.
+
+    Args:
+        ending: The tool that ends a frame.
+        example: A call as JSON; empty if there is none to show.
+    """
+    code, fault = ("empty", "Your reply was empty.") if empty else ("no_call", "Your reply called no tool.")
+    shown = f", for example: {example}" if example else "."
+    rule = Refusal(code, f"{fault} Nothing was done.", f"Every reply must be exactly one tool call{shown}")
     answer = _naming(ending, CUT_SHORT.get(stop, rule))
     return ReplyNudged(answer.code, answer.text)
 

@@ -174,6 +174,7 @@ class Pending(Struct, frozen=True):
         digests: Digests of the sources it names, once taken.
         verified: The outcome of the frame's verify command, once run.
         decided: What the person decided of it, once asked.
+        first: Whether the first call counts and the others are answered that they were not performed.
     """
 
     calls: tuple[ToolCall, ...]
@@ -182,6 +183,7 @@ class Pending(Struct, frozen=True):
     digests: dict[str, str] | None = None
     verified: VerifyReturned | None = None
     decided: PersonDecided | None = None
+    first: bool = False
 
 
 class Grant(Struct, frozen=True):

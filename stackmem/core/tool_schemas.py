@@ -150,6 +150,11 @@ def parameters(tool: Tool) -> Collection[str]:
     return _form(tool).keys()
 
 
+def required_parameters(tool: Tool) -> Collection[str]:
+    """The names of the fields that a call must give."""
+    return [name for name, field in _form(tool).items() if field.required]
+
+
 def _call(tool: Tool) -> type[Call]:
     return tool.call if isinstance(tool, Offer) else tool
 

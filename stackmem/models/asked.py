@@ -21,8 +21,8 @@ class Asked(Struct, frozen=True):
 
     Attributes:
         headers: Name to value; their values may be secrets.
-        text_calls: "auto" reads calls from the text of a reply without native calls, "prompt" also describes the tools in
-            the prompt, "off" reads none.
+        text_calls: "auto" reads calls from the text of a reply without native calls, "prompt" also describes the tools
+            in the prompt, "off" reads none.
     """
 
     temperature: float | None = None

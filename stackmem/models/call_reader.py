@@ -6,9 +6,9 @@ Rule 2: where a plain answer would end the turn, an answer that only quotes a ca
     only in explicit call markup, or if the reply ends with it.
 Rule 3: a call inside a thought never counts, and a reply that was cut inside a string makes no call.
 
-Covers JSON objects in OpenAI's and similar shapes, bare or in a fence, Hermes and Qwen (``<tool_call>``), Qwen-Coder and
-Anthropic XML, GLM, Llama (``<|python_tag|>``, ``<function=name>``), Mistral (``[TOOL_CALLS]``), DeepSeek, Kimi, Granite,
-Harmony, ReAct (``Action:``), and pythonic calls.
+Covers JSON objects in OpenAI's and similar shapes, bare or in a fence, Hermes and Qwen (``<tool_call>``), Qwen-Coder
+and Anthropic XML, GLM, Llama (``<|python_tag|>``, ``<function=name>``), Mistral (``[TOOL_CALLS]``), DeepSeek, Kimi,
+Granite, Harmony, ReAct (``Action:``), and pythonic calls.
 """
 
 from __future__ import annotations
@@ -36,28 +36,32 @@ _MOST_MENDINGS = 20
 
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _OPENER = re.compile(
-    r"^[ \t]*(?:<tool_calls?>|<function_calls?>|<functioncall>|<tools>|<\|tool_calls?\|>|<\|python_tag\|>|\[TOOL_CALLS\]"
-    r"|<｜tool▁calls?▁begin｜>|<\|tool_calls?_section_begin\|>|<\|tool_call_begin\|>|<\w+:tool_call>"
+    r"^[ \t]*(?:<tool_calls?>|<function_calls?>|<functioncall>|<tools>|<\|tool_calls?\|>|<\|python_tag\|>"
+    r"|\[TOOL_CALLS\]|<｜tool▁calls?▁begin｜>|<\|tool_calls?_section_begin\|>|<\|tool_call_begin\|>|<\w+:tool_call>"
     r"|<\|channel\|>commentary|<invoke\b|<function[= ]|<\|tool_call_start\|>)",
     re.IGNORECASE | re.MULTILINE,
 )
 # What may follow the last call of a reply that ends with it: closing tags and brackets, fences, and marks of an end.
-_CLOSING = re.compile(r"(?:\s|</?[\w:|=]+>|<[|｜][^<>]{1,40}[|｜]>|```\w*|[\])};,.`]|\[/\w+\])*")
+# The quantifier is possessive, here and below: without it, hostile text takes exponential time.
+_CLOSING = re.compile(r"(?:\s|</?[\w:|=]+>|<[|｜][^<>]{1,40}[|｜]>|```\w*|[\])};,.`]|\[/\w+\])*+")
 # What may stand between a tool's name and the object of its arguments.
 _BETWEEN = re.compile(
-    r"(?::\d+)?(?:\s|</?name>|<[|｜][^<>]{1,40}[|｜]>|```\w*|json\b|\[ARGS\]|action[ _]input|arguments|parameters|args|[:=>\"'`*])*",
+    r"(?::\d+)?(?:\s|</?name>|<[|｜][^<>]{1,40}[|｜]>|```\w*|json\b|\[ARGS\]|action[ _]input|arguments|parameters|args"
+    r"|[:=>\"'`*])*+",
     re.IGNORECASE,
 )
 _LINE_START = re.compile(
-    r"(?:^|\n|>|\]|[|｜]>)[ \t]*(?:[-*>\[`(]+[ \t]*)*(?:(?:\w+ *= *)|(?:await +)|(?:print\()|(?:(?:tool|action|call|function"
-    r"|name|recipient|to) *[:=]? *)|(?:assistant *(?:to=)? *))*[\"'`*<]*(?:functions?[.=]|default_api\.|tools?\.)?\Z",
+    r"(?:^|\n|>|\]|[|｜]>)[-*>\[`( \t]*+(?:\w+ *= *)?(?:await +)?(?:print\()?"
+    r"(?:(?:tool|action|call|function|name|recipient|to|assistant) *+[:=]? *+){0,3}[\"'`*<]*+"
+    r"(?:functions?[.=]|default_api\.|tools?\.)?\Z",
     re.IGNORECASE,
 )
 _TAG_BEFORE = re.compile(
     r"(?:<(?:function|invoke|tool)(?:=| name=)[\"']?|<\|channel\|>commentary to=|\)\s*[,;]\s*)\Z", re.IGNORECASE
 )
 _PARAMETER = re.compile(
-    r"<parameter(?:=| name=)[\"']?([\w.-]+)[\"']?[^>]*>\n?(.*?)\n?(?:</parameter>|(?=<parameter\b)|(?=</function)|(?=</invoke)|\Z)",
+    r"<parameter(?:=| name=)[\"']?([\w.-]+)[\"']?[^>]*>\n?"
+    r"(.*?)\n?(?:</parameter>|(?=<parameter\b)|(?=</function)|(?=</invoke)|\Z)",
     re.DOTALL,
 )
 _ARGUMENT_PAIR = re.compile(r"\s*<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
@@ -117,9 +121,9 @@ def find_calls(text: str, offered: Collection[str], *, answers: bool) -> FoundCa
     beginning = max(0, len(text) - MOST_CHARS)
     searched = _THOUGHT.sub(lambda thought: " " * len(thought[0]), text[beginning:])
     opener = _OPENER.search(searched)
-    if opener is None and not any(name in searched for name in (*offered, *FOREIGN_NAMES)):
-        if answers or not any(f'"{key}"' in searched for key in _ARGUMENT_KEYS):
-            return None
+    named = opener is not None or any(name in searched for name in (*offered, *FOREIGN_NAMES))
+    if not named and (answers or not any(f'"{key}"' in searched for key in _ARGUMENT_KEYS)):
+        return None
     reader = _Reader(searched, frozenset(offered), any_name=opener is not None or not answers)
     calls = _without_overlaps(reader.all_calls())
     if not calls:

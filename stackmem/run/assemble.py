@@ -233,6 +233,7 @@ def assemble(
         texts=plan.texts or UNSET,
         instructions=scrubber.scrub(prepared.instructions) or UNSET,
         several_calls="first",
+        circles="refused",
         project=scrubber.scrub(prepared.project.text) or UNSET,
         place=subject.place or UNSET,
         window_source=window_source(plan.model),

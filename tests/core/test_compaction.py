@@ -46,7 +46,7 @@ def test_it_is_asked_for_as_a_request_is_and_answered_by_a_text_that_is_one_more
     asked = advance(state, SHRINKS)
     assert isinstance(asked, Compact)
     assert (asked.frame, asked.up_to_step) == ("frame-0", 1)
-    assert asked.ask == AskModel(SHRINKS.render(state), 2, 1)
+    assert asked.ask == AskModel(SHRINKS.render(state), 2, 1, expects="text")
     then = told(state)
     assert then.running.turns[-1] == Compaction("what was done", 1, 1, state.heap)
 

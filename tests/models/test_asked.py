@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from stackmem.core.facts import ModelReplied, RunEnded
-from stackmem.core.messages import Text, ToolCall, Usage
+from stackmem.core.log import Log
+from stackmem.core.messages import Text, ToolCall, Usage, View
+from stackmem.core.requests import AskModel
+from stackmem.core.tool_schemas import spec
+from stackmem.core.tools import ListFiles, ReadFile
 from stackmem.errors import UsageError
 from stackmem.models.asked import Asked, read_headers, read_temperature
 from stackmem.models.registry import open_model
@@ -97,7 +102,7 @@ def test_a_run_of_a_model_without_calls_ends_well_and_never_sends_tools() -> Non
         spoken('<tool_call>{"name": "pop_frame", "parameters": {"result": "done"}}'),
     )
     with ChatServer(*answers, fault=fault) as server:
-        facts = run(open_model("openai/old", {}, base_url=server.url, asked=Asked(text_calls=True)), "stackheap")
+        facts = run(open_model("openai/old", {}, base_url=server.url, asked=Asked(text_calls="prompt")), "stackheap")
         assert server.refused == []
         first, second, third = (body["messages"] for body in server.bodies)
     assert [event.ending for event in facts if isinstance(event, RunEnded)] == ["popped"]
@@ -109,14 +114,42 @@ def test_a_run_of_a_model_without_calls_ends_well_and_never_sends_tools() -> Non
     assert "bad_arguments" in third[-1]["content"] or "JSON" in third[-1]["content"]
 
 
-def test_calls_are_taken_from_the_text_and_the_rest_stays() -> None:
-    text = 'One.<tool_call>{"name": "a", "arguments": {"x": 1}}</tool_call> Two.<tool_call>["no"]</tool_call>'
-    reply = with_calls(ModelReplied((Text(text),), "end", Usage()), 3)
+def asked_of(expects: str = "call") -> AskModel:
+    tools = (spec(ReadFile, {}), spec(ListFiles, {}))
+    return AskModel(View("", tools, Log([])), step=4, facts=3, expects=expects)
+
+
+def test_calls_are_read_from_the_text_and_the_words_before_them_stay() -> None:
+    text = 'One.\n<tool_call>{"name": "read_file", "arguments": {"path": "a", "start_line": "3"}}</tool_call>'
+    reply = with_calls(ModelReplied((Text(text),), "end", Usage()), asked_of())
     assert reply.stop == "call"
-    assert reply.parts == (
-        Text("One. Two."),
-        ToolCall("call_3_0", "a", {"x": 1}),
-        ToolCall("call_3_1", "", None, '["no"]'),
-    )
-    own = ModelReplied((Text(text), ToolCall("c", "b", {})), "call", Usage())
-    assert with_calls(own, 3) is own
+    assert reply.parts == (Text("One."), ToolCall("call_3_0", "read_file", {"path": "a", "start_line": 3}))
+    assert reply.repairs == ("read a call from the text, written as JSON", "read start_line '3' as 3")
+
+
+def test_native_calls_and_texts_that_were_asked_for_are_not_searched() -> None:
+    text = '<tool_call>{"name": "read_file", "arguments": {"path": "a"}}</tool_call>'
+    own = ModelReplied((Text(text), ToolCall("c", "list_files", {})), "call", Usage())
+    assert with_calls(own, asked_of()) is own
+    summary = ModelReplied((Text(text),), "end", Usage())
+    assert with_calls(summary, asked_of("text")) is summary
+
+
+@pytest.mark.parametrize(
+    ("given", "mended"),
+    [
+        ({"path": "a", "type": "object", "required": ["path"]}, {"path": "a"}),
+        ({"type": "object", "properties": {"path": "a"}, "required": ["path"]}, {"path": "a"}),
+        ({"properties": {"path": {"type": "string", "value": "a"}}}, {"path": "a"}),
+        ({"path": "a", "start_line": 2.0, "end_line": "4"}, {"path": "a", "start_line": 2, "end_line": 4}),
+        ({"path": "a", "start_line": "two"}, {"path": "a", "start_line": "two"}),
+        ({"path": "a", "start_line": 2.5}, {"path": "a", "start_line": 2.5}),
+        ({"file_path": "a", "type": "object"}, {"file_path": "a", "type": "object"}),
+        ({"path": ["a"]}, {"path": ["a"]}),
+    ],
+)
+def test_arguments_are_mended_only_if_they_have_one_meaning(given, mended) -> None:
+    call = ToolCall("c", "read_file", given)
+    reply = with_calls(ModelReplied((call,), "call", Usage()), asked_of())
+    assert reply.parts[0].arguments == mended
+    assert (reply.repairs is UNSET) == (given == mended)

@@ -127,7 +127,8 @@ def test_no_tools_no_calls():
 @pytest.mark.parametrize("text", [
     "{" * 100_000, '{"name": ' * 20_000, "write_file(" * 20_000, "<tool_call>" * 20_000, '{"a": [' * 5_000,
     'write_file {"path": ' * 5_000, "<function=write_file>" * 10_000, "[" * 50_000 + "write_file(", "```json\n" * 20_000,
-    "write_file\n" * 30_000 + "{", '{"name": "write_file", "arguments": ' + "[" * 50_000, "<think>" * 30_000 + WRITE,
+    "write_file\n" * 30_000 + "{", "-" * 190 + "write_file {", "`" * 3_000 + "x", WRITE + "```" * 2_000 + "x",
+    "write_file" + "=" * 50_000, '{"name": "write_file", "arguments": ' + "[" * 50_000, "<think>" * 30_000 + WRITE,
 ])  # fmt: skip
 def test_hostile_text_ends_without_an_error(text: str):
     find_calls(text, TOOLS, answers=False)

@@ -1,0 +1,106 @@
+"""What a model is shown after a call that could not be made: the same call as it would be accepted.
+
+A model that reads only an explanation repeats its call; one that sees the corrected call copies it. Long values are
+shown as ``...``, because only the form matters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import json
+from msgspec.structs import replace
+
+from .messages import ToolCall
+from .state import Reply, Result, State
+from .tool_schemas import parameters, required_parameters, tool_named
+from .tools import FOREIGN_NAMES, Refusal, Tool, tool_name
+
+_SHOWN_CHARS = 80
+_EXAMPLE_CHARS = 600
+_ALIASES = {
+    "path": (
+        "file_path",
+        "filepath",
+        "filename",
+        "file_name",
+        "file",
+        "target_file",
+        "absolute_path",
+        "directory",
+        "dir",
+    ),
+    "content": ("contents", "text", "code", "file_text", "file_content", "new_content", "data", "body"),
+    "command": ("cmd", "shell_command", "bash", "script", "code", "input", "commands"),
+    "old_string": ("old_str", "old", "search", "old_text", "find"),
+    "new_string": ("new_str", "new", "replace", "new_text", "replacement"),
+    "pattern": ("query", "regex", "search", "search_term"),
+    "start_line": ("start", "offset", "line_start", "begin_line", "from_line"),
+    "end_line": ("end", "line_end", "to_line"),
+    "result": ("answer", "summary", "final_answer", "message", "output", "text"),
+    "objective": ("task", "goal", "prompt", "intent", "description"),
+}
+"""Our parameter, and what other agents call it."""
+
+
+def with_lesson(refusal: Refusal, asked: ToolCall, offered: tuple[Tool, ...]) -> Refusal:
+    """The refusal of a call that cannot be read, with the call as it would be accepted."""
+    ours = asked.name
+    if tool_named(ours, offered) is None:
+        ours = FOREIGN_NAMES.get(asked.name) or FOREIGN_NAMES.get(asked.name.lower(), "")
+    tool = tool_named(ours, offered) if ours else None
+    if tool is None:
+        return refusal
+    example = f"Call it like this: {_corrected(asked, tool)}"
+    if ours == asked.name:
+        return replace(refusal, way_out=f"{refusal.way_out}{'. ' if refusal.way_out else ''}{example}")
+    return Refusal(refusal.code, f"there is no tool {asked.name[:80]!r} here, use {ours}", example)
+
+
+def example_call(state: State) -> str:
+    """A call that a model may make next, as an example of the form: it only looks, and never ends the work."""
+    offered = {tool.name for tool in state.begun.tools}
+    seen = [turn for turn in state.running.turns if isinstance(turn, Result)]
+    candidates = [("read_file", {"path": _last_path(state)}), ("list_files", {"path": "."})]
+    if not seen:
+        candidates.reverse()
+    for name, arguments in candidates:
+        if name in offered:
+            return _written(name, arguments)
+    name = next((tool.name for tool in state.begun.tools if tool.name not in {"pop_frame", "return"}), "")
+    return _written(name, {}) if name else ""
+
+
+def _last_path(state: State) -> str:
+    for turn in reversed(state.running.turns):
+        for part in turn.parts if isinstance(turn, Reply) else ():
+            if isinstance(part, ToolCall) and isinstance(part.arguments, dict):
+                path = part.arguments.get("path")
+                if isinstance(path, str) and 0 < len(path) <= _SHOWN_CHARS and path.isprintable():
+                    return path
+    return "README.md"
+
+
+def _corrected(asked: ToolCall, tool: Tool) -> str:
+    given = asked.arguments if isinstance(asked.arguments, dict) else {}
+    arguments: dict[str, Any] = {}
+    for name in parameters(tool):
+        value = next((given[one] for one in (name, *_ALIASES.get(name, ())) if given.get(one) is not None), None)
+        if value is not None:
+            arguments[name] = _short(value)
+        elif name in required_parameters(tool):
+            arguments[name] = "..."
+    return _written(tool_name(tool), arguments)
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str) and len(value) <= _SHOWN_CHARS:
+        return value
+    return "..."
+
+
+def _written(name: str, arguments: dict[str, Any]) -> str:
+    text = json.encode({"name": name, "arguments": arguments}).decode()
+    return text if len(text) <= _EXAMPLE_CHARS else json.encode({"name": name, "arguments": {}}).decode()
