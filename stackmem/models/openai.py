@@ -90,6 +90,7 @@ class OpenAIModel:
         price: Price | None = None,
         asked: Asked = NOTHING_ASKED,
         wire: Wire = CHAT,
+        prefix: str = "",
     ) -> None:
         """What is not given is the table's, unless the server is on this machine, where a name says nothing.
 
@@ -101,7 +102,7 @@ class OpenAIModel:
         """
         if find_spec("openai") is None:
             raise UsageError(f"{wire.prefix}/NAME needs the openai package; install it: {install_command('openai')}")
-        self.name = f"{wire.prefix}/{model}"
+        self.name = f"{prefix or wire.prefix}/{model}"
         self._wire = wire
         row = None if endpoint.is_local else lookup(self.name)
         if window_tokens is not None:

@@ -20,6 +20,7 @@ from .catalog import read_price, rows
 from .endpoint import ANTHROPIC, GEMINI, OPENAI, endpoint
 from .gemini import GeminiModel
 from .human import HumanModel
+from .local_servers import FREE, LOCAL_SERVERS, default_url
 from .openai import CHAT, LEAST_WINDOW_TOKENS, RESPONSES, OpenAIModel, Wire
 from .scripted import ScriptedModel
 
@@ -28,7 +29,7 @@ SIMULATED = "bounded-reader"
 NOBODY = "nobody"
 """The model of a program's run that named none; a person names one when the run turns out to need it."""
 _SCRIPT_WINDOW_TOKENS = 200_000
-_WITH_ADDRESS = ("openai/", "responses/", "gemini/")
+_WITH_ADDRESS = ("openai/", "responses/", "gemini/", *(f"{kind}/" for kind in LOCAL_SERVERS))
 
 
 class Model(Protocol):
@@ -159,7 +160,9 @@ def unready(environ: Mapping[str, str]) -> dict[str, str]:
 
 def is_free(name: str) -> bool:
     """Whether nobody is paid for what the model of that name says."""
-    return name in ("human", "demo", NOBODY) or name.startswith(("script:", "sim/"))
+    return name in ("human", "demo", NOBODY) or name.startswith(
+        ("script:", "sim/", *(f"{kind}/" for kind in LOCAL_SERVERS))
+    )
 
 
 def _anthropic(wanted: ModelRequest) -> Model:
@@ -194,6 +197,23 @@ def _through(wire: Wire, wanted: ModelRequest) -> Model:
         asked=wanted.asked,
         wire=wire,
     )
+
+
+def _local(kind: str) -> Callable[[ModelRequest], Model]:
+    """A model of a server on this machine: no key is sent, and its tokens are free."""
+
+    def make(wanted: ModelRequest) -> Model:
+        return OpenAIModel(
+            _provider_name(wanted),
+            endpoint(OPENAI, {}, wanted.base_url or default_url(kind)),
+            window_tokens=wanted.window_tokens,
+            seed=wanted.seed,
+            price=wanted.price or FREE,
+            asked=wanted.asked,
+            prefix=kind,
+        )
+
+    return make
 
 
 def _gemini(wanted: ModelRequest) -> Model:
@@ -252,6 +272,7 @@ MODELS: dict[str, Callable[[ModelRequest], Model]] = {
     "openai/": _openai,
     "responses/": _responses,
     "gemini/": _gemini,
+    **{f"{kind}/": _local(kind) for kind in LOCAL_SERVERS},
     "script:": _script,
     "demo": _demo,
     "sim/": _simulated,

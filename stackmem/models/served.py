@@ -76,6 +76,19 @@ def ask_server(
     return _read(bytes(text), model, without_login(endpoint.url))
 
 
+def read_models(answer: Any) -> dict[str, ServedModel] | None:
+    """The models that a server's list names; None if the answer is not such a list."""
+    listed = answer.get("data") or answer.get("models") if isinstance(answer, dict) else answer
+    if not isinstance(listed, list):
+        return None
+    named = ((str(entry.get("id") or entry.get("name") or ""), entry) for entry in listed if isinstance(entry, dict))
+    return {name[:200]: ServedModel(_window_of(entry)) for name, entry in named if name.isprintable() and name}
+
+
+def _window_of(entry: dict[str, Any]) -> int | None:
+    return next(filter(None, (_window(entry, path) for path in _WINDOWS)), None)
+
+
 def _read(text: bytes, model: str, address: str) -> ServedModel:
     try:
         answer = json.loads(text)
@@ -85,8 +98,7 @@ def _read(text: bytes, model: str, address: str) -> ServedModel:
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     named = [entry for entry in entries if model in (entry.get("id"), entry.get("name"), entry.get("root"))]
     entry = next(iter(named or (entries if len(entries) == 1 else [])), {})
-    window = next(filter(None, (_window(entry, path) for path in _WINDOWS)), None)
-    return ServedModel(window, _price(entry.get("pricing"), address))
+    return ServedModel(_window_of(entry), _price(entry.get("pricing"), address))
 
 
 def _window(entry: dict[str, Any], path: tuple[str, ...]) -> int | None:

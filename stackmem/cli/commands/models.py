@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from stackmem.cli.options import JsonArray
 from stackmem.cli.screen.text import echo_json
 from stackmem.models.catalog import rows
+from stackmem.models.local_servers import LOCAL_SERVERS, running_servers
 from stackmem.models.registry import kinds
 from stackmem.tools.plugins import load_plugins
 
 
 def command(
     json: JsonArray = False,
+    local: Annotated[
+        bool, typer.Option("--local", help="List the servers that run on this machine, and their models.")
+    ] = False,
 ) -> None:
     """List the known models with their prices, and the kinds of models there are."""
     load_plugins()
+    if local:
+        _list_local(json=json)
+        return
     if json:
         echo_json(rows())
         return
@@ -41,3 +50,27 @@ def command(
         f"\nmodels are named {kinds()}; claude-… alone is anthropic/, openai/ is any compatible server "
         "(--base-url), gemini/ Google's, demo a task's own script, sim/ a simulated agent for worlds, human you"
     )
+
+
+def _list_local(*, json: bool) -> None:
+    servers = list(running_servers())
+    if json:
+        echo_json(
+            [
+                {"model": f"{server.kind}/{name}", "base_url": server.url, "window_tokens": model.window_tokens}
+                for server in servers
+                for name, model in server.models.items()
+            ]
+        )
+        return
+    for server in servers:
+        typer.echo(f"{server.url}")
+        for name, model in server.models.items():
+            window = f"{model.window_tokens:,} tokens" if model.window_tokens else "window not stated"
+            typer.echo(f"  {server.kind}/{name}  {window}")
+        if not server.models:
+            typer.echo("  (it lists no models; load one first)")
+    if not servers:
+        usual = ", ".join(f"{kind} {port}" for kind, port in LOCAL_SERVERS.items())
+        typer.echo(f"No model server answers on this machine (ports tried: {usual}).")
+        typer.echo("Start one, or name its address: --model openai/NAME --base-url http://127.0.0.1:PORT/v1")

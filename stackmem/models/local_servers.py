@@ -1,0 +1,58 @@
+"""Model servers on this machine: their names, their usual addresses, and which of them are running.
+
+They speak the Chat Completions protocol, need no key, and cost nothing per token.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.core.pricing import Price
+
+from .served import ServedModel, read_models
+
+LOCAL_SERVERS = {"llamacpp": 8080, "ollama": 11434, "lmstudio": 1234, "vllm": 8000}
+"""The prefix of model names, and the port that the server listens on unless told otherwise."""
+FREE = Price(0.0, 0.0, 0.0, 0.0, 0.0, "free (local)")
+_SECONDS = 1.0
+_MOST_BYTES = 8 << 20
+
+
+class RunningServer(Struct, frozen=True):
+    """A server that answered, and the models that it lists by name."""
+
+    kind: str
+    url: str
+    models: dict[str, ServedModel]
+
+
+def default_url(kind: str) -> str:
+    return f"http://127.0.0.1:{LOCAL_SERVERS[kind]}/v1"
+
+
+def running_servers(ports: dict[str, int] = LOCAL_SERVERS) -> Iterator[RunningServer]:
+    """Ask the usual ports of this machine for their models; those that do not answer within a second are left out."""
+    import httpx2
+
+    with httpx2.Client(timeout=_SECONDS, trust_env=False) as client:
+        for kind, port in ports.items():
+            url = f"http://127.0.0.1:{port}/v1"
+            text = bytearray()
+            try:
+                with client.stream("GET", f"{url}/models") as answer:
+                    if answer.status_code != 200:
+                        continue
+                    for piece in answer.iter_bytes():
+                        text += piece
+                        if len(text) > _MOST_BYTES:
+                            break
+                listed: Any = json.loads(bytes(text))
+            except (httpx2.HTTPError, OSError, ValueError, RecursionError):
+                continue
+            models = read_models(listed)
+            if models is not None:
+                yield RunningServer(kind, url, models)
