@@ -36,6 +36,9 @@ _BROKEN_OFF: dict[str, FailureKind] = {
 }  # fmt: skip
 """Finish reasons that say that the server gave up."""
 _MOST_CALLS = 1_000
+_REPEATED_CHARS = 4_000
+_LONGEST_PERIOD = 200
+_PIECES_BETWEEN_LOOKS = 100
 _THOUGHTS = ("reasoning_content", "reasoning")
 _WANTED_BACK = re.compile(r"(?!(reasoning|reasoning_content)$)(reasoning|thought|thinking|encrypted|extra_content)")
 """Fields of a message that a provider may want back as they were."""
@@ -65,6 +68,7 @@ class _ChatReply(Struct):
     id: str = ""
     finish_reason: str | None = None
     ended: bool = False
+    looked_at: int = 0
     error: ModelFailed | None = None
 
 
@@ -85,6 +89,10 @@ def read_chat(events: Iterable[str], facts: int, secret: str = "") -> ModelRepli
                 _take(reply, chunk, secret)
                 if reply.error is not None:
                     return reply.error
+            if _repeats_itself(reply):
+                # Small models can repeat one line until their window is full. Nobody waits for that.
+                reply.finish_reason, reply.ended = "length", True
+                break
     except (ValueError, RecursionError) as error:
         return failed("incomplete", f"the reply's stream is malformed: {error}", secret)
     reason = (reply.finish_reason or "").lower()
@@ -103,6 +111,21 @@ def read_chat(events: Iterable[str], facts: int, secret: str = "") -> ModelRepli
         detail=refusal[:500] or ("" if known or not reason else f"finish reason {reply.finish_reason!r:.80}"),
         reply_id=whole(reply.id)[:200],
     )
+
+
+def _repeats_itself(reply: _ChatReply) -> bool:
+    """Whether the end of the text, or of the last call's arguments, is one short piece over and over again."""
+    pieces = reply.calls[-1].arguments if reply.calls else reply.texts
+    if len(pieces) - reply.looked_at < _PIECES_BETWEEN_LOOKS:
+        return False
+    reply.looked_at = len(pieces)
+    tail = ""
+    for piece in reversed(pieces):
+        tail = piece + tail
+        if len(tail) >= _REPEATED_CHARS:
+            break
+    tail = tail[-_REPEATED_CHARS:]
+    return len(tail) == _REPEATED_CHARS and 0 < (tail + tail).find(tail, 1) <= _LONGEST_PERIOD
 
 
 def read_objects(text: str) -> list[Json]:
