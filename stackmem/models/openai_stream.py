@@ -37,7 +37,7 @@ _BROKEN_OFF: dict[str, FailureKind] = {
 """Finish reasons that say that the server gave up."""
 _MOST_CALLS = 1_000
 _REPEATED_CHARS = 4_000
-_LONGEST_PERIOD = 200
+_LONGEST_PERIOD = 400
 _PIECES_BETWEEN_LOOKS = 100
 _THOUGHTS = ("reasoning_content", "reasoning")
 _WANTED_BACK = re.compile(r"(?!(reasoning|reasoning_content)$)(reasoning|thought|thinking|encrypted|extra_content)")
@@ -125,7 +125,9 @@ def _repeats_itself(reply: _ChatReply) -> bool:
         if len(tail) >= _REPEATED_CHARS:
             break
     tail = tail[-_REPEATED_CHARS:]
-    return len(tail) == _REPEATED_CHARS and 0 < (tail + tail).find(tail, 1) <= _LONGEST_PERIOD
+    end = tail[-_LONGEST_PERIOD:]
+    period = len(tail) - len(end) - tail.rfind(end, 0, len(tail) - 1)
+    return len(tail) == _REPEATED_CHARS and period <= _LONGEST_PERIOD and tail[period:] == tail[:-period]
 
 
 def read_objects(text: str) -> list[Json]:

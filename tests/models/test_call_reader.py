@@ -46,7 +46,8 @@ FORMS = {
     "<arg_value>x</arg_value>\n</tool_call>",
     "Kimi": "<|tool_calls_section_begin|><|tool_call_begin|>functions.write_file:0<|tool_call_argument_begin|>"
     '{"path": "a", "content": "x"}<|tool_call_end|><|tool_calls_section_end|>',
-    "Harmony": '<|channel|>commentary to=functions.write_file <|constrain|>json<|message|>{"path": "a", "content": "x"}',
+    "Harmony": "<|channel|>commentary to=functions.write_file <|constrain|>json<|message|>"
+    '{"path": "a", "content": "x"}',
     "ReAct": 'Thought: I write.\nAction: write_file\nAction Input: {"path": "a", "content": "x"}',
     "tags named as the tool": "<write_file>\n<path>a</path>\n<content>x</content>\n</write_file>",
     "a Python call": 'write_file(path=\'a\', content="""x""")',
@@ -126,7 +127,8 @@ def test_no_tools_no_calls():
 
 @pytest.mark.parametrize("text", [
     "{" * 100_000, '{"name": ' * 20_000, "write_file(" * 20_000, "<tool_call>" * 20_000, '{"a": [' * 5_000,
-    'write_file {"path": ' * 5_000, "<function=write_file>" * 10_000, "[" * 50_000 + "write_file(", "```json\n" * 20_000,
+    'write_file {"path": ' * 5_000, "<function=write_file>" * 10_000, "[" * 50_000 + "write_file(",
+    "```json\n" * 20_000,
     "write_file\n" * 30_000 + "{", "-" * 190 + "write_file {", "`" * 3_000 + "x", WRITE + "```" * 2_000 + "x",
     "write_file" + "=" * 50_000, '{"name": "write_file", "arguments": ' + "[" * 50_000, "<think>" * 30_000 + WRITE,
 ])  # fmt: skip
