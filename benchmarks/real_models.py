@@ -1,0 +1,137 @@
+"""Small tasks by a real model under several strategies, beside mini-swe-agent with the same model.
+
+    scripts/real_models.sh                                     # builds a server, obtains weights, runs everything
+    python benchmarks/real_models.py --model openai/NAME --base-url http://127.0.0.1:8080/v1 --tasks create,rename
+    python benchmarks/real_models.py --model script            # no model: every task by its own solution
+
+One line of the table for each strategy: runs, solved, replies, calls that were refused, replies without a call, runs
+that stalled, tokens that the server evaluated, took from its cache and wrote, and seconds.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+STACKMEM = [sys.executable, "-m", "stackmem"]
+STEPS = 15
+
+
+def load_tasks() -> list[dict]:
+    return tomllib.loads((HERE / "real_tasks.toml").read_text("utf-8"))["task"]
+
+
+def write_files(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+
+
+def solution_script(task: dict, place: Path) -> str:
+    """A script that writes the task's solution, as a model would that knows it."""
+    replies = [
+        {"call": "write_file", "args": {"path": name, "content": text}} for name, text in task["solution"].items()
+    ]
+    place.write_text(json.dumps({"replies": [*replies, {"call": "pop_frame", "args": {"result": "Done as asked."}}]}))
+    return f"script:{place}"
+
+
+def run_task(task: dict, strategy: str, seed: int, given: argparse.Namespace, place: Path) -> dict:
+    """One run of stackmem; what it came to, from its result and its trace."""
+    folder, runs = place / "project", place / "runs"
+    folder.mkdir(parents=True)
+    write_files(folder, task["files"])
+    model = solution_script(task, place / "script.json") if given.model == "script" else given.model
+    words = [
+        *STACKMEM, "solve", str(folder), "-t", task["text"], "--check", task["check"], "--strategy", strategy,
+        "--model", model, "--max-steps", str(STEPS), "--runs-dir", str(runs), "--sandbox-dir", str(place / "work"),
+        "--json", "--yes", *(["--seed", str(seed)] if given.model != "script" else []),
+        *(["--base-url", given.base_url] if given.base_url else []), *given.extra,
+    ]  # fmt: skip
+    began = time.monotonic()
+    done = subprocess.run(words, capture_output=True, text=True, timeout=given.seconds, check=False)
+    seconds = time.monotonic() - began
+    line = next((line for line in done.stdout.splitlines() if line.startswith("{")), "")
+    if not line:
+        raise SystemExit(f"{task['name']}: no result (exit {done.returncode})\n{done.stderr[-2000:]}")
+    result = json.loads(line)
+    replay = subprocess.run(
+        [*STACKMEM, "replay", result["run_dir"]], capture_output=True, text=True, timeout=given.seconds, check=False
+    )
+    events = [json.loads(line)["event"] for line in read_trace(Path(result["run_dir"]))]
+    return {
+        "task": task["name"], "outcome": result["outcome"], "ending": result["ending"], "seconds": seconds,
+        "steps": result["steps"], "usage": result["usage"], "replayed": replay.returncode == 0,
+        "run_dir": result["run_dir"], "codes": Counter(
+            event["code"] for event in events if event["type"] in ("CallRejected", "ReplyNudged")
+        ),
+        "repaired": sum(bool(event.get("repairs")) for event in events if event["type"] == "ModelReplied"),
+    }  # fmt: skip
+
+
+def read_trace(run: Path) -> list[str]:
+    path = run / "trace.jsonl"
+    return [line for line in path.read_text("utf-8").splitlines() if line.strip()]
+
+
+def row(name: str, runs: list[dict]) -> str:
+    codes: Counter = sum((run["codes"] for run in runs), Counter())
+    silent = codes.pop("no_call", 0) + codes.pop("empty", 0)
+    steps = sum(run["steps"] for run in runs)
+    usage = Counter()
+    for run in runs:
+        usage.update({key: value for key, value in run["usage"].items() if isinstance(value, int)})
+    refused = ", ".join(f"{count} {code}" for code, count in codes.most_common()) or "0"
+    solved = sum(run["outcome"] == "solved" for run in runs)
+    stalled = sum(run["ending"] == "stalled" for run in runs)
+    return (
+        f"| {name} | {len(runs)} | {solved} | {steps} | {sum(run['repaired'] for run in runs)} | {refused} | {silent} "
+        f"| {stalled} | {usage['uncached']:,} | {usage['cache_read']:,} | {usage['output']:,} "
+        f"| {sum(run['seconds'] for run in runs):,.0f} | {sum(run['replayed'] for run in runs)} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--model", default="script", help="openai/NAME, or script for the tasks' own solutions")
+    parser.add_argument("--base-url", default="")
+    parser.add_argument("--strategies", default="adaptive,full,stackheap")
+    parser.add_argument("--tasks", default="", help="names with commas between; all without it")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1_800.0, help="of one run")
+    parser.add_argument("-o", "--output", type=Path, help="where to keep runs and results.jsonl")
+    parser.add_argument("--tiny", action="store_true", help="two tasks by script, for CI")
+    parser.add_argument("extra", nargs="*", help="more options for stackmem solve, after --")
+    given = parser.parse_args()
+    wanted = given.tasks.split(",") if given.tasks else ["create", "rename"] if given.tiny else []
+    tasks = [task for task in load_tasks() if not wanted or task["name"] in wanted]
+    strategies = ["full"] if given.tiny else given.strategies.split(",")
+    print("| strategy | runs | solved | replies | repaired | refused | without a call | stalled | evaluated | cached "
+          "| written | seconds | replayed |")  # fmt: skip
+    print("|---|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|", flush=True)
+    with tempfile.TemporaryDirectory(prefix="stackmem-real-") as scratch:
+        place = given.output or Path(scratch)
+        place.mkdir(parents=True, exist_ok=True)
+        for strategy in strategies:
+            runs = []
+            for seed in range(given.seeds):
+                for task in tasks:
+                    here = Path(
+                        tempfile.mkdtemp(prefix=f"{strategy.partition(':')[0]}-{task['name']}-{seed}-", dir=place)
+                    )
+                    run = run_task(task, strategy, seed, given, here)
+                    runs.append(run)
+                    with (place / "results.jsonl").open("a") as file:
+                        file.write(json.dumps({"strategy": strategy, "seed": seed, **run}) + "\n")
+                    print(f"  {strategy} {task['name']}: {run['outcome']} in {run['steps']} steps", file=sys.stderr)
+            print(row(strategy, runs), flush=True)
+
+
+if __name__ == "__main__":
+    main()
