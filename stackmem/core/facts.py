@@ -50,31 +50,27 @@ class RunStarted(Struct, frozen=True, tag=True):
         system: The system prompt, slots filled.
         tools: The tools offered in every request, in their order.
         workspace: The workspace's path as commands see it.
-        isolation: The level in force.
         window_tokens: The model's context window.
         window_source: Who says so, where a server was asked.
         price: None where the price of the model is unknown; the cost then is, too.
         checked: True where checks decide the outcome.
         command_seconds: Limit of each command.
-        version: The stackmem that started the run.
         thinking: Whether the model is sent its own thinking back.
         tree: The workspace at the start, as the run's history names it; empty where none is kept.
         redacted: Of a redacted copy; not written elsewhere.
         own_tools: Those of ``tools`` that are the person's own; not written where there are none.
         texts: The strategy's other prompts, such as the request for a summary; not written where there are none.
         project: What was seen of the folder's own environment, as frames are told; not written where there is nothing.
-        place: The folder in the workspace where commands begin and from which relative paths count; not written where
-            that is the workspace itself.
+        place: The folder in the workspace where commands begin; not written if that is the workspace itself.
         instructions: The project's own, as frames are told them; not written where there are none.
-        several_calls: Of replies in a row with several calls the second and later have their first performed; not
-            written in runs that refuse them all.
+        several_calls: ``first`` if the second reply in a row with several calls has its first call performed.
         session: Of a conversation with a person; not written elsewhere.
         questions: ``end`` where a question that nobody answers ends the run; not written in older runs.
         client: Who makes the calls, in a run of ``stackmem mcp``; not written elsewhere.
         heap: What it took over from earlier runs, with ``--heap``; not written elsewhere.
         allowed: The hosts that commands reach, where ``network`` is ``list``; not written elsewhere.
         index: ``escaped`` if the heap index escapes what imitates its columns; not written in older runs.
-        circles: ``refused`` if calls that go round in a circle are refused (repetition.py); not written in older runs.
+        circles: ``refused`` if calls in a circle are refused (guidance/repetition.py); not written in older runs.
     """
 
     task: str

@@ -16,10 +16,10 @@ from msgspec.structs import asdict, replace
 from . import limits, programs
 from .budgets import PROMPT_CHARS, Budgets
 from .facts import FramePopped, FramePushed, RunStarted
+from .guidance.repetition import copied_result, handed_on
 from .heap import Heap, faults, index, name_faults, source_faults, sources_with, taken_over
 from .log import Log
 from .messages import Text, ToolCall
-from .repetition import copied_result, handed_on
 from .requests import DigestSources, Effect, ReadClock, Verify
 from .state import Frame, Notice, Pending, PoppedFrame, Registers, Reply, Result, State, Turn
 from .text import clip_chars, edit_distance, mark_cut, tail

@@ -14,7 +14,7 @@ from typing import assert_never
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from . import frames, lessons, limits, memory_tools, programs, repetition, retries, session
+from . import frames, limits, memory_tools, programs, retries, session
 from .compaction import apply_compaction, model_request, reply_chars, upkeep_effect
 from .facts import (
     CallAnswered,
@@ -41,6 +41,7 @@ from .facts import (
     ToolReturned,
     VerifyReturned,
 )
+from .guidance import lessons, repetition
 from .messages import ToolCall
 from .person_facts import PersonEvent, TurnEnded
 from .program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from .facts import Event, ModelFailed, ReplyNudged, RunEnded, Stop
 from .frames import forced_pop, partial_result
-from .lessons import example_call
+from .guidance.lessons import example_call
 from .limits import ending_tool
 from .messages import Text
 from .state import Pending, Reply, State

@@ -398,17 +398,3 @@ OPTIONAL_TOOLS: dict[str, type[Call]] = {tool_name(one): one for one in (EditFil
 def tools_that(holds: Callable[[Behavior], object]) -> frozenset[str]:
     """The names of the tools whose behavior is so."""
     return frozenset(name for name, call in CALLS.items() if holds(call.behavior))
-
-
-FOREIGN_NAMES: dict[str, str] = {
-    **dict.fromkeys(("bash", "shell", "sh", "terminal", "execute_bash", "execute_command", "run_terminal_cmd",
-                     "run_shell_command", "exec", "execute", "local_shell", "Bash"), "run_command"),
-    **dict.fromkeys(("view", "cat", "open_file", "view_file", "Read", "get_file", "readFile"), "read_file"),
-    **dict.fromkeys(("create_file", "create", "save_file", "write_to_file", "Write", "writeFile"), "write_file"),
-    **dict.fromkeys(("str_replace_editor", "str_replace_based_edit_tool", "str_replace", "replace_in_file", "Edit",
-                     "apply_patch", "apply_diff", "edit"), "edit_file"),
-    **dict.fromkeys(("ls", "list_dir", "list_directory", "LS", "list_files_in_folder"), "list_files"),
-    **dict.fromkeys(("grep", "search", "codebase_search", "grep_search", "Grep", "ripgrep"), "search_files"),
-    **dict.fromkeys(("finish", "submit", "attempt_completion", "done", "final_answer", "complete"), "pop_frame"),
-}  # fmt: skip
-"""Tools of other agents, which models know by heart, and ours that does the same."""

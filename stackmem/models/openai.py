@@ -21,6 +21,7 @@ from stackmem.errors import UsageError
 from stackmem.installing import install_command
 
 from .asked import NOTHING_ASKED, Asked
+from .calls.text_calls import as_text, with_calls
 from .catalog import lookup
 from .connection import Connection
 from .endpoint import OPENAI, Endpoint, without_login
@@ -31,7 +32,6 @@ from .openai_responses import read_response, responses_body
 from .openai_stream import read_chat
 from .served import ask_server
 from .spoken import overheard
-from .text_calls import as_text, with_calls
 from .tokens import estimated_usage
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ def test_every_flag_of_a_command_has_an_example(command):
     page = read(DOCS / "cli.md")
     for other in re.findall(rf"`stackmem {command}` takes the flags of `stackmem (\w+)`", page):
         text += " ".join(spans(other))
-    known = commands()[command] - {"--help", "--no-apply", "--no-yes", "--no-text-calls"}
+    known = commands()[command] - {"--help", "--no-apply", "--no-yes"}
     assert [flag for flag in sorted(known) if not re.search(rf"{flag}(\s|=|$)", text)] == []
 
 

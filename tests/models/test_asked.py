@@ -16,8 +16,8 @@ from stackmem.core.tool_schemas import spec
 from stackmem.core.tools import ListFiles, ReadFile
 from stackmem.errors import UsageError
 from stackmem.models.asked import Asked, read_headers, read_temperature
+from stackmem.models.calls.text_calls import with_calls
 from stackmem.models.registry import open_model
-from stackmem.models.text_calls import with_calls
 from tests.contracts.test_runs_over_http import run
 from tests.stage import Stage, pop
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from stackmem.models.call_reader import find_calls
+from stackmem.models.calls.reader import find_calls
 
 TOOLS = ("read_file", "write_file", "run_command", "pop_frame")
 DEEPSEEK = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"

@@ -11,10 +11,23 @@ from typing import Any
 from msgspec import json
 from msgspec.structs import replace
 
-from .messages import ToolCall
-from .state import Reply, Result, State
-from .tool_schemas import parameters, required_parameters, tool_named
-from .tools import FOREIGN_NAMES, Refusal, Tool, tool_name
+from stackmem.core.messages import ToolCall
+from stackmem.core.state import Reply, Result, State
+from stackmem.core.tool_schemas import parameters, required_parameters, tool_named
+from stackmem.core.tools import Refusal, Tool, tool_name
+
+FOREIGN_NAMES: dict[str, str] = {
+    **dict.fromkeys(("bash", "shell", "sh", "terminal", "execute_bash", "execute_command", "run_terminal_cmd",
+                     "run_shell_command", "exec", "execute", "local_shell", "Bash"), "run_command"),
+    **dict.fromkeys(("view", "cat", "open_file", "view_file", "Read", "get_file", "readFile"), "read_file"),
+    **dict.fromkeys(("create_file", "create", "save_file", "write_to_file", "Write", "writeFile"), "write_file"),
+    **dict.fromkeys(("str_replace_editor", "str_replace_based_edit_tool", "str_replace", "replace_in_file", "Edit",
+                     "apply_patch", "apply_diff", "edit"), "edit_file"),
+    **dict.fromkeys(("ls", "list_dir", "list_directory", "LS", "list_files_in_folder"), "list_files"),
+    **dict.fromkeys(("grep", "search", "codebase_search", "grep_search", "Grep", "ripgrep"), "search_files"),
+    **dict.fromkeys(("finish", "submit", "attempt_completion", "done", "final_answer", "complete"), "pop_frame"),
+}  # fmt: skip
+"""Tools of other agents, which models know by heart, and ours that does the same."""
 
 _SHOWN_CHARS = 80
 _EXAMPLE_CHARS = 600

@@ -23,8 +23,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.guidance.lessons import FOREIGN_NAMES
 from stackmem.core.text import whole_value
-from stackmem.core.tools import FOREIGN_NAMES
 
 from .loose_json import read_object
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from msgspec import UNSET, json
 
-from .facts import NoticeGiven
-from .messages import ToolCall
-from .state import Reply, Result, State
-from .tools import PopCall, PushFrame, Refusal, tool_name
+from stackmem.core.facts import NoticeGiven
+from stackmem.core.messages import ToolCall
+from stackmem.core.state import Reply, Result, State
+from stackmem.core.tools import PopCall, PushFrame, Refusal, tool_name
 
 NOTICED_AFTER = 3
 STALLED_AFTER = NOTICED_AFTER + 3

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import ReplyPart, Text, ToolCall
 from stackmem.core.requests import AskModel
+from stackmem.models.json_text import parse_arguments
 
 from .argument_repair import mend_arguments
-from .call_reader import FoundCall, find_calls
-from .json_text import parse_arguments
+from .reader import FoundCall, find_calls
 
 Json = dict[str, Any]
 
