@@ -215,8 +215,8 @@ _TABLE = (
     ),
     Option(
         "text_calls", "choice", "auto",
-        "Tool calls in an openai/NAME model's text: auto reads a call if the reply has no native one, prompt also "
-        "describes the tools in the prompt for a model without native calls, off reads none.",
+        "Tool calls in the text of an openai/NAME model. auto reads one if the reply has no native call. prompt also "
+        "describes the tools in the prompt. off reads none.",
         choices=("auto", "prompt", "off"),
     ),
     Option(

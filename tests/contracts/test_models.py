@@ -15,6 +15,7 @@ from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Text, Thinking, ToolCall
 from stackmem.core.requests import AskModel
 from stackmem.models.human import HumanModel
+from stackmem.models.local_servers import LOCAL_SERVERS
 from stackmem.models.registry import MODELS, Model, open_model
 from tests.models.chat_server import ChatServer, call_piece, chunks
 from tests.models.gemini_server import GeminiServer
@@ -55,6 +56,16 @@ def gemini(_: Path) -> Iterator[Model]:
         assert all("missing a thought_signature" in said for said in server.refused)
 
 
+def local(kind: str) -> Opened:
+    @contextmanager
+    def opened(_: Path) -> Iterator[Model]:
+        call = chunks(call_piece('{"path": "a"}', id="call_1", name="read_file"), finish="tool_calls")
+        with ChatServer(*[call] * 40) as server:
+            yield open_model(f"{kind}/qwen", {}, base_url=server.url)
+
+    return opened
+
+
 @contextmanager
 def script(place: Path) -> Iterator[Model]:
     path = place / "script.yaml"
@@ -84,6 +95,7 @@ KINDS: dict[str, Opened] = {
     "openai/": openai,
     "responses/": responses,
     "gemini/": gemini,
+    **{f"{kind}/": local(kind) for kind in LOCAL_SERVERS},
     "script:": script,
     "demo": demo,
     "sim/": simulated,

@@ -124,7 +124,7 @@ def find_calls(text: str, offered: Collection[str], *, answers: bool) -> FoundCa
     named = opener is not None or any(name in searched for name in (*offered, *FOREIGN_NAMES))
     if not named and (answers or not any(f'"{key}"' in searched for key in _ARGUMENT_KEYS)):
         return None
-    reader = _Reader(searched, frozenset(offered), any_name=opener is not None or not answers)
+    reader = _TextReader(searched, frozenset(offered), any_name=opener is not None or not answers)
     calls = _without_overlaps(reader.all_calls())
     if not calls:
         return _unreadable(text, searched, beginning, opener)
@@ -156,7 +156,7 @@ def _without_overlaps(calls: list[FoundCall]) -> list[FoundCall]:
     return kept
 
 
-class _Reader:
+class _TextReader:
     """One pass over a text."""
 
     def __init__(self, text: str, offered: frozenset[str], *, any_name: bool) -> None:
