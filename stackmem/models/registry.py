@@ -141,6 +141,11 @@ def default_model(environ: Mapping[str, str]) -> str:
     return DEFAULT_MODEL if environ.get(ANTHROPIC.key_variable, "").strip() else "demo"
 
 
+def is_served(name: str) -> bool:
+    """Whether a provider or a server gives the replies; not a script, a person or a simulated agent."""
+    return name.startswith(("anthropic/", *_WITH_ADDRESS))
+
+
 def takes_address(name: str) -> bool:
     """Whether ``--base-url`` says where the model of that name is."""
     return name.startswith(_WITH_ADDRESS)

@@ -23,7 +23,7 @@ from stackmem.history.ignored import IgnoreRules
 from stackmem.history.inner_packs import LENT_AT
 from stackmem.history.layer import LENT, Layer
 from stackmem.memory import open_strategy
-from stackmem.models.registry import NOBODY, Model, introduced, open_model
+from stackmem.models.registry import NOBODY, Model, introduced, is_served, open_model
 from stackmem.prompts import prompt_text
 from stackmem.settings.kept_heap import HeapKeeper, heap_store
 from stackmem.settings.network import network_of, secrets_of, spelled
@@ -233,7 +233,7 @@ def assemble(
         texts=plan.texts or UNSET,
         instructions=scrubber.scrub(prepared.instructions) or UNSET,
         several_calls="first",
-        circles="refused",
+        circles="refused" if is_served(plan.model.name) else UNSET,
         project=scrubber.scrub(prepared.project.text) or UNSET,
         place=subject.place or UNSET,
         window_source=window_source(plan.model),

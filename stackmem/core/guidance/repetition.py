@@ -4,7 +4,8 @@ Rule 1: three equal calls in a row with equal results bring a notice; the fourth
 Rule 2: after three refusals of that kind the frame ends as ``stalled``.
 Rule 3: a result that copies the prompt, and a push that hands on the whole objective, are refused.
 
-All of it holds in runs whose start says so (``RunStarted.circles``).
+All of it holds in runs whose start says so (``RunStarted.circles``): those of a provider's or a local model. A script
+and a person are taken at their word.
 """
 
 from __future__ import annotations
