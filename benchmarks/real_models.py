@@ -18,6 +18,8 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 
+from benchmarks._folder import own_folder
+
 HERE = Path(__file__).resolve().parent
 STACKMEM = [sys.executable, "-m", "stackmem"]
 STEPS = 15
@@ -115,8 +117,8 @@ def main() -> None:
     print("| strategy | runs | solved | replies | repaired | refused | without a call | stalled | evaluated | cached "
           "| written | seconds | replayed |")  # fmt: skip
     print("|---|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|", flush=True)
-    with tempfile.TemporaryDirectory(prefix="stackmem-real-") as scratch:
-        place = given.output or Path(scratch)
+    with own_folder() as scratch:
+        place = given.output or scratch
         place.mkdir(parents=True, exist_ok=True)
         for strategy in strategies:
             runs = []

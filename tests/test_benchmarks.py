@@ -61,6 +61,10 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
         words("{root}", "--pairs", "1", "--divisor", "50", "--only", "trace"),
         ["trace: fold", "trace: read", "trace: replay"],
     ),
+    "real_models": (
+        words("--tiny"),
+        [r"\| strategy \| runs \| solved", r"\|---", r"\| full \| 2 \| 2 \|"],
+    ),
     "recordings": (
         words("{folder}", "-o", "{folder}/laid-out"),
         [r".*: left out, there is no clone of [\w./-]+ in "] * 12,

@@ -70,6 +70,7 @@ def call(arguments: object = '{"path": "a"}', **other: Any) -> dict[str, Any]:
 
 CALL, END, DONE = chunk(call()), chunk({}, "tool_calls"), "[DONE]"
 HI, STOP = chunk({"content": "hi"}), chunk({}, "stop")
+NOTHING_NEW = chunk({"content": ""})  # text that repeats itself is cut before the time is over
 USAGE = {"prompt_tokens": 5, "completion_tokens": 1}
 BROKEN_TEXT: dict[str, Any] = {"parts": (Text("h\ufffd"),), "stop": "end"}
 SAYS_HI: dict[str, Any] = {"parts": (Text("hi"),), "stop": "end"}
@@ -365,7 +366,7 @@ BROKEN = (
         "time limit",
     ),
     Odd("trickles comments for ever", (OPEN, b": alive\n\n"), "timeout", "time limit"),
-    Odd("streams for ever", (OPEN, b"data: " + json.dumps(HI).encode() + b"\n\n"), "timeout", "time limit"),
+    Odd("streams for ever", (OPEN, b"data: " + json.dumps(NOTHING_NEW).encode() + b"\n\n"), "timeout", "time limit"),
     Odd("floods with one event", (OPEN, b"data: " + b"x" * 65536, b"x" * 65536), "incomplete", "longer than"),
     Odd("floods with blanks", (OPEN, b" \n" * 32768), "incomplete", "longer than"),
     Odd(
