@@ -121,6 +121,15 @@ def test_a_call_that_is_cut_inside_a_string_is_never_completed(cut: str):
     assert found is None or found.calls[0].malformed is not None
 
 
+def test_json_that_means_a_call_and_cannot_be_read_is_a_malformed_call_if_no_answer_is_accepted():
+    broken = '```json\n{"name": "run_command", "arguments": {"command": "echo \'Hi\'" > greet.py"}}\n```'
+    found = find_calls(broken, TOOLS, answers=False)
+    assert found is not None
+    assert (found.calls[0].name, found.calls[0].arguments) == ("run_command", None)
+    assert found.calls[0].malformed is not None
+    assert find_calls(broken, TOOLS, answers=True) is None
+
+
 def test_no_tools_no_calls():
     assert find_calls(WRITE, (), answers=False) is None
 

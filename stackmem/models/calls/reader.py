@@ -127,7 +127,7 @@ def find_calls(text: str, offered: Collection[str], *, answers: bool) -> FoundCa
     reader = _TextReader(searched, frozenset(offered), any_name=opener is not None or not answers)
     calls = _without_overlaps(reader.all_calls())
     if not calls:
-        return _unreadable(text, searched, beginning, opener)
+        return _unreadable(text, searched, beginning, opener) or (None if answers else _broken(text, offered))
     rest = searched[calls[-1].end :]
     ends_with_it = _CLOSING.fullmatch(rest) is not None
     if answers and opener is None and not ends_with_it:
@@ -146,6 +146,18 @@ def _unreadable(text: str, searched: str, beginning: int, opener: re.Match[str] 
     name = _NAME.search(body)
     call = FoundCall(beginning + opener.start(), len(text), plain_name(name[1]) if name else "", None, "markup")
     return FoundCalls(text[: beginning + opener.start()].rstrip(), (replace(call, malformed=body[:_MOST_MALFORMED]),))
+
+
+def _broken(text: str, offered: Collection[str]) -> FoundCalls | None:
+    """JSON that names an offered tool and its arguments, and cannot be read: quotes inside a string, for example."""
+    for match in _NAME.finditer(text[-MOST_CHARS:]):
+        place = text.rfind("{", 0, len(text) - len(text[-MOST_CHARS:]) + match.start())
+        body = text[place:] if place >= 0 else ""
+        if plain_name(match[1]) in offered and any(f'"{key}"' in body for key in _ARGUMENT_KEYS):
+            call = FoundCall(place, len(text), plain_name(match[1]), None, "JSON that cannot be read")
+            said = re.sub(r"```\w*\s*\Z", "", text[:place].rstrip()).rstrip()
+            return FoundCalls(said, (replace(call, malformed=body[:_MOST_MALFORMED]),))
+    return None
 
 
 def _without_overlaps(calls: list[FoundCall]) -> list[FoundCall]:
