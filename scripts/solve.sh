@@ -7,6 +7,7 @@ if [[ " $* " =~ --isolation[=\ ](namespaces|landlock|none)\  ]]; then
     export WITHOUT=bubblewrap # who asks for a weaker level by name may be without the right to install it
 fi
 scripts/setup.sh run
+unset STACKMEM_SUDO # an answer to the set-up; stackmem refuses variables that are no setting of its own
 
 isolation=()
 if [[ " $* " != *" --isolation"* ]] && ! reason=$(.venv/bin/python -I -c '

@@ -165,3 +165,12 @@ def test_an_old_python_is_refused_with_the_way_out(machine):
 def test_a_missing_purpose_is_a_usage_error(machine):
     assert set_up(machine).returncode == 2
     assert set_up(machine, "solve").returncode == 2
+
+
+def test_the_answer_to_the_set_up_does_not_reach_stackmem():
+    script = (ROOT / "scripts" / "solve.sh").read_text()
+    assert (
+        script.index("scripts/setup.sh run")
+        < script.index("unset STACKMEM_SUDO")
+        < script.index("exec .venv/bin/stackmem")
+    )
