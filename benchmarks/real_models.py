@@ -4,12 +4,16 @@
     python benchmarks/real_models.py --model openai/NAME --base-url http://127.0.0.1:8080/v1 --tasks create,rename
     python benchmarks/real_models.py --model script            # no model: every task by its own solution
 
-One line of the table for each strategy: runs, solved, replies, calls that were refused, replies without a call, runs
-that stalled, tokens that the server evaluated, took from its cache and wrote, and seconds.
+The strategies `mini-swe-agent` and `mini-swe-agent:text` stand for that agent with its native and its textual
+configuration; `--mini` names its command. One line of the table for each strategy: runs, solved, replies, calls that
+were refused, replies without a call, runs that stalled, tokens that the server evaluated, took from its cache and
+wrote, and seconds.
 """
 
 import argparse
 import json
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,14 +23,47 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks._folder import own_folder
+from benchmarks._mini_swe_agent import CONFIGURATIONS, in_bubblewrap, run_mini
 
 HERE = Path(__file__).resolve().parent
 STACKMEM = [sys.executable, "-m", "stackmem"]
 STEPS = 15
+WORLDS = {"env_trap": 10, "spec_map": 10}
+"""Two generated worlds with the number of calls that their shortest solution needs; they come after the tasks."""
 
 
 def load_tasks() -> list[dict]:
-    return tomllib.loads((HERE / "real_tasks.toml").read_text("utf-8"))["task"]
+    tasks = tomllib.loads((HERE / "real_tasks.toml").read_text("utf-8"))["task"]
+    return [*tasks, *({"name": name, "world": horizon} for name, horizon in WORLDS.items())]
+
+
+def make_world(task: dict, folder: Path) -> None:
+    words = ["worlds", "make", task["name"], "--horizon", str(task["world"]), "--seed", "1", "--noise", "0"]
+    subprocess.run([*STACKMEM, *words, "-o", str(folder)], check=True, capture_output=True)
+
+
+def run_with_mini(task: dict, name: str, seed: int, given: argparse.Namespace, place: Path) -> dict:
+    """One run of mini-swe-agent, judged by the same check."""
+    project = place / "project"
+    if "world" in task:
+        made = place / "world"
+        make_world(task, made)
+        shutil.copytree(made / "environment" / "workspace", project)
+        text = (made / "instruction.md").read_text("utf-8")
+        check = f"sh {made}/tests/test.sh && grep -qx 1 {place}/reward.txt"
+    else:
+        project.mkdir(parents=True)
+        write_files(project, task["files"])
+        text, check = task["text"], task["check"]
+    run = run_mini(
+        given.mini, name, text, project,
+        model=given.model, url=given.base_url, seed=seed, steps=STEPS, seconds=given.seconds,
+    )  # fmt: skip
+    environment = {**os.environ, "TESTS_DIR": str(place / "world" / "tests"), "VERIFIER_DIR": str(place)}
+    judge = in_bubblewrap(["sh", "-c", check], project, place, needs=place)
+    judged = subprocess.run(judge, env=environment, capture_output=True, check=False)
+    outcome = "solved" if judged.returncode == 0 else "failed"
+    return {"task": task["name"], "outcome": outcome, "replayed": False, "repaired": 0, **run}
 
 
 def write_files(folder: Path, files: dict[str, str]) -> None:
@@ -47,25 +84,28 @@ def solution_script(task: dict, place: Path) -> str:
 def run_task(task: dict, strategy: str, seed: int, given: argparse.Namespace, place: Path) -> dict:
     """One run of stackmem; what it came to, from its result and its trace."""
     folder, runs = place / "project", place / "runs"
-    folder.mkdir(parents=True)
-    write_files(folder, task["files"])
+    if "world" in task:
+        make_world(task, folder)
+        what = [str(folder)]
+    else:
+        folder.mkdir(parents=True)
+        write_files(folder, task["files"])
+        what = [str(folder), "-t", task["text"], "--check", task["check"]]
     model = solution_script(task, place / "script.json") if given.model == "script" else given.model
     words = [
-        *STACKMEM, "solve", str(folder), "-t", task["text"], "--check", task["check"], "--strategy", strategy,
-        "--model", model, "--max-steps", str(STEPS), "--runs-dir", str(runs), "--sandbox-dir", str(place / "work"),
+        *STACKMEM, "solve", *what, "--strategy", strategy, "--model", model, "--max-steps", str(STEPS),
+        "--max-seconds", str(given.seconds), "--runs-dir", str(runs), "--sandbox-dir", str(place / "work"),
         "--json", "--yes", *(["--seed", str(seed)] if given.model != "script" else []),
         *(["--base-url", given.base_url] if given.base_url else []), *given.extra,
     ]  # fmt: skip
     began = time.monotonic()
-    done = subprocess.run(words, capture_output=True, text=True, timeout=given.seconds, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     seconds = time.monotonic() - began
     line = next((line for line in done.stdout.splitlines() if line.startswith("{")), "")
     if not line:
         raise SystemExit(f"{task['name']}: no result (exit {done.returncode})\n{done.stderr[-2000:]}")
     result = json.loads(line)
-    replay = subprocess.run(
-        [*STACKMEM, "replay", result["run_dir"]], capture_output=True, text=True, timeout=given.seconds, check=False
-    )
+    replay = subprocess.run([*STACKMEM, "replay", result["run_dir"]], capture_output=True, text=True, check=False)
     events = [json.loads(line)["event"] for line in read_trace(Path(result["run_dir"]))]
     return {
         "task": task["name"], "outcome": result["outcome"], "ending": result["ending"], "seconds": seconds,
@@ -108,6 +148,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1_800.0, help="of one run")
     parser.add_argument("-o", "--output", type=Path, help="where to keep runs and results.jsonl")
+    parser.add_argument("--mini", type=Path, default=Path("mini"), help="the command of mini-swe-agent")
     parser.add_argument("--tiny", action="store_true", help="two tasks by script, for CI")
     parser.add_argument("extra", nargs="*", help="more options for stackmem solve, after --")
     given = parser.parse_args()
@@ -127,7 +168,8 @@ def main() -> None:
                     here = Path(
                         tempfile.mkdtemp(prefix=f"{strategy.partition(':')[0]}-{task['name']}-{seed}-", dir=place)
                     )
-                    run = run_task(task, strategy, seed, given, here)
+                    run_one = run_with_mini if strategy in CONFIGURATIONS else run_task
+                    run = run_one(task, strategy, seed, given, here)
                     runs.append(run)
                     with (place / "results.jsonl").open("a") as file:
                         file.write(json.dumps({"strategy": strategy, "seed": seed, **run}) + "\n")

