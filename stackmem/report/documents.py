@@ -1,19 +1,14 @@
-"""The documents that come with stackmem: listed, searched, and made into pages that a browser opens from the disk."""
+"""The documents that come with stackmem: listed, searched and read."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
-from html import escape
 from pathlib import Path
 from typing import NamedTuple
-
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 
 from stackmem.errors import UsageError
 
@@ -21,7 +16,6 @@ _FENCE = re.compile(r"^ *(```+)")
 _HEADING = re.compile(r"^(#+) +(.+?)\s*$")
 _LINKED = re.compile(r"\]\(([^)\s#]+\.md)[^)\s]*\)")
 _ADDRESS = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)|<!--.*?-->", re.S)
-_STYLE = Path(__file__).parent / "assets" / "documents.css"
 
 
 class PageSection(NamedTuple):
@@ -157,74 +151,3 @@ def search(words: Sequence[str]) -> list[Hit]:
             late = name in ("experiments", "map") or name.startswith("decisions/")
             ranked.append((late, -named, place > 0, -sum(map(text.count, wanted)), hit))
     return [hit for *_, hit in sorted(ranked)]
-
-
-def write_site(into: Path) -> None:
-    """Write every document as an HTML page that asks nobody for anything, with the pictures beside them.
-
-    Args:
-        into: The folder; pages that stand there are written anew.
-    """
-    into.mkdir(parents=True, exist_ok=True)
-    for name in documents():
-        target = into / f"{name}.html"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(_page(name), "utf-8")
-    for path in sorted(folder().rglob("*")):
-        if path.suffix in (".png", ".svg"):
-            copied = into / path.relative_to(folder())
-            copied.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, copied)
-
-
-def _page(name: str) -> str:
-    up = "../" * name.count("/")
-    listed = "".join(
-        f"<h2>{escape(group)}</h2><ul>"
-        + "".join(f'<li><a href="{up}{one}.html">{escape(title(one))}</a></li>' for one in names)
-        + "</ul>"
-        for group, names in groups().items()
-    )
-    policy = "default-src 'none'; img-src 'self' file:; style-src 'unsafe-inline'"
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        f"<title>{escape(title(name))} · stackmem</title>"
-        f'<style>{_STYLE.read_text("utf-8")}</style><nav aria-label="All documents">{listed}</nav>'
-        f"<main>{html(name)}</main>"
-    )
-
-
-def html(name: str) -> str:
-    """The page's text; its headings have names, and a link to what is no page here is its text alone."""
-    path, markdown = documents()[name], MarkdownIt("commonmark").enable("table")
-    tokens = markdown.parse(path.read_text("utf-8"))
-    seen = Counter[str]()
-    for place, token in enumerate(tokens):
-        if token.type == "heading_open":
-            anchor = _anchor(tokens[place + 1].content)
-            token.attrSet("id", anchor + (f"-{seen[anchor]}" if seen[anchor] else ""))
-            seen[anchor] += 1
-        token.children = _linked(token.children or [], name, path)
-    return str(markdown.renderer.render(tokens, markdown.options, {}))
-
-
-def _linked(children: list[Token], name: str, path: Path) -> list[Token]:
-    names = {each: one for one, each in documents().items()}
-    kept, opened = [], list[bool]()
-    for token in children:
-        if token.type == "link_open":
-            target, _, anchor = str(token.attrGet("href")).partition("#")
-            to = _resolved(path, target)
-            opened.append(to in names or re.match(r"[a-z]+:", target) is not None)
-            if to in names:
-                token.attrSet("href", f"{'../' * name.count('/')}{names[to]}.html" + (f"#{anchor}" if anchor else ""))
-        elif token.type == "image":
-            source = _resolved(path, str(token.attrGet("src")))
-            token.attrSet("src", os.path.relpath(source, folder() / Path(name).parent))
-        if token.type == "link_open" and not opened[-1]:
-            continue
-        if token.type == "link_close" and not opened.pop():
-            continue
-        kept.append(token)
-    return kept

@@ -1,12 +1,10 @@
 """`stackmem docs` as a person calls it."""
 
-from pathlib import Path
-
 from tests.cli.terminal import Terminal
 from tests.house.sources import ROOT
 from tests.stage import Stage
 
-NO_SCREEN = {"DISPLAY": "", "WAYLAND_DISPLAY": "", "PAGER": "cat", "BROWSER": "false"}
+NO_PAGER = {"PAGER": "cat"}
 
 
 def page(name: str) -> str:
@@ -38,23 +36,9 @@ def test_other_words_are_searched_for_and_those_that_nothing_has_are_refused(sta
     assert "stackmem docs --list" in refused.stderr
 
 
-def test_a_terminal_without_a_browser_shows_the_page_as_text(stage: Stage):
-    with Terminal(stage.arguments("docs", "chat"), stage.environ(NO_SCREEN), stage.elsewhere) as terminal:
+def test_a_terminal_shows_the_page_as_text(stage: Stage):
+    with Terminal(stage.arguments("docs", "chat"), stage.environ(NO_PAGER), stage.elsewhere) as terminal:
         terminal.wait_for("Talk with the agent")
         terminal.wait_for("Leads to: ")
         assert "](" not in terminal.shown()
         assert terminal.end() == 0
-
-
-def test_a_browser_is_given_the_page_from_the_disk(stage: Stage, home: Path):
-    told = stage.root / "told"
-    browser = stage.root / "browser"
-    browser.write_text(f'#!/bin/sh\necho "$1" > {told}\n')
-    browser.chmod(0o755)
-    screen = {"DISPLAY": ":0", "BROWSER": f"{browser} %s"}
-    with Terminal(stage.arguments("docs", "cli#man"), stage.environ(screen), stage.elsewhere) as terminal:
-        terminal.wait_for("opening ")
-        assert terminal.end() == 0
-    written = home / "cache" / "stackmem" / "docs" / "cli.html"
-    assert told.read_text() == f"{written.as_uri()}#man\n"
-    assert 'id="man"' in written.read_text("utf-8")

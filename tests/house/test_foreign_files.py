@@ -94,7 +94,7 @@ OWN: dict[str, tuple[int, str]] = {
     "stackmem/prompts/__init__.py": (2, INSTALLED),
     "stackmem/report/bench_archive.py": (1, MADE),
     "stackmem/report/comparison/page.py": (1, INSTALLED),
-    "stackmem/report/documents.py": (7, INSTALLED),
+    "stackmem/report/documents.py": (4, INSTALLED),
     "stackmem/report/evidence.py": (1, INSTALLED),
     "stackmem/report/evidence_archive.py": (1, MADE),
     "stackmem/report/page.py": (1, INSTALLED),

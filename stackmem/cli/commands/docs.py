@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pydoc
 import sys
-import webbrowser
 from io import StringIO
 
 import typer
@@ -14,7 +13,6 @@ from stackmem.cli.options import argument, switch
 from stackmem.cli.screen.text import readable
 from stackmem.errors import UsageError
 from stackmem.report import documents
-from stackmem.settings.settings_files import user_folder
 
 _HITS = 20
 
@@ -24,9 +22,8 @@ def command(
         "[PAGE|WORD...]", "A page, or PAGE#SECTION; any other words are searched for.", default=None
     ),
     list_pages: bool = switch("--list", "List the pages, in their groups."),
-    text: bool = switch("--text", "Print the page, also where a browser could show it."),
 ) -> None:
-    """Read or search the documents, offline: in the browser where there is one, else as text."""
+    """Read or search the documents, offline."""
     if list_pages:
         _list()
         return
@@ -36,10 +33,10 @@ def command(
         _search(words)
         return
     markdown = documents.read(name, anchor)
-    if not sys.stdout.isatty():
-        typer.echo(markdown, nl=False)
-    elif text or not _shown_in_browser(name, anchor):
+    if sys.stdout.isatty():
         _print(name, markdown)
+    else:
+        typer.echo(markdown, nl=False)
 
 
 def _list() -> None:
@@ -61,24 +58,8 @@ def _search(words: list[str]) -> None:
     typer.echo(f"\nstackmem docs {hits[0].place} shows the first{more}")
 
 
-def _shown_in_browser(name: str, anchor: str) -> bool:
-    """Whether a browser with windows was there, and took the page; pages are made anew in the cache each time."""
-    if sys.platform != "darwin" and not any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))):
-        return False
-    place = user_folder(os.environ, "XDG_CACHE_HOME", ".cache", "docs")
-    if place is None:
-        return False
-    try:
-        documents.write_site(place)
-    except OSError as error:
-        raise UsageError(f"{place} cannot be written ({error.strerror}); --text prints the page") from error
-    page = place / f"{name}.html"
-    typer.echo(f"opening {readable(str(page))}")
-    return webbrowser.open(page.as_uri() + (f"#{anchor}" if anchor else ""))
-
-
 def _print(name: str, markdown: str) -> None:
-    """The page as a terminal shows it, through the person's pager, and the pages that it leads to."""
+    """Show the page in the user's pager, and list the pages it links to."""
     from rich.console import Console
     from rich.markdown import Markdown
 
