@@ -17,9 +17,7 @@ from msgspec import Struct
 
 from stackmem.errors import UsageError
 from stackmem.models.registry import is_free
-from stackmem.settings.keys import signing_key
 from stackmem.tools.plugins import refuse_unlike_plugins
-from stackmem.trace.signatures import NoPackage, Unsigned
 from stackmem.version import VERSION
 
 from .engine import Engine
@@ -62,7 +60,6 @@ class Came(Struct, frozen=True):
         fresh: How many of them are new.
         paid_usd: For all that was ever made, what was made again included.
         signal: That ended it; 0 without one.
-        unsigned: Why its log is not signed; empty where it is, and where the extra for it is not installed.
     """
 
     ending: Ending
@@ -72,7 +69,6 @@ class Came(Struct, frozen=True):
     total: int
     results: Path
     signal: int = 0
-    unsigned: str = ""
 
 
 def run_bench(
@@ -118,20 +114,9 @@ def run_bench(
                         remove_leftover(folder / left)
         finally:
             results = write_results(folder, read_rows(folder), _suite(plan, len(ledger.rows)))
-            unsigned = _sign(ledger, environ)
         fresh = len(ledger.rows) - before
         rows = list(latest_rows(folder).values())
-        return Came(ending, rows, fresh, ledger.paid_usd, plan.count, results, came[0] if came else 0, unsigned)
-
-
-def _sign(ledger: Ledger, environ: Mapping[str, str]) -> str:
-    try:
-        ledger.log.sign(lambda: signing_key(environ))
-    except NoPackage:
-        return ""
-    except Unsigned as error:
-        return str(error)
-    return ""
+        return Came(ending, rows, fresh, ledger.paid_usd, plan.count, results, came[0] if came else 0)
 
 
 def _nothing(told: BenchProgress) -> None:

@@ -5,8 +5,7 @@ Rule 1: a row is written with one call when its trial has ended, so that kill -9
 Rule 2: a line that a crash cut short is no row, and is cut off when the bench goes on. Any other broken line is an
     error.
 Rule 3: one process runs a bench at a time.
-Rule 4: the bench's log has a row before the ledger has it, so that every row of the ledger is in the log.
-Rule 5: a trial that ended with an error may be made again, when that is asked for; of its rows the last one holds.
+Rule 4: a trial that ended with an error may be made again, when that is asked for; of its rows the last one holds.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from stackmem.trace.lock import Lock
 from stackmem.trace.store import append_line, cut_torn_line
 from stackmem.version import VERSION
 
-from .log import BenchLog, entry_of_row
 from .plan import BenchPlan, trials
 from .results import columns
 
@@ -50,11 +48,11 @@ def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
         TraceError: The ledger cannot be read, or a line in it is broken (named).
     """
     known = columns()
-    for number, line in enumerate(read_lines(folder), 1):
+    for number, line in enumerate(_read_lines(folder), 1):
         yield _row(line, number, folder, known)
 
 
-def read_lines(folder: Path) -> Iterator[bytes]:
+def _read_lines(folder: Path) -> Iterator[bytes]:
     """The lines of a bench's ledger as they stand; a torn last line is none.
 
     Raises:
@@ -187,7 +185,6 @@ class Ledger:
             kept = latest_rows(folder)
             self.rows = {name: row for name, row in kept.items() if not (without_errors and row["outcome"] == "error")}
             _write(folder / PLAN, msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n")
-            self.log = BenchLog(folder)
             self._file = descriptor_of_regular(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
             self._size = cut_torn_line(self._file)
         except OSError as error:
@@ -207,7 +204,6 @@ class Ledger:
             return
         line = msgspec.json.encode(row) + b"\n"
         try:
-            self.log.add(entry_of_row(row, line))
             self._size = append_line(self._file, line, self._size)
         except OSError as error:
             raise TraceError(f"{self._path} cannot be written ({error.strerror}); make room and go on") from error

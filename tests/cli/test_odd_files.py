@@ -124,7 +124,6 @@ MORE_READERS = (*READERS, "replay {run} --signed", "runs --sort disk_bytes", "ru
 MORE_OTHERS = {
     **OTHERS,
     "fork {whole} --at 1 --set heap.a=@{file}": "chunk.txt",
-    "log verify {file}": "proof.json",
     "evidence {folder} -o {new}.html": "recording.json",
     "evidence {folder} --rows {file} -o {new}.html": "rows.jsonl",
     "report {folder}  ": "results.sqlite",
@@ -136,7 +135,6 @@ MORE_OTHERS = {
     "tasks import exercism {folder} -o {new}": "config.json",
     "tasks import harbor {folder} -o {new}": "task.toml",
     "trust {folder}": "stackmem.mcp.toml",
-    "log prove {folder} x": "log.jsonl",
     "solve {folder} -t x --model human --prompt {file}": "prompt.md",
     "lint {folder}": "a.apl",
 }
@@ -161,7 +159,6 @@ HUNG = [
     ("session.jsonl", "a FIFO", "import {file}"),
     ("session.jsonl", "3 TB", "import {file}"),
     ("chunk.txt", "a device", "fork {whole} --at 1 --set heap.a=@{file}"),
-    ("log.jsonl", "a device", "log prove {folder} x"),
     ("prompt.md", "a FIFO", "solve {folder} -t x --model human --prompt {file}"),
     ("results.sqlite", "a FIFO", "report {folder}  "),
     ("task.toml", "3 TB", "tasks import harbor {folder} -o {new}"),

@@ -243,12 +243,6 @@ SIGNATURE = {
 }
 
 
-ENTRY = {"trial": "t-1", "run": "r", "digest": "a" * 64, "outcome": "solved", "row": "b" * 64}
-
-
-HEAD = {"size": 1, "root": "a" * 64, "key": "a" * 64, "signature": "b" * 128}
-
-
 HELLO = (
     b"\x16\x03\x01\x00\x45\x01\x00\x00\x41\x03\x03"
     + bytes(32)

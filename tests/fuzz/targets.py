@@ -18,7 +18,6 @@ from mcp_types import CallToolResult
 from pydantic import ValidationError
 
 from stackmem import replay
-from stackmem.bench.log import BenchLog, LogProof, refuse_false
 from stackmem.bench.suite import read_suite
 from stackmem.errors import StackmemError
 from stackmem.formats.recordings import IMPORTERS
@@ -53,8 +52,6 @@ from tests.fuzz import folders, servers
 from tests.fuzz.loop import Target
 from tests.fuzz.seeds import (
     ACP_LINE,
-    ENTRY,
-    HEAD,
     HELLO,
     MCP_RESULTS,
     PROGRAMS,
@@ -114,15 +111,6 @@ def forged_pack(data: bytes, place: Path) -> None:
         for name, text in msgspec.json.decode(data, type=dict[str, str]).items():
             archive.writestr(name.partition("\0")[0] or "r", text)  # as the library cuts names
     replay(unpack(place / "pack.zip", place / "into"))
-
-
-def log(data: bytes, place: Path) -> None:
-    entries, _, heads = data.partition(b"\n\n")
-    (place / "log.jsonl").write_bytes(entries + b"\n")
-    (place / "heads.jsonl").write_bytes(heads + b"\n")
-    BenchLog(place)
-    with suppress(msgspec.DecodeError):
-        refuse_false(msgspec.json.decode(data, type=LogProof), {"a" * 64: "somebody"})
 
 
 def suite(data: bytes, place: Path) -> None:
@@ -234,16 +222,6 @@ def _named() -> Iterable[tuple[str, Callable[[bytes, Path], object], Callable[[]
         lambda: encoded(names),
         ("trace/pack",),
         (msgspec.DecodeError, ValueError, *OURS),
-    )
-    yield (
-        "log of a bench",
-        log,
-        lambda: [
-            b"\n\n".join(encoded(ENTRY, HEAD)),
-            *encoded({"entry": ENTRY, "index": 0, "path": ["a" * 64], "head": HEAD}),
-        ],
-        ("bench/log",),
-        OURS,
     )
     yield (
         "suite",

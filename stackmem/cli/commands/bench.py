@@ -301,8 +301,6 @@ def _show(came: Came, plan: BenchPlan, output: Path, *, as_json: bool) -> None:
         f"{len(came.rows):,} of {came.total:,} trials done, {came.fresh:,} now, {errors:,} errors, "
         f"${came.paid_usd:,.4f} paid"
     )
-    if came.unsigned:
-        say(f"the bench's log is not signed: {readable(came.unsigned)}")
     typer.echo(f"results: {came.results}")
     if errors:
         typer.echo(f"make those with errors again: stackmem bench -o {shlex.quote(str(output))} --retry-errors")
