@@ -11,9 +11,8 @@ import hashlib
 import io
 import os
 import stat
-import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from posixpath import dirname, join, normpath
@@ -246,33 +245,6 @@ class _Section(io.RawIOBase):
         done = os.preadv(self._fd, [memoryview(buffer)[:wanted]], self._start + self._at) if wanted else 0
         self._at += done
         return done
-
-
-def packed_files(archive: Path, names: tuple[str, ...], most: int) -> dict[str, bytes]:
-    """Files of a tar archive by name, in memory; links in it are not followed.
-
-    Raises:
-        ArchiveError: It is damaged, or lacks one of them, or one is larger than ``most``.
-        OSError: It cannot be read.
-    """
-    found: dict[str, bytes] = {}
-    with opened(archive) as file, _readable():
-        reader = TarReader(plain(file), ArchiveBudget(len(names) * most, _MAX_ENTRIES))
-        for entry in reader:
-            if (name := os.fsdecode(entry.name)) in names:
-                found[name] = reader.read(entry, most)
-    if missing := [name for name in names if name not in found]:
-        raise ArchiveError(f"it has no {missing[0]}")
-    return found
-
-
-def pack_files(archive: Path, files: Mapping[str, bytes]) -> None:
-    """A gzipped tar archive of files; raises ``OSError`` if it cannot be written."""
-    with tarfile.open(archive, "w:gz") as packed:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            packed.addfile(member, io.BytesIO(content))
 
 
 @contextmanager

@@ -112,12 +112,6 @@ class TarReader:
         if not entry.segments or sum(entry.segments[-1]) != entry.size:
             os.ftruncate(fd, entry.size)
 
-    def read(self, entry: TarEntry, most: int) -> bytes:
-        """The content of the last entry, which must not be sparse or larger than ``most``."""
-        if entry.kind != "file" or entry.size > most or entry.segments not in ((), ((0, entry.size),)):
-            raise ArchiveError(f"{os.fsdecode(entry.name)!a} is not a file of at most {most:,} bytes")
-        return b"".join(self._parts(entry.size))
-
     def _next(self) -> TarEntry | None:
         self._skip()
         extended: list[tuple[bytes, bytes]] = []

@@ -1,9 +1,13 @@
-"""Packs and unpacks zip archives; entries are written as plain files beneath a folder, whatever they claim to be."""
+"""Packs and unpacks zip archives, the one format for runs, benches and studies.
+
+Entries are written as plain files beneath a folder, or read in memory, whatever they claim to be.
+"""
 
 from __future__ import annotations
 
 import io
 import os
+import stat
 import time
 import zipfile
 from collections.abc import Iterator
@@ -17,6 +21,7 @@ from msgspec import Struct
 
 from stackmem.errors import StackmemError
 
+from .files import open_regular
 from .tree import ArchiveError, UnpackedTree, write_all
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same files give the same bytes
@@ -88,6 +93,21 @@ class Zipped:
                     raise ArchiveError(f"the name {info.filename[:80]!a}")
                 tree.add_file(tuple(map(os.fsencode, path.parts)), 0o600, time.time_ns(), partial(self._write, info))
 
+    def read(self, names: tuple[str, ...], max_bytes: int) -> list[bytes]:
+        """The content of the named files, each at most ``max_bytes``. Raises ``ArchiveError`` if one is missing."""
+        infos = {info.filename: info for info in self._infos}
+        found = []
+        for name in names:
+            if (info := infos.get(name)) is None:
+                raise ArchiveError(f"it has no {name}")
+            if info.compress_type not in _METHODS or stat.S_ISLNK(info.external_attr >> 16):
+                raise ArchiveError(f"{name} is not a plain file")
+            with self._zip.open(info) as source:
+                found.append(source.read(max_bytes + 1))
+            if len(found[-1]) > max_bytes:
+                raise ArchiveError(f"{name} is larger than {max_bytes:,} bytes")
+        return found
+
     def _write(self, info: zipfile.ZipInfo, fd: int) -> None:
         with self._zip.open(info) as source:
             while part := source.read(_PART):
@@ -103,7 +123,10 @@ def opened_zip(archive: Path | bytes) -> Iterator[Zipped]:
         OSError: It cannot be read.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(archive) if isinstance(archive, bytes) else archive) as opened:
+        with (
+            io.BytesIO(archive) if isinstance(archive, bytes) else open_regular(archive) as file,
+            zipfile.ZipFile(file) as opened,
+        ):
             yield Zipped(opened)
     except (StackmemError, OSError):
         raise

@@ -18,8 +18,9 @@ from msgspec import Struct
 from stackmem.bench.provenance import code_digest, environment, revision
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
-from stackmem.foreign.archives import pack_files, packed_files
+from stackmem.foreign.files import read_start
 from stackmem.foreign.tree import ArchiveError
+from stackmem.foreign.zips import ZipPacker, opened_zip
 from stackmem.models.catalog import lookup
 from stackmem.tools.plugins import plugin_digests, refuse_unlike_plugins
 from stackmem.version import VERSION
@@ -29,6 +30,7 @@ LARGEST_BYTES = 1 << 30
 PLAN, ROWS = "plan.json", "results.jsonl"
 _MANIFEST = "manifest.json"
 _SHOWN = 5
+_GZIP = b"\x1f\x8b"
 
 Rows = Mapping[str, Mapping[str, Any]]
 """Name of a trial or a recording to what came of it."""
@@ -65,7 +67,7 @@ def pack_archive(
     commands: tuple[str, str],
     worlds: Mapping[str, str],
 ) -> ArchiveManifest:
-    """A gzipped tar of what is given, with the code, the environment and the prices of this machine beside it.
+    """Write a zip archive of what is given, with the code, the environment and the prices of this machine beside it.
 
     Args:
         title: Of what is cited.
@@ -89,7 +91,10 @@ def pack_archive(
     manifest = ArchiveManifest(VERSION, code_digest(), revision(), plugin_digests(), dict(worlds), digests)
     fresh = path.with_name(f".{path.name}.new")
     try:
-        pack_files(fresh, {_MANIFEST: _json(msgspec.to_builtins(manifest)), **files})
+        fresh.unlink(missing_ok=True)
+        with ZipPacker(fresh) as packed:
+            for name, content in {_MANIFEST: _json(msgspec.to_builtins(manifest)), **files}.items():
+                packed.add(name, content)
         fresh.replace(path)
     except OSError as error:
         fresh.unlink(missing_ok=True)
@@ -107,19 +112,24 @@ def unpack_archive(path: Path) -> tuple[ArchiveManifest, bytes, list[dict[str, A
     try:
         if path.stat().st_size > LARGEST_BYTES:
             raise UsageError(f"{path} is larger than any archive of results")
-        content = packed_files(path, (_MANIFEST, PLAN, ROWS), LARGEST_BYTES)
-        manifest = decode_json(content[_MANIFEST], ArchiveManifest)
-        for name in (PLAN, ROWS):
-            if manifest.files.get(name) != digest(content[name]):
+        if read_start(path, 2) == _GZIP:
+            raise UsageError(
+                f"{path} is a gzipped tar, as older versions of stackmem wrote; make the archive again with --archive"
+            )
+        with opened_zip(path) as archive:
+            stated, plan, lines = archive.read((_MANIFEST, PLAN, ROWS), LARGEST_BYTES)
+        manifest = decode_json(stated, ArchiveManifest)
+        for name, content in ((PLAN, plan), (ROWS, lines)):
+            if manifest.files.get(name) != digest(content):
                 raise TraceError(f"{name} of {path} is not what was archived; fetch the archive anew")
-        rows = [json.loads(line) for line in content[ROWS].splitlines()]
+        rows = [json.loads(line) for line in lines.splitlines()]
         if not all(isinstance(row, dict) for row in rows):
             raise ValueError("a row is none")
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror or error}); name an archive of results") from error
     except (ArchiveError, ValueError, TypeError, msgspec.DecodeError, RecursionError) as error:
         raise TraceError(f"{path} is no archive of results ({error})") from error
-    return manifest, content[PLAN], rows
+    return manifest, plan, rows
 
 
 def refuse_unlike(told: ArchiveManifest) -> None:

@@ -41,7 +41,7 @@ class BenchArchive(Struct, frozen=True):
 
 
 def write_archive(folder: Path, path: Path) -> ArchiveManifest:
-    """The bench in ``folder`` as a gzipped tar.
+    """The bench in ``folder`` as a zip archive.
 
     Raises:
         UsageError: It cannot be written, or there is no bench.

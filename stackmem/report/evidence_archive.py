@@ -52,7 +52,7 @@ class EvidenceArchive(Struct, frozen=True):
 
 
 def write_archive(entries: Sequence[RecordingEntry], folder: Path, path: Path, words: Sequence[str]) -> ArchiveManifest:
-    """The study as a gzipped tar.
+    """The study as a zip archive.
 
     Args:
         folder: Where the recordings are.

@@ -127,7 +127,7 @@ MORE_OTHERS = {
     "evidence {folder} -o {new}.html": "recording.json",
     "evidence {folder} --rows {file} -o {new}.html": "rows.jsonl",
     "report {folder}  ": "results.sqlite",
-    "bench --repeat {file} -o {new}": "archive.tar.gz",
+    "bench --repeat {file} -o {new}": "archive.zip",
     "whatif {file} --strategies full": "session.jsonl",
     "run {file}": "main.pb",
     "run {folder}": "main.pb",

@@ -2,7 +2,9 @@
 
 import io
 import json
+import stat
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -19,21 +21,19 @@ from tests.stage import mounted
 @pytest.fixture
 def made(stage, tmp_path) -> Path:
     benched(planned(*small_tasks(stage, "one")), tmp_path / "bench")
-    write_archive(tmp_path / "bench", tmp_path / "bench.tar.gz")
-    return tmp_path / "bench.tar.gz"
+    write_archive(tmp_path / "bench", tmp_path / "bench.zip")
+    return tmp_path / "bench.zip"
 
 
 def content(path: Path) -> dict[str, bytes]:
-    with tarfile.open(path) as archive:
-        return {member.name: archive.extractfile(member).read() for member in archive}
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def packed(path: Path, files: dict[str, bytes]) -> Path:
-    with tarfile.open(path, "w:gz") as archive:
+    with zipfile.ZipFile(path, "w") as archive:
         for name, data in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
+            archive.writestr(name, data)
     return path
 
 
@@ -44,7 +44,7 @@ def test_an_archive_holds_what_a_stranger_needs(made):
         "CITATION.cff",
     }  # fmt: skip
     assert b"msgspec==" in files["environment.txt"]
-    assert b"stackmem bench --repeat bench.tar.gz -o again" in files["REPEAT.txt"]
+    assert b"stackmem bench --repeat bench.zip -o again" in files["REPEAT.txt"]
     assert b"cff-version: 1.2.0" in files["CITATION.cff"]
     assert json.loads(files["prices.json"])["claude-sonnet-5-5"]["price"]
     manifest = json.loads(files["manifest.json"])
@@ -73,7 +73,7 @@ def test_a_plan_or_results_with_another_digest_are_refused(made, tmp_path, name)
     files = content(made)
     files[name] = files[name].replace(b"claude-sonnet-5-5", b"claude-opus-4-8") + b"\n"
     with pytest.raises(TraceError, match=f"{name} of .* is not what was archived"):
-        read_archive(packed(tmp_path / "other.tar.gz", files))
+        read_archive(packed(tmp_path / "other.zip", files))
 
 
 def test_another_version_plugin_or_world_is_refused_by_name(made):
@@ -90,46 +90,51 @@ def test_another_version_plugin_or_world_is_refused_by_name(made):
 def test_what_is_no_archive_is_refused_in_a_sentence(made, tmp_path):
     whole = made.read_bytes()
     for number, data in enumerate((b"", b"no tar at all", whole[: len(whole) // 2], whole[:20])):
-        path = tmp_path / f"broken-{number}.tar.gz"
+        path = tmp_path / f"broken-{number}.zip"
         path.write_bytes(data)
         with pytest.raises((TraceError, UsageError)):
             read_archive(path)
-    for path in (tmp_path, tmp_path / "nowhere.tar.gz"):
+    for path in (tmp_path, tmp_path / "nowhere.zip"):
         with pytest.raises((TraceError, UsageError)):
             read_archive(path)
     for files in ({}, {"manifest.json": b"{}"}, {**content(made), "manifest.json": b"[1]"}):
         with pytest.raises(TraceError, match="is no archive of results"):
-            read_archive(packed(tmp_path / "odd.tar.gz", files))
+            read_archive(packed(tmp_path / "odd.zip", files))
 
 
-def test_a_link_in_place_of_the_plan_is_no_plan(made, tmp_path):
+def test_a_link_in_place_of_the_plan_is_refused(made, tmp_path):
     files = content(made)
-    path = tmp_path / "link.tar.gz"
-    with tarfile.open(path, "w:gz") as archive:
+    link = zipfile.ZipInfo(PLAN)
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(tmp_path / "link.zip", "w") as archive:
+        archive.writestr(link, files.pop(PLAN))
         for name, data in files.items():
-            member = tarfile.TarInfo(name)
-            if name == PLAN:
-                member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
-            member.size = 0 if name == PLAN else len(data)
-            archive.addfile(member, None if name == PLAN else io.BytesIO(data))
-    with pytest.raises(TraceError, match="is no archive of results"):
-        read_archive(path)
+            archive.writestr(name, data)
+    with pytest.raises(TraceError, match=r"is no archive of results .*plan.json is not a plain file"):
+        read_archive(tmp_path / "link.zip")
+
+
+def test_an_archive_of_the_old_format_is_refused_and_says_how_to_make_a_new_one(tmp_path):
+    with tarfile.open(tmp_path / "old.tar.gz", "w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("manifest.json"), io.BytesIO())
+    with pytest.raises(UsageError, match=r"is a gzipped tar, as older versions .* make the archive again"):
+        read_archive(tmp_path / "old.tar.gz")
 
 
 def test_a_folder_without_a_bench_and_a_place_that_cannot_be_written_are_said(made, tmp_path):
     with pytest.raises(UsageError, match="holds no bench"):
-        write_archive(tmp_path / "empty", tmp_path / "x.tar.gz")
+        write_archive(tmp_path / "empty", tmp_path / "x.zip")
     with pytest.raises(UsageError, match="cannot be written"):
-        write_archive(tmp_path / "bench", tmp_path / "nowhere" / "x.tar.gz")
+        write_archive(tmp_path / "bench", tmp_path / "nowhere" / "x.zip")
 
 
 def test_the_command_line_archives_repeats_and_says_equal(stage):
     words = ("--models", "sim/bounded-reader", "--isolation", "memory", "--fsync", "none", "--keep-traces", "none")
     asked = ("bench", "ledger", "--strategies", "full", "--horizon", "12", *words, "-o", "one", "--quiet")
-    assert stage.call(*asked, "--archive", "one.tar.gz").returncode == 0
-    again = stage.call("bench", "--repeat", "one.tar.gz", "-o", "two", "--quiet")
+    assert stage.call(*asked, "--archive", "one.zip").returncode == 0
+    again = stage.call("bench", "--repeat", "one.zip", "-o", "two", "--quiet")
     assert again.returncode == 0
     assert "equal: 1 trials" in again.stdout
-    refused = stage.call("bench", "ledger", "--repeat", "one.tar.gz", "-o", "three")
+    refused = stage.call("bench", "ledger", "--repeat", "one.zip", "-o", "three")
     assert refused.returncode == 2
     assert "--repeat makes a bench as it was archived" in refused.stderr

@@ -12,7 +12,7 @@ from stackmem.report.evidence_archive import differences, read_archive, refuse_u
 from tests.formats.foreign_runs import swe_agent
 from tests.report.test_archive import content, packed
 
-WORDS = ("stackmem", "evidence", "recordings", "--archive", "study.tar.gz")
+WORDS = ("stackmem", "evidence", "recordings", "--archive", "study.zip")
 
 
 def recordings(place: Path) -> Path:
@@ -31,8 +31,8 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def made(folder: Path, tmp_path: Path) -> Path:
     entries = study(folder, tmp_path / "rows.jsonl", 1, list[RecordingEntry]().append)
-    write_archive(entries, folder, tmp_path / "study.tar.gz", WORDS)
-    return tmp_path / "study.tar.gz"
+    write_archive(entries, folder, tmp_path / "study.zip", WORDS)
+    return tmp_path / "study.zip"
 
 
 def test_an_archive_holds_what_a_stranger_needs_and_no_recording(made):
@@ -49,7 +49,7 @@ def test_an_archive_holds_what_a_stranger_needs_and_no_recording(made):
     ]
     assert all(len(digest) == 64 for digest in plan["recordings"].values())
     assert (plan["reads"], plan["command"]) == ([0.1, 0.05, 0.025], " ".join(WORDS))
-    assert b"stackmem evidence recordings --repeat study.tar.gz -o again.html" in files["REPEAT.txt"]
+    assert b"stackmem evidence recordings --repeat study.zip -o again.html" in files["REPEAT.txt"]
     assert b"2 recordings" in files["CITATION.cff"]
     assert b"person" not in files["CITATION.cff"]
     assert set(json.loads(files["manifest.json"])["files"]) == set(files) - {"manifest.json"}
@@ -85,10 +85,10 @@ def test_figures_of_other_code_or_of_recordings_that_are_gone_are_not_archived(f
         (replace(entries[0], file="gone"), "no gone"),
     ):
         with pytest.raises(UsageError, match=says):
-            write_archive([wrong, *entries[1:]], folder, tmp_path / "study.tar.gz", WORDS)
+            write_archive([wrong, *entries[1:]], folder, tmp_path / "study.zip", WORDS)
     with pytest.raises(UsageError, match="cannot be written"):
-        write_archive(entries, folder, tmp_path / "nowhere" / "study.tar.gz", WORDS)
-    assert not list(tmp_path.glob("*.tar.gz*"))
+        write_archive(entries, folder, tmp_path / "nowhere" / "study.zip", WORDS)
+    assert not list(tmp_path.glob("*.zip*"))
 
 
 def test_what_is_no_archive_of_a_study_is_refused_in_a_sentence(made, tmp_path):
@@ -96,19 +96,19 @@ def test_what_is_no_archive_of_a_study_is_refused_in_a_sentence(made, tmp_path):
     for name, data in (("plan.json", b"{}"), ("results.jsonl", b"[1]\n"), ("results.jsonl", b'{"file": 3}\n')):
         wrong = {**files, name: data}
         with pytest.raises(TraceError, match=f"{name} of .* is not what was archived"):
-            read_archive(packed(tmp_path / "odd.tar.gz", wrong))
+            read_archive(packed(tmp_path / "odd.zip", wrong))
     with pytest.raises(TraceError, match="is no archive of results"):
-        read_archive(packed(tmp_path / "odd.tar.gz", {}))
+        read_archive(packed(tmp_path / "odd.zip", {}))
 
 
 def test_the_command_line_archives_repeats_and_says_equal(stage):
     recordings(Path(stage.elsewhere, "recordings"))
     asked = ("evidence", "recordings", "--jobs", "1")
-    assert stage.call(*asked, "-o", "one.md", "--archive", "one.tar.gz").returncode == 0
-    again = stage.call(*asked, "-o", "two.md", "--repeat", "one.tar.gz")
+    assert stage.call(*asked, "-o", "one.md", "--archive", "one.zip").returncode == 0
+    again = stage.call(*asked, "-o", "two.md", "--repeat", "one.zip")
     assert (again.returncode, "equal: 3 recordings" in again.stdout) == (0, True), again.stderr
-    refused = stage.call(*asked, "-o", "one.md", "--repeat", "one.tar.gz")
+    refused = stage.call(*asked, "-o", "one.md", "--repeat", "one.zip")
     assert (refused.returncode, "one.jsonl holds figures already" in refused.stderr) == (2, True)
     Path(stage.elsewhere, "recordings", "model-a@suite", "task.traj").write_text(swe_agent(4), "utf-8")
-    refused = stage.call(*asked, "-o", "three.md", "--repeat", "one.tar.gz")
+    refused = stage.call(*asked, "-o", "three.md", "--repeat", "one.zip")
     assert (refused.returncode, "recordings has another model-a@suite/task.traj" in refused.stderr) == (2, True)

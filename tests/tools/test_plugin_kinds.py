@@ -32,14 +32,14 @@ def test_its_world_metric_and_strategy_stand_in_a_bench_and_its_report(acme: Ins
     listed = acme.run("worlds", "list")
     assert "\nacme_number      one number, read once and needed by every unit.\n" in listed.stdout, listed.stderr
     asked = ("bench", "acme_number", "ledger", "--strategies", "full,brief", *WORLD, "-o", "bench")
-    ran = acme.run(*asked, "--archive", "one.tar.gz")
+    ran = acme.run(*asked, "--archive", "one.zip")
     assert ran.returncode == 0, ran.stderr + ran.stdout
     with sqlite3.connect(acme.folder / "bench" / "results.sqlite") as database:
         rows = database.execute("SELECT family, strategy, solved, failed_commands FROM trials ORDER BY 1, 2").fetchall()
     assert rows == [(family, name, 1, 0) for family in ("acme_number", "ledger") for name in ("brief", "full")]
     assert acme.run("report", "bench", "-o", "bench.md").returncode == 0
     assert "From plug-ins: failed commands" in (acme.folder / "bench.md").read_text("utf-8")
-    again = acme.run("bench", "--repeat", "one.tar.gz", "-o", "again", "--quiet")
+    again = acme.run("bench", "--repeat", "one.zip", "-o", "again", "--quiet")
     assert "equal: 4 trials" in again.stdout, again.stderr
 
 
@@ -61,14 +61,14 @@ def test_its_model_level_exporter_command_and_tool_work(acme: Installed, home: P
 def test_a_bench_goes_on_with_the_same_plug_ins_alone(installed: Installed):
     installed.put("acme", shown())
     asked = ("bench", "ledger", "--strategies", "full", *WORLD, "-o", "bench")
-    assert installed.run(*asked, "--archive", "one.tar.gz").returncode == 0
+    assert installed.run(*asked, "--archive", "one.zip").returncode == 0
     module = installed.packages / "acme_package" / "__init__.py"
     module.write_text(module.read_text("utf-8") + "\n# changed\n", "utf-8")
     for words, says in (
         (asked, "was begun with other plug-ins (acme 1.0); choose another -o DIR"),
         (("bench", "-o", "bench"), "the plug-in acme 1.0 is not the one that this was made with"),
         (
-            ("bench", "--repeat", "one.tar.gz", "-o", "new"),
+            ("bench", "--repeat", "one.zip", "-o", "new"),
             "the plug-in acme 1.0 is not the one that this was made with",
         ),
     ):
