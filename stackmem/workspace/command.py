@@ -67,12 +67,11 @@ class CommandEnd(Struct, frozen=True):
     requests: tuple[NetworkRequest, ...] = ()
 
 
-def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: int = 0, stop: int = -1) -> CommandEnd:
+def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: int = 0) -> CommandEnd:
     """Run a command to its end, or to its limit.
 
     Args:
         apart_bytes: Keep stdout and stderr apart, the first so many bytes of each whole; 0 keeps them together.
-        stop: A descriptor that can be read once the command is to end, as a service is; -1 for none.
 
     Raises:
         SetUpFailed: The sandbox could not be made; the command never started.
@@ -83,7 +82,7 @@ def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: 
         running = _Running(launch, level, seat, stack, apart_bytes)
         try:
             process = running.start()
-            reason = running.listen(process, seconds, stop)
+            reason = running.listen(process, seconds)
             if not running.end(process):
                 reason = "unkillable"
         except BaseException as error:
@@ -155,14 +154,14 @@ class _Running:
         finally:
             self._close_write_ends()
 
-    def listen(self, process: Popen[bytes], seconds: float, stop: int = -1) -> str:
+    def listen(self, process: Popen[bytes], seconds: float) -> str:
         """Read output until the process ends or must; say why it must, empty when it ended."""
         deadline = time.monotonic() + seconds
         pidfd = os.pidfd_open(process.pid)
         self._stack.callback(os.close, pidfd)
         watchdog = Watchdog(self._seat.profile, self._seat.fd)
         poll = select.poll()
-        for fd in (*self._pipes, pidfd, self._launch.status_fd, stop):
+        for fd in (*self._pipes, pidfd, self._launch.status_fd):
             if fd >= 0:
                 poll.register(fd, select.POLLIN)
         look_at = time.monotonic() + LOOK_SECONDS
@@ -187,8 +186,6 @@ class _Running:
                 return "output"
             if pidfd in ready:
                 return ""
-            if stop in ready:
-                return "stopped"
         return "timeout"
 
     def end(self, process: Popen[bytes]) -> bool:

@@ -26,22 +26,6 @@ ROOT = Path(__file__).parents[2]
 SUITES = {"bookworm": "python3,python3-pip", "trixie": "python3-minimal"}
 BOOKWORM = "FROM debian:bookworm-slim\n"
 FETCH = "RUN sed -i /security/d /etc/apt/sources.list && apt-get update && apt-get install -y --no-install-recommends "
-SERVER = """import http.server, os
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(os.environ["WORD"].encode())
-http.server.ThreadingHTTPServer(("0.0.0.0", 80), Handler).serve_forever()
-"""
-COMPOSE = """services:
-  main: {build: ., command: [sleep, infinity], depends_on: {api: {condition: service_healthy}}}
-  api:
-    build: {context: ./api}
-    environment: [WORD=sesame]
-    healthcheck: {test: [CMD, python3, -c, "import urllib.request as u; u.urlopen('http://127.0.0.1')"]}
-"""
-ASK = "python3 -c \"import urllib.request as u; print(u.urlopen('http://api/').read().decode())\""
 
 # Name to: Dockerfile, what solves it, what a right solution makes true, more files.
 SHAPES: dict[str, tuple[str, str, str, dict[str, str]]] = {
@@ -55,15 +39,6 @@ SHAPES: dict[str, tuple[str, str, str, dict[str, str]]] = {
     "user": (
         f"{BOOKWORM}RUN useradd -m -u 1001 dev && mkdir /app && chown dev:dev /app\nUSER dev\nWORKDIR /app\n",
         "id -un > who; touch ~/mine", "[ $(cat who) = dev ] && [ -f /home/dev/mine ]", {},
-    ),
-    "service": (f"{BOOKWORM}WORKDIR /app\n", f"{ASK} > word", f'[ "$(cat word)" = "$({ASK})" ]', {
-        "docker-compose.yaml": COMPOSE, "api/server.py": SERVER,
-        "api/Dockerfile": f'{BOOKWORM}WORKDIR /srv\nCOPY server.py .\nCMD ["python3", "server.py"]\n',
-    }),
-    "stages": (
-        "FROM debian:bookworm-slim AS made\nRUN echo tool > /tool\n"
-        "FROM debian:trixie-slim\nCOPY --from=made /tool /opt/\nWORKDIR /app\n",
-        "cat /opt/tool > answer", "[ $(cat answer) = tool ]", {},
     ),
     "trixie": (
         "FROM debian:trixie-slim\nWORKDIR /app\n", "python3 -c 'import sys; print(sys.version_info[1])' > minor",

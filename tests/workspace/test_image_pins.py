@@ -12,8 +12,15 @@ import pytest
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.workspace.images import bases
 from stackmem.workspace.images.bases import add_base, base_of_engine
-from stackmem.workspace.images.build import BuildFailed, BuildRules, ImageSource, build_image, why_not_built
-from stackmem.workspace.images.store import ImageStore
+from stackmem.workspace.images.build import (
+    BuildFailed,
+    BuildRules,
+    ImageSource,
+    build_image,
+    source_digest,
+    why_not_built,
+)
+from stackmem.workspace.images.store import Image, ImageStore
 from stackmem.workspace.profile import Profile
 from tests.stage import with_bubblewrap
 from tests.workspace.roots import small_base
@@ -90,7 +97,7 @@ def test_a_kept_base_does_not_satisfy_a_digest_that_it_does_not_have(tmp_path, s
         f"--base small@{OTHER}=SAVED.tar gives the one of docker save"
     ]
     (tmp_path / "context").mkdir()
-    (tmp_path / "context" / "Dockerfile").write_text(f"FROM scratch\nCOPY --from=small:latest@{OTHER} /etc /etc\n")
+    (tmp_path / "context" / "Dockerfile").write_text(f"FROM small:latest@{OTHER}\n")
     source = ImageSource(tmp_path / "context", tmp_path / "context" / "Dockerfile")
     with pytest.raises(BuildFailed, match="there is no base small:latest with the digest"):
         build_image(store, source, BuildRules(Profile(command_seconds=60)))
@@ -155,6 +162,7 @@ case "$1 $4" in
   "create "*) case "$2" in *@*) [ "${{2#*@}}" = {pin} ] || exit 1;; esac; echo container;;
   "inspect container") case "$3" in *Image*) echo {image};; *) echo '{{"Env": ["A=b"]}}';; esac;;
   "image --format"*) exit 2;;
+  "build "*) grep -q refused "$4" && {{ echo "step 2 failed" >&2; exit 1; }}; echo sha256:{image};;
   "export "*) cp {root} "$3";;
   "image "*) echo '["registry.example/small@{pin}"]';;
 esac
@@ -194,3 +202,26 @@ def test_a_build_prints_the_digest_of_a_base_that_is_not_pinned(tmp_path, podman
     source = ImageSource(tmp_path / "context", tmp_path / "context" / "Dockerfile")
     build_image(ImageStore(tmp_path / "store"), source, BuildRules(Profile(command_seconds=60), tell=told.append))
     assert told[:2] == ["FROM small", f"small has the digest {podman}; to pin it: FROM small@{podman}"]
+
+
+def staged(place: Path, store: ImageStore, more: str, told: list[str]) -> Image:
+    (place / "context").mkdir()
+    (place / "context" / "Dockerfile").write_text(f"FROM nowhere AS first\nFROM other\n{more}")
+    source = ImageSource(place / "context", place / "context" / "Dockerfile", workdir="/work")
+    assert why_not_built(store, source) == []
+    image = build_image(store, source, BuildRules(Profile(command_seconds=60), tell=told.append))
+    assert store.image(source_digest(store, source)) == image
+    return image
+
+
+@with_bubblewrap
+def test_a_build_in_several_stages_is_left_to_the_engine(tmp_path, podman):
+    told: list[str] = []
+    image = staged(tmp_path, ImageStore(tmp_path / "store"), "COPY --from=first /a /b\n", told)
+    assert (image.config.env, image.config.workdir) == ({"A": "b"}, "/work")
+    assert told[0].endswith("podman builds Dockerfile, with a network of its own")
+
+
+def test_a_build_that_the_engine_refuses_says_what_it_printed(tmp_path, podman):
+    with pytest.raises(BuildFailed, match=r"podman build ended with exit 1\nstep 2 failed"):
+        staged(tmp_path, ImageStore(tmp_path / "store"), "RUN refused\n", [])

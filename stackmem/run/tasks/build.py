@@ -12,11 +12,11 @@ from stackmem.run.folder_choice import profile_in_force
 from stackmem.settings.network import network_of
 from stackmem.settings.settings import resolve
 from stackmem.tasks.reader import Task
-from stackmem.workspace.images.build import BuildFailed, BuildRules, build_image, why_not_built
+from stackmem.workspace.images.build import BuildRules, build_image, why_not_built
 from stackmem.workspace.images.room import image_store
 from stackmem.workspace.images.store import Image
 
-from .image import sources_digest, task_sources
+from .image import task_source
 
 _MEMORY_MIB, _FILES = 16_384, 2_000_000
 """Installers take more than a command of an agent may."""
@@ -63,37 +63,14 @@ def build_task(task: Task, rules: BuildRules) -> Image | None:
         BuildFailed: It cannot be built, and why.
         WorkspaceError: No sandbox can be had for its steps.
     """
-    sources = task_sources(task)
-    if sources is None:
-        return None
-    if sources.hindrances:
-        raise BuildFailed("; ".join(sources.hindrances))
-    store = image_store()
-    image = build_image(store, sources.main, rules)
-    services = {}
-    for name, (source, config) in sources.services.items():
-        rules.tell(f"service {name}")
-        try:
-            built = build_image(store, source, rules)
-        except BuildFailed as error:
-            raise BuildFailed(f"service {name}: {error}") from error
-        own = replace(
-            built.config, command=config.command or built.config.command, health=config.health or built.config.health
-        )
-        services[name] = replace(built, config=own)
-    if services:
-        image = replace(image, digest=sources_digest(sources), services=services)
-        store.keep_image(image)
-    return image
+    source = task_source(task)
+    return None if source is None else build_image(image_store(), source, rules)
 
 
 def hindrances(task: Task) -> list[str]:
     """Sentences about what stands in the way of a build of the task's image on this machine."""
     try:
-        sources = task_sources(task)
+        source = task_source(task)
     except UsageError as error:
         return [str(error)]
-    if sources is None:
-        return []
-    built = [sources.main, *(source for source, _ in sources.services.values())]
-    return [*sources.hindrances, *(why for source in built for why in why_not_built(image_store(), source))]
+    return [] if source is None else why_not_built(image_store(), source)

@@ -12,10 +12,9 @@ from msgspec.structs import replace
 from stackmem.errors import UsageError
 from stackmem.tasks.reader import Task
 from stackmem.workspace.egress.network_list import NetworkList
-from stackmem.workspace.images.build import ImageSource, source_digest
-from stackmem.workspace.images.compose import read_compose
+from stackmem.workspace.images.build import BuildFailed, ImageSource, source_digest
 from stackmem.workspace.images.room import image_store, open_in_image
-from stackmem.workspace.images.store import Image, ImageConfig, text_digest
+from stackmem.workspace.images.store import Image
 from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.workspace import Workspace
@@ -24,52 +23,22 @@ ROOT = "root"
 """The folder, beside a workspace, that holds what was written outside of it."""
 
 
-class TaskSources(Struct, frozen=True):
-    """What a task's image and its services are built from.
-
-    Attributes:
-        services: Name to source, with the command and the health check that the compose file gives.
-        hindrances: What of the compose file cannot be had, a sentence each.
-    """
-
-    main: ImageSource
-    services: Mapping[str, tuple[ImageSource, ImageConfig]] = {}
-    hindrances: tuple[str, ...] = ()
-
-
-def task_sources(task: Task) -> TaskSources | None:
-    """What the task's image is built from; None where it runs on this machine's tools.
+def task_source(task: Task) -> ImageSource | None:
+    """What the task's image is built from; None if it runs on this machine's tools.
 
     Raises:
-        UsageError: Its compose file is none.
+        BuildFailed: It names services, which no sandbox starts.
     """
     own = task.image
     if own is None:
         return None
-    main, others = read_compose(own.compose) if own.compose else (None, ())
-    env = {**(main.env if main else {}), **own.env}
-    context, recipe, named = own.context, own.recipe, own.named
-    if main is not None and not named:
-        context, recipe, named = main.context or context, main.recipe or recipe, "" if recipe else main.named
-    source = ImageSource(context, recipe, named, own.workdir or (main.workdir if main else ""), env)
-    services = {
-        each.name: (
-            ImageSource(each.context or own.context, each.recipe, each.named, each.workdir, each.env),
-            ImageConfig(command=each.command or (), health=each.health),
+    if own.compose is not None:
+        raise BuildFailed(
+            f"{own.compose.name} of {task.short_name} asks for services, and the sandbox starts none; put all that it "
+            'needs into one Dockerfile, or let it run on this machine\'s tools: image = "host" under '
+            "[metadata.stackmem] of its task.toml"
         )
-        for each in others
-    }
-    said = tuple(why for each in (*((main,) if main else ()), *others) for why in each.hindrances)
-    return TaskSources(source, services, said)
-
-
-def sources_digest(sources: TaskSources) -> str:
-    """What the image of a task is kept under."""
-    store, words = image_store(), []
-    for name, (source, config) in sources.services.items():
-        words += [name, source_digest(store, source), *config.command, config.health]
-    own = source_digest(store, sources.main)
-    return text_digest("task", own, *words) if words else own
+    return ImageSource(own.context, own.recipe, own.named, own.workdir, own.env)
 
 
 def built_image(task: Task) -> Image | None:
@@ -78,10 +47,11 @@ def built_image(task: Task) -> Image | None:
     Raises:
         UsageError: It has one of its own, and that is not built.
     """
-    sources = task_sources(task)
-    if sources is None:
+    source = task_source(task)
+    if source is None:
         return None
-    image = image_store().image(sources_digest(sources))
+    store = image_store()
+    image = store.image(source_digest(store, source))
     if image is None:
         raise UsageError(
             f"the image of {task.short_name} is not built; run `stackmem tasks build {task.folder}`, or let the task "

@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -18,6 +19,7 @@ from typing import Any, BinaryIO
 
 from msgspec import structs
 
+from stackmem.core.text import tail
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.foreign.archives import (
     SavedFiles,
@@ -30,6 +32,7 @@ from stackmem.foreign.archives import (
 )
 from stackmem.foreign.tar import ArchiveBudget, is_tar
 from stackmem.foreign.tree import ArchiveError, Parts, UnpackedTree
+from stackmem.workspace.clip import clean
 
 from .pins import checked_pins
 from .store import ImageConfig, ImageStore, SystemRoot, base_name, pin_of, text_digest, tree_digest
@@ -98,7 +101,30 @@ def engine() -> str:
     return next((name for name in _ENGINES if shutil.which(name) and _engine(name, "info") is not None), "")
 
 
-def base_of_engine(store: ImageStore, named: str) -> SystemRoot | None:
+def build_with_engine(store: ImageStore, recipe: Path, context: Path, args: Mapping[str, str]) -> SystemRoot:
+    """Let the engine build a Dockerfile, and export what it built as a base. The engine needs no base from us.
+
+    Raises:
+        UsageError: The engine cannot build it.
+    """
+    program = engine()
+    words = [word for pair in args.items() for word in ("--build-arg", "=".join(pair))]
+    command = [program, "build", "-q", "-f", str(recipe), *words, str(context)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"{program} cannot build {recipe} ({error})") from error
+    if done.returncode != 0 or not done.stdout.strip():
+        said = tail(clean(done.stderr.encode()), 40, 3_000)
+        raise UsageError(f"{program} build ended with exit {done.returncode}\n{said}")
+    image = done.stdout.strip().splitlines()[-1]
+    base = base_of_engine(store, image, f"stackmem-built:{image.rpartition(':')[2][:32]}")
+    if base is None:
+        raise UsageError(f"{program} built {recipe} and cannot export it; run {program} create {image}")
+    return base
+
+
+def base_of_engine(store: ImageStore, named: str, kept_as: str = "") -> SystemRoot | None:
     """The base as the engine has it, which may fetch it; None where there is no engine, or it cannot."""
     program = engine()
     if not program or (made := _engine(program, "create", named, "true")) is None:
@@ -112,7 +138,7 @@ def base_of_engine(store: ImageStore, named: str) -> SystemRoot | None:
             exported = _engine(program, "export", "-o", str(archive), container)
         finally:
             _engine(program, "rm", "-f", container)
-        name = base_name(named)
+        name = base_name(kept_as or named)
         if exported is None or not archive.is_file() or ("@" in name and pin_of(name) not in pins):
             return None
         unpacked = _from_archive(store, name, archive)
@@ -141,10 +167,10 @@ def _engine(program: str, *words: str) -> str | None:
 def _config(told: Any) -> ImageConfig:
     """What an engine says of an image, in the form that all of them share."""
     said = told if isinstance(told, dict) else {}
-    listed = {name: _texts(said.get(name)) for name in ("Env", "Entrypoint", "Cmd", "Shell")}
+    listed = {name: _texts(said.get(name)) for name in ("Env", "Shell")}
     env = dict(each.split("=", 1) for each in listed["Env"] if "=" in each)
     workdir, user = str(said.get("WorkingDir") or "/"), str(said.get("User") or "")
-    return ImageConfig(env, workdir, user, listed["Shell"], (*listed["Entrypoint"], *listed["Cmd"]))
+    return ImageConfig(env, workdir, user, listed["Shell"])
 
 
 def _texts(value: Any) -> tuple[str, ...]:

@@ -27,11 +27,11 @@ from stackmem.workspace.overlay.view import folder_view
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.python import Toolchain
 
-from .bases import base_of_engine, engine
-from .copying import copy_in, copy_out, from_root, ignored_by, in_context, leave_nothing, open_folder, unpacked, written
-from .recipe import RecipeStep, arguments, bases_of, filled_in, pairs, read_recipe, unquoted, why_not
+from .bases import base_of_engine, build_with_engine, engine
+from .copying import copy_in, copy_out, ignored_by, in_context, open_folder, unpacked, written
+from .recipe import RecipeStep, arguments, bases_of, filled_in, needs_engine, pairs, read_recipe, unquoted, why_not
 from .root import ImageRoot, passing_root, shell_of, user_of
-from .store import Image, ImageConfig, ImageStore, SystemRoot, text_digest, tree_digest
+from .store import Image, ImageConfig, ImageStore, text_digest, tree_digest
 
 _APT = "APT_CONFIG"
 _APT_CONFIG = 'APT::Sandbox::User "root";\n'
@@ -88,8 +88,6 @@ class _Stage(Struct):
     made: str
     config: ImageConfig
     args: dict[str, str]
-    entry: tuple[str, ...] = ()
-    cmd: tuple[str, ...] = ()
 
     @property
     def variables(self) -> dict[str, str]:
@@ -102,6 +100,8 @@ def why_not_built(store: ImageStore, source: ImageSource) -> list[str]:
         steps = source.steps()
     except UsageError as error:
         return [str(error)]
+    if why := needs_engine(steps):
+        return [] if engine() else [why]
     found = [f"line {step.line}: {why}" for step in steps if (why := why_not(step))]
     missing = [] if engine() else [name for name in bases_of(steps) if store.base(name) is None]
     return found + [no_base(store, name) for name in missing]
@@ -147,6 +147,13 @@ def build_image(store: ImageStore, source: ImageSource, rules: BuildRules) -> Im
         digest = source_digest(store, source)
         if (found := store.image(digest)) is not None:
             return found
+        try:
+            if needs_engine(source.steps()) and source.recipe is not None:
+                rules.tell(f"{engine()} builds {source.recipe.name}, with a network of its own")
+                base = build_with_engine(store, source.recipe, source.context, rules.args)
+                source = structs.replace(source, recipe=None, named=base.name)
+        except UsageError as error:
+            raise BuildFailed(str(error)) from error
         image = _Build(store, source, rules).image(digest)
         store.keep_image(image)
         return image
@@ -155,7 +162,6 @@ def build_image(store: ImageStore, source: ImageSource, rules: BuildRules) -> Im
 class _Build:
     def __init__(self, store: ImageStore, source: ImageSource, rules: BuildRules) -> None:
         self._store, self._source, self._rules = store, source, rules
-        self._stages: dict[str, _Stage] = {}
         self._global: dict[str, str] = {}
         self._leaves = ignored_by(source.context)
         rules_file = source.context / ".dockerignore"
@@ -180,23 +186,12 @@ class _Build:
     def _begun(self, step: RecipeStep) -> _Stage:
         name = filled_in(step.values[0], self._global | dict(self._rules.args))
         self._rules.tell(f"FROM {name}")
-        if (other := self._stages.get(name.lower())) is not None:
-            stage = structs.replace(other, args={})
-        else:
-            base = self._base(name)
-            if base.pins and "@" not in name:
-                self._rules.tell(f"{name} has the digest {base.pins[0]}; to pin it: FROM {name}@{base.pins[0]}")
-            layers = tuple(dict.fromkeys((base.root, str(self._store.skeleton()))))
-            stage = _Stage(layers, text_digest("base", base.digest), base.config, {}, cmd=base.config.command)
-        self._stages[str(len({id(each) for each in self._stages.values()}))] = stage
-        if len(step.values) > 2:
-            self._stages[step.values[2].lower()] = stage
-        return stage
-
-    def _base(self, name: str) -> SystemRoot:
         if (base := self._store.base(name)) is None:
             raise UsageError(no_base(self._store, name))
-        return base
+        if base.pins and "@" not in name and self._source.recipe is not None:
+            self._rules.tell(f"{name} has the digest {base.pins[0]}; to pin it: FROM {name}@{base.pins[0]}")
+        layers = tuple(dict.fromkeys((base.root, str(self._store.skeleton()))))
+        return _Stage(layers, text_digest("base", base.digest), base.config, {})
 
     def _carry_out(self, step: RecipeStep, stage: _Stage) -> None:
         filled = [filled_in(value, stage.variables) for value in step.values]
@@ -215,14 +210,6 @@ class _Build:
                 stage.config = structs.replace(config, user=filled[0])
             case "SHELL":
                 stage.config = structs.replace(config, shell=step.values)
-            case "CMD":
-                stage.cmd = _words(step, stage)
-            case "ENTRYPOINT":
-                stage.entry, stage.cmd = _words(step, stage), ()
-            case "HEALTHCHECK":
-                words = step.values[1:]
-                said = "" if step.values[0] == "NONE" else shlex.join(words) if step.listed else " ".join(words)
-                stage.config = structs.replace(config, health=said)
             case "RUN":
                 self._rules.tell(step.shown())
                 self._layer(step, stage, _ran(step), lambda root: self._run(step, stage, root))
@@ -271,28 +258,15 @@ class _Build:
                 if source.startswith("<<"):
                     found.append(written(scratch, source, step, stage.variables))
                 else:
-                    found += self._sources(source, step, stage, stack)
+                    found += in_context(self._source.context, source, self._leaves)
             if step.word == "ADD":
                 found = [unpacked(path, self._source.context, scratch) for path in found]
             digest = tree_digest(*found)
-            leaves = self._leaves if "from" not in step.flags else leave_nothing
 
             def change(root: ImageRoot) -> None:
-                copy_in(found, root.view.fd, place, many=len(sources) > 1, mode=mode, leaves=leaves)
+                copy_in(found, root.view.fd, place, many=len(sources) > 1, mode=mode, leaves=self._leaves)
 
             self._layer(step, stage, (*filled, digest, str(mode), self._left_out), change)
-
-    def _sources(self, source: str, step: RecipeStep, stage: _Stage, stack: ExitStack) -> list[Path]:
-        """What a source of COPY names, in the build's folder or in another root."""
-        named = filled_in(step.flags.get("from", ""), {**self._global, **stage.variables})
-        if not named:
-            return in_context(self._source.context, source, self._leaves)
-        other = self._stages.get(named.lower())
-        if other is None:
-            base = self._base(named)
-            other = _Stage((base.root,), base.digest, base.config, {})
-        root, _ = stack.enter_context(passing_root(self._store, self._image(other)))
-        return [from_root(root.view.fd, source, stack)]
 
     def _run(self, step: RecipeStep, stage: _Stage, root: ImageRoot) -> None:
         rules = self._rules
@@ -328,10 +302,7 @@ class _Build:
     def _finished(self, stage: _Stage, digest: str) -> Image:
         source = self._source
         workdir = os.path.normpath(PurePosixPath(stage.config.workdir, source.workdir or "."))
-        config = structs.replace(
-            stage.config, workdir=workdir,
-            env={**stage.config.env, **source.env}, command=(*stage.entry, *stage.cmd),
-        )  # fmt: skip
+        config = structs.replace(stage.config, workdir=workdir, env={**stage.config.env, **source.env})
         stage.config = config
         files = self._files(stage, digest)
         return structs.replace(self._image(stage), digest=digest, config=config, files=str(files))
@@ -376,7 +347,3 @@ def _line(step: RecipeStep) -> str:
     if line.strip().strip("\"'") in (f"<<{name}", f"<<-{name}"):
         return text
     return line + "\n" + "".join(f"{text}{name}\n" for name, text in texts.items())
-
-
-def _words(step: RecipeStep, stage: _Stage) -> tuple[str, ...]:
-    return step.values if step.listed else (*(stage.config.shell or ("/bin/sh", "-c")), " ".join(step.values))

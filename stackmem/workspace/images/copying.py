@@ -18,7 +18,7 @@ from typing import BinaryIO
 from stackmem.errors import UsageError
 from stackmem.foreign.archives import budget_for, unpack_layer
 from stackmem.foreign.beneath import open_in_root, opener_for
-from stackmem.foreign.files import bounded_blocks, copy_regular, open_regular, read_regular
+from stackmem.foreign.files import bounded_blocks, open_regular, read_regular
 from stackmem.foreign.tar import is_tar
 from stackmem.foreign.tree import ArchiveError, UnpackedTree
 
@@ -142,28 +142,6 @@ def in_context(context: Path, source: str, leaves: Leaves) -> list[Path]:
     if not kept:
         raise UsageError(f"{source} is not in {context}")
     return kept
-
-
-def from_root(root: int, source: str, stack: ExitStack) -> Path:
-    """What a source of COPY names in another root, for as long as the stack is open."""
-    try:
-        fd = open_in_root(root, os.fsencode(source.strip("/")) or b".", os.O_PATH)
-    except OSError as error:
-        raise UsageError(f"{source} is not there ({error.strerror})") from error
-    stack.callback(os.close, fd)
-    path = Path(f"/proc/self/fd/{fd}")
-    if path.is_dir():
-        return path
-    if not path.is_file():
-        raise UsageError(f"{source} is neither a file nor a folder")
-    # Under its own name, which it keeps where it is copied into a folder.
-    copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stackmem-copy-"))) / PurePosixPath(source).name
-    try:
-        copy_regular(path, copy, MAX_CONTEXT_FILE_BYTES)
-    except OSError as error:
-        raise UsageError(f"{source} cannot be copied ({error.strerror})") from error
-    copy.chmod(stat.S_IMODE(path.stat().st_mode))
-    return copy
 
 
 def written(scratch: Path, mark: str, step: RecipeStep, variables: Mapping[str, str]) -> Path:

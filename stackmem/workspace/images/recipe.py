@@ -16,8 +16,10 @@ from stackmem.installing import install_command
 _MOST_BYTES = 1 << 20
 _VARIABLE = re.compile(r"\\(.)|\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?[-+?])([^}]*))?\})")
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_][\w.]*)\1")
-_SAYS_NOTHING = {"LABEL", "EXPOSE", "VOLUME", "STOPSIGNAL", "MAINTAINER", "ONBUILD"}
-"""Words that change nothing in a sandbox: no port is published, no volume is kept apart, no image is built over it."""
+_SAYS_NOTHING = {
+    "LABEL", "EXPOSE", "VOLUME", "STOPSIGNAL", "MAINTAINER", "ONBUILD", "CMD", "ENTRYPOINT", "HEALTHCHECK"
+}  # fmt: skip
+"""Words that change nothing in a sandbox: it publishes no port, starts no service, and no image is built over it."""
 
 
 class RecipeStep(Struct, frozen=True):
@@ -145,28 +147,30 @@ def why_not(step: RecipeStep) -> str:
     return ""
 
 
-_KNOWN = {
-    "FROM", "ARG", "ENV", "RUN", "COPY", "ADD", "WORKDIR", "USER", "SHELL", "CMD", "ENTRYPOINT", "HEALTHCHECK"
-}  # fmt: skip
+_KNOWN = {"FROM", "ARG", "ENV", "RUN", "COPY", "ADD", "WORKDIR", "USER", "SHELL"}
+
+
+def needs_engine(steps: tuple[RecipeStep, ...]) -> str:
+    """Why only a container engine can build the steps, as a sentence; empty if the sandbox can."""
+    several = [step.line for step in steps if step.word == "FROM"][1:]
+    copied = [step.line for step in steps if step.word in ("COPY", "ADD") and "from" in step.flags]
+    if not (lines := sorted(several + copied)):
+        return ""
+    return f"line {lines[0]}: a build in several stages needs podman or docker; install one, or write one stage"
 
 
 def bases_of(steps: tuple[RecipeStep, ...]) -> list[str]:
-    """Names of the base systems that the steps need, stages of their own left out."""
-    stages: set[str] = set()
+    """Names of the base systems that the steps need; none if an engine builds them."""
+    if needs_engine(steps):
+        return []
     given: dict[str, str] = {}
     found: list[str] = []
     for step in steps:
         if step.word == "ARG":
             given.update(arguments(step))
-        elif step.word == "FROM":
-            name = filled_in(step.values[0], given)
-            if name.lower() not in stages and name != "scratch":
-                found.append(name)
-            if len(step.values) > 2:
-                stages.add(step.values[2].lower())
-        elif (source := filled_in(step.flags.get("from", ""), given)) and not source.isdecimal():
-            found += [] if source.lower() in stages else [source]
-    return list(dict.fromkeys(found))
+        elif step.word == "FROM" and (name := filled_in(step.values[0], given)) != "scratch":
+            found.append(name)
+    return found
 
 
 def arguments(step: RecipeStep) -> dict[str, str]:

@@ -15,11 +15,10 @@ from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.workspace import Workspace, open_workspace
 
 from .root import UPPER, open_root
-from .services import start_services
 from .store import Image, ImageStore
 
 _LEVELS = ("auto", "bubblewrap")
-_SEARCHED, _SERVICES = "/workspace", "services"
+_SEARCHED = "/workspace"
 
 
 def image_store() -> ImageStore:
@@ -67,16 +66,9 @@ def open_in_image(
     inside = image.inside
     with ExitStack() as stack:
         own = Mount(str(view.root), inside, writable=True)
-        if image.services and profile.network == "host":
-            raise UsageError(
-                "services share the loopback of a sandbox, which --network host has not; take --network list"
-            )
-        names = ("main", *image.services) if image.services else ()
         below = (seen / UPPER,) if seen is not None and (seen / UPPER).is_dir() else ()
-        root = open_root(store, image, place, profile.network, (own, *mounts), below, names=names)
+        root = open_root(store, image, place, profile.network, (own, *mounts), below)
         stack.callback(root.close)
-        places = (place / _SERVICES, seen / _SERVICES if seen else None)
-        start_services(store, image.services, root, places, profile, names, stack)
         searcher = open_workspace(isolation, view, _SEARCHED, Profile(), scrub=scrub)
         stack.callback(searcher.close)
         workspace = open_workspace(

@@ -41,29 +41,21 @@ class ImageRoot(Struct):
     Attributes:
         starts: Words that start the shell which sets a command's limits.
         listener: What listens at the door's port in the root's own network; -1 where it has no door.
-        within: Namespaces of another root, whose network this one shares.
     """
 
     image: Image
     view: WorkspaceView
     starts: tuple[str, ...]
     listener: int = -1
-    within: WorkspaceView | None = None
 
     @property
     def fds(self) -> tuple[int, ...]:
         """What a program that enters has to inherit."""
-        return (*self.view.fds, *(self.within.fds if self.within else ()))
+        return self.view.fds
 
     def entered(self, *argv: str) -> tuple[str, ...]:
         """The words that start a program in the root's namespaces."""
-        own = self.view.entered(*argv)
-        return self.within.entered(*own) if self.within else own
-
-    def network(self) -> WorkspaceView:
-        """The namespaces in which a root is mounted that is to share this one's network; they stay this one's."""
-        kept = tuple(each for each in self.view.namespaces if each[0] != "mount")
-        return WorkspaceView(self.view.root, -1, kept)
+        return self.view.entered(*argv)
 
     def close(self) -> None:
         self.view.close()
@@ -75,8 +67,6 @@ class ImageRoot(Struct):
 def open_root(
     store: ImageStore, image: Image, place: Path, network: str, mounts: tuple[Mount, ...] = (),
     below: tuple[Path, ...] = (),
-    within: ImageRoot | None = None,
-    names: tuple[str, ...] = (),
 ) -> ImageRoot:  # fmt: skip
     """Mount a root whose changes go to ``place``; what an earlier process left there is part of it.
 
@@ -84,8 +74,6 @@ def open_root(
         network: As in a profile: ``none`` and ``list`` get a network of their own.
         mounts: Bound in, a writable one with all folders above it held in place.
         below: Folders that lie over the image's own layers, as layers of another root.
-        within: A root whose network it shares.
-        names: Hosts that are this root's own loopback.
 
     Raises:
         WorkspaceError: It cannot be mounted; run ``stackmem doctor``.
@@ -100,17 +88,12 @@ def open_root(
     binds = [(str(folder), INSIDE, False)]
     if network == "host" and Path("/etc/resolv.conf").is_file():
         binds.append((os.path.realpath("/etc/resolv.conf"), "/etc/resolv.conf", False))
-    if names:
-        hosts = place / "hosts"
-        hosts.write_text(f"127.0.0.1 localhost {' '.join(names)}\n::1 localhost\n")
-        binds.append((str(hosts), "/etc/hosts", False))
     binds += [(mount.host, mount.inside, mount.writable) for mount in mounts]
     pins = [str(above) for mount in mounts if mount.writable for above in _above(mount.inside)]
-    port = None if network == "host" or within else PORT if network == "list" else 0
-    shared = within.network() if within else None
+    port = None if network == "host" else PORT if network == "list" else 0
     layers = (*below, *map(Path, image.layers))
-    view, listener = mount_root(layers, places, MountOrder(tuple(binds), tuple(dict.fromkeys(pins)), port), shared)
-    return ImageRoot(image, view, starts, listener, shared)
+    view, listener = mount_root(layers, places, MountOrder(tuple(binds), tuple(dict.fromkeys(pins)), port))
+    return ImageRoot(image, view, starts, listener)
 
 
 @contextmanager

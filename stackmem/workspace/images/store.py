@@ -36,16 +36,12 @@ class ImageConfig(Struct, frozen=True, omit_defaults=True):
     Attributes:
         user: A name or a number, as the recipe has it; empty is root.
         shell: What a line of shell is given to; empty is what the root has, bash before sh.
-        command: What starts a service: ENTRYPOINT and CMD.
-        health: A line of shell that succeeds once the service can be used; empty where none is given.
     """
 
     env: Mapping[str, str] = {}
     workdir: str = "/"
     user: str = ""
     shell: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
-    health: str = ""
 
 
 class SystemRoot(Struct, frozen=True):
@@ -72,7 +68,6 @@ class Image(Struct, frozen=True):
         layers: Folders of the store, topmost first.
         files: A copy of what its working directory holds.
         uid: The user in force, whose folder is ``home``.
-        services: Name to image of what runs beside it, in the order in which they are started.
     """
 
     digest: str
@@ -82,7 +77,6 @@ class Image(Struct, frozen=True):
     uid: int = 0
     home: str = "/root"
     shell: tuple[str, ...] = ("/bin/sh", "-c")
-    services: Mapping[str, Image] = {}
 
     @property
     def inside(self) -> str:

@@ -66,20 +66,15 @@ def mount_overlay(folder: Path, hidden: Iterable[bytes], places: OverlayPlaces) 
     return _view(places.view, fds)
 
 
-def mount_root(
-    below: tuple[Path, ...], places: OverlayPlaces, order: MountOrder, within: WorkspaceView | None = None
-) -> tuple[WorkspaceView, int]:
+def mount_root(below: tuple[Path, ...], places: OverlayPlaces, order: MountOrder) -> tuple[WorkspaceView, int]:
     """A root over folders, the topmost first, with what is bound into it; and what listens on its network, or -1.
-
-    Args:
-        within: Namespaces in which it is mounted: those of another root whose network it shares.
 
     Raises:
         WorkspaceError: As ``mount_overlay``.
     """
     folders = (places.hide, places.upper, places.work, places.view, *below)
     try:
-        merged, mounts, *rest = _mounted(folders, (), order, within)
+        merged, mounts, *rest = _mounted(folders, (), order)
     except OSError as error:
         raise WorkspaceError(f"no overlay can be mounted ({error}); run stackmem doctor") from error
     listener = rest.pop() if order.port else -1
@@ -115,7 +110,6 @@ def _mounted(
     places: Iterable[Path],
     given: Iterable[bytes],
     order: MountOrder = MountOrder(),  # noqa: B008 - it is a value
-    within: WorkspaceView | None = None,
 ) -> list[int]:
     """What the helper hands over; raises ``OSError`` where it cannot mount."""
     ours, theirs = socket.socketpair()
@@ -123,11 +117,10 @@ def _mounted(
         ours.settimeout(_SECONDS)
         said_order = json.dumps({"binds": order.binds, "pins": order.pins, "port": order.port})
         command = (_python(), "-I", "-S", "-c", _HELPER, str(theirs.fileno()), said_order, *map(str, places))
-        inherited = (theirs.fileno(), *(within.fds if within else ()))
         try:
             done = subprocess.run(
-                within.entered(*command) if within else command,
-                input=b"".join(path + b"\0" for path in given), pass_fds=inherited,
+                command,
+                input=b"".join(path + b"\0" for path in given), pass_fds=(theirs.fileno(),),
                 capture_output=True, check=False, timeout=_SECONDS, process_group=0,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
