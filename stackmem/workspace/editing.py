@@ -17,6 +17,8 @@ _SHOWN_LINES = 8
 _SHOWN_PLACES = 10
 _LINE_BYTES = 200
 _NEAR = 0.5
+_SHORT_BYTES = 1_500
+"""A file up to this size is shown whole in the answer to an edit that does not match."""
 
 
 def edited(
@@ -44,11 +46,15 @@ def edited(
         old, new = (part.replace("\r\n", "\n").replace("\n", "\r\n") for part in (old, new))
     places = text.count(old)
     if not places:
-        raise ToolRefused(f"old_string was not found in {named(path)}; {_nearest(text, old, scrub)}")
+        short = _whole_file(text, scrub)
+        way_out = f"copy it from the file, which is now:\n{short}" if short else _nearest(text, old, scrub)
+        raise ToolRefused(f"old_string was not found in {named(path)}; {way_out}")
     if places > 1 and not every:
+        short = _whole_file(text, scrub)
         raise ToolRefused(
             f"old_string occurs {places} times in {named(path)} ({_lines_of(text, old)}); "
             "give more of the lines around one of them, or set replace_all"
+            + (f". The file is now:\n{short}" if short else "")
         )
     grown = places * (len(new.encode("utf-8", "surrogatepass")) - len(old.encode("utf-8", "surrogatepass")))
     if len(raw) + grown > EDITED_BYTES:
@@ -58,6 +64,12 @@ def edited(
         return text.replace(old, new).encode("utf-8", "surrogateescape"), ToolOutcome(said)
     except UnicodeEncodeError:
         raise ToolRefused("new_string holds half a character; write it whole") from None
+
+
+def _whole_file(text: str, scrub: Callable[[str], str]) -> str:
+    """The file as ``read_file`` shows it; empty if it is not short."""
+    shown = visible(scrub(text.replace("\r\n", "\n"))).rstrip("\n")
+    return shown if shown.strip() and len(shown.encode(errors="replace")) <= _SHORT_BYTES else ""
 
 
 def _ends_in_crlf(text: str) -> bool:

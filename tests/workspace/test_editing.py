@@ -10,7 +10,8 @@ from stackmem.history.objects import ObjectStore
 from stackmem.workspace.files import Files
 from stackmem.workspace.outcome import ToolOutcome
 
-TEXT = "def area(width, height):\n    return width + height\n\n\ndef edge(width):\n    return width\n"
+SHORT = "def area(width, height):\n    return width + height\n\n\ndef edge(width):\n    return width\n"
+TEXT = SHORT + "# what follows makes this a long file\n" * 50
 CASES = {
     "once": ("width + height", "width * height", False, "replaced 1 place in 'a.py' (line 2)"),
     "several lines": ("def edge(width):\n    return width\n", "", False, "replaced 1 place in 'a.py' (line 5)"),
@@ -28,7 +29,7 @@ CASES = {
     "goes on otherwise": (
         "def edge(width):\n    return width + 1\n", "x", False,
         "old_string was not found in 'a.py'; the nearest lines are (copy them exactly, white space included):\n"
-        "5\tdef edge(width):\n6\t    return width",
+        "5\tdef edge(width):\n6\t    return width\n7\t# what follows makes this a long file",
     ),
     "near": (
         "return width - height", "x", False,
@@ -57,6 +58,30 @@ def test_an_edit_replaces_what_it_names_or_says_why_not(tmp_path: Path, case: st
     done = said.startswith("replaced")
     assert outcome == ToolOutcome(said, failed=not done)
     assert (tmp_path / "a.py").read_text("utf-8") == (TEXT.replace(old, new) if done else TEXT)
+
+
+def test_an_edit_that_does_not_match_in_a_short_file_is_answered_with_the_file(tmp_path: Path):
+    missing = files(tmp_path, SHORT.encode()).edit("a.py", "return width - height", "x", every=False)
+    assert missing.failed
+    assert missing.text == f"old_string was not found in 'a.py'; copy it from the file, which is now:\n{SHORT.rstrip()}"
+    several = files(tmp_path, SHORT.encode()).edit("a.py", "return width", "x", every=False)
+    assert several.failed
+    assert several.text.endswith(f"set replace_all. The file is now:\n{SHORT.rstrip()}")
+
+
+def test_what_is_shown_of_a_short_file_holds_no_secret_and_no_control_character(tmp_path: Path):
+    (tmp_path / "a.py").write_bytes(b"key = 'hunter2'\r\n\x1b[31mred\r\n")
+    edits = Files(tmp_path, "/workspace", scrub=lambda text: text.replace("hunter2", "[secret]"))
+    said = edits.edit("a.py", "blue", "x", every=False).text
+    assert "[secret]" in said
+    assert "hunter2" not in said
+    assert "\x1b[31m" not in said
+    assert "\r" not in said
+
+
+def test_an_empty_file_is_not_shown(tmp_path: Path):
+    said = files(tmp_path, b"\n").edit("a.py", "x", "y", every=False).text
+    assert said == "old_string was not found in 'a.py'; read_file shows what it holds"
 
 
 def test_line_ends_mode_and_bytes_that_are_no_text_stay(tmp_path: Path):
