@@ -16,6 +16,7 @@ from msgspec.structs import asdict, replace
 from . import limits, programs
 from .budgets import PROMPT_CHARS, Budgets
 from .facts import FramePopped, FramePushed, RunStarted
+from .guidance.finishing import premature_end
 from .guidance.repetition import copied_result, handed_on
 from .heap import Heap, faults, index, name_faults, source_faults, sources_with, taken_over
 from .log import Log
@@ -186,8 +187,8 @@ def pop(state: State, call: PopCall, pending: Pending) -> FramePopped | Effect |
         wrong.append(f"result is {len(call.result)} chars, maximum is {most}; shorten it and point to where data is")
     elif not call.result.strip():
         wrong.append(f"result is empty (0 chars), maximum is {most}; report what was done, how verified, what is open")
-    elif copied := copied_result(state, call):
-        wrong.append(copied)
+    elif fault := copied_result(state, call) or premature_end(state):
+        wrong.append(fault)
     wrong += faults(state.heap, store, budgets)
     if wrong:
         return Refusal("pop_refused", f"{tool} refused: " + "; ".join(wrong))

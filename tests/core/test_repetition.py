@@ -78,6 +78,34 @@ def test_a_result_that_copies_the_tools_own_description_is_refused():
     assert len(played.of(FramePopped)) == 1
 
 
+def test_a_result_that_copies_the_system_prompt_is_refused():
+    start = replace(GUARDED, system="You are a coding agent. Do the work in small steps.")
+    played = play(pop("do the work in  small steps"), pop("Wrote greet.py and ran it."), start=start)
+    assert codes(played) == ["pop_refused"]
+    assert "repeats the system prompt" in played.of(CallRejected)[0].reason
+
+
+CHECKED = replace(GUARDED, checked=True)
+
+
+def test_ending_a_checked_run_before_any_tool_was_used_is_refused_once():
+    played = play(pop("All done."), pop("All done."), start=CHECKED)
+    (refused,) = played.of(CallRejected)
+    assert "no call has succeeded yet" in refused.reason
+    assert len(played.of(FramePopped)) == 1
+
+
+def test_a_refused_call_is_no_work_and_a_command_is():
+    wrong = do("read_file", file_path="a.txt")
+    assert codes(play(wrong, pop("All done."), start=CHECKED)) == ["bad_arguments", "pop_refused"]
+    assert codes(play(do("list_files"), pop("All done."), start=CHECKED)) == []
+
+
+def test_without_a_check_or_in_a_child_frame_nothing_is_refused():
+    assert codes(play(pop("All done."), start=GUARDED)) == []
+    assert codes(play(push(objective="Look."), pop("All done."), pop("All done."), start=CHECKED)) == []
+
+
 def test_a_push_that_hands_on_the_whole_task_is_refused():
     task = GUARDED.task
     played = play(push(objective=f"  {task.upper()} "), push(objective="Write the parser."), start=GUARDED)

@@ -82,6 +82,8 @@ def copied_result(state: State, call: PopCall) -> str:
     ending = next((tool for tool in state.begun.tools if tool.name == tool_name(call)), None)
     if ending is not None and _copies(call.result, f"{ending.description} {ending.schema}"):
         return "result repeats the description of the tool; say what was done and what is open"
+    if _copies(call.result, state.begun.system):
+        return "result repeats the system prompt; say what was done and what is open"
     return ""
 
 
