@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from .messages import ToolSpec
+
 PROMPT_CHARS = 4_000
 """What a sub-agent or a branch is told at most; its tool says so."""
 PROGRAM_DEPTH = 50
@@ -35,6 +37,21 @@ class Budgets(Struct, frozen=True):
     heap_chunks: int = 64
     description_chars: int = 200
     source_chars: int = 200
+
+
+class SmallSize(Struct, frozen=True):
+    """What a run gives a small model (``--size small``).
+
+    Attributes:
+        result_bytes: Most bytes of one result that the model is shown.
+        reply_tokens: Longest reply; twice as long after each reply that this cut off.
+        later: Tools that the model is told of once half of its window is used. They are not in the list of tools:
+            that is the beginning of every prompt, and a change there would cost the provider's cache.
+    """
+
+    result_bytes: int = 2_048
+    reply_tokens: int = 1_024
+    later: tuple[ToolSpec, ...] = ()
 
 
 class Limits(Struct, frozen=True):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from . import limits
 from .facts import ContextCompacted
+from .guidance import sizing
 from .messages import ReplyPart, Text, View
 from .requests import AskModel, Compact, Effect
 from .retries import wait_seconds
@@ -31,6 +32,8 @@ def model_request(state: State, view: View) -> AskModel:
         model=state.running.model,
         left_seconds=limits.left_seconds(state),
         expects="any" if _takes_answers(state) else "call",
+        reply_tokens=sizing.reply_tokens(state),
+        announced=sizing.announced(state),
     )
 
 

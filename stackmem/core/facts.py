@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from .budgets import Budgets, Limits
+from .budgets import Budgets, Limits, SmallSize
 from .heap import ChunkSet, KeptHeap
 from .messages import FailureKind, PromptText, ReplyPart, ToolSpec, Usage
 from .network import NetworkRequest
@@ -71,6 +71,7 @@ class RunStarted(Struct, frozen=True, tag=True):
         allowed: The hosts that commands reach, where ``network`` is ``list``; not written elsewhere.
         index: ``escaped`` if the heap index escapes what imitates its columns; not written in older runs.
         circles: ``refused`` if calls in a circle are refused (guidance/repetition.py); not written in older runs.
+        small: What a small model gets (``--size``); not written in other runs.
     """
 
     task: str
@@ -107,6 +108,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     allowed: tuple[str, ...] | UnsetType = UNSET
     index: Literal["escaped"] | UnsetType = UNSET
     circles: Literal["refused"] | UnsetType = UNSET
+    small: SmallSize | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:

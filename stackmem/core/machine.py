@@ -41,7 +41,7 @@ from .facts import (
     ToolReturned,
     VerifyReturned,
 )
-from .guidance import lessons, repetition
+from .guidance import lessons, repetition, sizing
 from .messages import ToolCall
 from .person_facts import PersonEvent, TurnEnded
 from .program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
@@ -124,7 +124,7 @@ def _before_asking(state: State) -> Event | Effect | None:
     if spent is not None:
         return RunEnded(spent, frames.partial_result(state))
     return (
-        None if state.failures else limits.notice(state) or repetition.notice(state)
+        None if state.failures else limits.notice(state) or repetition.notice(state) or sizing.notice(state)
     )  # a request that is asked again keeps its bytes
 
 
@@ -149,7 +149,7 @@ def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | 
     asked = pending.calls[0]
     if asked.name in state.begun.registered:
         return _use_own(state, asked, pending)
-    offered = with_optional(strategy.tools, state.begun.tools, state.begun.registered)
+    offered = sizing.offered(state, with_optional(strategy.tools, state.begun.tools, state.begun.registered))
     call = parse(asked, offered, pending.call)
     if isinstance(call, Refusal):
         refused = repetition.refusal(state) or frames.with_budget_faults(call, asked, state.begun.budgets, offered)
@@ -216,8 +216,8 @@ def _answered_by(settled: Event | Effect | Refusal) -> Event | Effect:
 def _use(state: State, call: WorkspaceCall) -> Effect | Refusal:
     field, tool = call.behavior.bounded, tool_name(call)
     size = len(getattr(call, field).encode(errors="replace")) if field else 0
-    if size > state.shown_bytes:
-        reason = f"{tool} refused: {field} is {size:,} bytes, maximum is {state.shown_bytes:,}"
+    if size > state.written_bytes:
+        reason = f"{tool} refused: {field} is {size:,} bytes, maximum is {state.written_bytes:,}"
         return Refusal("too_large", reason, "write it in parts with run_command")
     return UseTool(call, state.shown_bytes, state.heap.sources)
 

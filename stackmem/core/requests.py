@@ -21,7 +21,7 @@ from .facts import (
     ToolReturned,
     VerifyReturned,
 )
-from .messages import View
+from .messages import ToolSpec, View
 from .person_facts import PersonDecided, PersonSaid, PersonSteppedIn, PersonStopped
 from .program_facts import ProgramStarted, SourceLoaded, ToolAnswered, UserAnswered, Waited
 from .tools import WorkspaceCall
@@ -42,6 +42,8 @@ class AskModel(Struct, frozen=True):
         left_seconds: What the run may still take, the wait before the request included; None where nothing bounds it.
         expects: "call" if only a tool call goes on with the work, "any" if a plain answer would end the user's request,
             "text" if the reply is not searched for calls.
+        reply_tokens: The longest reply that this run wants; None is what the model's own limit is.
+        announced: Tools that the conversation told of, beside those of the view.
     """
 
     view: View
@@ -55,6 +57,8 @@ class AskModel(Struct, frozen=True):
     model: str = ""
     left_seconds: float | None = None
     expects: Literal["call", "any", "text"] = "call"
+    reply_tokens: int | None = None
+    announced: tuple[ToolSpec, ...] = ()
 
 
 class Compact(Struct, frozen=True):

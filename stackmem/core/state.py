@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from .budgets import Limits
@@ -323,7 +323,15 @@ class State(Struct, frozen=True):
 
     @property
     def shown_bytes(self) -> int:
-        """How much of one tool result the model is shown: 32 KiB, or an eighth of its window where that is less."""
+        """How much of one tool result the model is shown: 32 KiB, an eighth of its window, or what a small model gets,
+        whichever is less.
+        """
+        small = self.begun.small
+        return self.written_bytes if small is UNSET else min(self.written_bytes, small.result_bytes)
+
+    @property
+    def written_bytes(self) -> int:
+        """The longest text that one call may write: 32 KiB, or an eighth of the window if that is less."""
         return min(32_768, int(self.window_tokens / 8 * 2.5))
 
     @property

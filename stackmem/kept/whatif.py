@@ -11,8 +11,9 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
+from stackmem.core.budgets import SmallSize
 from stackmem.core.facts import FramePushed, ModelReplied, RunForked, RunStarted
-from stackmem.core.messages import PromptText, ToolCall
+from stackmem.core.messages import PromptText, ToolCall, ToolSpec
 from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import spec
@@ -35,6 +36,7 @@ from stackmem.measure.whatif import (
     outcome,
 )
 from stackmem.memory import STRATEGIES, open_strategy
+from stackmem.memory.small import has_small_size, small_offer
 from stackmem.models.catalog import ModelRow, lookup
 from stackmem.prompts import prompt_text
 from stackmem.trace.imported import imported_from
@@ -272,8 +274,23 @@ def _start_under(start: RunStarted, strategy: MemoryStrategy) -> RunStarted:
     numbers = {**asdict(budgets), "command_seconds": start.command_seconds}
     slots = {name: f"{number:,.10g}" for name, number in numbers.items()}
     optional = (tool for tool in start.tools if tool.name in OPTIONAL_TOOLS and tool.name not in start.registered)
+    if start.small is not UNSET and has_small_size(strategy):
+        return _small_start(replace(start, budgets=budgets), strategy, tuple(optional), slots)
     tools = (*(spec(tool, slots) for tool in strategy.tools), *optional)
-    return replace(start, budgets=budgets, system=fill(prompt_text(strategy.prompt), slots), tools=tools)
+    system = fill(prompt_text(strategy.prompt), slots)
+    return replace(start, budgets=budgets, system=system, tools=tools, small=UNSET)
+
+
+def _small_start(
+    start: RunStarted, strategy: MemoryStrategy, optional: tuple[ToolSpec, ...], slots: dict[str, str]
+) -> RunStarted:
+    """The start of a run of the small size under another strategy; optional tools stay as the run recorded them."""
+    offer = small_offer(strategy, tuple(OPTIONAL_TOOLS[tool.name] for tool in optional))
+    recorded = {tool.name: tool for tool in start.tools}
+    tools = tuple(recorded.get(tool_name(tool)) or spec(tool, slots) for tool in offer.tools)
+    later = tuple(spec(tool, slots) for tool in offer.later)
+    system = fill(prompt_text(offer.prompt), slots)
+    return replace(start, system=system, tools=tools, small=SmallSize(later=later))
 
 
 def _note(run: tuple[Moment, ...], strategy: MemoryStrategy) -> str:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
 from stackmem.core.facts import RunStarted
@@ -37,7 +37,7 @@ from .shared.constants import run_constants
 from .shared.conversation import Conversation, extend, first_conversation, rolling_breakpoints
 from .shared.linear import CHARS_PER_TOKEN
 from .shared.offers import HEAP_SHORT, POP_SHORT, PUSH_SHORT, WORKSPACE
-from .shared.opening import first_parts, opening, task_opening
+from .shared.opening import first_parts, opening, small_opening, task_opening
 from .shared.parameters import Choice
 from .shared.parameters import parameters as parse
 from .stackheap import heap_news
@@ -185,12 +185,14 @@ class Adaptive(Struct, frozen=True):
 
     def _begun(self, start: RunStarted, frame: Frame, prices: Rates, step_tokens: float) -> AdvisedConversation:
         budgets = start.budgets
-        may_push = frame.depth - frame.pushed_at < budgets.depth
+        small = start.small is not UNSET  # such a model is told of frames by a notice, and not advised
+        may_push = frame.depth - frame.pushed_at < budgets.depth and not small
         advice = first_advice(prices, step_tokens, index_tokens(frame.opened))
         listed = index(frame.opened, budgets) if frame.opened.chunks else _EMPTY
-        begins = (
-            opening(frame, budgets, listed, registers=not frame.task) if frame.depth else task_opening(frame, listed)
-        )
+        if frame.depth:
+            begins = opening(frame, budgets, listed, registers=not frame.task)
+        else:
+            begins = small_opening(frame, listed) if small else task_opening(frame, listed)
         told = [*([advice_text(advice)] if may_push else []), *([_recorded(start, POPPING)] if frame.depth else [])]
         told = [*told, begins] if frame.request else [begins, *told]  # what a person asks for stands last
         own = "\n".join([*told, *_named_chunks(frame)] if frame.depth else told)

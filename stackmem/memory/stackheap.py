@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache, partial
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets
@@ -34,7 +34,7 @@ from stackmem.errors import UsageError
 from .shared.constants import run_constants
 from .shared.conversation import Conversation, extend, first_conversation, rolling_breakpoints
 from .shared.offers import HEAP, POP_UNSTORED, PUSH_BARE, PUSH_CONTEXT, PUSH_UNSTORED, WORKSPACE, without_workspace
-from .shared.opening import first_parts, opening
+from .shared.opening import first_parts, opening, small_opening
 from .shared.parameters import Choice
 from .shared.parameters import parameters as parse
 
@@ -79,6 +79,8 @@ class StackHeap(Struct, frozen=True):
             first = self.place in ("on_change", "delta")
             listed = index(frame.opened, budgets, described=self.described) if first else ""
             own = opening(frame, budgets, listed, task=start.task, registers=bool(self.registers))
+            if start.small is not UNSET and not frame.depth:
+                own = small_opening(frame, listed)
             news = heap_news(self.place, budgets, self.described)
             return first_conversation(first_parts(constants, frame, own), frame.opened, news, thoughts=thoughts)
 

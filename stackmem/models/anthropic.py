@@ -75,7 +75,8 @@ class AnthropicModel:
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """One attempt. Ctrl-C goes through at once."""
-        body = request_body(request.view, self._model, self._max_tokens, self._thinking)
+        longest = min(self._max_tokens, request.reply_tokens or self._max_tokens)
+        body = request_body(request.view, self._model, longest, self._thinking)
         answer = self._attempt(body, self._endpoint.attempt_seconds(request.left_seconds))
         if isinstance(answer, ModelReplied) and answer.usage == Usage():
             return estimated_usage(answer, request.view)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from stackmem.core.facts import ModelFailed, ModelReplied
-from stackmem.core.messages import Usage, View
+from stackmem.core.messages import Usage
 from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
 from stackmem.core.text import whole
@@ -140,7 +140,7 @@ class GeminiModel:
         try:
             with connection.within(max(0.0, deadline - time.monotonic())):
                 chunks = client.models.generate_content_stream(
-                    model=self._model, contents=sent, config=self._config(request.view)
+                    model=self._model, contents=sent, config=self._config(request)
                 )
                 answer = read_chunks(chunks, request.facts)
             return connection.in_time(answer)
@@ -158,16 +158,18 @@ class GeminiModel:
                 return web_page(page, secret)
             return connection.in_time(failed("incomplete", f"the reply's stream is malformed: {error}", secret))
 
-    def _config(self, view: View) -> Any:
+    def _config(self, request: AskModel) -> Any:
         """What is asked beside the conversation; nothing is done by the SDK itself."""
         from google.genai import types
 
-        asked = self._asked
+        asked, view = self._asked, request.view
         tools = [{"function_declarations": [declaration(tool) for tool in view.tools]}] if view.tools else None
         return types.GenerateContentConfig.model_validate({
             "system_instruction": whole(view.system) if view.system.strip() else None,
             "tools": tools,
-            "max_output_tokens": min(self._most_output, self.window_tokens // 4),
+            "max_output_tokens": min(
+                self._most_output, self.window_tokens // 4, request.reply_tokens or self._most_output
+            ),
             "temperature": asked.temperature,
             "seed": self._seed,
             "thinking_config": {"thinking_level": asked.effort.upper()} if asked.effort else None,

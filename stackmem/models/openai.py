@@ -77,7 +77,10 @@ class OpenAIModel:
         window_tokens: Prompt and reply together.
         window_source: Who says so, as a person reads it.
         price: None where neither the person, the server nor the table says it.
+        parameters: How many the model has, if its server says so.
     """
+
+    parameters: int | None = None
 
     def __init__(
         self,
@@ -137,6 +140,7 @@ class OpenAIModel:
         if self._endpoint.url == OPENAI.default_url + OPENAI.path:
             return
         served = ask_server(self._endpoint, self._model, headers=self._asked.headers)
+        self.parameters = served.parameters
         window_given, price_given = self._given
         if served.window_tokens is not None and not window_given:
             self.window_tokens, self.window_source = served.window_tokens, "said by the server"
@@ -174,7 +178,7 @@ class OpenAIModel:
         sent = {name: value for name, value in body.items() if name not in self._refused}
         limit = next((name for name in self._wire.limits if name not in self._refused), None) if limited else None
         if limit is not None:
-            sent[limit] = min(self._most_output, self.window_tokens // 4)
+            sent[limit] = min(self._most_output, self.window_tokens // 4, request.reply_tokens or self._most_output)
         try:
             with connection.within(seconds), create(**sent, stream=True) as response:
                 events = overheard(server_events(response.http_response.iter_bytes(), deadline))

@@ -19,6 +19,7 @@ from .connection import Connection
 from .endpoint import Endpoint, without_login
 from .failures import cause, one_line
 from .json_text import MOST_TOKENS
+from .parameter_count import count_in_entry
 
 ASK_SECONDS = 3.0
 _NONE: dict[str, str] = {}
@@ -35,10 +36,12 @@ class ServedModel(Struct, frozen=True):
 
     Attributes:
         price: Of a server that sells replies.
+        parameters: How many the model has.
     """
 
     window_tokens: int | None = None
     price: Price | None = None
+    parameters: int | None = None
 
 
 def ask_server(
@@ -82,7 +85,11 @@ def read_models(answer: Any) -> dict[str, ServedModel] | None:
     if not isinstance(listed, list):
         return None
     named = ((str(entry.get("id") or entry.get("name") or ""), entry) for entry in listed if isinstance(entry, dict))
-    return {name[:200]: ServedModel(_window_of(entry)) for name, entry in named if name.isprintable() and name}
+    return {
+        name[:200]: ServedModel(_window_of(entry), parameters=count_in_entry(entry))
+        for name, entry in named
+        if name.isprintable() and name
+    }
 
 
 def _window_of(entry: dict[str, Any]) -> int | None:
@@ -98,7 +105,7 @@ def _read(text: bytes, model: str, address: str) -> ServedModel:
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     named = [entry for entry in entries if model in (entry.get("id"), entry.get("name"), entry.get("root"))]
     entry = next(iter(named or (entries if len(entries) == 1 else [])), {})
-    return ServedModel(_window_of(entry), _price(entry.get("pricing"), address))
+    return ServedModel(_window_of(entry), _price(entry.get("pricing"), address), count_in_entry(entry))
 
 
 def _window(entry: dict[str, Any], path: tuple[str, ...]) -> int | None:

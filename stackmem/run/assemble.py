@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from stackmem.core.budgets import Budgets, Limits
+from stackmem.core.budgets import Budgets, Limits, SmallSize
 from stackmem.core.facts import RunStarted
 from stackmem.core.messages import PromptText, ToolSpec
 from stackmem.core.strategy import MemoryStrategy, budgets_of
@@ -23,6 +23,7 @@ from stackmem.history.ignored import IgnoreRules
 from stackmem.history.inner_packs import LENT_AT
 from stackmem.history.layer import LENT, Layer
 from stackmem.memory import open_strategy
+from stackmem.memory.small import small_offer
 from stackmem.models.registry import NOBODY, Model, introduced, is_served, open_model
 from stackmem.prompts import prompt_text
 from stackmem.settings.kept_heap import HeapKeeper, heap_store
@@ -50,6 +51,7 @@ from .perform import World
 from .ports import Checks
 from .prepare import Prepared, Subject
 from .run_folder import HISTORY
+from .sizing import is_small
 from .tasks.image import ImageRoom, room_of
 
 CHECK_SECONDS = 600.0
@@ -104,6 +106,7 @@ class RunPlan(Struct, frozen=True):
     tools: tuple[ToolSpec, ...]
     texts: tuple[PromptText, ...] = ()
     network: NetworkList | None = None
+    small: SmallSize | UnsetType = UNSET
 
 
 def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
@@ -127,12 +130,23 @@ def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
     slots = prompt_slots(budgets, profile.command_seconds)
     reads = HeapRead in strategy.tools
     wanted = tuple(OPTIONAL_TOOLS[name] for name in prepared.tools if reads or name != tool_name(HeapLoad))
-    tools = tool_specs((*strategy.tools, *wanted), tuple(slots.items()))
-    system = _system(settings, strategy, slots)
+    tools, prompt, small = _shown(settings, model, strategy, wanted, slots)
+    system = _system(settings, prompt, slots)
     _refuse_small_window(model, system, tools, subject.text + prepared.instructions)
     texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
     network = network_of(resolved, profile, environ, prepared.cwd)
-    return RunPlan(model, strategy, limits, budgets, profile, system, tools, texts, network)
+    return RunPlan(model, strategy, limits, budgets, profile, system, tools, texts, network, small)
+
+
+def _shown(
+    settings: Settings, model: Model, strategy: MemoryStrategy, optional: tuple[Tool, ...], slots: Mapping[str, str]
+) -> tuple[tuple[ToolSpec, ...], str, SmallSize | UnsetType]:
+    """The tools as the model reads them, the name of its prompt, and what the small size adds to that."""
+    filled = tuple(slots.items())
+    if not is_small(settings.size, model, strategy):
+        return tool_specs((*strategy.tools, *optional), filled), strategy.prompt, UNSET
+    offer = small_offer(strategy, optional)
+    return tool_specs(offer.tools, filled), offer.prompt, SmallSize(later=tool_specs(offer.later, filled))
 
 
 def _model(prepared: Prepared, environ: Mapping[str, str], demo: Path | None) -> Model:
@@ -234,6 +248,7 @@ def assemble(
         instructions=scrubber.scrub(prepared.instructions) or UNSET,
         several_calls="first",
         circles="refused" if is_served(plan.model.name) else UNSET,
+        small=plan.small,
         project=scrubber.scrub(prepared.project.text) or UNSET,
         place=subject.place or UNSET,
         window_source=window_source(plan.model),
@@ -292,9 +307,9 @@ def prompt_slots(budgets: Budgets, command_seconds: float) -> dict[str, str]:
     return {name: f"{number:,.10g}" for name, number in numbers.items()}
 
 
-def _system(settings: Settings, strategy: MemoryStrategy, slots: Mapping[str, str]) -> str:
+def _system(settings: Settings, prompt: str, slots: Mapping[str, str]) -> str:
     if settings.prompt is None:
-        return fill(prompt_text(strategy.prompt), slots)
+        return fill(prompt_text(prompt), slots)
     try:
         return fill(read_regular_text(settings.prompt, _MAX_PROMPT_BYTES), slots).strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -225,6 +225,7 @@ def _start(moment: StepMoment, changes: ForkChanges, plan: RunPlan, parts: RunPa
         version=VERSION,
         rules=parts.start.rules,
         texts=base.texts if changes.strategy is None else parts.start.texts,
+        small=base.small if changes.strategy is None else plan.small,
     )
     # A provider may have signed the model's thinking over all that stood before it, and refuse it otherwise.
     same = (start.model, start.system, start.tools) == (base.model, base.system, base.tools)

@@ -191,6 +191,13 @@ _TABLE = (
         none_means="what is known of the model", project=True, low=1_000, high=100_000_000,
     ),
     Option(
+        "size", "choice", "auto",
+        "How much a run asks of its model. small has a short prompt, six tools at most, short results and replies, and "
+        "tells of memory tools late. auto is small for a served model of at most 9 billion parameters or with a window "
+        "of at most 8,192 tokens.",
+        choices=("auto", "small", "full"), project=True,
+    ),
+    Option(
         "price", "text", None,
         "What the model costs, in USD per million tokens: IN,OUT[,READ[,WRITE]], or the name of a known model.",
         none_means="what is known of the model",

@@ -52,6 +52,7 @@ class Settings(Struct, frozen=True):
     profile: Path | None = None
     base_url: str | None = None
     window_tokens: int | None = None
+    size: str = "auto"
     price: str | None = None
     temperature: str | None = None
     effort: Literal["minimal", "low", "medium", "high", "xhigh", "max"] | None = None

@@ -40,7 +40,7 @@ _ERRORS_SHOWN = 3
 @takes("flags", settings(
     "isolation", "network", "allow", "credentials",
     "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt", "profile",
-    "base_url", "window_tokens", "heap_chars", "heap_chunks", "depth", "fsync",
+    "base_url", "window_tokens", "size", "heap_chars", "heap_chunks", "depth", "fsync",
 ))  # fmt: skip
 def command(
     subjects: list[str] | None = argument(

@@ -27,7 +27,7 @@ from stackmem.tools.mcp_servers import own_servers
     "model", "strategy", "isolation", "network", "allow", "credentials",
     "include", "git", "layer", "runs_dir", "sandbox_dir", "max_steps",
     "max_usd",
-    "max_tokens", "max_seconds", "command_seconds", "prompt", "profile", "base_url", "window_tokens", "price",
+    "max_tokens", "max_seconds", "command_seconds", "prompt", "profile", "base_url", "window_tokens", "size", "price",
     "temperature", "effort", "service_tier", "headers", "text_calls", "heap", "heap_chars", "heap_chunks", "depth",
     "literal_mib", "otel", "fsync", "apply", "yes",
 ))  # fmt: skip

@@ -21,7 +21,7 @@ from stackmem.tools.mcp_servers import own_servers
     "check", "check_files", "include", "git", "extra_tools",
     "instructions", "layer", "runs_dir", "sandbox_dir",
     "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt",
-    "profile", "base_url", "window_tokens", "price", "temperature", "effort", "service_tier", "headers",
+    "profile", "base_url", "window_tokens", "size", "price", "temperature", "effort", "service_tier", "headers",
     "text_calls", "seed", "heap", "heap_chars", "heap_chunks", "depth", "otel", "fsync", "apply", "yes",
 ))  # fmt: skip
 def command(

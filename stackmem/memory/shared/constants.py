@@ -45,6 +45,15 @@ def run_constants(start: RunStarted) -> str:
     ]
     level = start.isolation.split(" ", 1)[0]
     network = _network(start)
+    if start.small is not UNSET:
+        return "\n".join(
+            (
+                f"Commands run in the folder of the files; paths are relative to it; {network}.",
+                *([f"conversation: {_SESSION}"] if start.session is not UNSET else []),
+                *([start.project] if start.project else []),
+                *([start.instructions] if start.instructions else []),
+            )
+        )
     place = f"; commands begin in {start.place}, and relative paths count from there" if start.place else ""
     return "\n".join(
         (

@@ -59,6 +59,11 @@ def task_opening(frame: Frame, listed: str) -> str:
     return request_opening(frame, listed) if frame.request else "\n".join(["TASK", frame.task, *lines, "", listed])
 
 
+def small_opening(frame: Frame, listed: str) -> str:
+    """The block of a root for a small model: the task, and the heap index once there is something on the heap."""
+    return task_opening(frame, listed if frame.opened.chunks else "").rstrip()
+
+
 def _registers(frame: Frame) -> list[str]:
     own = frame.registers
     lines = [f"R0 INTENT: {own.intent}"]

@@ -76,7 +76,7 @@ def with_calls(reply: ModelReplied, request: AskModel) -> ModelReplied:
     """
     if request.expects == "text":
         return reply
-    shown = {tool.name: tool for tool in request.view.tools}
+    shown = {tool.name: tool for tool in (*request.view.tools, *request.announced)}
     read = reply if any(isinstance(part, ToolCall) for part in reply.parts) else _read_text(reply, request, shown)
     parts: list[ReplyPart] = []
     notes = () if read.repairs is UNSET else read.repairs

@@ -1,0 +1,69 @@
+"""What the rules do for a small model: memory tools offered late, shorter results and replies.
+
+Rule 1: the list of tools never changes. A notice tells of the memory tools once half of the window is used, and from
+    then on they can be called; before that they are unknown.
+Rule 2: a frame that begins later reads that notice before its first request.
+
+All of it follows from ``RunStarted.small``.
+"""
+
+from __future__ import annotations
+
+from msgspec import UNSET, json
+
+from stackmem.core.facts import NoticeGiven
+from stackmem.core.messages import ToolSpec
+from stackmem.core.state import State
+from stackmem.core.tools import Tool, tool_name
+
+TOLD_AT = 0.5
+_CODE = "memory_tools"
+_EXAMPLES = {
+    "heap_alloc": {"name": "test_command", "content": "python3 -m pytest -q"},
+    "push_frame": {
+        "name": "parser", "objective": "Write parse() in parser.py and run its test.",
+        "context": "The test is test_parser.py.", "return_spec": "What was changed, and the result of the test.",
+    },
+}  # fmt: skip
+
+
+def offered(state: State, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    """``tools`` without those that this run's model has not been told of yet."""
+    small = state.begun.small
+    if small is UNSET or not small.later or _is_told(state):
+        return tools
+    held_back = {tool.name for tool in small.later}
+    return tuple(tool for tool in tools if tool_name(tool) not in held_back)
+
+
+def announced(state: State) -> tuple[ToolSpec, ...]:
+    """The tools that a notice has told of."""
+    small = state.begun.small
+    return small.later if small is not UNSET and _is_told(state) else ()
+
+
+def notice(state: State) -> NoticeGiven | None:
+    """What the running frame reads once: the memory tools, and a call of one."""
+    small, frame = state.begun.small, state.running
+    if small is UNSET or not small.later or _CODE in frame.told:
+        return None
+    half_used = frame.context_tokens >= TOLD_AT * state.window_tokens
+    if not half_used and not any(_CODE in other.told for other in state.stack):
+        return None
+    named = {tool.name for tool in small.later}
+    example = next((name for name in _EXAMPLES if name in named), "")
+    shown = json.encode({"name": example, "arguments": _EXAMPLES[example]}).decode() if example else ""
+    begins = f"{TOLD_AT:.0%} of the model's window is used. These" if half_used else "Beside the others, these"
+    lines = [f"{begins} tools keep facts and let you work on a part in a new conversation:"]
+    lines += [f"- {tool.name}: {tool.description}" for tool in small.later]
+    return NoticeGiven(_CODE, "\n".join([*lines, *([f"For example: {shown}"] if shown else [])]))
+
+
+def reply_tokens(state: State) -> int | None:
+    """The longest reply; longer after one that was cut off, so that the run can go on."""
+    small = state.begun.small
+    return None if small is UNSET else small.reply_tokens << state.idle
+
+
+def _is_told(state: State) -> bool:
+    return any(_CODE in frame.told for frame in state.stack)

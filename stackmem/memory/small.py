@@ -1,0 +1,101 @@
+"""What a small model is offered under a strategy: few tools in few words, and a short prompt with one call in it.
+
+Every tool stays the strategy's own; only what the model reads of it changes. Tools for memory are told of later
+(``core/guidance/sizing.py``).
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from stackmem.core.strategy import MemoryStrategy
+from stackmem.core.tools import (
+    EditFile,
+    HeapAlloc,
+    HeapFree,
+    HeapList,
+    HeapRead,
+    HeapWrite,
+    ListFiles,
+    Offer,
+    PopFrame,
+    PushFrame,
+    ReadFile,
+    RunCommand,
+    Tool,
+    WriteFile,
+    tool_name,
+)
+
+STRATEGIES_FOR_SMALL = ("adaptive", "full", "stackheap")
+"""Strategies whose prompt says nothing that a small model could not do without."""
+
+_TOOLS: dict[str, Tool] = {
+    tool_name(offer): offer
+    for offer in (
+        Offer(ReadFile, text="Read a text file."),
+        Offer(WriteFile, text="Write a whole file, new or old."),
+        Offer(EditFile, hidden=("replace_all",), text="Replace old_string, which must occur once, by new_string."),
+        Offer(ListFiles, text="List the files of a folder."),
+        Offer(RunCommand, text="Run a bash command and read its output."),
+        Offer(
+            PopFrame,
+            hidden=("store",),
+            text="End the work. Call it last.",
+            words=(("result", "What you changed, and how you tried it."),),
+        ),
+    )
+}
+_LATER = {
+    tool_name(PushFrame): "Start a conversation of its own for a part of the work",
+    tool_name(HeapAlloc): "Keep a fact under a name",
+    tool_name(HeapRead): "Show what is kept under a name",
+    tool_name(HeapWrite): "Change what is kept under a name",
+    tool_name(HeapFree): "Forget what is kept under a name",
+    tool_name(HeapList): "List what is kept",
+}
+
+
+class SmallOffer(Struct, frozen=True):
+    """What the model reads of a run.
+
+    Attributes:
+        prompt: Name of the system prompt.
+        tools: In every request.
+        later: Told of once half of the window is used.
+    """
+
+    prompt: str
+    tools: tuple[Tool, ...]
+    later: tuple[Tool, ...]
+
+
+def has_small_size(strategy: MemoryStrategy) -> bool:
+    return strategy.name.partition(":")[0] in STRATEGIES_FOR_SMALL
+
+
+def small_offer(strategy: MemoryStrategy, optional: tuple[Tool, ...]) -> SmallOffer:
+    """The offer under a strategy that has one.
+
+    Args:
+        optional: Tools that the run's settings add.
+    """
+    every = (*strategy.tools, *optional)
+    shown = sorted((tool for tool in every if tool_name(tool) not in _LATER), key=_ends)
+    later = (tool for tool in strategy.tools if tool_name(tool) in _LATER)
+    edits = any(tool_name(tool) == tool_name(EditFile) for tool in optional)
+    return SmallOffer(
+        prompt="small+edit" if edits else "small",
+        tools=tuple(_TOOLS.get(tool_name(tool), tool) for tool in shown),
+        later=tuple(_in_one_line(tool) for tool in later),
+    )
+
+
+def _ends(tool: Tool) -> bool:
+    """The tool that ends a run is shown last."""
+    return tool_name(tool) == tool_name(PopFrame)
+
+
+def _in_one_line(tool: Tool) -> Offer:
+    offer = tool if isinstance(tool, Offer) else Offer(tool, tool.behavior.hidden)
+    return Offer(offer.call, offer.hidden, _LATER[tool_name(tool)], spelled=True)
