@@ -30,7 +30,7 @@ from .failures import answered_with, failed, leaves_no_room, unanswered
 from .openai_messages import Extras, chat_body
 from .openai_responses import read_response, responses_body
 from .openai_stream import read_chat
-from .served import ask_server
+from .served import ask_ollama, ask_server
 from .spoken import overheard
 from .tokens import estimated_usage
 
@@ -141,6 +141,8 @@ class OpenAIModel:
             return
         served = ask_server(self._endpoint, self._model, headers=self._asked.headers)
         self.parameters = served.parameters
+        if self.parameters is None and self.name.startswith("ollama/"):
+            self.parameters = ask_ollama(self._endpoint, self._model)
         window_given, price_given = self._given
         if served.window_tokens is not None and not window_given:
             self.window_tokens, self.window_source = served.window_tokens, "said by the server"

@@ -53,20 +53,9 @@ def ask_server(
         UsageError: Nobody answers at the address.
     """
     import httpx2
-    import openai
 
-    connection = Connection(openai.DefaultHttpxClient, seconds, seconds)
-    sent = {"authorization": f"Bearer {endpoint.key}", **headers}
-    text = bytearray()
     try:
-        with (
-            connection.within(seconds),
-            connection.client.stream("GET", f"{endpoint.url}/models", headers=sent) as answer,
-        ):
-            for piece in answer.iter_bytes() if answer.status_code == 200 else ():
-                text += piece
-                if len(text) > _MOST_BYTES:
-                    return ServedModel()
+        text = _answer(endpoint, ("GET", f"{endpoint.url}/models", None), seconds, headers)
     except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
         address, why = without_login(endpoint.url), one_line(cause(error), endpoint.secret)
         raise UsageError(
@@ -74,9 +63,43 @@ def ask_server(
         ) from error
     except (httpx2.HTTPError, OSError):
         return ServedModel()
+    return _read(text, model, without_login(endpoint.url))
+
+
+def ask_ollama(endpoint: Endpoint, model: str, seconds: float = ASK_SECONDS) -> int | None:
+    """How many parameters a model of Ollama has: its list of models does not say it; None if nobody answers."""
+    import httpx2
+
+    address = f"{endpoint.url.removesuffix('/').removesuffix('/v1')}/api/show"
+    try:
+        shown = json.loads(_answer(endpoint, ("POST", address, {"model": model}), seconds, _NONE))
+    except (httpx2.HTTPError, OSError, ValueError, RecursionError):
+        return None
+    return count_in_entry(shown) if isinstance(shown, dict) else None
+
+
+def _answer(
+    endpoint: Endpoint, request: tuple[str, str, dict[str, str] | None], seconds: float, headers: Mapping[str, str]
+) -> bytes:
+    """The body of the answer; empty unless the status is 200, or if the body is too large."""
+    import openai
+
+    method, address, body = request
+    connection = Connection(openai.DefaultHttpxClient, seconds, seconds)
+    sent = {"authorization": f"Bearer {endpoint.key}", **headers}
+    text = bytearray()
+    try:
+        with (
+            connection.within(seconds),
+            connection.client.stream(method, address, headers=sent, json=body) as answer,
+        ):
+            for piece in answer.iter_bytes() if answer.status_code == 200 else ():
+                text += piece
+                if len(text) > _MOST_BYTES:
+                    return b""
     finally:
         connection.client.close()
-    return _read(bytes(text), model, without_login(endpoint.url))
+    return bytes(text)
 
 
 def read_models(answer: Any) -> dict[str, ServedModel] | None:

@@ -58,7 +58,7 @@ RULES = {
 }
 IN_FULL = {
     "one tool call a reply": r"One reply makes exactly one tool call",
-    "when each tool is right": r"\n1\. `pop_frame`: .*\n2\. `run_command`: .*\n3\. `read_file`.*\n4\. `write_",
+    "when each tool is right": r"\n1\. `run_command`: .*\n2\. `read_file`.*\n3\. `write_.*\n4\. `pop_frame`: ",
     "what not to do again": r"do not read again what has not changed, nor repeat a command that failed",
     "what to check before the end": r"# Before the end\n\n1\. .*\n2\. .*verify",
     "the shape of a result": r"what was done in which files, how.*verified.*open\.(.*\n)+.*at most 4000 ch",
@@ -88,7 +88,7 @@ def test_a_model_is_told_the_rule(name, rule):
 def test_what_to_do_stands_in_order_of_priority():
     order = filled("stackheap").partition("Then do the first that applies:\n")[2].partition("\n\n")[0].splitlines()
     assert [re.findall(r"\w+", line)[1] for line in order] == [
-        "pop_frame", "heap_alloc", "push_frame", "heap_read", "read_file", "heap_free", "heap_write",
+        "heap_alloc", "push_frame", "heap_read", "read_file", "heap_free", "heap_write", "pop_frame",
     ]  # fmt: skip
     assert all(len(line.partition(":")[2]) > 10 for line in order), "each line says when"
 
