@@ -10,6 +10,7 @@ from .clip import cut
 from .lines import LineSpan, shown_lines
 from .outcome import ToolOutcome
 from .refusals import ToolRefused, named
+from .syntax import syntax_note
 
 
 def relative(path: str, inside: str) -> bytes:
@@ -77,7 +78,7 @@ def encoded(content: str) -> bytes:
 def written(path: str, raw: bytes, before: int | None) -> ToolOutcome:
     """What is said of a file that was written; ``before`` is its size until then, None where it is new."""
     said = "it is new" if before is None else f"it had {before} bytes"
-    return ToolOutcome(f"wrote {len(raw)} bytes to {named(path)}; {said}")
+    return ToolOutcome(f"wrote {len(raw)} bytes to {named(path)}; {said}{syntax_note(path, raw)}")
 
 
 def protected(path: str) -> str:

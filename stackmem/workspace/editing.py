@@ -8,6 +8,7 @@ from collections.abc import Callable
 from .clip import cut, visible
 from .outcome import ToolOutcome
 from .refusals import ToolRefused, named
+from .syntax import syntax_note
 
 EDITED_BYTES = 8 * 1024 * 1024  # a larger file is edited by a command
 _COMPARED_LINES = 5_000  # looked through for what comes near
@@ -61,9 +62,10 @@ def edited(
         raise ToolRefused(f"{named(path)} would be over {EDITED_BYTES:,} bytes; change it with run_command")
     said = f"replaced {places} {'place' if places == 1 else 'places'} in {named(path)} ({_lines_of(text, old)})"
     try:
-        return text.replace(old, new).encode("utf-8", "surrogateescape"), ToolOutcome(said)
+        content = text.replace(old, new).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         raise ToolRefused("new_string holds half a character; write it whole") from None
+    return content, ToolOutcome(said + syntax_note(path, content))
 
 
 def _whole_file(text: str, scrub: Callable[[str], str]) -> str:

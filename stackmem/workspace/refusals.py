@@ -28,7 +28,8 @@ def refusal(error: OSError, asked: Asked, name: str, inside: str) -> str:
                 f" use a path below {inside}"
             )
         case errno.ENOENT:
-            return f"{name} does not exist; list_files shows what does"
+            way_out = ", write_file creates a file" if asked != "list" else ""
+            return f"{name} does not exist; list_files shows what does{way_out}"
         case errno.ENOTDIR if asked == "list":
             return f"{name} is not a directory, or leads through a file; read_file shows a file"
         case errno.ENOTDIR:
