@@ -145,6 +145,28 @@ def test_the_nudge_shows_a_call_that_only_looks_and_never_suggests_to_finish():
     assert "pop_frame" not in first + second
 
 
+@pytest.mark.parametrize(
+    ("text", "example"),
+    [
+        ('{"result": "replaced 2 places"}', '{"name":"pop_frame","arguments":{"result":"replaced 2 places"}}'),
+        (
+            'Here:\n```json\n{"path": "a", "content": "b"}\n```',
+            '{"name":"write_file","arguments":{"path":"a","content":"b"}}',
+        ),
+        ('{"path": "a"}', '{"name":"list_files","arguments":{"path":"."}}'),  # read_file takes that, too
+        ('{"color": "red"}', '{"name":"list_files","arguments":{"path":"."}}'),
+        ('{"result": ' + "[" * 3_000, '{"name":"list_files","arguments":{"path":"."}}'),
+        ('{"result": ' + "[" * 3_000 + "]" * 3_000 + "}", '{"name":'),
+        ("}{", '{"name":"list_files","arguments":{"path":"."}}'),
+        ("{}", '{"name":"list_files","arguments":{"path":"."}}'),
+        ("{[1]: 2}", '{"name":"list_files","arguments":{"path":"."}}'),
+    ],
+)
+def test_arguments_without_the_name_of_a_tool_are_answered_with_the_call_that_they_fit(text, example):
+    (nudged,) = play(reply(text), start=GUARDED).of(ReplyNudged)
+    assert example in nudged.text
+
+
 def test_of_several_calls_read_from_text_the_first_is_made_and_the_others_are_named():
     several = replace(reply(call("read_file", path="a"), call("list_files")), repairs=("read a call from the text",))
     played = play(several)

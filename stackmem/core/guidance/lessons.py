@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import json
+from msgspec import DecodeError, json
 from msgspec.structs import replace
 
-from stackmem.core.messages import ToolCall
+from stackmem.core.messages import Text, ToolCall, ToolSpec
 from stackmem.core.state import Reply, Result, State
-from stackmem.core.tool_schemas import parameters, required_parameters, tool_named
+from stackmem.core.tool_schemas import field_types, parameters, required_parameters, tool_named
 from stackmem.core.tools import Refusal, Tool, tool_name
 
 FOREIGN_NAMES: dict[str, str] = {
@@ -31,6 +31,7 @@ FOREIGN_NAMES: dict[str, str] = {
 
 _SHOWN_CHARS = 80
 _EXAMPLE_CHARS = 600
+_MOST_READ_CHARS = 20_000
 _ALIASES = {
     "path": (
         "file_path",
@@ -71,7 +72,10 @@ def with_lesson(refusal: Refusal, asked: ToolCall, offered: tuple[Tool, ...]) ->
 
 
 def example_call(state: State) -> str:
-    """A call that a model may make next, as an example of the form: it only looks, and never ends the work."""
+    """A call as an example of the form: the one that the last reply seems to mean, otherwise one that only looks."""
+    meant = _meant_call(state)
+    if meant:
+        return meant
     offered = {tool.name for tool in state.begun.tools}
     seen = [turn for turn in state.running.turns if isinstance(turn, Result)]
     candidates = [("read_file", {"path": _last_path(state)}), ("list_files", {"path": "."})]
@@ -82,6 +86,31 @@ def example_call(state: State) -> str:
             return _written(name, arguments)
     name = next((tool.name for tool in state.begun.tools if tool.name not in {"pop_frame", "return"}), "")
     return _written(name, {}) if name else ""
+
+
+def _meant_call(state: State) -> str:
+    """The call whose arguments the last reply is, without a tool's name; empty if they do not fit exactly one tool."""
+    last = state.running.turns[-1] if len(state.running.turns) else None
+    texts = [part.text for part in last.parts if isinstance(part, Text)] if isinstance(last, Reply) else []
+    text = "\n".join(texts)
+    begin, end = text.find("{"), text.rfind("}")
+    if not 0 <= begin < end <= begin + _MOST_READ_CHARS:
+        return ""
+    try:
+        given = json.decode(text[begin : end + 1])
+    except (DecodeError, RecursionError, ValueError):
+        return ""
+    if not isinstance(given, dict) or not given:
+        return ""
+    fitting = [tool.name for tool in state.begun.tools if _takes(tool, given)]
+    if len(fitting) != 1:
+        return ""
+    return _written(fitting[0], {name: _short(value) for name, value in given.items()})
+
+
+def _takes(tool: ToolSpec, given: dict[str, Any]) -> bool:
+    types, required = field_types(tool)
+    return required <= given.keys() <= types.keys()
 
 
 def _last_path(state: State) -> str:
