@@ -11,10 +11,10 @@ from stackmem.core.facts import RunStarted
 from stackmem.errors import UsageError
 from stackmem.models.endpoint import Endpoint
 from stackmem.models.openai import OpenAIModel
-from stackmem.models.served import ask_server
+from stackmem.models.served import ask_ollama, ask_server
 from tests.stage import Stage, events, pop
 
-from .chat_server import ChatServer, call_piece, chunks
+from .chat_server import ChatServer, Refusal, call_piece, chunks
 
 POP = chunks(call_piece('{"result": "Done."}', id="c", name="pop_frame"), finish="tool_calls")
 
@@ -74,6 +74,38 @@ def test_a_server_that_says_nothing_of_use_changes_nothing(listed: object) -> No
         model.ask_server()
     assert (model.window_tokens, model.price) == (32_768, None)
     assert "--window-tokens" in model.window_source
+
+
+def test_the_number_of_parameters_is_taken_from_the_list_of_models() -> None:
+    with ChatServer() as server:
+        server.models = {"data": [{"id": "m", "meta": {"n_params": 1_777_088_000}}]}
+        model = OpenAIModel("m", Endpoint(f"{server.url}/v1", "k"))
+        model.ask_server()
+    assert model.parameters == 1_777_088_000
+
+
+@pytest.mark.parametrize(
+    ("answer", "count"),
+    [
+        (b'{"details": {"parameter_size": "1.5B"}, "model_info": {}}', 1_500_000_000),
+        (b'{"details": {}, "model_info": {"general.parameter_count": 494032768}}', 494_032_768),
+        (b"[]", None),
+        (b"{", None),
+        (b"[" * 100_000, None),
+        (Refusal(404, "model not found"), None),
+    ],
+)
+def test_ollama_is_asked_for_one_model(answer: bytes | Refusal, count: int | None) -> None:
+    with ChatServer(answer, path="/api/show") as server:
+        assert ask_ollama(Endpoint(f"{server.url}/v1", "k"), "m") == count
+        assert server.bodies == [{"model": "m"}]
+
+
+def test_an_ollama_that_is_gone_or_silent_says_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = Endpoint(f"http://127.0.0.1:{silent.getsockname()[1]}/v1", "k")
+        assert ask_ollama(endpoint, "m", 0.2) is None
+    assert ask_ollama(endpoint, "m") is None
 
 
 def test_a_server_that_is_silent_is_given_up_and_one_that_is_not_there_is_named() -> None:
