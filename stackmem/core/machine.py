@@ -50,7 +50,7 @@ from .resume import apply_fork, apply_resume
 from .state import Notice, Pending, Reply, Result, State
 from .strategy import MemoryStrategy
 from .text import clip_chars
-from .tool_schemas import parameters, parse, read, tool_named, with_optional
+from .tool_schemas import parameters, parse, read, tool_named
 from .tools import (
     AskQuestion,
     Branch,
@@ -149,7 +149,7 @@ def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | 
     asked = pending.calls[0]
     if asked.name in state.begun.registered:
         return _use_own(state, asked, pending)
-    offered = sizing.offered(state, with_optional(strategy.tools, state.begun.tools, state.begun.registered))
+    offered = sizing.offered(state, strategy.tools)
     call = parse(asked, offered, pending.call)
     if isinstance(call, Refusal):
         refused = repetition.refusal(state) or frames.with_budget_faults(call, asked, state.begun.budgets, offered)

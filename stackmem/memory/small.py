@@ -14,6 +14,7 @@ from stackmem.core.tools import (
     HeapAlloc,
     HeapFree,
     HeapList,
+    HeapLoad,
     HeapRead,
     HeapWrite,
     ListFiles,
@@ -53,6 +54,7 @@ _LATER = {
     tool_name(HeapWrite): "Change what is kept under a name",
     tool_name(HeapFree): "Forget what is kept under a name",
     tool_name(HeapList): "List what is kept",
+    tool_name(HeapLoad): "Show what is kept under several names",
 }
 
 
@@ -82,7 +84,7 @@ def small_offer(strategy: MemoryStrategy, optional: tuple[Tool, ...]) -> SmallOf
     """
     every = (*strategy.tools, *optional)
     shown = sorted((tool for tool in every if tool_name(tool) not in _LATER), key=_ends)
-    later = (tool for tool in strategy.tools if tool_name(tool) in _LATER)
+    later = (tool for tool in every if tool_name(tool) in _LATER)
     edits = any(tool_name(tool) == tool_name(EditFile) for tool in optional)
     return SmallOffer(
         prompt="small+edit" if edits else "small",

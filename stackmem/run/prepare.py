@@ -341,7 +341,8 @@ def prepare_kept(
         place = sandbox_dir(settings, cwd, environ)
     subject = _kept_subject(request, cwd)
     project = _project(subject, settings, cwd, environ)
-    tools = tuple(tool.name for tool in base.tools if tool.name in OPTIONAL_TOOLS)
+    told = (*base.tools, *(base.small.later if base.small is not UNSET else ()))
+    tools = tuple(tool.name for tool in told if tool.name in OPTIONAL_TOOLS)
     resolved = Resolved(settings, values)
     return Prepared(subject, resolved, cwd, (runs_dir, place), model, None, (), project=project, tools=tools)
 

@@ -5,12 +5,20 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from stackmem.core.budgets import SmallSize
-from stackmem.core.facts import CallRejected, ChunkAllocated, FramePushed, ModelReplied, NoticeGiven, ToolReturned
+from stackmem.core.facts import (
+    CallRejected,
+    ChunkAllocated,
+    ChunkRead,
+    FramePushed,
+    ModelReplied,
+    NoticeGiven,
+    ToolReturned,
+)
 from stackmem.core.machine import advance, evolve, fold
 from stackmem.core.messages import Text, Usage
 from stackmem.core.requests import AskModel, UseTool
 from stackmem.core.tool_schemas import spec
-from stackmem.core.tools import EditFile
+from stackmem.core.tools import EditFile, HeapLoad
 from stackmem.memory import open_strategy
 from stackmem.memory.small import STRATEGIES_FOR_SMALL, has_small_size, small_offer
 from stackmem.prompts import prompt_text
@@ -81,6 +89,19 @@ def test_memory_tools_are_unknown_before_half_of_the_window_is_used_and_accepted
     for tool in played.state.begun.small.later:
         assert f"- {tool.name}: {tool.description}" in notice.text
     assert len(played.of(ChunkAllocated)) == 1
+
+
+def test_an_optional_memory_tool_is_told_of_with_the_others():
+    start = small_start("adaptive")
+    offer = small_offer(open_strategy("adaptive"), (EditFile, HeapLoad))
+    later = tuple(spec(tool, prompt_slots(start.budgets, 30.0)) for tool in offer.later)
+    start = replace(start, small=SmallSize(later=later))
+    assert "heap_load" not in {tool.name for tool in start.tools}
+    load = do("heap_load", names=["fact"])
+    store = do("heap_alloc", name="fact", content="x = 1")
+    played = play(load, half_full(do("list_files")), store, load, start=start)
+    assert [event.code for event in played.of(CallRejected)] == ["unknown_tool"]
+    assert [event.names for event in played.of(ChunkRead)] == [("fact",)]
 
 
 def test_a_run_without_memory_tools_is_told_of_none():

@@ -14,6 +14,7 @@ from msgspec import UNSET, json
 from stackmem.core.facts import NoticeGiven
 from stackmem.core.messages import ToolSpec
 from stackmem.core.state import State
+from stackmem.core.tool_schemas import with_optional
 from stackmem.core.tools import Tool, tool_name
 
 TOLD_AT = 0.5
@@ -27,9 +28,10 @@ _EXAMPLES = {
 }  # fmt: skip
 
 
-def offered(state: State, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-    """``tools`` without those that this run's model has not been told of yet."""
-    small = state.begun.small
+def offered(state: State, strategy_tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    """The tools that may be called now: the strategy's and the optional ones, as far as the model knows of them."""
+    start, small = state.begun, state.begun.small
+    tools = with_optional(strategy_tools, (*start.tools, *announced(state)), start.registered)
     if small is UNSET or not small.later or _is_told(state):
         return tools
     held_back = {tool.name for tool in small.later}
