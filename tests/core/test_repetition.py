@@ -167,6 +167,20 @@ def test_arguments_without_the_name_of_a_tool_are_answered_with_the_call_that_th
     assert example in nudged.text
 
 
+@pytest.mark.parametrize(
+    ("path", "example"),
+    [
+        ("src/greet.py", '{"name":"run_command","arguments":{"command":"python3 src/greet.py"}}'),
+        ("notes.txt", '{"name":"read_file","arguments":{"path":"notes.txt"}}'),
+        ("a;rm -rf b.py", '{"name":"read_file","arguments":{"path":"a;rm -rf b.py"}}'),
+        ("-c.py", '{"name":"read_file","arguments":{"path":"-c.py"}}'),
+    ],
+)
+def test_after_a_program_was_written_the_example_runs_it(path, example):
+    played = play(do("write_file", path=path, content="x = 1"), reply("Done."), start=GUARDED)
+    assert example in played.of(ReplyNudged)[0].text
+
+
 def test_of_several_calls_read_from_text_the_first_is_made_and_the_others_are_named():
     several = replace(reply(call("read_file", path="a"), call("list_files")), repairs=("read a call from the text",))
     played = play(several)

@@ -6,6 +6,7 @@ shown as ``...``, because only the form matters.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from msgspec import DecodeError, json
@@ -32,6 +33,7 @@ FOREIGN_NAMES: dict[str, str] = {
 _SHOWN_CHARS = 80
 _EXAMPLE_CHARS = 600
 _MOST_READ_CHARS = 20_000
+_PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,79}\.py")
 _ALIASES = {
     "path": (
         "file_path",
@@ -72,12 +74,18 @@ def with_lesson(refusal: Refusal, asked: ToolCall, offered: tuple[Tool, ...]) ->
 
 
 def example_call(state: State) -> str:
-    """A call as an example of the form: the one that the last reply seems to mean, otherwise one that only looks."""
+    """A call as an example of the form: the one that the last reply seems to mean, otherwise one that only looks.
+
+    After a Python file was changed it is a command that runs the file. No example ends the work, unless the model does.
+    """
     meant = _meant_call(state)
     if meant:
         return meant
     offered = {tool.name for tool in state.begun.tools}
     seen = [turn for turn in state.running.turns if isinstance(turn, Result)]
+    changed = _changed_program(state)
+    if changed and "run_command" in offered:
+        return _written("run_command", {"command": f"python3 {changed}"})
     candidates = [("read_file", {"path": _last_path(state)}), ("list_files", {"path": "."})]
     if not seen:
         candidates.reverse()
@@ -111,6 +119,18 @@ def _meant_call(state: State) -> str:
 def _takes(tool: ToolSpec, given: dict[str, Any]) -> bool:
     types, required = field_types(tool)
     return required <= given.keys() <= types.keys()
+
+
+def _changed_program(state: State) -> str:
+    """The Python file that the last call wrote or edited; empty if that was another call, or an odd path."""
+    for turn in reversed(state.running.turns):
+        calls = [part for part in turn.parts if isinstance(part, ToolCall)] if isinstance(turn, Reply) else []
+        if calls:
+            given = calls[0].arguments if isinstance(calls[0].arguments, dict) else {}
+            path = given.get("path")
+            changes = calls[0].name in {"write_file", "edit_file"} and isinstance(path, str)
+            return path if changes and _PROGRAM.fullmatch(path) else ""
+    return ""
 
 
 def _last_path(state: State) -> str:
