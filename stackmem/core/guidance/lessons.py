@@ -128,8 +128,9 @@ def _changed_program(state: State) -> str:
         if calls:
             given = calls[0].arguments if isinstance(calls[0].arguments, dict) else {}
             path = given.get("path")
-            changes = calls[0].name in {"write_file", "edit_file"} and isinstance(path, str)
-            return path if changes and _PROGRAM.fullmatch(path) else ""
+            if calls[0].name in {"write_file", "edit_file"} and isinstance(path, str) and _PROGRAM.fullmatch(path):
+                return path
+            return ""
     return ""
 
 
