@@ -1,7 +1,6 @@
 """The facts of a run, in the past tense. A trace is a list of them; the state is a fold over them.
 
-From outside come what a run is given and what answers an effect (``GIVEN`` and ``ANSWERS`` in ``requests.py``), and
-``RunEnded`` when a person or a broken sandbox ends a run. The others are derived and checked in replay.
+Those in ``GIVEN`` and ``ANSWERS`` (``requests.py``) come from outside, as may ``RunEnded``; replay checks the others.
 """
 
 from __future__ import annotations
@@ -72,6 +71,7 @@ class RunStarted(Struct, frozen=True, tag=True):
         index: ``escaped`` if the heap index escapes what imitates its columns; not written in older runs.
         circles: ``refused`` if calls in a circle are refused (guidance/repetition.py); not written in older runs.
         small: What a small model gets (``--size``); not written in other runs.
+        text_calls: ``prompt`` if tools and calls are sent as text; not written otherwise.
     """
 
     task: str
@@ -109,6 +109,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     index: Literal["escaped"] | UnsetType = UNSET
     circles: Literal["refused"] | UnsetType = UNSET
     small: SmallSize | UnsetType = UNSET
+    text_calls: Literal["prompt"] | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:
@@ -159,7 +160,6 @@ class ModelReplied(Struct, frozen=True, tag=True):
 
     Attributes:
         parts: The reply's blocks in their order.
-        stop: Why the reply ended.
         detail: What the provider says of a refusal.
         prompt_digest: The digest of the view it answers.
         reply_id: The provider's name for the reply.

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
@@ -24,7 +25,7 @@ from stackmem.measure.first_loss import UsedFacts, facts_used
 from stackmem.measure.hypothetical_frames import estimated_outputs
 from stackmem.measure.moments import Moment, moments
 from stackmem.measure.phases import PhaseRule
-from stackmem.measure.prefix import Count, PromptBlock, text_of
+from stackmem.measure.speed import learned_speed
 from stackmem.measure.whatif import (
     PUSHES,
     Terms,
@@ -37,20 +38,18 @@ from stackmem.measure.whatif import (
 )
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.memory.small import has_small_size, small_offer
-from stackmem.models.catalog import ModelRow, lookup
 from stackmem.prompts import prompt_text
 from stackmem.trace.imported import imported_from
 
-from .cache_bill import counter_for, moments_of
+from .cache_bill import moments_of
+from .costing import Costing, costing_as, counter_for, own_costing
 from .find import find_run
 from .hypothetical import MISSED, HandOverBand, bands, is_flat, start_with_frames
 from .import_ import sessions_of
 from .run_list import name_of
 
 DEFAULT_PRICE = "claude-sonnet-5-5"
-"""The model whose prices hold where the recorded one has none in the table."""
-
-_COUNTS_KEPT = 1 << 17
+"""The model whose prices hold for runs that no server's model made."""
 
 
 class WhatIfRow(Struct, frozen=True):
@@ -60,7 +59,7 @@ class WhatIfRow(Struct, frozen=True):
         recorded: It is the strategy that the run was recorded with.
         note: What of the strategy could not show, or why it does not apply.
         outcome: None where it does not apply; of hypothetical frames that of the middle band.
-        ratio: Its bill over that of the recorded strategy; None where either is not known.
+        ratio: Its cost over that of the recorded strategy, in the unit of the run; None where either is not known.
         bands: Of a flat run cut into hypothetical frames, from the best case to the worst.
     """
 
@@ -77,6 +76,7 @@ class WhatIf(Struct, frozen=True):
 
     Attributes:
         price: The model whose prices and cache hold.
+        unit: What the cost is in: "tokens", newly evaluated, and seconds for a server that nobody is paid for.
         counted: How the tokens of texts were counted.
         window_tokens: That prompts are held against, and strategies go by.
         estimated_replies: Replies whose usage the recording lacks; their length is an estimate.
@@ -86,6 +86,7 @@ class WhatIf(Struct, frozen=True):
     run: str
     imported: str
     price: str
+    unit: Literal["USD", "tokens"]
     counted: str
     steps: int
     frames: int
@@ -145,17 +146,25 @@ def tell_again(name: str, again: Callable[[], Iterator[Moment]], question: WhatI
     if not run:
         raise TraceError(f"the trace of {name} holds no record; the run ended before its first one")
     start = run[-1].after.begun
-    model = _model(question.price, start.model)
+    costing = own_costing(start, DEFAULT_PRICE) if question.price is None else costing_as(question.price, start)
     steps = run[-1].after.step
     if not steps:
         raise UsageError(f"{name} has no reply of a model; there is nothing to tell again")
-    counter, counted = counter_for(again, model)
-    terms = Terms(model.price, model.min_cache_tokens, _cached_count(counter), question.latency_seconds)
-    start, run, estimated = _prepared(run, model, question.window_tokens, terms)
+    counter, counted = counter_for(again, costing)
+    terms = Terms(
+        price=None if costing.free else costing.price,
+        minimum_tokens=costing.minimum_tokens,
+        count=counter,
+        latency_seconds=question.latency_seconds,
+        server_cache=costing.free,
+        speed=learned_speed(run) if costing.free else None,
+    )
+    start, run, estimated = _prepared(run, costing, question.window_tokens, terms)
     return WhatIf(
         run=name,
         imported=imported_from(start),
-        price=model.name,
+        price=costing.model,
+        unit="tokens" if costing.free else "USD",
         counted=counted,
         steps=steps,
         frames=run[-1].after.pushes,
@@ -167,13 +176,13 @@ def tell_again(name: str, again: Callable[[], Iterator[Moment]], question: WhatI
 
 
 def _prepared(
-    run: tuple[Moment, ...], model: ModelRow, window_tokens: int | None, terms: Terms
+    run: tuple[Moment, ...], costing: Costing, window_tokens: int | None, terms: Terms
 ) -> tuple[RunStarted, tuple[Moment, ...], int]:
     """The start and the run with a window that somebody names, and of a foreign one with the length of every reply."""
     start = run[-1].after.begun
     if not imported_from(start):
         return replace(start, window_tokens=window_tokens or start.window_tokens), run, 0
-    start = replace(start, window_tokens=window_tokens or model.window_tokens, price=model.price)
+    start = replace(start, window_tokens=window_tokens or costing.window_tokens, price=costing.price)
     (began, _), *rest = ((moment.at, moment.event) for moment in run)
     events, estimated = estimated_outputs([(began, start), *rest], terms.count)
     return start, tuple(moments(events)), estimated
@@ -195,26 +204,11 @@ def _moments(timed_facts: tuple[TimedFact, ...]) -> Iterator[Moment]:
     return moments((fact.at, fact.event) for fact in timed_facts)
 
 
-def _model(wanted: str | None, recorded: str) -> ModelRow:
-    row = lookup(wanted if wanted is not None else recorded) or (lookup(DEFAULT_PRICE) if wanted is None else None)
-    if row is None:
-        raise UsageError(f"no model {wanted!r} in the table of prices; stackmem models lists them")
-    return row
-
-
-def _cached_count(counter: Count) -> Count:
-    """The same count, taken once for each text: every strategy shows mostly the same ones."""
-    known: dict[str, int] = {}
-
-    def remembered(block: PromptBlock) -> int:
-        text = text_of(block)
-        if text not in known:
-            if len(known) >= _COUNTS_KEPT:
-                known.clear()
-            known[text] = counter(block)
-        return known[text]
-
-    return remembered
+def _cost(outcome: WhatIfOutcome | None) -> float | None:
+    """What rows are compared by: dollars, or the seconds of a server that nobody is paid for."""
+    if outcome is None:
+        return None
+    return outcome.seconds if outcome.usd is None else outcome.usd
 
 
 def _rows(run: tuple[Moment, ...], start: RunStarted, question: WhatIfQuestion, terms: Terms) -> Iterator[WhatIfRow]:
@@ -222,7 +216,7 @@ def _rows(run: tuple[Moment, ...], start: RunStarted, question: WhatIfQuestion, 
     own = open_strategy(start.strategy)
     foreign = replace(terms, five_minutes=bool(imported_from(start)))
     recorded = as_recorded(run, facts[not has_frames(own)], foreign)
-    base = recorded.usd
+    base = _cost(recorded)
     yield WhatIfRow(own.name, True, _note(run, own), recorded, 1.0 if base else None)
     rule = question.phases if is_flat(run) else None
     for spelled in question.strategies:
@@ -231,8 +225,8 @@ def _rows(run: tuple[Moment, ...], start: RunStarted, question: WhatIfQuestion, 
             continue
         marked = terms if has_frames(strategy) else foreign
         row = _row(run, _start_under(start, strategy), strategy, facts, marked, rule, question.missed)
-        usd = row.outcome.usd if row.outcome else None
-        yield replace(row, ratio=round(usd / base, 4) if usd is not None and base else None)
+        cost = _cost(row.outcome)
+        yield replace(row, ratio=round(cost / base, 4) if cost is not None and base else None)
 
 
 def _row(
@@ -259,6 +253,8 @@ def _note_of_bands(cut: Sequence[HandOverBand]) -> str:
     notes = [f"{frames} hypothetical {'frame' if frames == 1 else 'frames'}"]
     if low.outcome.usd is not None and high.outcome.usd is not None:
         notes.append(f"${low.outcome.usd:,.4f} to ${high.outcome.usd:,.4f}")
+    elif low.outcome.seconds is not None and high.outcome.seconds is not None:
+        notes.append(f"{low.outcome.seconds:,.1f} to {high.outcome.seconds:,.1f} s")
     notes.append(f"{middle.handed.facts:,} facts across frames, {middle.handed.again:,} results looked for again")
     return "; ".join(notes)
 

@@ -33,12 +33,15 @@ class CacheRequest(Struct, frozen=True):
         at: When it was sent, in seconds on any clock.
         settings: What else invalidates the messages when it changes: the choice of tools, the kind of thinking.
         began: When its response began; None: at once.
+        literal: Whether later prompts hold the reply as the model wrote it; a call that was read from text comes back
+            in another form.
     """
 
     at: float
     view: View
     settings: str = ""
     began: float | None = None
+    literal: bool = True
 
 
 class Cached(Struct, frozen=True):
@@ -142,7 +145,7 @@ class Cache:
             entry = self._entries.get(prefixes[index].digest)
             if entry is not None:
                 return _unreadable(entry, now)
-        return _difference(max(reversed(self._open.values()), key=lambda before: _shared(before, prompt)), prompt)
+        return difference(max(reversed(self._open.values()), key=lambda before: shared_blocks(before, prompt)), prompt)
 
 
 def _unreadable(entry: _Entry, now: float) -> str:
@@ -151,12 +154,12 @@ def _unreadable(entry: _Entry, now: float) -> str:
     return "not begun" if entry.readable > now else "out of reach"
 
 
-def _difference(before: PromptPrefixes, now: PromptPrefixes) -> str:
+def difference(before: PromptPrefixes, now: PromptPrefixes) -> str:
     """The first thing that is not as it was in the prompt most like it."""
     for name in ("tools", "system", "settings"):
         if getattr(before, name) != getattr(now, name):
             return f"{name} changed"
-    shared = _shared(before, now)
+    shared = shared_blocks(before, now)
     if shared == len(now.prefixes):
         return "messages removed" if shared < len(before.prefixes) else "below the minimum"
     if shared == len(before.prefixes):
@@ -165,7 +168,7 @@ def _difference(before: PromptPrefixes, now: PromptPrefixes) -> str:
     return f"message {place} changed" if place > 1 else "new conversation"
 
 
-def _shared(before: PromptPrefixes, now: PromptPrefixes) -> int:
+def shared_blocks(before: PromptPrefixes, now: PromptPrefixes) -> int:
     """How many blocks two prompts begin with alike."""
     low, high = 0, min(len(before.prefixes), len(now.prefixes))
     while low < high:  # digests are chained: all differ from the first that does

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
-from stackmem.core.facts import ContextCompacted, ModelReplied
+from stackmem.core.facts import ContextCompacted, Event, ModelReplied
 from stackmem.core.messages import Usage, View
 from stackmem.core.pricing import Price, cost_usd
 from stackmem.core.requests import Compact
@@ -19,6 +19,7 @@ from stackmem.memory import open_strategy
 from .cache import Cache, Cached, CacheRequest
 from .moments import Moment, begins_request
 from .prefix import Count
+from .server_cache import ServerCache
 
 
 class CachedStep(Struct, frozen=True):
@@ -62,23 +63,28 @@ class Bill(Struct, frozen=True):
     broken: dict[str, int] = field(default_factory=dict)
 
 
-def cached_steps(run: Iterable[Moment], minimum_tokens: int, count: Count) -> Iterator[CachedStep]:
+def cached_steps(
+    run: Iterable[Moment], minimum_tokens: int, count: Count, *, server_cache: bool = False
+) -> Iterator[CachedStep]:
     """Every step and every summary of a run under the cache of a model with this minimum.
 
     A request is sent when the record before its reply was written, and after the wait that the rules ask for. Attempts
     that failed are taken to have cached nothing.
 
+    Args:
+        server_cache: Whether the server caches by itself what it evaluated; the minimum does not count then.
+
     Raises:
         UsageError: The run's strategy is not installed.
     """
-    cache, request = Cache(minimum_tokens, count), 0
+    cache, request = ServerCache(count) if server_cache else Cache(minimum_tokens, count), 0
     for moment in with_prompts(run):
         request += begins_request(moment)
         reply, before, view = moment.event, moment.before, moment.view
         if view is None or not isinstance(reply, ModelReplied | ContextCompacted):
             continue
         sent = min(moment.at, moment.at - moment.seconds + wait_seconds(before.failures))
-        cached = cache.answer(CacheRequest(sent, view))
+        cached = cache.answer(CacheRequest(sent, view, literal=is_literal(reply)))
         yield CachedStep(
             step=moment.after.step,
             frame=before.running.id,
@@ -106,6 +112,11 @@ def with_prompts(run: Iterable[Moment]) -> Iterator[Moment]:
             yield replace(moment, view=asked_view(strategy, before, answer))
         else:
             yield moment
+
+
+def is_literal(answer: Event) -> bool:
+    """Whether a reply goes back into later prompts as the model wrote it: nothing in it was repaired."""
+    return not isinstance(answer, ModelReplied) or answer.repairs is UNSET
 
 
 def asked_view(strategy: MemoryStrategy, before: State, answer: ModelReplied | ContextCompacted) -> View:

@@ -34,10 +34,12 @@ from stackmem.core.tools import tool_name, tools_that
 from stackmem.memory import open_strategy
 
 from .cache import Cache, CacheRequest
-from .cached_steps import asked_view
+from .cached_steps import asked_view, is_literal
 from .first_loss import FactSight, FirstLoss, UsedFacts, literals
 from .moments import Moment
 from .prefix import Count, PromptBlock
+from .server_cache import ServerCache
+from .speed import Speed, evaluated_tokens
 
 PUSHES = tools_that(lambda behavior: behavior.frame == "starts")
 _SUMMARIES_IN_A_ROW = 4
@@ -52,6 +54,8 @@ class Terms(Struct, frozen=True):
         minimum_tokens: The shortest prefix that the cache keeps.
         latency_seconds: From each request to the next; None for the times of the recording.
         five_minutes: Every entry of the cache lives so long, whatever the strategy marks: the marks are an agent's own.
+        server_cache: Whether the server caches by itself what it evaluated, as local servers do, marks or not.
+        speed: Of a server that nobody is paid for; the bill is its seconds then.
     """
 
     price: Price | None
@@ -59,6 +63,8 @@ class Terms(Struct, frozen=True):
     count: Count
     latency_seconds: float | None = None
     five_minutes: bool = False
+    server_cache: bool = False
+    speed: Speed | None = None
 
 
 class WhatIfOutcome(Struct, frozen=True):
@@ -69,6 +75,8 @@ class WhatIfOutcome(Struct, frozen=True):
         peak_tokens, mean_tokens: Of the prompts of its steps.
         usage: Tokens by class, summaries included; replies are as long as they were.
         usd: None without a price.
+        evaluated_tokens: Of the prompts, those that no cache held.
+        seconds: At the server's speed; None where it is not known or not asked for.
         summaries: How many the strategy asked for.
         estimated: Nobody wrote the summaries: a bounded extract stands in for each.
         loss: Which facts were out of sight.
@@ -80,6 +88,8 @@ class WhatIfOutcome(Struct, frozen=True):
     mean_tokens: float
     usage: Usage
     usd: float | None
+    evaluated_tokens: int
+    seconds: float | None
     summaries: int
     estimated: bool
     loss: FirstLoss
@@ -155,7 +165,7 @@ class _Costs:
 
     def __init__(self, facts: UsedFacts, terms: Terms) -> None:
         self.terms = terms
-        self._cache = Cache(terms.minimum_tokens, terms.count)
+        self._cache = ServerCache(terms.count) if terms.server_cache else Cache(terms.minimum_tokens, terms.count)
         self._sight = FactSight(facts)
         self._usage: list[Usage] = []
         self._prompts: list[tuple[int, int]] = []
@@ -164,7 +174,7 @@ class _Costs:
         """What a request and its answer use; ``step`` tells a reply from a summary."""
         if self.terms.five_minutes:
             view = replace(view, breakpoints=tuple(replace(one, ttl="5m") for one in view.breakpoints))
-        used = self._cache.answer(CacheRequest(self._at(moment), view)).usage(output_tokens)
+        used = self._cache.answer(self._request(moment, view)).usage(output_tokens)
         self._usage.append(used)
         if step:
             self._prompts.append((moment.after.step, used.prompt))
@@ -176,10 +186,13 @@ class _Costs:
         event, view = moment.event, moment.view
         if view is None or not isinstance(event, ModelReplied):
             return Usage()
-        used = self._cache.answer(CacheRequest(self._at(moment), view)).usage(event.usage.output)
+        used = self._cache.answer(self._request(moment, view)).usage(event.usage.output)
         self._usage.append(used)
         self._prompts.append((moment.after.step, used.prompt))
         return used
+
+    def _request(self, moment: Moment, view: View) -> CacheRequest:
+        return CacheRequest(self._at(moment), view, literal=is_literal(moment.event))
 
     def _at(self, moment: Moment) -> float:
         """When the next request is sent."""
@@ -190,12 +203,15 @@ class _Costs:
     def outcome(self, window_tokens: int, *, estimated: bool) -> WhatIfOutcome:
         price, sizes = self.terms.price, [tokens for _, tokens in self._prompts]
         summaries = len(self._usage) - len(sizes)
+        speed, used = self.terms.speed, sum(self._usage, Usage())
         return WhatIfOutcome(
             requests=len(self._usage),
             peak_tokens=max(sizes, default=0),
             mean_tokens=sum(sizes) / len(sizes) if sizes else 0.0,
-            usage=sum(self._usage, Usage()),
+            usage=used,
             usd=round(sum(cost_usd(one, price) for one in self._usage), 6) if price is not None else None,
+            evaluated_tokens=evaluated_tokens(used),
+            seconds=round(speed.seconds(used), 3) if speed is not None else None,
             summaries=summaries,
             estimated=estimated and summaries > 0,
             loss=self._sight.found,

@@ -64,20 +64,15 @@ def chat_body(view: View, model: str, extras: Extras = NO_EXTRAS) -> dict[str, A
         "stream_options": {"include_usage": True},
     }
     if view.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": whole(tool.description),
-                    "parameters": named_parameters(tool),
-                },
-            }
-            for tool in view.tools
-        ]
+        body["tools"] = [chat_tool(tool) for tool in view.tools]
         body["tool_choice"] = "auto"
         body["parallel_tool_calls"] = False
     return body
+
+
+def chat_tool(tool: ToolSpec) -> dict[str, Any]:
+    function = {"name": tool.name, "description": whole(tool.description), "parameters": named_parameters(tool)}
+    return {"type": "function", "function": function}
 
 
 def named_parameters(tool: ToolSpec) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from stackmem.core.facts import ModelFailed, ModelReplied, Stop
-from stackmem.core.messages import Message, ReplyPart, Text, Thinking, ToolCall, ToolResult, Usage, View
+from stackmem.core.messages import Message, ReplyPart, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage, View
 from stackmem.core.text import whole, whole_value
 
 from .failures import failed, kind_of_error, sentence, web_page
@@ -35,19 +35,20 @@ def responses_body(view: View, model: str) -> Json:
     if view.system.strip():
         body["instructions"] = whole(view.system)
     if view.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "name": tool.name,
-                "description": whole(tool.description),
-                "parameters": named_parameters(tool),
-                "strict": False,
-            }
-            for tool in view.tools
-        ]
+        body["tools"] = [responses_tool(tool) for tool in view.tools]
         body["tool_choice"] = "auto"
         body["parallel_tool_calls"] = False
     return body
+
+
+def responses_tool(tool: ToolSpec) -> Json:
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": whole(tool.description),
+        "parameters": named_parameters(tool),
+        "strict": False,
+    }
 
 
 def _items(message: Message) -> list[Json]:

@@ -249,6 +249,7 @@ def assemble(
         several_calls="first",
         circles="refused" if is_served(plan.model.name) else UNSET,
         small=plan.small,
+        text_calls="prompt" if settings.text_calls == "prompt" and is_served(plan.model.name) else UNSET,
         project=scrubber.scrub(prepared.project.text) or UNSET,
         place=subject.place or UNSET,
         window_source=window_source(plan.model),

@@ -44,7 +44,7 @@ Mask = Callable[[str], str]
 _OURS = frozenset({
     "strategy", "tools", "isolation", "network", "version", "thinking", "tree", "price", "redacted", "digest", "parent",
     "stop", "prompt_digest", "usage", "kind", "outcome", "frame", "forced", "verified", "code", "ending", "session",
-    "questions", "scope", "index", "circles",
+    "questions", "scope", "index", "circles", "text_calls",
 })  # fmt: skip
 """Fields that hold our own words, ids and digests: nothing in them came from a person, a model or a tool."""
 _WORDING = ("reason", "text", "result")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tiktoken
 
-from stackmem.models.tokens import TokenCount, count, learned_factor, o200k_tokens
+from stackmem.models.tokens import LearnedCount, TokenCount, count, learned_count, o200k_tokens
 
 
 @pytest.mark.parametrize(
@@ -31,13 +31,28 @@ def test_each_figure_says_how_it_was_come_by() -> None:
     assert count(text, "anthropic/claude-sonnet-5-5") == TokenCount(round(plain * 1.55), "o200k × 1.55")
     assert count(text, "claude-haiku-4-5-20251001") == TokenCount(round(plain * 1.19), "o200k × 1.19")
     assert count(text, "openai/qwen3") == TokenCount(480, "characters / 2.5")
-    learned = count(text, "openai/qwen3", factor=1.2)
+    learned = count(text, "openai/qwen3", LearnedCount(1.2))
     assert learned == TokenCount(round(plain * 1.2), "o200k × 1.20, learned from this model's usage")
 
 
-def test_a_factor_is_the_median_of_what_was_reported() -> None:
-    assert learned_factor([(100, 150), (100, 160), (100, 900), (0, 5), (5, 0)]) == 1.6
-    assert learned_factor([(0, 10)]) is None
+def test_prompts_of_one_length_tell_only_a_factor_their_median() -> None:
+    assert learned_count([(100, 150), (100, 160), (100, 900), (0, 5), (5, 0)]) == LearnedCount(1.6)
+    assert learned_count([(0, 10)]) is None
+
+
+def test_prompts_of_several_lengths_tell_the_factor_and_what_every_request_has_besides() -> None:
+    exact = [(counted, 100 + round(counted * 0.9)) for counted in (900, 1_000, 1_300, 1_500)]
+    assert learned_count(exact) == LearnedCount(pytest.approx(0.9), 100)
+    strange = [*exact, (1_400, 9_000)]
+    assert learned_count(strange) == LearnedCount(pytest.approx(0.9, rel=0.2), pytest.approx(100, abs=200))
+    assert count("", "openai/qwen3", learned_count(exact)).source.startswith("o200k × 0.90 + 100 a request")
+
+
+@pytest.mark.parametrize("pairs", [[(900, 1_000), (1_500, 900)], [(900, 1_000), (1_500, 9_000)]])
+def test_a_slope_that_no_tokenizer_has_is_not_believed(pairs: list[tuple[int, int]]) -> None:
+    found = learned_count(pairs)
+    assert found is not None
+    assert found.base == 0
 
 
 @pytest.mark.parametrize("text", [" " * 3_000_000, "a" * 400_000, "\n" * 400_000, "\ud800" * 1_000, "\x00" * 1_000])

@@ -9,12 +9,15 @@ from stackmem.cli.screen.text import align, echo_json, one_line, terminal_width
 from stackmem.kept.hypothetical import phase_rule
 from stackmem.kept.whatif import WhatIf, WhatIfQuestion, WhatIfRow, parse_strategies, what_if
 from stackmem.measure.first_loss import FirstLoss
+from stackmem.measure.whatif import WhatIfOutcome
 from stackmem.tools.plugins import load_plugins
 
-_HEAD = (
-    "strategy", "peak", "mean", "read", "written", "uncached", "output", "bill", "ratio", "first loss", "lost", "gone",
-    "note",
-)  # fmt: skip
+_PROMPTS, _LOSSES = ("strategy", "peak", "mean"), ("ratio", "first loss", "lost", "gone", "note")
+_HEADS = {
+    "USD": (*_PROMPTS, "read", "written", "uncached", "output", "bill", *_LOSSES),
+    "tokens": (*_PROMPTS, "cached", "evaluated", "output", "seconds", *_LOSSES),
+}
+_RATIOS = {"USD": "its bill is", "tokens": "its seconds are"}
 
 
 def command(
@@ -57,22 +60,30 @@ def _lines(result: WhatIf, width: int | None) -> list[str]:
     paced = "at the recorded times" if result.latency_seconds is None else f"{result.latency_seconds:g} s apart"
     lines = [
         one_line(f"{result.run}: {whose}{result.steps:,} steps, {result.frames:,} frames"),
-        one_line(f"prices and cache of {result.price}, tokens counted as {result.counted}"),
+        one_line(f"{_whose(result)} of {result.price}, tokens counted as {result.counted}"),
         f"requests {paced}; a window of {result.window_tokens:,} tokens",
     ]
     if result.estimated_replies:
         lines.append(
             f"~ replies: the recording lacks the usage of {result.estimated_replies:,}; their length is an estimate"
         )
-    rows = [_HEAD, *(_cells(row) for row in result.rows)]
-    lines += ["", *align(rows, (0, len(_HEAD) - 1), width=width)]
-    lines += ["", "* the strategy of the recording; ratio: its bill is 1"]
+    head = _HEADS[result.unit]
+    rows = [head, *(_cells(row, result.unit) for row in result.rows)]
+    lines += ["", *align(rows, (0, len(head) - 1), width=width)]
+    lines += [
+        "",
+        f"* the strategy of the recording; ratio: {'its bill is' if result.unit == 'USD' else 'its seconds are'} 1",
+    ]
     lines.append(
         "lost: facts used later that were out of sight before; gone: those of them that nothing stored held either"
     )
     if any(row.outcome and row.outcome.estimated for row in result.rows):
         lines.append("~ an estimate: nobody wrote the summaries, a bounded extract of the turns stands in for each")
     return lines
+
+
+def _whose(result: WhatIf) -> str:
+    return "prices and cache" if result.unit == "USD" else "speed and cache"
 
 
 def _totals(results: list[WhatIf], width: int | None) -> list[str]:
@@ -87,12 +98,16 @@ def _totals(results: list[WhatIf], width: int | None) -> list[str]:
         about = "~" if any(own.estimated for _, own in known) else ""
         pairs = [(base.usd, own.usd) for base, own in known if base and base.usd and own.usd is not None]
         bill, base_bill = sum(own for _, own in pairs), sum(base for base, _ in pairs)
+        timed = [
+            (base.seconds, own.seconds) for base, own in known if base and base.seconds and own.seconds is not None
+        ]
+        seconds, base_seconds = sum(own for _, own in timed), sum(base for base, _ in timed)
         rows.append((
             one_line(name),
             f"{len(known):,}",
             f"{about}{max(own.peak_tokens for _, own in known):,}",
-            f"{about}${bill:,.4f}" if pairs else "unknown",
-            f"{about}{bill / base_bill:.2f}" if pairs else "",
+            f"{about}${bill:,.4f}" if pairs else f"{about}{seconds:,.1f} s" if timed else "unknown",
+            f"{about}{bill / base_bill:.2f}" if pairs else f"{about}{seconds / base_seconds:.2f}" if timed else "",
             f"{sum(own.loss.step is not None for _, own in known):,}",
             "",
         ))  # fmt: skip
@@ -100,11 +115,11 @@ def _totals(results: list[WhatIf], width: int | None) -> list[str]:
     return [head, "", *align(rows, (0, len(rows[0]) - 1), width=width)]
 
 
-def _cells(row: WhatIfRow) -> tuple[str, ...]:
+def _cells(row: WhatIfRow, unit: str) -> tuple[str, ...]:
     name = one_line(row.strategy) + (" *" if row.recorded else "")
     outcome = row.outcome
     if outcome is None:
-        return (name, *[""] * (len(_HEAD) - 2), one_line(row.note))
+        return (name, *[""] * (len(_HEADS[unit]) - 2), one_line(row.note))
     usage, about = outcome.usage, "~" if outcome.estimated else ""
     notes = [row.note] if row.note else []
     if outcome.summaries:
@@ -112,15 +127,22 @@ def _cells(row: WhatIfRow) -> tuple[str, ...]:
     if outcome.too_long_from is not None:
         notes.insert(0, f"longer than the window from step {outcome.too_long_from}")
     written = usage.cache_write_5m + usage.cache_write_1h
+    fresh = (written, usage.uncached) if unit == "USD" else (outcome.evaluated_tokens,)
     return (
         name,
-        *(f"{about}{tokens:,.0f}" for tokens in (outcome.peak_tokens, outcome.mean_tokens)),
-        *(f"{about}{tokens:,}" for tokens in (usage.cache_read, written, usage.uncached, usage.output)),
-        "unknown" if outcome.usd is None else f"{about}${outcome.usd:,.4f}",
+        *(f"{about}{size:,.0f}" for size in (outcome.peak_tokens, outcome.mean_tokens)),
+        *(f"{about}{tokens:,}" for tokens in (usage.cache_read, *fresh, usage.output)),
+        _cost(outcome, unit, about),
         "" if row.ratio is None else f"{about}{row.ratio:.2f}",
         *_loss(outcome.loss),
         one_line("; ".join(notes)),
     )
+
+
+def _cost(outcome: WhatIfOutcome, unit: str, about: str) -> str:
+    if unit == "USD":
+        return "unknown" if outcome.usd is None else f"{about}${outcome.usd:,.4f}"
+    return "unknown" if outcome.seconds is None else f"{about}{outcome.seconds:,.1f}"
 
 
 def _loss(loss: FirstLoss) -> tuple[str, str, str]:

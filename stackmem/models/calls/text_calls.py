@@ -37,7 +37,7 @@ def as_text(body: Json) -> Json:
     spoken = {
         name: value for name, value in body.items() if name not in {"tools", "tool_choice", "parallel_tool_calls"}
     }
-    tools = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in body.get("tools", ()))
+    tools = "\n".join(map(tool_line, body.get("tools", ())))
     messages: list[Json] = []
     for message in body["messages"]:
         spelled = _spelled(message)
@@ -52,6 +52,11 @@ def as_text(body: Json) -> Json:
         else:
             messages.insert(0, {"role": "system", "content": how})
     return {**spoken, "messages": messages}
+
+
+def tool_line(tool: Json) -> str:
+    """A tool of a request as the line of the system prompt that describes it."""
+    return json.dumps(tool["function"], ensure_ascii=False)
 
 
 def _spelled(message: Json) -> Json:

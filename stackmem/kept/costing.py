@@ -1,0 +1,115 @@
+"""What a recorded run is costed by: prices, the wire that requests take, how tokens are counted, what is cached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.facts import RunStarted
+from stackmem.core.pricing import Price
+from stackmem.errors import UsageError
+from stackmem.measure.cached_steps import cached_steps
+from stackmem.measure.moments import Moment
+from stackmem.measure.prefix import Count, PromptBlock, text_of
+from stackmem.models.catalog import ModelRow, lookup
+from stackmem.models.registry import is_served
+from stackmem.models.sent import WireName, sent_text, wire_of
+from stackmem.models.tokens import LearnedCount, count, learned_count
+from stackmem.trace.imported import imported_from
+
+_WIRES: dict[str, WireName] = {"anthropic": "anthropic", "google": "gemini"}
+_COUNTS_KEPT = 1 << 17
+_SHORTEST_CACHED = 1_024  # as the table assumes where a provider says nothing
+_O200K = "openai/gpt-5"
+
+
+class Costing(Struct, frozen=True):
+    """What a run is costed by.
+
+    Attributes:
+        model: As the price table spells it, else as the run does.
+        price: None where none is known.
+        own: Whether it is the run's own model, so that the counts in the recording say how it counts.
+        free: A server that nobody is paid for: it costs evaluated tokens and seconds, and caches by itself.
+    """
+
+    model: str
+    wire: WireName
+    price: Price | None
+    minimum_tokens: int
+    window_tokens: int
+    own: bool = False
+    free: bool = False
+
+
+def costing_as(wanted: str, start: RunStarted) -> Costing:
+    """The costing by a model of the table.
+
+    Raises:
+        UsageError: The table has no such model.
+    """
+    row = lookup(wanted)
+    if row is None:
+        raise UsageError(f"no model {wanted!r} in the table of prices; stackmem models lists them")
+    return _of_row(row, wanted, own=lookup(start.model) == row)
+
+
+def own_costing(start: RunStarted, otherwise: str) -> Costing:
+    """The costing by the run's own model: by the table, else by what the run knows of it.
+
+    Args:
+        otherwise: A model of the table, for runs whose model no server gave: scripts, and other agents' recordings.
+    """
+    row = lookup(start.model)
+    as_text = start.text_calls == "prompt"
+    if row is not None:
+        known = _of_row(row, start.model, own=True)
+        return replace(known, wire="text") if as_text else known
+    if imported_from(start) or not is_served(start.model):
+        return costing_as(otherwise, start)
+    free = start.price is None or not (start.price.input or start.price.output)
+    wire: WireName = "text" if as_text else wire_of(start.model)
+    return Costing(start.model, wire, start.price, _SHORTEST_CACHED, start.window_tokens, own=True, free=free)
+
+
+def _of_row(row: ModelRow, spelled: str, *, own: bool) -> Costing:
+    wire = wire_of(spelled) if "/" in spelled else _WIRES.get(row.provider, "openai")
+    return Costing(row.name, wire, row.price, row.min_cache_tokens, row.window_tokens, own)
+
+
+def counter_for(run: Callable[[], Iterable[Moment]], costing: Costing) -> tuple[Count, str]:
+    """How blocks are counted: by the counts that the run's own replies brought, else by the known factor.
+
+    Args:
+        run: Begins the run's moments anew.
+    """
+    learned = learned_count(_pairs(run(), costing.wire)) if costing.own else None
+    return BlockCounter(costing.wire, costing.model, learned), count("", costing.model, learned).source
+
+
+def _pairs(run: Iterable[Moment], wire: WireName) -> Iterator[tuple[int, int]]:
+    for one in cached_steps(run, 0, BlockCounter(wire, _O200K, None)):
+        if one.sent and not one.recorded.estimated:
+            yield one.usage.prompt, one.recorded.prompt
+
+
+class BlockCounter:
+    """Counts blocks as a wire sends them, each text once: strategies show mostly the same ones."""
+
+    def __init__(self, wire: WireName, model: str, learned: LearnedCount | None) -> None:
+        self._wire, self._model, self._learned = wire, model, learned
+        self._known: dict[tuple[str, str], int] = {}
+
+    def __call__(self, block: PromptBlock) -> int:
+        key = f"{block.place} {type(block.content).__name__}", text_of(block)
+        if key not in self._known:
+            if len(self._known) >= _COUNTS_KEPT:
+                self._known.clear()
+            self._known[key] = self._count(block)
+        return self._known[key]
+
+    def _count(self, block: PromptBlock) -> int:
+        tokens = count(sent_text(self._wire, block), self._model, self._learned).tokens
+        return tokens + (self._learned.base if self._learned is not None and block.place == "system" else 0)

@@ -1,0 +1,63 @@
+"""The cache of a server that keeps what it evaluated (llama.cpp, vLLM, Ollama): the longest prefix that it has seen.
+
+Rule 1: every prefix of every earlier prompt is found again; nothing is marked, and nothing expires within a run.
+Rule 2: the reply to a prompt is kept after it, and is found if it comes back as the model wrote it.
+Rule 3: everything after that is evaluated.
+"""
+
+from __future__ import annotations
+
+from stackmem.core.messages import View
+
+from .cache import Cached, CacheRequest, difference, shared_blocks
+from .prefix import Count, PromptPrefixes, PromptReader
+
+_CONVERSATIONS = 64
+
+
+class ServerCache:
+    """One server's cache; it starts empty."""
+
+    def __init__(self, count: Count) -> None:
+        self._reader = PromptReader(count)
+        self._seen: set[bytes] = set()
+        self._ends: dict[bytes, bool] = {}  # of whole prompts, to whether their reply comes back as it was written
+        self._last: dict[bytes, PromptPrefixes] = {}
+
+    def answer(self, request: CacheRequest) -> Cached:
+        """What it does for the next request; none was sent later."""
+        prompt = self._reader.read(request.view, request.settings)
+        prefixes = prompt.prefixes
+        hit = next((at for at in range(len(prefixes) - 1, -1, -1) if prefixes[at].digest in self._seen), -1)
+        found = prefixes[hit].digest if hit >= 0 else b""
+        broken = "" if found in self._ends else self._why(prompt)
+        end = _after_reply(request.view, prompt, hit) if self._ends.get(found) else hit
+        read = prefixes[end].tokens if end >= 0 else 0
+        self._keep(prompt, found, literal=request.literal)
+        return Cached(read, 0, 0, prompt.tokens - read, broken)
+
+    def _keep(self, prompt: PromptPrefixes, found: bytes, *, literal: bool) -> None:
+        for prefix in reversed(prompt.prefixes):
+            if prefix.digest in self._seen:
+                break
+            self._seen.add(prefix.digest)
+        self._last.pop(found, None)
+        if prompt.prefixes:
+            self._ends[prompt.prefixes[-1].digest] = literal
+            self._last[prompt.prefixes[-1].digest] = prompt
+        if len(self._last) > _CONVERSATIONS:
+            del self._last[next(iter(self._last))]
+
+    def _why(self, prompt: PromptPrefixes) -> str:
+        if not self._last:
+            return "first request"
+        return difference(max(reversed(self._last.values()), key=lambda before: shared_blocks(before, prompt)), prompt)
+
+
+def _after_reply(view: View, prompt: PromptPrefixes, hit: int) -> int:
+    """The end of the reply that follows the prefix; the prefix itself if none does."""
+    for place, start in enumerate(prompt.starts):
+        if start == hit + 1 and view.messages[place].role == "assistant":
+            following = prompt.starts[place + 1] if place + 1 < len(prompt.starts) else len(prompt.prefixes)
+            return following - 1
+    return hit
