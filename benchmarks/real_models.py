@@ -7,7 +7,9 @@
 The strategies `mini-swe-agent` and `mini-swe-agent:text` stand for that agent with its native and its textual
 configuration; `--mini` names its command. One line of the table for each strategy: runs, solved, replies, calls that
 were refused, replies without a call, runs that stalled, tokens that the server evaluated, took from its cache and
-wrote, and seconds.
+wrote, seconds, runs that replay, and requests that reused the whole prompt before them but its last message. A request
+that did not is named, and the exit code is 1. A server that reports no cached tokens is not judged; one that answers
+others meanwhile may lose its cache.
 """
 
 import argparse
@@ -24,6 +26,7 @@ from pathlib import Path
 
 from benchmarks._folder import own_folder
 from benchmarks._mini_swe_agent import CONFIGURATIONS, in_bubblewrap, run_mini
+from benchmarks._prefixes import prefix_uses
 
 HERE = Path(__file__).resolve().parent
 STACKMEM = [sys.executable, "-m", "stackmem"]
@@ -107,6 +110,7 @@ def run_task(task: dict, strategy: str, seed: int, given: argparse.Namespace, pl
     result = json.loads(line)
     replay = subprocess.run([*STACKMEM, "replay", result["run_dir"]], capture_output=True, text=True, check=False)
     events = [json.loads(line)["event"] for line in read_trace(Path(result["run_dir"]))]
+    uses = list(prefix_uses(Path(result["run_dir"])))
     return {
         "task": task["name"], "outcome": result["outcome"], "ending": result["ending"], "seconds": seconds,
         "steps": result["steps"], "usage": result["usage"], "replayed": replay.returncode == 0,
@@ -114,6 +118,7 @@ def run_task(task: dict, strategy: str, seed: int, given: argparse.Namespace, pl
             event["code"] for event in events if event["type"] in ("CallRejected", "ReplyNudged")
         ),
         "repaired": sum(bool(event.get("repairs")) for event in events if event["type"] == "ModelReplied"),
+        "went_on": [str(use) for use in uses if not use.broken], "broken": [str(use) for use in uses if use.broken],
     }  # fmt: skip
 
 
@@ -132,10 +137,12 @@ def row(name: str, runs: list[dict]) -> str:
     refused = ", ".join(f"{count} {code}" for code, count in codes.most_common()) or "0"
     solved = sum(run["outcome"] == "solved" for run in runs)
     stalled = sum(run["ending"] == "stalled" for run in runs)
+    went_on, broken = (sum(len(run.get(name, ())) for run in runs) for name in ("went_on", "broken"))
+    prefix = f"{went_on} of {went_on + broken}" if usage["cache_read"] else "not reported"
     return (
         f"| {name} | {len(runs)} | {solved} | {steps} | {sum(run['repaired'] for run in runs)} | {refused} | {silent} "
         f"| {stalled} | {usage['uncached']:,} | {usage['cache_read']:,} | {usage['output']:,} "
-        f"| {sum(run['seconds'] for run in runs):,.0f} | {sum(run['replayed'] for run in runs)} |"
+        f"| {sum(run['seconds'] for run in runs):,.0f} | {sum(run['replayed'] for run in runs)} | {prefix} |"
     )
 
 
@@ -156,8 +163,9 @@ def main() -> None:
     tasks = [task for task in load_tasks() if not wanted or task["name"] in wanted]
     strategies = ["full"] if given.tiny else given.strategies.split(",")
     print("| strategy | runs | solved | replies | repaired | refused | without a call | stalled | evaluated | cached "
-          "| written | seconds | replayed |")  # fmt: skip
-    print("|---|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|", flush=True)
+          "| written | seconds | replayed | went on |")  # fmt: skip
+    print("|---|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|", flush=True)
+    broken: list[str] = []
     with own_folder() as scratch:
         place = given.output or scratch
         place.mkdir(parents=True, exist_ok=True)
@@ -175,6 +183,11 @@ def main() -> None:
                         file.write(json.dumps({"strategy": strategy, "seed": seed, **run}) + "\n")
                     print(f"  {strategy} {task['name']}: {run['outcome']} in {run['steps']} steps", file=sys.stderr)
             print(row(strategy, runs), flush=True)
+            if any(run["usage"].get("cache_read") for run in runs):
+                broken += [f"{strategy} {run['task']}, {line}" for run in runs for line in run.get("broken", ())]
+    if broken:
+        print("\n".join(["requests that did not go on from the prompt before them:", *broken]))
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
     ),
     "real_models": (
         words("--tiny"),
-        [r"\| strategy \| runs \| solved", r"\|---", r"\| full \| 2 \| 2 \|"],
+        [r"\| strategy \| runs \| solved", r"\|---", r"\| full \| 2 \| 2 \|.*\| not reported \|"],
     ),
     "recordings": (
         words("{folder}", "-o", "{folder}/laid-out"),
@@ -108,6 +108,10 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
         words("--steps", "20", "--times", "1"),
         ["20 steps; opened 1 times", r"\| strategy", r"\|---", r"\| `stackheap` \|", r"\| `stackheap:index=system` \|",
          r"\| `full` \|"],
+    ),
+    "whatif_real": (
+        words("--tiny"),
+        [r"\| task \| steps", r"\|---", r"\| create \| 2 \|", r"\| together \| 2 \|"],
     ),
 }  # fmt: skip
 

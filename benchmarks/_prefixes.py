@@ -1,0 +1,53 @@
+"""What each request of a run reused of the prompt before it, by the cached tokens that the server reported."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from stackmem.core.facts import ModelReplied
+from stackmem.kept.cache_bill import moments_of
+from stackmem.measure.cached_steps import with_prompts
+from stackmem.measure.prefix import PromptBlock, text_of
+
+CHARS_PER_TOKEN, MARKS = 2, 20
+"""A message has at most so many tokens: a token for every two characters, and the marks of a template around it."""
+
+
+class PrefixUse(Struct, frozen=True):
+    """How much of the same frame's last prompt a request found in the server's cache, in tokens.
+
+    Attributes:
+        due: The last prompt without its last message, which a strategy may write anew.
+    """
+
+    step: int
+    frame: str
+    cached: int
+    last: int
+    due: int
+
+    @property
+    def broken(self) -> bool:
+        return self.cached < self.due
+
+    def __str__(self) -> str:
+        return (
+            f"step {self.step} in {self.frame}: {self.cached:,} of {self.last:,} tokens reused, {self.due:,} were due"
+        )
+
+
+def prefix_uses(run_dir: Path) -> Iterator[PrefixUse]:
+    """Every request of a run but the first one of each frame, and those whose tokens the server did not report."""
+    last: dict[str, tuple[int, int]] = {}
+    for moment in with_prompts(moments_of(run_dir)):
+        reply, view = moment.event, moment.view
+        if not isinstance(reply, ModelReplied) or view is None or reply.usage.estimated:
+            continue
+        frame = moment.before.running.id
+        if frame in last:
+            tokens, due = last[frame]
+            yield PrefixUse(moment.after.step, frame, reply.usage.cache_read, tokens, due)
+        message = view.messages[-1]
+        chars = sum(len(text_of(PromptBlock(message.role, part))) for part in message.parts)
+        last[frame] = reply.usage.prompt, max(0, reply.usage.prompt - chars // CHARS_PER_TOKEN - MARKS)
