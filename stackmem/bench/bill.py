@@ -7,7 +7,6 @@ each of hers but the first: so that the bill of a trial is the same wherever and
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 
 from msgspec import Struct, json
 from msgspec.structs import replace
@@ -22,14 +21,15 @@ from stackmem.core.facts import (
     FramePushed,
 )
 from stackmem.errors import UsageError
-from stackmem.measure.cached_steps import bill, cached_steps
+from stackmem.kept.costing import costing_as, counter_for, own_costing
+from stackmem.measure.cached_steps import CachedStep, bill, cached_steps
 from stackmem.measure.moments import Moment, begins_request
-from stackmem.measure.prefix import Count, text_of
 from stackmem.measure.requests import columns, request_uses
 from stackmem.models.catalog import ModelRow, lookup
-from stackmem.models.tokens import count
+from stackmem.models.registry import is_served
 
-_TEXTS_KEPT = 8_192
+PRICE = "claude-sonnet-5-5"
+"""The model that makes the bill where no other is named, and where none of a bench's own models has a price."""
 _ACTS = (CallAnswered, ChunkAllocated, ChunkFreed, ChunkRead, ChunkWritten, ContextCompacted, FramePushed)
 
 
@@ -59,13 +59,21 @@ class TrialBill(Struct, frozen=True):
 def trial_bill(run: Sequence[Moment], model: str, latency_seconds: float, pause_seconds: float = 0.0) -> TrialBill:
     """What the run's prompts and replies would have cost as ``model``.
 
+    Args:
+        model: Of the price table; empty for the run's own. One that nobody is paid for has a bill in tokens alone.
+
     Raises:
         UsageError: The table has no such model.
     """
-    row = priced(model)
-    timed = _on_the_bills_clock(run, latency_seconds, pause_seconds)
-    steps = list(cached_steps(timed, row.min_cache_tokens, _counter(row)))
-    made, uses = bill(steps, row.price), request_uses(run, steps)
+    steps, price = list[CachedStep](), None
+    if run:
+        start = run[0].after.begun
+        costing = costing_as(model, start) if model else own_costing(start, PRICE)
+        counter, _ = counter_for(lambda: run, costing)
+        timed = _on_the_bills_clock(run, latency_seconds, pause_seconds)
+        steps += cached_steps(timed, costing.minimum_tokens, counter, server_cache=costing.free)
+        price = None if costing.free else costing.price
+    made, uses = bill(steps, price), request_uses(run, steps)
     used = made.usage
     return TrialBill(
         bill_uncached=used.uncached,
@@ -93,6 +101,11 @@ def priced(model: str) -> ModelRow:
     return row
 
 
+def billed_by_themselves(models: Iterable[str]) -> bool:
+    """Whether a server gives the replies of each of these models, and the table has no price for any of them."""
+    return all(is_served(model) and lookup(model) is None for model in models)
+
+
 def _rewritten(broken: tuple[str, int]) -> int:
     """How many requests did not go on from the one before because they were written anew."""
     why, requests = broken
@@ -111,13 +124,3 @@ def _on_the_bills_clock(run: Iterable[Moment], latency_seconds: float, pause_sec
             at += latency_seconds
         else:
             yield moment
-
-
-def _counter(row: ModelRow) -> Count:
-    return lambda block: _tokens(text_of(block), row.name)
-
-
-@lru_cache(maxsize=_TEXTS_KEPT)
-def _tokens(text: str, model: str) -> int:
-    """A tool's description or a document is counted once in a process, not once in a trial."""
-    return count(text, model).tokens

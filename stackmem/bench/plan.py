@@ -88,7 +88,7 @@ class BenchPlan(Struct, frozen=True):
         suite, about: Name of the suite it was made from, and what it says of itself; empty without one.
         trials: How many of each cell; their seeds are 1 to this.
         settings: Options of every trial; a variant's own go over them.
-        price: The model of the price table that the bill is made by.
+        price: The model of the price table that the bill is made by; empty if each model makes its own.
         latency_seconds: Between two requests to the model, by the bill's clock.
         pause_seconds: More of them before each of a person's requests but the first.
         command: How it was asked for.

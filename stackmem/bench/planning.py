@@ -23,12 +23,12 @@ from stackmem.tasks.reader import read_task
 from stackmem.tools.plugins import load_plugins, plugin_digests
 
 from .agent import read_agent, refuse_for_agent
-from .bill import priced
+from .bill import PRICE, billed_by_themselves, priced
 from .plan import BenchPlan, TrialSubject, Variant
 from .results import columns
 from .suite import SuiteRequest
 
-HORIZON, NOISE, TRIALS, PRICE, LATENCY_SECONDS = 60, 1.0, 1, "claude-sonnet-5-5", 10.0
+HORIZON, NOISE, TRIALS, LATENCY_SECONDS = 60, 1.0, 1, 10.0
 LONGEST_SECONDS = 86_400
 MOST_TRIALS = 1_000_000
 _MAX_TASK_FILE_BYTES = 16 << 30
@@ -46,7 +46,8 @@ def make_plan(
     models = tuple(_spelled(model, cwd) for model in dict.fromkeys(asked.models))
     if not models:
         raise UsageError("no model was named; say --models NAME (a task's own script: demo)")
-    price = priced(asked.price or PRICE).name
+    own = asked.price is None and billed_by_themselves(models)
+    price = "" if own else priced(asked.price or PRICE).name
     latency = LATENCY_SECONDS if asked.latency_seconds is None else asked.latency_seconds
     pause = asked.pause_seconds or 0.0
     for name, flag, seconds in (("latency", "--latency", latency), ("pause", "--pause", pause)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -111,5 +112,11 @@ class BlockCounter:
         return self._known[key]
 
     def _count(self, block: PromptBlock) -> int:
-        tokens = count(sent_text(self._wire, block), self._model, self._learned).tokens
+        tokens = _tokens(sent_text(self._wire, block), self._model, self._learned)
         return tokens + (self._learned.base if self._learned is not None and block.place == "system" else 0)
+
+
+@lru_cache(maxsize=_COUNTS_KEPT >> 4)
+def _tokens(text: str, model: str, learned: LearnedCount | None) -> int:
+    """A tool's description or a document is counted once in a process, not once in each run."""
+    return count(text, model, learned).tokens

@@ -46,7 +46,14 @@ def pairs(count: int = 8, **more):
 
 
 def test_a_bill_is_made_of_the_tokens_by_class_with_reads_at_the_multiple():
-    tokens = {"bill_uncached": 1e6, "bill_read": 2e6, "bill_write_5m": 3e6, "bill_write_1h": 4e6, "bill_output": 5e6}
+    tokens = {
+        "bill_usd": 9.0,
+        "bill_uncached": 1e6,
+        "bill_read": 2e6,
+        "bill_write_5m": 3e6,
+        "bill_write_1h": 4e6,
+        "bill_output": 5e6,
+    }
     assert bill(TrialRow(tokens), PRICE, 0.1) == pytest.approx(2 + 2 * 2 * 0.1 + 3 * 2.5 + 4 * 4 + 5 * 10)
     assert bill(TrialRow(tokens), PRICE, 0.0) == pytest.approx(2 + 3 * 2.5 + 4 * 4 + 5 * 10)
 

@@ -29,7 +29,10 @@ class Sums(Struct):
     judged: int = 0
     solved: int = 0
     billed: int = 0
+    priced: int = 0
     bill_usd: float = 0.0
+    evaluated_tokens: int = 0
+    model_seconds: float = 0.0
     peak_tokens: float = 0.0
 
     def add(self, row: Row) -> None:
@@ -40,10 +43,14 @@ class Sums(Struct):
         if row.get("solved") is not None:
             self.judged += 1
             self.solved += row["solved"]
-        if row.get("bill_usd") is not None:
+        if row.get("bill_uncached") is not None:
             self.billed += 1
-            self.bill_usd += row["bill_usd"]
+            self.evaluated_tokens += row["bill_uncached"]
+            self.model_seconds += row.get("model_seconds") or 0.0
             self.peak_tokens += row.get("peak_context_tokens") or 0
+        if row.get("bill_usd") is not None:
+            self.priced += 1
+            self.bill_usd += row["bill_usd"]
 
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
@@ -52,9 +59,18 @@ class Sums(Struct):
             f"{self.rows:,}",
             f"{self.errors:,}",
             f"{self.solved / self.judged:.0%}" if self.judged else "-",
-            f"${self.bill_usd / self.billed:.4f}" if self.billed else "-",
+            self.bill,
             f"{self.peak_tokens / self.billed:,.0f}" if self.billed else "-",
         )
+
+    @property
+    def bill(self) -> str:
+        """The mean in dollars; of models that nobody is paid for in newly evaluated tokens and seconds."""
+        if self.priced:
+            return f"${self.bill_usd / self.priced:.4f}"
+        if not self.billed:
+            return "-"
+        return f"{self.evaluated_tokens / self.billed:,.0f} evaluated, {self.model_seconds / self.billed:,.1f} s"
 
 
 HEADS = ("strategy", "trials", "errors", "solved", "bill", "peak tokens")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from math import isfinite, nan
+from math import isfinite, isnan, nan
 from statistics import fmean
 
 from msgspec import Struct
@@ -99,7 +99,9 @@ class Wants(Struct, frozen=True):
 
 
 def bill(trial: TrialRow, price: Price, multiple: float) -> float:
-    """USD of a trial where a read costs ``multiple`` input tokens; nan where it has no bill."""
+    """USD of a trial where a read costs ``multiple`` input tokens; nan where it has no bill in dollars."""
+    if isnan(trial.number("bill_usd")):
+        return nan
     kinds = ("uncached", "read", "write_5m", "write_1h", "output")
     return bill_of([trial.number(f"bill_{name}") for name in kinds], price, multiple)
 
