@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
-from stackmem.core.facts import FramePopped, ModelFailed, RunEnded
+from stackmem.core.facts import FramePopped, ModelFailed, ModelReplied, RunEnded
 from stackmem.core.messages import Text, ToolCall, ToolResult
 from stackmem.core.pricing import Answerer
 from stackmem.formats.recordings.facts import Teller, TimedFact, result, started
@@ -26,6 +27,7 @@ from stackmem.formats.recordings.session import (
     RecordedText,
     RecordedTurn,
 )
+from stackmem.models.calls.text_calls import recorded_call
 from stackmem.models.catalog import lookup
 
 from .exchanges import AnswerPassed, Passed, RequestPassed, RunClosed, ToldMessage
@@ -162,7 +164,7 @@ class Telling:
         for failure in strand.failures:
             strand.turns.append(failure)
         strand.failures.clear()
-        said = RecordedReply(reply.parts, answered.at, reply.stop, reply.usage, asked.model, reply.reply_id, answers=[])
+        said = _recorded(reply, answered, asked, strand)
         if strand is self._root:
             self._words = "\n".join(part.text for part in reply.parts if isinstance(part, Text)).strip()
             self._done = not said.calls
@@ -177,7 +179,14 @@ class Telling:
         parts = [(one.role, part) for one in asked.told for part in one.parts]
         results = [part for _, part in parts if isinstance(part, ToolResult)]
         wanted = {call.id for call in strand.held.calls} if strand.held is not None else set()
-        strand.release((part, asked.at) for part in results if part.call_id in wanted)
+        if strand.held is not None and strand.held.repairs:
+            # The client numbers a call that it read from the text itself, so its first result is the call's.
+            own = {part.call_id for part in results[:1]}
+            results = [msgspec.structs.replace(part, call_id=one) for one, part in zip(wanted, results, strict=False)]
+            strand.release((part, asked.at) for part in results)
+            wanted |= own
+        else:
+            strand.release((part, asked.at) for part in results if part.call_id in wanted)
         if asked.kind in ("edit", "compacted") or elsewhere:
             word = {"edit": EDITED, "compacted": COMPACTED}.get(asked.kind, ELSEWHERE)
             strand.turns.append(RecordedText(word, asked.at))
@@ -209,6 +218,19 @@ class Telling:
         if self._done:
             yield teller.fact(at, FramePopped("frame-0", self._words))
         yield teller.fact(at, RunEnded("popped" if self._done else "interrupted", self._words))
+
+
+def _recorded(reply: ModelReplied, answered: AnswerPassed, asked: RequestPassed, strand: Strand) -> RecordedReply:
+    """The reply. Of a model that writes its calls as text, the first one is told as a call."""
+    said = RecordedReply(reply.parts, answered.at, reply.stop, reply.usage, asked.model, reply.reply_id, answers=[])
+    if not asked.wire.startswith("openai"):
+        return said
+    offered = [tool.name for tool in strand.session.tools]
+    found = recorded_call(reply.parts, offered, f"text_{answered.number}")
+    if found is not None:
+        said.parts, said.repairs = found[0], (found[1],)
+        said.stop = "call" if reply.stop == "end" else reply.stop
+    return said
 
 
 def opening_of(asked: RequestPassed) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from stackmem.errors import UsageError
 from stackmem.installing import install_command
 
 from .asked import NOTHING_ASKED, Asked
+from .calls.held_words import HeldWords
 from .calls.text_calls import as_text, with_calls
 from .catalog import lookup
 from .connection import Connection
@@ -163,6 +164,12 @@ class OpenAIModel:
             return estimated_usage(answer, request.view)
         return answer
 
+    def _passed_on(self, request: AskModel) -> Callable[[str], str] | None:
+        """What holds back words that may become a call; None if calls are not read from text."""
+        if self._asked.text_calls == "off" or request.expects == "text":
+            return None
+        return HeldWords([tool.name for tool in request.view.tools]).pass_on
+
     def _attempt(self, request: AskModel, deadline: float, *, limited: bool = True) -> ModelReplied | ModelFailed:
         """Ask; without a limit of the reply where the server says that prompt and reply together are too long."""
         client, connection = self._connected()
@@ -183,7 +190,9 @@ class OpenAIModel:
             sent[limit] = min(self._most_output, self.window_tokens // 4, request.reply_tokens or self._most_output)
         try:
             with connection.within(seconds), create(**sent, stream=True) as response:
-                events = overheard(server_events(response.http_response.iter_bytes(), deadline))
+                events = overheard(
+                    server_events(response.http_response.iter_bytes(), deadline), self._passed_on(request)
+                )
                 answer = self._wire.read(events, request.facts, secret)
             return connection.in_time(answer)
         except openai.APIStatusError as error:

@@ -32,16 +32,22 @@ def tell(words: str) -> None:
         hear(words)
 
 
-def overheard(events: Iterable[str]) -> Iterable[str]:
-    """The same events, their words told to who listens, where somebody does."""
+def overheard(events: Iterable[str], passed_on: Callable[[str], str] | None = None) -> Iterable[str]:
+    """The same events. If somebody listens, their words are passed to the listener.
+
+    Args:
+        passed_on: Which words the listener may have now, when these came; all without it.
+    """
     hear = _LISTENER.get()
-    return events if hear is None else _telling(events, hear)
+    return events if hear is None else _telling(events, hear, passed_on)
 
 
-def _telling(events: Iterable[str], hear: Hear) -> Iterator[str]:
+def _telling(events: Iterable[str], hear: Hear, passed_on: Callable[[str], str] | None) -> Iterator[str]:
     for event in events:
         if words := words_of(event):
-            hear(words)
+            shown = words if passed_on is None else passed_on(words)
+            if shown:
+                hear(shown)
         yield event
 
 

@@ -59,6 +59,17 @@ FORMS = {
     "a trailing comma": WRITE.replace('"x"', '"x",'),
     "single quotes": WRITE.replace('"', "'"),
 }
+_HI = '{"name": "write_file", "arguments": {"path": "a", "content": "print("Hi")"}}'
+BROKEN = {
+    "quotes in a string": _HI,
+    "in a fence": f"```json\n{_HI}\n```",
+    "prose before": f"I write the file.\n{_HI}",
+    "words behind": f"{_HI}\n\nThis writes the file.",
+    "strings that are joined": '{"name": "write_file", "arguments": {"path": "a", "content": "x" + "y"}}',
+    "a string in backticks": '{"name": "write_file", "arguments": {"path": "a", "content": `x`}}',
+    "cut in a string": '{"name": "write_file", "arguments": {"path": "a", "content": "def f(): return {}; g(',
+    "inside of OpenAI's shape": f'{{"type": "function", "function": {_HI}}}',
+}
 ANSWERS = {
     "plain words": "I would use write_file for that.",
     "data": '{"name": "Ann", "age": 3}',
@@ -121,13 +132,20 @@ def test_a_call_that_is_cut_inside_a_string_is_never_completed(cut: str):
     assert found is None or found.calls[0].malformed is not None
 
 
-def test_json_that_means_a_call_and_cannot_be_read_is_a_malformed_call_if_no_answer_is_accepted():
-    broken = '```json\n{"name": "run_command", "arguments": {"command": "echo \'Hi\'" > greet.py"}}\n```'
-    found = find_calls(broken, TOOLS, answers=False)
+@pytest.mark.parametrize("answers", [False, True])
+@pytest.mark.parametrize("form", BROKEN)
+def test_json_that_means_a_call_and_cannot_be_read_is_a_malformed_call(form: str, answers: bool):
+    found = find_calls(BROKEN[form], TOOLS, answers=answers)
     assert found is not None
-    assert (found.calls[0].name, found.calls[0].arguments) == ("run_command", None)
+    assert (found.calls[0].name, found.calls[0].arguments) == ("write_file", None)
     assert found.calls[0].malformed is not None
-    assert find_calls(broken, TOOLS, answers=True) is None
+    assert '"' not in found.text
+
+
+def test_an_answer_that_quotes_a_call_which_cannot_be_read_stays_an_answer():
+    quoted = f"Small models write calls like this one:\n\n{BROKEN['in a fence']}\n\nIts quotes are not escaped."
+    assert find_calls(quoted, TOOLS, answers=True) is None
+    assert find_calls(f"I saw {BROKEN['quotes in a string']} in a log.", TOOLS, answers=True) is None
 
 
 def test_no_tools_no_calls():

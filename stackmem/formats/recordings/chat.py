@@ -9,11 +9,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from stackmem.core.facts import ChecksReturned
-from stackmem.core.messages import ToolCall, Usage
+from stackmem.core.guidance.lessons import FOREIGN_NAMES
+from stackmem.core.messages import ReplyPart, ToolCall, Usage
+from stackmem.core.tools import CALLS
 from stackmem.errors import UsageError
+from stackmem.models.calls.text_calls import recorded_call
 
 from .session import (
     Count,
@@ -195,16 +199,33 @@ def _said(
             name = action.get("tool_call_id")
             named = name if isinstance(name, str) and name else f"call_{number}_{place}"
             calls.append(ToolCall(named, "bash", {"command": words(action.get("command"))}))
+    written = None if calls else recorded_call(plain(text), _known_tools(session), f"call_{number}_0")
+    if written is not None:
+        return msgspec.structs.replace(_reply(message, at, session, written[0]), repairs=(written[1],))
     if not calls and fenced and message.extra.actions is None:
         blocks = list(_FENCED.finditer(text))
         if len(blocks) == 1:
             calls.append(ToolCall(f"call_{number}_0", "bash", {"command": blocks[0][1]}))
             text = text[: blocks[0].start()] + text[blocks[0].end() :]  # the call says it
+    return _reply(message, at, session, (*plain(text), *calls))
+
+
+def _known_tools(session: RecordedSession) -> frozenset[str]:
+    """The tools that a text may call: those that the conversation called already, ours, and other agents' known ones.
+
+    Conversations do not list the tools that their model was shown.
+    """
+    return frozenset({*CALLS, *FOREIGN_NAMES, *(call.name for said in session.replies() for call in said.calls)})
+
+
+def _reply(
+    message: ChatMessage, at: float | None, session: RecordedSession, parts: tuple[ReplyPart, ...]
+) -> RecordedReply:
     response = message.extra.response or ChatResponse()
     return RecordedReply(
-        parts=(*thinking(message.reasoning_content), *plain(text), *calls),
+        parts=(*thinking(message.reasoning_content), *parts),
         at=response.created if at is None else at,
-        stop="call" if calls else "end",
+        stop="call" if any(isinstance(part, ToolCall) for part in parts) else "end",
         usage=chat_usage(response.usage),
         model=response.model or session.model,
         reply_id=response.id or "",

@@ -187,7 +187,9 @@ class Teller:
                 yield from self._frame(asked, answer, child)
 
     def _replied(self, said: RecordedReply, parts: tuple[ReplyPart, ...], usage: Usage) -> TimedFact:
-        reply = ModelReplied(parts, said.stop, usage, reply_id=said.reply_id, answerer=self._by(said))
+        reply = ModelReplied(
+            parts, said.stop, usage, reply_id=said.reply_id, answerer=self._by(said), repairs=said.repairs or UNSET
+        )
         self._steps += 1
         self._open[-1][1].append(self._steps)
         return self.fact(said.at, reply)

@@ -60,6 +60,7 @@ class RecordedReply(Struct):
 
     Attributes:
         usd: What the recording says it cost.
+        repairs: What was done to find a call in its text.
     """
 
     parts: tuple[ReplyPart, ...]
@@ -70,6 +71,7 @@ class RecordedReply(Struct):
     reply_id: str = ""
     usd: float | None = None
     answers: list[RecordedResult] = []
+    repairs: tuple[str, ...] = ()
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

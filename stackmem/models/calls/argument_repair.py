@@ -6,17 +6,20 @@ Only what has one possible meaning is mended; everything else is left for the ma
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 from msgspec.structs import replace
 
 from stackmem.core.messages import ToolCall, ToolSpec
+from stackmem.core.text import whole_value
 from stackmem.core.tool_schemas import field_types
 
 _SCHEMA_WORDS = frozenset({"type", "properties", "required", "additionalProperties", "$schema", "title", "description"})
 _INTEGER = re.compile(r"\s*-?\d{1,15}(?:\.0+)?\s*")
 _TRUTH = {"true": True, "false": False}
+_CONTAINERS = {"array": list, "object": dict}
 
 
 def mend_arguments(call: ToolCall, shown: ToolSpec) -> tuple[ToolCall, tuple[str, ...]]:
@@ -25,7 +28,7 @@ def mend_arguments(call: ToolCall, shown: ToolSpec) -> tuple[ToolCall, tuple[str
         return call, ()
     types, required = field_types(shown)
     arguments, notes = dict(call.arguments), []
-    if "" in arguments:  # positional arguments of a Python call
+    if isinstance(arguments.get(""), list):  # positional arguments
         values = arguments.pop("")
         free = [name for name in types if name not in arguments]
         if len(values) > len(free):
@@ -66,4 +69,17 @@ def _converted(value: Any, kind: str) -> Any:
             return int(float(value)) if "." in value else int(value)
     if kind == "boolean" and isinstance(value, str):
         return _TRUTH.get(value.strip().lower(), value)
+    if kind == "string" and isinstance(value, int | float) and not isinstance(value, bool):
+        return json.dumps(value)
+    if kind in _CONTAINERS and isinstance(value, str):
+        return _container(value, _CONTAINERS[kind])
     return value
+
+
+def _container(text: str, wanted: type) -> Any:
+    """The list or object that a text spells, as in the XML forms of calls; the text if it spells none."""
+    try:
+        value = whole_value(json.loads(text))
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, wanted) else text

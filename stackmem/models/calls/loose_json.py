@@ -1,4 +1,6 @@
-"""JSON objects as small models write them: line breaks in strings, single quotes, trailing commas, a missing brace."""
+"""JSON objects as small models write them, with one or more of these faults: line breaks in strings, single quotes,
+trailing commas, comments, keys without quotes, typographic quotes, a missing brace.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,30 @@ from typing import Any
 from stackmem.core.text import whole_value
 
 _DECODER = json.JSONDecoder(strict=False)  # control characters in strings
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]"]|```|</|<[|｜]|\n\s*\n', re.DOTALL)
-_TRAILING = re.compile(r'("(?:[^"\\]|\\.)*")|,(\s*[}\]])', re.DOTALL)
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_TOKEN = re.compile(rf"{_STRING}|[{{}}\[\]\"]|```|</|<[|｜]|\n\s*\n", re.DOTALL)
+_MENDED = re.compile(
+    rf"(?P<string>{_STRING})|(?P<comment>//[^\n]*|/\*.*?\*/)|,(?P<closing>\s*[}}\]])"
+    r"|(?P<before>[{,]\s*)(?P<key>[A-Za-z_]\w*)(?P<colon>\s*:)",
+    re.DOTALL,
+)
 _PYTHON = re.compile(r"\{\s*'")
 _MOST_MENDED = 100_000
+_MOST_MENDINGS = 20
+
+
+class JsonText:
+    """A text in which objects are read. Mending is costly, so that only the first few faulty objects are mended."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._mendings_left = _MOST_MENDINGS
+
+    def object_at(self, place: int) -> tuple[dict[str, Any], int, bool] | None:
+        """As ``read_object``."""
+        read = read_object(self.text, place, mend=self._mendings_left > 0)
+        self._mendings_left -= read is None or read[2]
+        return read
 
 
 def read_object(text: str, place: int, *, mend: bool = True) -> tuple[dict[str, Any], int, bool] | None:
@@ -28,19 +50,28 @@ def read_object(text: str, place: int, *, mend: bool = True) -> tuple[dict[str, 
     if not mend:
         return None
     piece = text[place : place + _MOST_MENDED]
-    end, missing = _extent(piece)
-    candidates = [piece[:end].rstrip().rstrip(",") + missing] if end else []
+    straight = piece if '"' in piece else re.sub("[“”„]", '"', piece)
+    straight = straight.replace("\u00a0", " ") if ":\u00a0" in straight else straight
+    end, missing = object_extent(straight)
+    candidates = [straight[:end].rstrip().rstrip(",") + missing] if end else []
     if _PYTHON.match(piece):
         candidates += [piece[: piece.rfind("}") + 1]]
     for candidate in candidates:
-        value = _object(_TRAILING.sub(lambda found: found[1] or found[2], candidate)) or _python_object(candidate)
+        value = _object(_MENDED.sub(_mend, candidate)) or _python_object(candidate)
         if value is not None:
-            return (
-                value,
-                place + min(len(candidate) - (len(missing) if candidate.endswith(missing) else 0), len(piece)),
-                True,
-            )
+            length = len(candidate) - (len(missing) if candidate.endswith(missing) else 0)
+            return value, place + min(length, len(piece)), True
     return None
+
+
+def _mend(found: re.Match[str]) -> str:
+    if found["string"] is not None:
+        return found["string"]
+    if found["comment"] is not None:
+        return ""
+    if found["closing"] is not None:
+        return found["closing"]
+    return f'{found["before"]}"{found["key"]}"{found["colon"]}'
 
 
 def _decode(text: str, place: int) -> tuple[dict[str, Any], int] | None:
@@ -66,7 +97,7 @@ def _python_object(text: str) -> dict[str, Any] | None:
         return None
 
 
-def _extent(text: str) -> tuple[int, str]:
+def object_extent(text: str) -> tuple[int, str]:
     """Where the object at the start of ``text`` ends, and the brackets that it lacks; ``(0, "")`` inside a string."""
     waiting: list[str] = []
     for match in _TOKEN.finditer(text):

@@ -7,7 +7,7 @@ JSON object, and results in the next user message: many models were trained on t
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -19,7 +19,8 @@ from stackmem.core.requests import AskModel
 from stackmem.models.json_text import parse_arguments
 
 from .argument_repair import mend_arguments
-from .reader import FoundCall, find_calls
+from .found import FoundCall
+from .reader import find_calls
 
 Json = dict[str, Any]
 
@@ -103,9 +104,32 @@ def _read_text(reply: ModelReplied, request: AskModel, shown: Collection[str]) -
     calls = [_call(call, f"call_{request.facts}_{number}") for number, call in enumerate(found.calls)]
     parts: list[ReplyPart] = [part for part in reply.parts if not isinstance(part, Text)]
     stop = "call" if reply.stop == "end" else reply.stop
-    note = f"read a call from the text, written as {found.calls[0].form}"
     said = (Text(found.text),) if found.text else ()
-    return replace(reply, parts=(*parts, *said, *calls), stop=stop, repairs=(note,))
+    return replace(reply, parts=(*parts, *said, *calls), stop=stop, repairs=(_note(found.calls[0]),))
+
+
+def recorded_call(
+    parts: Sequence[ReplyPart], offered: Collection[str], identity: str
+) -> tuple[tuple[ReplyPart, ...], str] | None:
+    """A recorded reply with the first call that its text makes, and a sentence about it; None if it makes none.
+
+    A recording does not say whether a plain answer was accepted, so an answer that quotes a call stays one.
+    """
+    if any(isinstance(part, ToolCall) for part in parts):
+        return None
+    found = find_calls("".join(part.text for part in parts if isinstance(part, Text)), offered, answers=True)
+    if found is None:
+        return None
+    note = _note(found.calls[0])
+    if len(found.calls) > 1:
+        note += f"; left out {len(found.calls) - 1} more: {', '.join(call.name for call in found.calls[1:])}"[:500]
+    said = (Text(found.text),) if found.text else ()
+    others = [part for part in parts if not isinstance(part, Text)]
+    return (*others, *said, _call(found.calls[0], identity)), note
+
+
+def _note(call: FoundCall) -> str:
+    return f"read a call from the text, written as {call.form}"
 
 
 def _call(found: FoundCall, identity: str) -> ToolCall:

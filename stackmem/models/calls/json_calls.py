@@ -1,0 +1,95 @@
+"""Calls that are JSON objects and name their tool inside: the shapes of OpenAI's interface and its many relatives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from stackmem.core.guidance.lessons import FOREIGN_NAMES
+
+from .found import MOST_TRIES, FoundCall, offered_name
+from .loose_json import JsonText
+
+MOST_CALLS = 50
+NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "action", "recipient_name")
+ARGUMENT_KEYS = (
+    "arguments", "parameters", "args", "input", "params", "kwargs", "action_input", "tool_input", "inputs",
+)  # fmt: skip
+_WRAPPERS = ("function", "tool_call", "function_call", "call", "tool_calls", "tool_use", "function_calls", "calls")
+_EXTRA_KEYS = {"type", "id", "index", "thought", "thoughts", "reasoning", "explanation", "description", "call_id",
+               "tool_call_id"}  # fmt: skip
+
+
+def json_calls(
+    read: JsonText, offered: frozenset[str], taken: list[tuple[int, int]], *, any_name: bool
+) -> Iterator[FoundCall]:
+    """The calls that the objects of a text make.
+
+    Args:
+        taken: Spans of the text that belong to other calls.
+        any_name: Whether an object of exactly a call's shape counts although its tool is not offered.
+    """
+    place, tries = read.text.find("{"), 0
+    spans = iter(sorted(taken))
+    span = next(spans, None)
+    while place >= 0 and tries < MOST_TRIES:
+        while span is not None and span[1] <= place:
+            span = next(spans, None)
+        if span is not None and span[0] <= place:
+            place = read.text.find("{", span[1])
+            continue
+        tries += 1
+        found = read.object_at(place)
+        if found is None:
+            place = read.text.find("{", place + 1)
+            continue
+        value, end, mended = found
+        form = "JSON with mended syntax" if mended else "JSON"
+        for number, (name, arguments) in enumerate(_in_object(value, offered, any_name)):
+            # An object that lists several calls makes its first; the machine takes one call a reply.
+            yield FoundCall(end + number - 1 if number else place, end + number, name, arguments, form)
+        place = read.text.find("{", end)
+
+
+def _in_object(value: Any, offered: frozenset[str], any_name: bool, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, list):
+        for one in value[:MOST_CALLS]:
+            yield from _in_object(one, offered, any_name, depth + 1)
+        return
+    if not isinstance(value, dict) or depth > 3:
+        return
+    shaped = _shaped(value, offered, any_name)
+    if shaped is not None:
+        yield shaped
+        return
+    for key in _WRAPPERS:
+        if isinstance(value.get(key), dict | list):
+            yield from _in_object(value[key], offered, any_name, depth + 1)
+            return
+    if len(value) == 1:
+        ((key, inner),) = value.items()
+        if offered_name(key, offered) in offered and isinstance(inner, dict):
+            yield offered_name(key, offered), inner
+
+
+def _shaped(value: dict[str, Any], offered: frozenset[str], any_name: bool) -> tuple[str, Any] | None:
+    """The name and the arguments of an object that has a call's shape."""
+    key = next((key for key in NAME_KEYS if isinstance(value.get(key), str)), None)
+    if key is None:
+        return None
+    name = offered_name(value[key], offered)
+    field = next((field for field in ARGUMENT_KEYS if field in value), None)
+    if field is not None and isinstance(value[field], dict | str | list | None):
+        exact = {key, field} >= value.keys() - _EXTRA_KEYS
+        if name in offered or name in FOREIGN_NAMES or (any_name and exact and key != "action"):
+            return name, _arguments(value[field])
+        return None
+    if name not in offered:
+        return None
+    return name, {field: inner for field, inner in value.items() if field != key and field not in {"type", "id"}}
+
+
+def _arguments(given: Any) -> Any:
+    if isinstance(given, list):
+        return given[0] if len(given) == 1 and isinstance(given[0], dict) else {"": given} if given else {}
+    return {} if given is None else given
