@@ -73,7 +73,7 @@ def test_any_text_is_shown_in_its_order_and_never_twice():
 
 def test_what_is_held_is_looked_at_a_few_times_only(monkeypatch: pytest.MonkeyPatch):
     looks: list[int] = []
-    monkeypatch.setattr(HeldWords, "_count", lambda held: looks.append(1) or 0)
+    monkeypatch.setattr(HeldWords, "_count", lambda _: looks.append(1) or 0)
     held = HeldWords(TOOLS)
     assert "".join(held.pass_on('{"a": {}} '[number % 10]) for number in range(50_000)) == ""
     assert len(looks) < 200
