@@ -325,3 +325,21 @@ def test_whatever_stands_anywhere_in_a_recording_gives_a_trace_or_one_sentence(n
         return
     assert isinstance(found[0], RunStarted)
     fold(found)
+
+
+def test_a_call_that_a_chat_holds_as_text_is_imported_as_a_call():
+    written = '```json\n{"name": "read_file", "arguments": {"path": "a"}}\n```'
+    said = [
+        {"role": "user", "content": "Read a."},
+        {"role": "assistant", "content": f"I read it.\n\n{written}"},
+        {"role": "user", "content": "<tool_response>\nthe text\n</tool_response>"},
+        {"role": "assistant", "content": f"I called it like this:\n\n{written}\n\nThe file says: the text."},
+    ]
+    session = read("chat", json.dumps(said))
+    replies = list(session.replies())
+    assert replies[0].parts == (Text("I read it."), ToolCall("call_0_0", "read_file", {"path": "a"}))
+    assert [answer.text for answer in replies[0].answers] == ["<tool_response>\nthe text\n</tool_response>"]
+    told = [fact.event for fact in facts(session, None, 1_000)]
+    repairs = [event.repairs for event in told if isinstance(event, ModelReplied)]
+    assert repairs[0] == ("read a call from the text, written as JSON",)
+    assert replies[1].calls == ()  # an answer that quotes a call

@@ -4,7 +4,7 @@ from typing import Any
 
 from stackmem.core.facts import FramePopped, FramePushed, ModelFailed, ModelReplied, NoticeGiven, RunEnded, ToolReturned
 from stackmem.core.machine import fold
-from stackmem.core.messages import Part, Text, ToolCall, ToolResult, Usage
+from stackmem.core.messages import Part, Text, ToolCall, ToolResult, ToolSpec, Usage
 from stackmem.gateway.exchanges import AnswerPassed, Passed, RequestPassed, RunClosed, ToldMessage
 from stackmem.gateway.telling import COMPACTED, EDITED, LATE, Telling
 
@@ -108,3 +108,25 @@ def test_a_reply_of_another_model_says_whose_it_is():
     tape.turn(Text("On."), reply=(Text("Two."),), model="claude-haiku-4-5")
     replies = [event for event in tape.events() if isinstance(event, ModelReplied)]
     assert replies[1].answerer.model == "claude-haiku-4-5"
+
+
+def test_a_call_that_a_local_model_wrote_as_text_is_told_as_a_call():
+    written = '{"name": "read_file", "arguments": {"path": "a"}}'
+    tools = (ToolSpec("read_file", "", "{}"),)
+    tape = Tape()
+    tape.turn(Text("Read a."), reply=(Text(f"I read.\n{written}"),), kind="new", wire="openai-chat", tools=tools)
+    tape.turn(ToolResult("call_0_0", "the text"), reply=(Text(f"It said: {written} and more."),), wire="openai-chat")
+    events = tape.events()
+    first, second = (event for event in events if isinstance(event, ModelReplied))
+    assert first.parts == (Text("I read."), ToolCall("text_1", "read_file", {"path": "a"}))
+    assert (first.stop, first.repairs) == ("call", ("read a call from the text, written as JSON",))
+    assert [event.text for event in events if isinstance(event, ToolReturned)] == ["the text"]
+    assert not any(isinstance(event, NoticeGiven) for event in events)
+    assert second.parts == (Text(f"It said: {written} and more."),)
+
+
+def test_a_wire_of_models_that_call_natively_is_not_searched():
+    written = Text('{"name": "read_file", "arguments": {"path": "a"}}')
+    tape = Tape()
+    tape.turn(Text("Go."), reply=(written,), kind="new", wire="anthropic", tools=(ToolSpec("read_file", "", "{}"),))
+    assert [event.parts for event in tape.events() if isinstance(event, ModelReplied)] == [(written,)]

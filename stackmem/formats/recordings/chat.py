@@ -202,7 +202,7 @@ def _said(
     written = None if calls else recorded_call(plain(text), _known_tools(session), f"call_{number}_0")
     if written is not None:
         return msgspec.structs.replace(_reply(message, at, session, written[0]), repairs=(written[1],))
-    if not calls and fenced and message.extra.actions is None:
+    if not calls and fenced and message.extra.actions is None and not any(one.repairs for one in session.replies()):
         blocks = list(_FENCED.finditer(text))
         if len(blocks) == 1:
             calls.append(ToolCall(f"call_{number}_0", "bash", {"command": blocks[0][1]}))
