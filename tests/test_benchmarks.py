@@ -39,6 +39,10 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
         words("--trials", "8"),
         ["the run alone", "measured, billed", "memory after", "local engine"],
     ),
+    "bench_real": (
+        words("--tiny"),
+        [r"\| tokens", r"\|---", r"\| evaluated", r"\| cached", r"\| written", "token for token the same"],
+    ),
     "gateway": (
         words("--kib", "4", "--requests", "2", "--streams", "2", "--flat", "10", "--turns", "8", "--think", "0"),
         [*["2 turns of", "upstream itself", "plain proxy", "gateway", "added to"] * 2, "2 streams at once: 2 whole",
