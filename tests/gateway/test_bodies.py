@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.core.messages import Text
+from stackmem.gateway.wires import bodies as module
 from stackmem.gateway.wires.bodies import ReadBodies
 from stackmem.gateway.wires.wire import ForeignMessage, message
 
@@ -59,6 +60,30 @@ def test_a_turn_reads_what_is_new_also_where_the_last_message_changed_its_form()
     before = read.count
     found = bodies.read(spelled([*told[:-1], {"n": 99, "marked": False}, {"n": 100}], dice, after=', "tools": [1]'))
     assert (read.count - before, len(found.messages), bytes(found.fields.tools)) in [(2, 101, b"[1]")]
+
+
+class Weighed:
+    """A JSON decoder that counts the bytes it decodes."""
+
+    def __init__(self, decoder: Any) -> None:
+        self._decoder, self.decoded = decoder, 0
+
+    def decode(self, raw: bytes) -> Any:
+        self.decoded += len(raw)
+        return self._decoder.decode(raw)
+
+
+@pytest.mark.parametrize("turns", [10, 1_000])
+def test_what_a_recent_body_holds_is_compared_and_not_decoded_again(monkeypatch, turns):
+    fields, items = Weighed(module._body), Weighed(module._items)
+    monkeypatch.setattr(module, "_body", fields)
+    monkeypatch.setattr(module, "_items", items)
+    bodies, told = ReadBodies("messages", Counted()), [{"n": number, "text": "x" * 100} for number in range(turns)]
+    bodies.read(json.dumps({"model": "m", "messages": told}).encode())
+    before = fields.decoded + items.decoded
+    body = json.dumps({"model": "m", "messages": [*told, {"n": -1, "text": "y" * 100}, {"n": -2}]}).encode()
+    assert len(bodies.read(body).messages) == turns + 2
+    assert fields.decoded + items.decoded - before < 500
 
 
 def test_two_conversations_that_begin_alike_are_both_remembered():

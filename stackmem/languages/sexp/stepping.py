@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Protocol
 
 from stackmem.errors import ProgramError
 from stackmem.languages.debugger import DebugMoment, FrameView
@@ -12,11 +13,25 @@ from .errors import Budget
 from .tree import Form
 from .values import Closure, SexpEnvironment, as_json, to_source, truthy
 
-if TYPE_CHECKING:
-    from .interpreter import Doing, Machine
+_Steps = Generator[Any, Any, Any]
 
 _BUDGET = Budget()
 _VALUE_CHARS = 2_000
+
+
+class SteppedMachine(Protocol):
+    """What a stepped form uses of the machine that evaluates it."""
+
+    watch: Callable[[DebugMoment], None] | None
+
+    @property
+    def waiting(self) -> Sequence[object]: ...
+    @staticmethod
+    def call_of(function: Any, args: list[Any], form: Form) -> object: ...
+    @staticmethod
+    def goes_on(value: Any) -> bool: ...
+    @staticmethod
+    def application(machine: Any, form: Form, env: SexpEnvironment) -> _Steps: ...
 
 
 class SteppedForm:
@@ -24,7 +39,7 @@ class SteppedForm:
 
     __slots__ = ("_doing", "env", "form", "line")
 
-    def __init__(self, machine: Machine, form: Form, env: SexpEnvironment, plan: FormPlan) -> None:
+    def __init__(self, machine: SteppedMachine, form: Form, env: SexpEnvironment, plan: FormPlan) -> None:
         self.form, self.env = form, env
         self.line = form.source.text.count("\n", 0, form.at) + 1
         self._doing = self._run(machine, plan)
@@ -38,7 +53,7 @@ class SteppedForm:
     def close(self) -> None:
         self._doing.close()
 
-    def _run(self, machine: Machine, plan: FormPlan) -> Doing:
+    def _run(self, machine: SteppedMachine, plan: FormPlan) -> _Steps:
         self._notify(machine)
         if plan.way == AT_ONCE:
             return plan.run(self.env)
@@ -51,7 +66,7 @@ class SteppedForm:
         value = yield from (plan.start or machine.application)(machine, self.form, self.env)
         return (yield value) if machine.goes_on(value) else value
 
-    def _notify(self, machine: Machine) -> None:
+    def _notify(self, machine: SteppedMachine) -> None:
         """Tell the debugger of the line, unless a form around this one stands on it, too."""
         views: list[FrameView] = []
         name, inner, beside = "program", None, None
