@@ -53,11 +53,7 @@ def _read(text: str | None) -> dict[str, Any]:
 
 
 def _source(direct: dict[str, Any], extra: str) -> tuple[str, ...]:
-    """What pip is given to install the same source with an extra; empty if the source is not known or not there.
-
-    Args:
-        direct: The content of ``direct_url.json``, as the packaging specifications define it.
-    """
+    """What pip is given to install the same source with an extra; empty if the source is not known or not there."""
     parts = urlsplit(str(direct.get("url", "")))
     bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()  # without a name and password
     version = direct.get("vcs_info")

@@ -54,17 +54,11 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 class AgentTrial(Struct, frozen=True):
-    """What came of it.
+    """What came of it."""
 
-    Attributes:
-        result: Of the run in which the agent was a command: the verdict is there.
-        conversations: The gateway's runs, in the order in which they began.
-        failure: Why nobody can say what the agent would have come to; empty where one can.
-    """
-
-    result: RunResult
-    conversations: tuple[Path, ...]
-    failure: str
+    result: RunResult  # of the run in which the agent was a command: the verdict is there
+    conversations: tuple[Path, ...]  # the gateway's runs, in the order in which they began
+    failure: str  # why nobody can say what the agent would have come to; empty where one can
 
 
 def read_agent(text: str, cwd: Path, search: str) -> tuple[str, ...]:
@@ -72,12 +66,6 @@ def read_agent(text: str, cwd: Path, search: str) -> tuple[str, ...]:
 
     What stands before the program as NAME=VALUE is kept as it is. ``harbor:NAME PROGRAM ...`` is that agent of Harbor,
     with the programs that it runs where they do not lie beside Harbor's own.
-
-    Args:
-        search: The person's PATH.
-
-    Raises:
-        UsageError: It is no command, takes no instruction, or its program is not there.
     """
     try:
         variables, words = _parted(shlex.split(text))
@@ -137,19 +125,11 @@ def refuse_for_agent(models: Iterable[str], strategies: Iterable[str], settings:
 
 def solve_by_agent(
     trial: Trial,
-    prepare_with: Callable[[Mapping[str, Any]], Prepared],
-    places: tuple[Path, Path],
+    prepare_with: Callable[[Mapping[str, Any]], Prepared],  # the task's run under settings
+    places: tuple[Path, Path],  # where runs are kept, and a folder for what is made meanwhile
     environ: Mapping[str, str],
 ) -> AgentTrial:
-    """Have the agent work on a task; between its sandbox and its provider stands a gateway with the trial's strategy.
-
-    Args:
-        prepare_with: The task's run under settings.
-        places: Where runs are kept, and a folder for what is made meanwhile.
-
-    Raises:
-        UsageError, WorkspaceError, TraceError: As ``solve`` and ``serving``.
-    """
+    """Let the agent work on a task, behind a gateway that applies the trial's strategy."""
     runs, scratch = places
     scratch.mkdir(parents=True, exist_ok=True)
     given = trial.settings

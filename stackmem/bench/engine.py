@@ -22,15 +22,11 @@ class Throttled(Struct, frozen=True):
 
 
 class Lost(Struct, frozen=True):
-    """A worker went away with its trial.
-
-    Attributes:
-        final: It was tried again already.
-    """
+    """A worker went away with its trial."""
 
     id: str
     why: str
-    final: bool = False
+    final: bool = False  # it was tried again already
 
 
 Report = TrialDone | Throttled | Lost

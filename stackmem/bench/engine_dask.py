@@ -33,14 +33,7 @@ class DaskEngine:
         *,
         trial_seconds: float | None = None,
     ) -> None:
-        """Connect, or start the processes.
-
-        Args:
-            trial_seconds: After which a trial's worker is killed, and begun anew by its nanny; None is never.
-
-        Raises:
-            UsageError: The extra is not installed, or no scheduler answers.
-        """
+        """Connect, or start the processes."""
         try:
             import cryptography  # noqa: F401 - of the cluster's credentials
             import distributed
@@ -88,11 +81,7 @@ class DaskEngine:
         future.add_done_callback(self._ended.put)
 
     def wait(self, seconds: float) -> list[Report]:
-        """What has happened, waiting at most so long for the first of it.
-
-        Raises:
-            WorkspaceError: The scheduler is gone.
-        """
+        """What has happened, waiting at most so long for the first of it."""
         reports: list[Report] = []
         with suppress(queue.Empty):
             reports += self._reported(self._ended.get(timeout=seconds))

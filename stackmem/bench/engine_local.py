@@ -50,11 +50,7 @@ class _LocalWorker:
 
 
 class LocalEngine:
-    """Trials in ``jobs`` processes.
-
-    Attributes:
-        places: As many.
-    """
+    """Trials in ``jobs`` processes."""
 
     def __init__(
         self,
@@ -62,14 +58,10 @@ class LocalEngine:
         environ: Mapping[str, str] = os.environ,
         *,
         trials_each: int = TRIALS_EACH,
-        trial_seconds: float | None = None,
+        trial_seconds: float | None = None,  # after which a trial's worker is killed; None is never
     ) -> None:
-        """Nothing is started before the first trial.
-
-        Args:
-            trial_seconds: After which a trial's worker is killed; None is never.
-        """
-        self.places = jobs
+        """Nothing is started before the first trial."""
+        self.places = jobs  # as many
         self._environ = environ
         self._trials_each = trials_each
         self._trial_seconds = trial_seconds
@@ -191,11 +183,7 @@ def _ended(process: BaseProcess) -> str:
 
 
 def serve(pipe: Connection, environ: Mapping[str, str]) -> None:
-    """Answer each job with its row until the pipe ends.
-
-    Args:
-        environ: Of the runner, as it is now; the process that forks the workers may be older.
-    """
+    """Answer each job with its row until the pipe ends."""
     os.setsid()  # Ctrl-C in the terminal is the runner's to answer
     threading.Thread(target=_end_with_the_runner, daemon=True).start()
     os.environ.clear()

@@ -56,62 +56,36 @@ class _ShownTool(Struct, frozen=True):
 
 
 class StrategyBill(Struct, frozen=True):
-    """A recording under one strategy.
+    """A recording under one strategy."""
 
-    Attributes:
-        usd: The bill at each of the prices of ``READS``.
-        facts, lost: Facts that were used later, and those of them that were out of sight before.
-        frames: Hypothetical ones; 0 where the run stayed one conversation.
-        across: Facts told in one frame and used in another.
-        again: Results looked for again.
-    """
-
-    usd: tuple[float, ...]
+    usd: tuple[float, ...]  # the bill at each of the prices of ``READS``
     peak_tokens: int
+    # facts, lost: facts that were used later, and those of them that were out of sight before
     facts: int
     lost: int
-    frames: int = 0
-    across: int = 0
-    again: int = 0
+    frames: int = 0  # hypothetical ones; 0 where the run stayed one conversation
+    across: int = 0  # facts told in one frame and used in another
+    again: int = 0  # results looked for again
 
 
 class RecordingEntry(Struct, frozen=True):
-    """One recording.
+    """One recording."""
 
-    Attributes:
-        file: In the folder, with ``/`` between its parts.
-        model: What stands before an ``@`` in the name of its first folder; else what the recording says.
-        task: What runs of the same task share.
-        estimated: Replies whose length is an estimate.
-        left_out: What the importer could not take in, a sentence each.
-        unread: Why there are no figures; empty where there are.
-        code: Digest of the code that made it.
-        told: Strategy, and after a space the case or ``fixed``, to what came of it.
-    """
-
-    file: str
+    file: str  # in the folder, with ``/`` between its parts
     session: str = ""
-    model: str = ""
-    task: str = ""
+    model: str = ""  # what stands before an ``@`` in the name of its first folder; else what the recording says
+    task: str = ""  # what runs of the same task share
     origin: str = ""
     steps: int = 0
-    estimated: int = 0
-    left_out: tuple[str, ...] = ()
-    unread: str = ""
-    code: str = ""
-    told: dict[str, StrategyBill] = {}
+    estimated: int = 0  # replies whose length is an estimate
+    left_out: tuple[str, ...] = ()  # what the importer could not take in, a sentence each
+    unread: str = ""  # why there are no figures; empty where there are
+    code: str = ""  # digest of the code that made it
+    told: dict[str, StrategyBill] = {}  # strategy, and after a space the case or ``fixed``, to what came of it
 
 
 def study(folder: Path, rows: Path, jobs: int, done: Callable[[RecordingEntry], None]) -> tuple[RecordingEntry, ...]:
-    """The entries of every recording below a folder; those that ``rows`` holds already are not made again.
-
-    Args:
-        rows: JSON Lines, to which each entry is appended.
-        done: StrategyBill of each new entry.
-
-    Raises:
-        UsageError: There is no such folder, or the rows cannot be read or written.
-    """
+    """The entries of every recording below a folder; those that ``rows`` holds already are not made again."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder; name the one that holds the recordings")
     known = {(entry.file, entry.session): entry for entry in read_entries(rows)}
@@ -133,11 +107,7 @@ def study(folder: Path, rows: Path, jobs: int, done: Callable[[RecordingEntry], 
 
 
 def read_entries(rows: Path) -> list[RecordingEntry]:
-    """What a file of rows holds; a last line that was cut short is left out.
-
-    Raises:
-        UsageError: Another line is no entry.
-    """
+    """What a file of rows holds; a last line that was cut short is left out."""
     if not rows.exists():
         return []
     found, lines = [], read_regular(rows).split(b"\n")
@@ -203,11 +173,7 @@ def entries_of(folder: Path, file: Path) -> list[RecordingEntry]:
 
 
 def _tools_beside(file: Path) -> tuple[ToolSpec, ...]:
-    """What ``tools.json`` in the same folder says.
-
-    Raises:
-        UsageError: It is no list of tools.
-    """
+    """What ``tools.json`` in the same folder says."""
     beside = file.with_name(TOOLS)
     if not beside.is_file():
         return ()

@@ -27,23 +27,14 @@ Sums = Callable[[RecordingEntry], tuple[float, float]]
 
 
 class EvidenceLine(Struct, frozen=True):
-    """A strategy over a set of recordings.
+    """A strategy over a set of recordings."""
 
-    Attributes:
-        name: The strategy, with its case.
-        bills: Its bills over those of ``full``, at each price of ``READS``.
-        dearer: Share of runs above ``ABOVE`` times the bill of ``full``, at each price.
-        lost: Share of the used facts that were out of sight.
-        frames: Hypothetical frames a run, on average.
-        again: Results looked for again a run, on average.
-    """
-
-    name: str
-    bills: tuple[Interval | None, ...]
-    dearer: tuple[Interval | None, ...]
-    lost: Interval | None
-    frames: float
-    again: float
+    name: str  # the strategy, with its case
+    bills: tuple[Interval | None, ...]  # its bills over those of ``full``, at each price of ``READS``
+    dearer: tuple[Interval | None, ...]  # share of runs above ``ABOVE`` times the bill of ``full``, at each price
+    lost: Interval | None  # share of the used facts that were out of sight
+    frames: float  # hypothetical frames a run, on average
+    again: float  # results looked for again a run, on average
 
 
 class EvidenceTable(Struct, frozen=True):

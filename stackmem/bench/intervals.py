@@ -29,17 +29,13 @@ Pair = tuple[float, float]
 
 
 class Interval(Struct, frozen=True):
-    """A figure and how far it can be trusted.
-
-    Attributes:
-        low, high: Ends of the interval; both None where the sample is too small for one; ``inf`` where it is open.
-        count: Units it rests on: worlds, or trials where there is one world.
-    """
+    """A figure and how far it can be trusted."""
 
     value: float
+    # low, high: ends of the interval; both None where the sample is too small for one; ``inf`` where it is open
     low: float | None
     high: float | None
-    count: int
+    count: int  # units it rests on: worlds, or trials where there is one world
 
 
 def share(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
@@ -174,9 +170,6 @@ def cost_per_solved(units: Sequence[Pair]) -> Interval | None:
 
 def pass_at_k(tasks: Mapping[str, Sequence[Sequence[bool]]], k: int) -> Interval | None:
     """The chance that at least one of k trials of a task solves it; None where no task has k trials.
-
-    Args:
-        tasks: Name of a world to the trials of each of its tasks.
 
     Source: Chen et al., Evaluating large language models trained on code, 2021: 1 - C(n-c, k) / C(n, k).
     """

@@ -39,11 +39,7 @@ _BILL = {
 
 
 def columns() -> dict[str, str]:
-    """Name to type, in their order; docs/bench.md tells what each holds, but for the metrics that plug-ins bring.
-
-    Raises:
-        UsageError: A plug-in cannot be used, or calls a metric of its own as a column is called.
-    """
+    """Name to type, in their order; docs/bench.md tells what each holds, but for the metrics that plug-ins bring."""
     load_plugins()
     if taken := [name for name in METRICS if name not in SHIPPED and name in {**_WHO, **_WHAT, **_BILL}]:
         raise UsageError(
@@ -84,11 +80,7 @@ _VIEWS = {
 
 
 def write_results(folder: Path, rows: Iterable[dict[str, Any]], suite: Mapping[str, str]) -> Path:
-    """Make ``results.sqlite`` anew; who reads the old one meanwhile reads it to its end.
-
-    Raises:
-        UsageError: The file cannot be written.
-    """
+    """Make ``results.sqlite`` anew; who reads the old one meanwhile reads it to its end."""
     path = folder / RESULTS
     fresh = folder / f"{RESULTS}.new"
     try:
@@ -123,12 +115,7 @@ def _stored(value: Any) -> Any:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """The tables that a bench made, in a file that may come from anybody.
-
-    Raises:
-        sqlite3.Error: It is no database, or something stands in the place of a table; reading takes too long.
-        OSError: It is not a regular file.
-    """
+    """The tables that a bench made, in a file that may come from anybody."""
     open_regular(path).close()  # SQLite would wait for a FIFO
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
         steps = iter(range(_MAX_STEPS // _STEPS_AT_ONCE))
@@ -141,11 +128,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def read_results(folder: Path) -> list[dict[str, Any]]:
-    """The rows of a bench's ``results.sqlite``, by the names of its columns.
-
-    Raises:
-        TraceError: There is none, or it cannot be read.
-    """
+    """The rows of a bench's ``results.sqlite``, by the names of its columns."""
     path = folder / RESULTS
     if not path.is_file():
         raise TraceError(f"there is no {path}; stackmem bench -o {folder} makes it from the bench's ledger")
@@ -158,11 +141,7 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_suite(folder: Path) -> dict[str, str]:
-    """What was run, when and where: the table ``suite``.
-
-    Raises:
-        TraceError: There is no ``results.sqlite``, or it cannot be read.
-    """
+    """What was run, when and where: the table ``suite``."""
     try:
         with _opened(folder / RESULTS) as database:
             return dict(database.execute("SELECT key, value FROM suite ORDER BY key"))

@@ -38,15 +38,11 @@ class BenchProgress(Struct):
 
 
 class Bounds(Struct, frozen=True):
-    """What holds a run back.
-
-    Attributes:
-        total_usd: No trial is started that would take what was spent, and what those under way will cost, over it.
-        prices: Model to its price; None where nobody is paid.
-    """
+    """What holds a run back."""
 
     pace: Pace
-    prices: Mapping[str, Price | None]
+    prices: Mapping[str, Price | None]  # model to its price; None where nobody is paid
+    # no trial is started that would take what was spent, and what those under way will cost, over it
     total_usd: float | None = None
 
 

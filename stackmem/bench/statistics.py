@@ -42,20 +42,14 @@ _SOME_SIGNS = 9_999
 
 
 class Comparison(Struct, frozen=True):
-    """A strategy against the baseline by one figure.
+    """A strategy against the baseline by one figure."""
 
-    Attributes:
-        effect: Of yes and no the mean difference of shares, of amounts the geometric mean of the ratios; its interval
-            is the one before any correction. Where nothing honest can be said it has none.
-        corrected: The same with the interval widened for the number of comparisons (Holm).
-        p: By an exact test (signs of the units that differ for yes and no, flips of sign for amounts).
-        p_corrected: By Holm, over the comparisons made together.
-    """
-
+    # of yes and no the mean difference of shares, of amounts the geometric mean of the ratios; its interval is the one
+    # before any correction. Where nothing honest can be said it has none
     effect: Interval
-    corrected: Interval
-    p: float
-    p_corrected: float
+    corrected: Interval  # the same with the interval widened for the number of comparisons (Holm)
+    p: float  # by an exact test (signs of the units that differ for yes and no, flips of sign for amounts)
+    p_corrected: float  # by Holm, over the comparisons made together
     verdict: str
 
 
@@ -100,13 +94,7 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def compare(pairs: Mapping[str, Sequence[Pair]], wanted: Wanted, *, yes_no: bool = False) -> dict[str, Comparison]:
-    """Each strategy against the baseline, corrected for all of them together; one without a whole pair is left out.
-
-    Args:
-        pairs: Strategy to (its figure, the baseline's) of each unit; a figure that is missing is nan.
-        wanted: Whether more of it is better, or less.
-        yes_no: The figures are shares from 0 to 1; else they are amounts, and those of 0 are left out.
-    """
+    """Each strategy against the baseline, corrected for all of them together; one without a whole pair is left out."""
     gaps = {name: _gaps(found, yes_no=yes_no) for name, found in pairs.items()}
     gaps = {name: mine for name, mine in gaps.items() if mine}
     test = sign_test if yes_no else sign_flips

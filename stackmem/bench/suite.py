@@ -55,17 +55,12 @@ LARGEST_BYTES = 1_000_000
 
 
 class SuiteRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a suite or a command asks for; None is not said.
-
-    Attributes:
-        worlds, strategies: Names, ``all`` among them for every one.
-        tasks: Names or folders; those of a suite are absolute where they are folders.
-        agent: The command of an agent that is not ours.
-    """
+    """What a suite or a command asks for; None is not said."""
 
     about: str = ""
+    # worlds, strategies: names, ``all`` among them for every one
     worlds: tuple[str, ...] = ()
-    tasks: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()  # names or folders; those of a suite are absolute where they are folders
     strategies: tuple[str, ...] = ()
     variants: tuple[Variant, ...] = ()
     models: tuple[str, ...] = ()
@@ -77,7 +72,7 @@ class SuiteRequest(Struct, frozen=True, forbid_unknown_fields=True):
     pause_seconds: float | None = None
     session: SessionKind | None = None
     keep_traces: Keep | None = None
-    agent: str = ""
+    agent: str = ""  # the command of an agent that is not ours
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -96,11 +91,7 @@ def over(flags: SuiteRequest, suite: SuiteRequest) -> SuiteRequest:
 
 
 def read_suite(path: Path, home: str) -> SuiteRequest:
-    """The suite in a file.
-
-    Raises:
-        UsageError: It cannot be read, or says something that is not understood (named).
-    """
+    """The suite in a file."""
     try:
         if path.exists() and not path.is_file():  # reading a pipe would wait for whoever writes to it
             raise UsageError(f"the suite {path} is no regular file; name a TOML file")
@@ -129,11 +120,7 @@ def read_suite(path: Path, home: str) -> SuiteRequest:
 
 
 def read_setting(name: str, raw: Any, place: ValuePlace) -> Any:
-    """The value of a run's option as a plan keeps it: checked, and such as JSON can hold.
-
-    Raises:
-        UsageError: A bench has no such option, or the value is not accepted.
-    """
+    """The value of a run's option as a plan keeps it: checked, and such as JSON can hold."""
     if name not in SETTINGS:
         raise UsageError(f"{place.source}: {name[:60]!a} is no setting of a bench; {suggestion(name, SETTINGS)}")
     value = read_value(OPTIONS[name], raw, place)

@@ -84,11 +84,7 @@ def limits(start: str, had: str) -> dict[str, Any]:
 
 
 def takes(parameter: str, options: Mapping[str, Any]) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """A command that has these flags where it declares ``parameter``, and is given all of them as that one dict.
-
-    Args:
-        options: Name to typer option; names are those of settings.
-    """
+    """A command that has these flags where it declares ``parameter``, and is given all of them as that one dict."""
 
     def decorate(command: Callable[..., R]) -> Callable[..., R]:
         @functools.wraps(command)
@@ -126,11 +122,7 @@ def run_folder(named: str, runs_dir: str | None) -> Path:
 
 @contextmanager
 def kept_or_packed(named: str, runs_dir: str | None = None) -> Iterator[Path]:
-    """The folder of a run, or of one in an archive that ``trace pack`` made, unpacked for as long as it is looked at.
-
-    Raises:
-        UsageError: No run is named so, or the archive is none.
-    """
+    """The folder of a run; an archive that ``trace pack`` made is unpacked until the context ends."""
     path = Path(os.path.expanduser(named))
     if path.suffix == ".zip" and path.is_file():
         load_plugins()  # the run's strategy may be one of theirs

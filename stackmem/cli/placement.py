@@ -24,11 +24,7 @@ def refuse_options_before_subcommands(command: Any) -> None:
 
 
 def _resolve(resolve: Callable[..., Any], ctx: Any, args: list[str]) -> Any:
-    """Find the subcommand, as ``resolve`` does.
-
-    Raises:
-        UsageError: Options of the group come before it.
-    """
+    """Find the subcommand, as ``resolve`` does."""
     name, subcommand, rest = resolve(ctx, args)
     typed = [param for param in ctx.command.params if _is_typed_option(param, ctx)]
     if typed:
@@ -37,13 +33,7 @@ def _resolve(resolve: Callable[..., Any], ctx: Any, args: list[str]) -> Any:
 
 
 def _refusal(group: str, name: str, typed: list[Any], subcommand: Any) -> str:
-    """The message that names the misplaced options and shows the right order.
-
-    Args:
-        group: The group as it was called: ``stackmem runs``.
-        name: The subcommand's.
-        typed: The options of the group that come before the subcommand.
-    """
+    """The message that names the misplaced options and shows the right order."""
     path = f"{group} {name}"
     accepted = {flag for param in subcommand.params for flag in param.opts}
     movable = [_flag(param) for param in typed if accepted.intersection(param.opts)]

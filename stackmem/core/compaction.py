@@ -45,11 +45,7 @@ def _takes_answers(state: State) -> bool:
 
 
 def compact(state: State, view: View, up_to_step: int) -> Compact:
-    """The request to put the running frame's conversation up to a reply and its answer into a text.
-
-    Args:
-        view: Ends with what asks for the text.
-    """
+    """The request to put the running frame's conversation up to a reply and its answer into a text."""
     return Compact(replace(model_request(state, view), expects="text"), state.running.id, up_to_step)
 
 

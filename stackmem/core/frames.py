@@ -66,11 +66,7 @@ def standing_chars(start: RunStarted) -> int:
 
 
 def push(state: State, call: PushFrame, told: Collection[str], pending: Pending) -> FramePushed | Effect | Refusal:
-    """The new frame, the digests it needs first, or the refusal.
-
-    Args:
-        told: The parameters that the model is told of.
-    """
+    """The new frame, the digests it needs first, or the refusal."""
     budgets, store = state.begun.budgets, call.store
     wrong = _text_faults(asdict(call), budgets, told) + faults(state.heap, store, budgets) + _typos(state, call)
     wrong += [fault for fault in (handed_on(state, call),) if fault]

@@ -31,24 +31,18 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 class Chunk(Struct, frozen=True):
-    """One named piece of memory.
-
-    Attributes:
-        source: The workspace file it describes, or empty.
-        digest: That file's SHA-256 when the chunk was stored; empty or ``unknown`` where it is not known.
-        created, written, read: Steps; ``read`` is None before the first read.
-        kept: Whether it was there before the run, in a heap that outlives it.
-    """
+    """One named piece of memory."""
 
     name: str
     content: str
     description: str
+    # created, written, read: steps; ``read`` is None before the first read
     created: int
     written: int
-    source: str = ""
-    digest: str = ""
+    source: str = ""  # the workspace file it describes, or empty
+    digest: str = ""  # that file's SHA-256 when the chunk was stored; empty or ``unknown`` where it is not known
     read: int | None = None
-    kept: bool = False
+    kept: bool = False  # whether it was there before the run, in a heap that outlives it
 
     @property
     def heading(self) -> str:
@@ -65,47 +59,32 @@ class ChunkSet(Struct, frozen=True):
 
 
 class KeptChunk(Struct, frozen=True, omit_defaults=True):
-    """A chunk without the steps of a run.
-
-    Attributes:
-        digest: As in ``Chunk``.
-    """
+    """A chunk without the steps of a run."""
 
     name: str
     content: str
     description: str = ""
     source: str = ""
-    digest: str = ""
+    digest: str = ""  # as in ``Chunk``
 
 
 class KeptHeap(Struct, frozen=True, omit_defaults=True):
-    """What a run takes over from those before it.
-
-    Attributes:
-        digests: Each source and its digest as the run begins, with the values of ``ToolReturned.digests``.
-        left_out: So many more are kept, and did not fit the budgets.
-    """
+    """What a run takes over from those before it."""
 
     chunks: tuple[KeptChunk, ...] = ()
+    # each source and its digest as the run begins, with the values of ``ToolReturned.digests``
     digests: tuple[tuple[str, str], ...] = ()
-    left_out: int = 0
+    left_out: int = 0  # so many more are kept, and did not fit the budgets
 
 
 class Heap(Struct, frozen=True):
-    """All chunks, in order of allocation; in a brief heap, of their last writes.
-
-    Attributes:
-        chars: Characters of content in total.
-        current: Last known digest of each source file.
-        brief: How its index tells of it, as ``SessionRules.index`` says.
-        escaped: Whether its index escapes texts that imitate its columns, as ``RunStarted.index`` says.
-    """
+    """All chunks, in order of allocation; in a brief heap, of their last writes."""
 
     chunks: dict[str, Chunk] = {}
-    chars: int = 0
-    current: dict[str, str] = {}
-    brief: bool = False
-    escaped: bool = False
+    chars: int = 0  # characters of content in total
+    current: dict[str, str] = {}  # last known digest of each source file
+    brief: bool = False  # how its index tells of it, as ``SessionRules.index`` says
+    escaped: bool = False  # whether its index escapes texts that imitate its columns, as ``RunStarted.index`` says
 
     def stale(self, chunk: Chunk) -> bool:
         now = self.current.get(chunk.source, "unknown")

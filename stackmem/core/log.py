@@ -22,20 +22,15 @@ _DEEPEST = 4
 
 
 class _Buffer:
-    """The shared store: the items, and for each fold over them how far it came and what it found.
-
-    Attributes:
-        items: Those after the ``start`` items of ``base``, which come first.
-        depth: How many buffers stand before it.
-    """
+    """The shared store: the items, and for each fold over them how far it came and what it found."""
 
     __slots__ = ("base", "depth", "folds", "items", "start")
 
     def __init__(self, items: list[Any], base: Log[Any] | None = None, depth: int = 0) -> None:
-        self.items = items
+        self.items = items  # those after the ``start`` items of ``base``, which come first
         self.base = base
         self.start = 0 if base is None else len(base)
-        self.depth = depth
+        self.depth = depth  # how many buffers stand before it
         self.folds: dict[Hashable, tuple[int, Any]] = {}
 
 
@@ -62,11 +57,7 @@ class Log(Generic[T]):
         return self._view(buffer, self._length + 1)
 
     def without_last(self) -> Log[T]:
-        """All but the last item; nothing is copied.
-
-        Raises:
-            IndexError: There is none.
-        """
+        """All but the last item; nothing is copied."""
         if not self._length:
             raise IndexError("an empty log has no last item")
         base = self._buffer.base

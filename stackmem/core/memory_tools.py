@@ -91,11 +91,7 @@ def _merged_entry(heap: Heap, call: HeapWrite) -> StoreEntry:
 def _entry_obstacle(
     state: State, tool: str, entry: StoreEntry, pending: Pending, *, named: str
 ) -> DigestSources | Refusal | None:
-    """What stands between one entry and the heap.
-
-    Args:
-        named: The source that the call itself names; one kept from before may be gone, and the chunk stays writable.
-    """
+    """What stands between one entry and the heap."""
     wrong = heaps.faults(state.heap, (entry,), state.begun.budgets)
     if not wrong and entry.source:
         if pending.digests is None:
@@ -196,14 +192,11 @@ def _digest(state: State, source: str) -> str:
 
 
 class LookupAnswer(Struct, frozen=True):
-    """What a look-up comes to; with a ``fault`` nothing has changed.
-
-    Attributes:
-        notes, directory: As they are then; None where they are as before.
-    """
+    """What a look-up comes to; with a ``fault`` nothing has changed."""
 
     text: str = ""
     fault: str = ""
+    # notes, directory: as they are then; None where they are as before
     notes: Log[str] | None = None
     directory: Directory | None = None
 

@@ -96,21 +96,13 @@ def earlier(state: State) -> str:
 
 
 class _Exchanges(Struct, frozen=True):
-    """What the log of a conversation shows.
+    """What the log of a conversation shows."""
 
-    Attributes:
-        count: Requests so far.
-        dropped: So many of them are not listed.
-        short: The listed ones in one line each.
-        shown: The listed ones as they are shown.
-        left: Where even lines are too many, one in so many stays listed.
-    """
-
-    count: int = 0
-    dropped: int = 0
-    short: tuple[str, ...] = ()
-    shown: tuple[str, ...] = ()
-    left: int = 2
+    count: int = 0  # requests so far
+    dropped: int = 0  # so many of them are not listed
+    short: tuple[str, ...] = ()  # the listed ones in one line each
+    shown: tuple[str, ...] = ()  # the listed ones as they are shown
+    left: int = 2  # where even lines are too many, one in so many stays listed
 
 
 def _with_exchange(log: _Exchanges, popped: PoppedFrame) -> _Exchanges:

@@ -26,16 +26,7 @@ _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def strict_value(text: str, *, one_each: bool = False, whole: bool = False) -> Any:
-    """The value of one JSON text.
-
-    Args:
-        one_each: No key may stand twice in an object; otherwise the last counts.
-        whole: No text in it may hold half of a surrogate pair, which no file can hold.
-
-    Raises:
-        json.JSONDecodeError: It is none; a ``ValueError`` that knows the place.
-        RecursionError: The stack of who asks leaves no room for a hundred levels.
-    """
+    """The value of one JSON text."""
     pairs = _each_once if one_each else None
     try:
         value = json.loads(text, parse_constant=_refuse, parse_float=_float, parse_int=_int, object_pairs_hook=pairs)
@@ -69,15 +60,11 @@ class _Refused(ValueError):  # noqa: N818 - it never leaves this file
 
 
 class _Token(Struct):
-    """A key, a scalar, or a bracket that opens.
-
-    Attributes:
-        path: Of its value, or of the value that a key belongs to; the walk goes on to change it.
-    """
+    """A key, a scalar, or a bracket that opens."""
 
     at: int
     text: str
-    path: list[str | int | None]
+    path: list[str | int | None]  # of its value, or of the value that a key belongs to; the walk goes on to change it
     key: bool
 
 
@@ -166,11 +153,7 @@ def _int(digits: str) -> int:
 
 
 def decode_json(raw: bytes | str, kind: type[T]) -> T:
-    """The value, as the kind asks for it.
-
-    Raises:
-        msgspec.DecodeError: It is no JSON, nested too deeply, no text, or of another kind.
-    """
+    """The value, as the kind asks for it."""
     try:
         return msgspec.json.decode(raw, type=kind)
     except (UnicodeDecodeError, RecursionError) as error:
@@ -185,12 +168,7 @@ class _TooManyDigits(tomllib.TOMLDecodeError):
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The table.
-
-    Raises:
-        tomllib.TOMLDecodeError: It is no TOML, or a number has more digits than can be read.
-        RecursionError: It is nested too deeply.
-    """
+    """The table."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:

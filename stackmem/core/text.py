@@ -79,11 +79,7 @@ def whole(text: str) -> str:
 
 
 def whole_value(value: Any, deepest: int = DEEPEST) -> Any:
-    """A JSON value with every string of it ``whole``.
-
-    Raises:
-        ValueError: It is nested too deep to be stored.
-    """
+    """A JSON value with every string of it ``whole``."""
     if deepest < 0:
         raise ValueError("nested too deep")
     if isinstance(value, str):
@@ -96,9 +92,5 @@ def whole_value(value: Any, deepest: int = DEEPEST) -> Any:
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """``template`` with every ``{{slot}}`` replaced; strict, because a prompt with a hole in it is a silent fault.
-
-    Raises:
-        KeyError: The template has a slot that ``values`` does not name.
-    """
+    """``template`` with every ``{{slot}}`` replaced; strict, because a prompt with a hole in it is a silent fault."""
     return _SLOT.sub(lambda slot: values[slot.group(1)], template)

@@ -41,12 +41,7 @@ def budget_for(file: BinaryIO) -> ArchiveBudget:
 
 @contextmanager
 def opened(archive: Path) -> Iterator[io.BufferedReader[io.FileIO]]:
-    """An archive that the user named.
-
-    Raises:
-        ArchiveError: It is not a regular file.
-        OSError: It cannot be opened.
-    """
+    """An archive that the user named."""
     fd = os.open(archive, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with io.BufferedReader(io.FileIO(fd), _BUFFER) as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -65,16 +60,7 @@ def first_name(file: BinaryIO, budget: ArchiveBudget) -> str:
 def unpack_layer(
     file: BinaryIO, tree: UnpackedTree, budget: ArchiveBudget, *, whiteouts: bool = True, leaves: Leaves | None = None
 ) -> None:
-    """Write what a tar archive holds over what earlier layers left, whose links are not followed.
-
-    Args:
-        whiteouts: Entries named ``.wh.NAME`` say what of earlier layers is gone, as in a layer of an image.
-        leaves: Which entries are left out, by name.
-
-    Raises:
-        ArchiveError: It is damaged, too large, or contains an entry that cannot be written.
-        OSError: The disk is full, or the folder cannot be written.
-    """
+    """Write what a tar archive holds over what earlier layers left, whose links are not followed."""
     with _readable():
         reader = TarReader(plain(file), budget)
         tree.begin_layer()
@@ -122,11 +108,7 @@ def _take_away(tree: UnpackedTree, parts: Parts) -> None:
 
 
 def unpack_folder(source: Path, tree: UnpackedTree) -> None:
-    """Write what a folder holds: files, folders and links, as they are, but not what links lead to.
-
-    Raises:
-        OSError: Something cannot be read or written.
-    """
+    """Write what a folder holds: files, folders and links, as they are, but not what links lead to."""
     top = os.fsencode(source)
     for place, folders, files, fd in os.fwalk(top, onerror=_raise):
         at = _parts(place.removeprefix(top))
@@ -185,11 +167,7 @@ def layer_digest(file: BinaryIO, budget: ArchiveBudget) -> str:
 
 
 class SavedFiles:
-    """The files of an archive of archives by name, as ``docker save`` writes it; nothing is written to the disk.
-
-    Args:
-        file: Not compressed.
-    """
+    """The files of an archive of archives by name, as ``docker save`` writes it; nothing is written to the disk."""
 
     def __init__(self, file: BinaryIO, budget: ArchiveBudget) -> None:
         self._file, self._budget = file, budget

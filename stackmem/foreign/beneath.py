@@ -46,11 +46,7 @@ def open_by_kernel(root: int, path: bytes, flags: int) -> int:
 
 
 def open_in_root(root: int, path: bytes, flags: int) -> int:
-    """Resolve as a process does whose root is this directory: absolute links and ``..`` stay inside.
-
-    Raises:
-        OSError: As ``open(2)``; ENOSYS where the kernel has no ``openat2``.
-    """
+    """Resolve as a process does whose root is this directory: absolute links and ``..`` stay inside."""
     return _open_by_kernel(root, path, flags, _RESOLVE_IN_ROOT)
 
 

@@ -24,25 +24,13 @@ StrPath = str | bytes | os.PathLike[str]
 
 
 def open_regular(path: StrPath, *, follow: bool = True, dir_fd: int | None = None) -> BinaryIO:
-    """Open a regular file for reading.
-
-    Args:
-        follow: Whether a symbolic link as the last component is followed.
-        dir_fd: An open folder that a relative path starts from.
-
-    Raises:
-        OSError: The file cannot be opened, or is not a regular file.
-    """
+    """Open a regular file for reading."""
     more = 0 if follow else os.O_NOFOLLOW
     return open(path, "rb", opener=lambda path, flags: descriptor_of_regular(path, flags | more, dir_fd=dir_fd))
 
 
 def descriptor_of_regular(path: StrPath, flags: int, mode: int = 0o600, *, dir_fd: int | None = None) -> int:
-    """Open a regular file with the flags of ``os.open``; also for writing, where nothing else may be at the path.
-
-    Raises:
-        OSError: The file cannot be opened, or is not a regular file.
-    """
+    """Open a regular file with the flags of ``os.open``; also for writing, where nothing else may be at the path."""
     try:
         # Opening some devices has effects (a watchdog starts, a tape rewinds), so look before opening.
         status = os.stat(path, dir_fd=dir_fd, follow_symlinks=not flags & os.O_NOFOLLOW)
@@ -73,11 +61,7 @@ def _opener_of_new(path: str, flags: int) -> int:
 def read_regular(
     path: StrPath, limit: int = MAX_FILE_BYTES, *, follow: bool = True, dir_fd: int | None = None
 ) -> bytes:
-    """Read a whole regular file of at most ``limit`` bytes.
-
-    Raises:
-        OSError: The file cannot be read, is not a regular file, or is larger than the limit.
-    """
+    """Read a whole regular file of at most ``limit`` bytes."""
     with open_regular(path, follow=follow, dir_fd=dir_fd) as file:
         if os.fstat(file.fileno()).st_size > limit:
             raise _too_large(limit, path)
@@ -88,12 +72,7 @@ def read_regular(
 
 
 def read_regular_text(path: StrPath, limit: int = MAX_FILE_BYTES) -> str:
-    """Read a whole regular file as UTF-8, as ``Path.read_text`` does: every line ends with a newline character.
-
-    Raises:
-        OSError: As ``read_regular``.
-        UnicodeDecodeError: The file is not UTF-8.
-    """
+    """Read a whole regular file as UTF-8, as ``Path.read_text`` does: every line ends with a newline character."""
     return read_regular(path, limit).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -119,11 +98,7 @@ def copy_regular(source: StrPath, target: StrPath, limit: int) -> None:
 
 
 def bounded_blocks(file: BinaryIO, limit: int) -> Iterator[bytes]:
-    """The content of an open file, block by block.
-
-    Raises:
-        OSError: The file is larger than the limit.
-    """
+    """The content of an open file, block by block."""
     if os.fstat(file.fileno()).st_size > limit:
         raise _too_large(limit, file.name)
     left = limit
@@ -135,11 +110,7 @@ def bounded_blocks(file: BinaryIO, limit: int) -> Iterator[bytes]:
 
 
 def bounded_lines(file: BinaryIO, limit: int = MAX_LINE_BYTES) -> Iterator[bytes]:
-    """The lines of an open file, each with its newline; the last one may lack it.
-
-    Raises:
-        OSError: A line is longer than the limit.
-    """
+    """The lines of an open file, each with its newline; the last one may lack it."""
     number = 0
     while line := file.readline(limit + 1):
         number += 1

@@ -43,15 +43,10 @@ BROKEN = (EOFError, OSError, lzma.LZMAError, zlib.error)
 
 
 class ArchiveBudget(Struct):
-    """How much may still be read from an archive, and from the archives in it.
+    """How much may still be read from an archive, and from the archives in it."""
 
-    Attributes:
-        bytes: Headers and contents, as large as they are once decompressed; holes of sparse files count.
-        entries: Files, folders, links and everything else.
-    """
-
-    bytes: int
-    entries: int
+    bytes: int  # headers and contents, as large as they are once decompressed; holes of sparse files count
+    entries: int  # files, folders, links and everything else
 
     def spend(self, size: int, entries: int = 0) -> None:
         """Raises ``ArchiveError`` if that is more than is left."""
@@ -71,23 +66,17 @@ class _Header(Struct):
 
 
 class TarEntry(Struct):
-    """One entry.
+    """One entry."""
 
-    Attributes:
-        name: As it is in the archive, absolute or with ``..`` as it may be.
-        size: Of the file once written.
-        segments: Offset and length of each part that is stored, in order; between them are holes.
-        offset: Where the content begins in the archive once decompressed.
-    """
-
-    name: bytes
+    name: bytes  # as it is in the archive, absolute or with ``..`` as it may be
     kind: Kind
     mode: int
     mtime_ns: int
     target: bytes
-    size: int
+    size: int  # of the file once written
+    # offset and length of each part that is stored, in order; between them are holes
     segments: tuple[tuple[int, int], ...]
-    offset: int
+    offset: int  # where the content begins in the archive once decompressed
 
 
 class TarReader:
@@ -233,12 +222,7 @@ class TarReader:
             left -= len(self._bytes(min(left, _PART), counted=True))
 
     def _bytes(self, size: int, *, may_end: bool = False, counted: bool = False) -> bytes:
-        """So many bytes.
-
-        Args:
-            may_end: The archive may end here, which gives no bytes.
-            counted: They are in the budget already.
-        """
+        """So many bytes."""
         data = self._file.read(size)
         self.position += len(data)
         if not counted:

@@ -33,12 +33,7 @@ class ArchiveError(StackmemError):
 
 
 class UnpackedTree:
-    """A folder that entries are written into, as a context manager that closes it.
-
-    Args:
-        replaces: A later entry replaces an earlier one. Otherwise an entry that exists is refused.
-        folder_mode: Of folders that no entry describes.
-    """
+    """A folder that entries are written into, as a context manager that closes it."""
 
     def __init__(self, folder: Path, *, replaces: bool = True, folder_mode: int = 0o755) -> None:
         self._replaces, self._folder_mode = replaces, folder_mode

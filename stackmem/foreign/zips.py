@@ -59,16 +59,11 @@ def _info(name: str, method: int) -> zipfile.ZipInfo:
 
 
 class ZippedFile(Struct, frozen=True):
-    """What an archive states of a file in it.
-
-    Attributes:
-        size: Once unpacked; no more than that is read.
-        common: It is stored or deflated.
-    """
+    """What an archive states of a file in it."""
 
     name: str
-    size: int
-    common: bool
+    size: int  # once unpacked; no more than that is read
+    common: bool  # it is stored or deflated
 
 
 class Zipped:
@@ -80,11 +75,7 @@ class Zipped:
         self.files = [ZippedFile(info.filename, info.file_size, info.compress_type in _METHODS) for info in self._infos]
 
     def unpack(self, into: Path) -> None:
-        """Write every file below a folder, for its owner only; nothing that exists is replaced.
-
-        Raises:
-            ArchiveError: A name leads out, or exists.
-        """
+        """Write every file below a folder, for its owner only; nothing that exists is replaced."""
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
         with UnpackedTree(into, replaces=False, folder_mode=0o700) as tree:
             for info in self._infos:
@@ -116,12 +107,7 @@ class Zipped:
 
 @contextmanager
 def opened_zip(archive: Path | bytes) -> Iterator[Zipped]:
-    """An archive by its path, or its content.
-
-    Raises:
-        ArchiveError: It is damaged.
-        OSError: It cannot be read.
-    """
+    """An archive by its path, or its content."""
     try:
         with (
             io.BytesIO(archive) if isinstance(archive, bytes) else open_regular(archive) as file,

@@ -37,11 +37,7 @@ def gateway_variables(url: str) -> dict[str, str]:
 
 
 def agent_command(command: Sequence[str], url: str) -> list[str]:
-    """The command; Codex, which reads no variable, gets the same as settings, and the token from a variable.
-
-    Args:
-        url: The gateway's address without the token.
-    """
+    """The command; Codex, which reads no variable, gets the same as settings, and the token from a variable."""
     if PurePath(command[0]).stem != "codex":
         return list(command)
     brings = f'env_http_headers={{"{TOKEN_HEADER}"="{TOKEN_VARIABLE}"}}'
@@ -54,9 +50,6 @@ def run_agent(command: Sequence[str], environ: Mapping[str, str], served: Served
     """Start the agent, wait for its end, and give its exit code; 128 and the signal where one ended it.
 
     Ctrl-C is the agent's alone: the terminal sends it to both.
-
-    Raises:
-        UsageError: It cannot be started.
     """
     try:
         agent = subprocess.Popen(

@@ -35,45 +35,29 @@ _MOST_LOOKED_AT = 256 * 1024
 
 
 class ForeignConversation(Struct):
-    """One conversation as far as it is known.
-
-    Attributes:
-        group: The wire format and the key: only within one is a child looked for.
-        tip: The digest of everything in it; ``length`` its blocks.
-        calls: Of its last reply, which wait for their results.
-        words: The text of its last reply, where it asked for nothing.
-        asked: Bodies of requests that are under way or failed, by digest.
-        digests: What the index has of it.
-    """
+    """One conversation as far as it is known."""
 
     number: int
-    group: bytes
-    tip: bytes
+    group: bytes  # the wire format and the key: only within one is a child looked for
+    tip: bytes  # the digest of everything in it; ``length`` its blocks
     length: int = 0
     tools: bool = False
-    calls: tuple[ToolCall, ...] = ()
-    words: str = ""
-    asked: set[bytes] = field(default_factory=set)
-    digests: list[bytes] = field(default_factory=list)
+    calls: tuple[ToolCall, ...] = ()  # of its last reply, which wait for their results
+    words: str = ""  # the text of its last reply, where it asked for nothing
+    asked: set[bytes] = field(default_factory=set)  # bodies of requests that are under way or failed, by digest
+    digests: list[bytes] = field(default_factory=list)  # what the index has of it
 
 
 class Placed(Struct, frozen=True):
-    """Where a request belongs.
-
-    Attributes:
-        kind: What it is to the conversation.
-        retry: The same body is under way or has failed.
-        parent: Of a child, the conversation whose call it works for; ``call_id`` that call, where it is certain.
-        told: What it says that was not known.
-        known: So many of its blocks were.
-    """
+    """Where a request belongs."""
 
     conversation: int
-    kind: Kind
+    kind: Kind  # what it is to the conversation
     chain: PrefixChain
-    told: tuple[ForeignMessage, ...]
-    known: int = 0
-    retry: bool = False
+    told: tuple[ForeignMessage, ...]  # what it says that was not known
+    known: int = 0  # so many of its blocks were
+    retry: bool = False  # the same body is under way or has failed
+    # of a child, the conversation whose call it works for; ``call_id`` that call, where it is certain
     parent: int | None = None
     call_id: str = ""
 
@@ -88,12 +72,7 @@ class Conversations:
         self._lock = RLock()
 
     def place(self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes) -> Placed:
-        """Where a request belongs; ``body`` is the digest of its bytes. It is taken as under way from here on.
-
-        Args:
-            found: Its chain.
-            group: The same for all agents of one client.
-        """
+        """Where a request belongs; ``body`` is the digest of its bytes. It is taken as under way from here on."""
         with self._lock:
             return self._place(request, found, group, body)
 

@@ -41,11 +41,7 @@ _MOST_DOUBLED = 8
 
 
 def foreign_strategy(spelled: str) -> OneConversation | Summarizing | None:
-    """The strategy, with its parameters after a colon; None for ``full``, which changes nothing.
-
-    Raises:
-        UsageError: There is no such strategy, or it needs what another's agent does not have.
-    """
+    """The strategy, with its parameters after a colon; None for ``full``, which changes nothing."""
     name = spelled.partition(":")[0]
     if name in STRATEGIES and name not in ("full", *FITTING):
         raise UsageError(
@@ -57,38 +53,27 @@ def foreign_strategy(spelled: str) -> OneConversation | Summarizing | None:
 
 
 class ForeignExchange(Struct, frozen=True):
-    """What the model said, and what it was told then: places of messages, the last one not included.
-
-    Attributes:
-        blocks: So many blocks of the conversation's identity end with it.
-    """
+    """What the model said, and what it was told then: places of messages, the last one not included."""
 
     said: int
     told: int
     end: int
-    blocks: int
+    blocks: int  # so many blocks of the conversation's identity end with it
 
 
 class ForeignCut(Struct, frozen=True):
-    """What a strategy makes of a request.
+    """What a strategy makes of a request."""
 
-    Attributes:
-        exchanges: All of them that are whole.
-        dropped: So many of the first are left out.
-        short: So many of the first are not shown whole; the dropped ones are among them.
-        head: What is said in place of the dropped ones; empty for nothing.
-        hidden: Of a cut by frames, the places of those that are left out; ``dropped`` is then their number, and
-            ``short`` that of ``answers``.
-        answers: Of a cut by frames, the place of an exchange to call ids and what they are answered with.
-        bound: Of a cut by frames, exchanges whose reply was given to a conversation that was cut, and may not be now.
-    """
-
-    exchanges: tuple[ForeignExchange, ...]
-    dropped: int = 0
-    short: int = 0
-    head: str = ""
+    exchanges: tuple[ForeignExchange, ...]  # all of them that are whole
+    dropped: int = 0  # so many of the first are left out
+    short: int = 0  # so many of the first are not shown whole; the dropped ones are among them
+    head: str = ""  # what is said in place of the dropped ones; empty for nothing
+    # of a cut by frames, the places of those that are left out; ``dropped`` is then their number, and ``short`` that of
+    # ``answers``
     hidden: frozenset[int] | None = None
+    # of a cut by frames, the place of an exchange to call ids and what they are answered with
     answers: dict[int, dict[str, str]] = {}
+    # of a cut by frames, exchanges whose reply was given to a conversation that was cut, and may not be now
     bound: frozenset[int] = frozenset()
 
     def drops(self, number: int) -> bool:
@@ -122,16 +107,12 @@ def exchanges(
 
 
 class ToldConversation(Struct, frozen=True):
-    """A conversation in exchanges.
-
-    Attributes:
-        waiting: After each exchange, the calls that have no result yet.
-        borders: After each exchange, the last border up to there that parts no call from its result.
-    """
+    """A conversation in exchanges."""
 
     messages: tuple[ForeignMessage, ...] = ()
     exchanges: tuple[ForeignExchange, ...] = ()
-    waiting: tuple[frozenset[str], ...] = (frozenset(),)
+    waiting: tuple[frozenset[str], ...] = (frozenset(),)  # after each exchange, the calls that have no result yet
+    # after each exchange, the last border up to there that parts no call from its result
     borders: tuple[int, ...] = (0,)
 
     def grown(self, messages: tuple[ForeignMessage, ...]) -> ToldConversation:
@@ -156,31 +137,21 @@ class ToldConversation(Struct, frozen=True):
 
 
 class SummaryWanted(Struct, frozen=True):
-    """A text that a strategy wants to stand for the beginning of a conversation.
+    """A text that a strategy wants to stand for the beginning of a conversation."""
 
-    Attributes:
-        turns: Exchanges that it is to stand for; ``kept`` stay behind it.
-        asked: What asks for it.
-        cold: Where it is asked for outside of the conversation, all that the request says; else empty.
-    """
-
-    turns: int
+    turns: int  # exchanges that it is to stand for; ``kept`` stay behind it
     kept: int
-    asked: str
+    asked: str  # what asks for it
+    # where it is asked for outside of the conversation, all that the request says; else empty
     cold: tuple[Text, ...] = ()
 
 
 class Followed(Struct, frozen=True):
-    """A beginning as the strategy shows it.
-
-    Attributes:
-        failed: Texts in a row that could not be had.
-        waits: So many exchanges must be there before the next is asked for.
-    """
+    """A beginning as the strategy shows it."""
 
     shown: Linear
-    failed: int = 0
-    waits: int = 0
+    failed: int = 0  # texts in a row that could not be had
+    waits: int = 0  # so many exchanges must be there before the next is asked for
 
 
 class Cutter:

@@ -27,11 +27,7 @@ _LOOKED_AT = 1_000
 
 
 def cutter_of(spelled: str) -> Cutter | FrameCutter | None:
-    """What cuts by a strategy, with its parameters after a colon; None for ``full``, which changes nothing.
-
-    Raises:
-        UsageError: There is no such strategy, or it does not fit another's agent.
-    """
+    """What cuts by a strategy, with its parameters after a colon; None for ``full``, which changes nothing."""
     if spelled == FRAMES:
         return FrameCutter()
     strategy = foreign_strategy(spelled)

@@ -23,15 +23,10 @@ MOST_KNOWN = 500_000
 
 
 class PrefixChain(Struct, frozen=True):
-    """The digests of a conversation's beginnings.
+    """The digests of a conversation's beginnings."""
 
-    Attributes:
-        digests: After the seed, one for each block; the last stands for all.
-        replied: So many blocks reach the first reply, that one included; 0 where there is none.
-    """
-
-    digests: tuple[bytes, ...]
-    replied: int
+    digests: tuple[bytes, ...]  # after the seed, one for each block; the last stands for all
+    replied: int  # so many blocks reach the first reply, that one included; 0 where there is none
 
     @property
     def tip(self) -> bytes:

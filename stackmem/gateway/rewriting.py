@@ -27,18 +27,13 @@ _MOST_RECENT = 64
 
 
 class ShownConversation(Struct, frozen=True):
-    """A conversation as it was sent.
+    """A conversation as it was sent."""
 
-    Attributes:
-        raw: Its messages as they came.
-        pieces: The opening and each exchange, the bytes of their messages; empty for one that is left out.
-        changed: For each of them, whether it or one before it is not as it came.
-    """
-
-    raw: tuple[bytes, ...] = ()
+    raw: tuple[bytes, ...] = ()  # its messages as they came
     cut: ForeignCut = ForeignCut(())
+    # the opening and each exchange, the bytes of their messages; empty for one that is left out
     pieces: tuple[bytes, ...] = ()
-    changed: tuple[bool, ...] = ()
+    changed: tuple[bool, ...] = ()  # for each of them, whether it or one before it is not as it came
 
     def known(self, raw: tuple[bytes, ...], cut: ForeignCut) -> int:
         """How many pieces are the same for other messages under another cut."""
@@ -63,11 +58,7 @@ class Rewriter:
     def rewrite(
         self, body: bytes, wire: WireFormat, request: ForeignRequest, cut: ForeignCut, shorten: Shortened
     ) -> bytes:
-        """The body with the cut made; the body itself where there is nothing to cut.
-
-        Raises:
-            ValueError: The messages cannot be replaced in it, or nothing has room for what is said of the dropped ones.
-        """
+        """The body with the cut made; the body itself where there is nothing to cut."""
         if not cut.exchanges or not (cut.dropped or cut.short or cut.bound):
             return body
         key = id(request.messages[0])

@@ -31,35 +31,28 @@ _STOP_SECONDS = 5
 
 
 class GatewayTerms(Struct, frozen=True):
-    """What a gateway is started with.
-
-    Attributes:
-        port: 0 for any that is free.
-        token: What clients must bring; empty for a new random one.
-        names: More values of ``Host`` under which clients reach it.
-    """
+    """What a gateway is started with."""
 
     upstreams: Upstreams
     runs_dir: Path
     host: str = "127.0.0.1"
-    port: int = 0
-    token: str = ""
+    port: int = 0  # 0 for any that is free
+    token: str = ""  # what clients must bring; empty for a new random one
     max_usd: float | None = None
     max_tokens: int | None = None
     strategy: str = "full"
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # more values of ``Host`` under which clients reach it
 
 
 class ServedGateway(Struct, frozen=True):
     """A gateway that listens.
 
     Attributes:
-        bare: Where clients go that bring the token in a header.
         url: Where all others go: the token is the first segment of the path, and the version follows.
     """
 
     gateway: Gateway
-    bare: str
+    bare: str  # where clients go that bring the token in a header
     port: int
     token: str
 
@@ -70,11 +63,7 @@ class ServedGateway(Struct, frozen=True):
 
 @contextmanager
 def serving(terms: GatewayTerms, environ: Mapping[str, str]) -> Iterator[ServedGateway]:
-    """The gateway, for as long as the block lasts; every run of it is whole when the block has ended.
-
-    Raises:
-        UsageError: The extra is not installed, the address cannot be listened at, or the token is too short.
-    """
+    """The gateway, for as long as the block lasts; every run of it is whole when the block has ended."""
     try:
         import uvicorn
 
@@ -119,19 +108,12 @@ def is_loopback(host: str) -> bool:
 
 
 class GatewayBill(Struct, frozen=True):
-    """What one gateway recorded.
+    """What one gateway recorded."""
 
-    Attributes:
-        runs: Each run's result, in the order in which they began.
-        usd: What the replies cost, those of unfinished answers included as far as they are known.
-        unpriced: Replies of models whose price is not known.
-        notes: What went wrong inside.
-    """
-
-    runs: tuple[RunResult, ...]
-    usd: float
-    unpriced: int
-    notes: tuple[str, ...]
+    runs: tuple[RunResult, ...]  # each run's result, in the order in which they began
+    usd: float  # what the replies cost, those of unfinished answers included as far as they are known
+    unpriced: int  # replies of models whose price is not known
+    notes: tuple[str, ...]  # what went wrong inside
 
 
 def bill_of(gateway: Gateway) -> GatewayBill:

@@ -40,15 +40,7 @@ _fields = msgspec.json.Decoder(dict[str, Raw])
 
 
 def summary_body(body: bytes, wire: WireFormat, model: str, wanted: SummaryWanted, system: str) -> bytes:
-    """The request for a text.
-
-    Args:
-        body: The client's request as it would go on: what asks stands behind its messages.
-        system: The prompt that a request outside of the conversation begins with.
-
-    Raises:
-        ValueError: The body is no request.
-    """
+    """The request for a text."""
     if wanted.cold:
         return msgspec.json.encode(wire.plain(model, system, (part.text for part in wanted.cold)))
     fields, raw = _fields.decode(body), wire.read(body).raw
@@ -73,16 +65,11 @@ def _value(raw: Raw | None) -> Any:
 
 
 class WaitedSummary(Struct):
-    """A text that is being written.
-
-    Attributes:
-        waiting: Requests that wait for it.
-        recorded: One of them has it in its record.
-    """
+    """A text that is being written."""
 
     task: asyncio.Task[SummaryPassed]
-    waiting: int = 0
-    recorded: bool = False
+    waiting: int = 0  # requests that wait for it
+    recorded: bool = False  # one of them has it in its record
 
 
 class Summaries:
@@ -96,16 +83,7 @@ class Summaries:
         self, came: CameRequest, wire: WireFormat, wanted: SummaryWanted, beginning: bytes,
         to: tuple[str, Iterable[tuple[bytes, bytes]]], take: Callable[[str], None],
     ) -> bool:  # fmt: skip
-        """Have a text written and wait for it; whether the client did, too. One of those that wait has its record.
-
-        Args:
-            beginning: The digest of the conversation so far.
-            to: The address and the headers.
-            take: Told the text, or an empty one where none came.
-
-        Raises:
-            ValueError: The request cannot be made of the client's.
-        """
+        """Have a text written and wait for it; whether the client did, too. One of those that wait has its record."""
         one = self._underway.get(beginning)
         if one is None:
             asked = came.asked

@@ -38,17 +38,13 @@ ADDRESSES = {"anthropic": "https://api.anthropic.com", "openai": "https://api.op
 
 
 class Upstreams(Struct, frozen=True):
-    """The address of each provider; empty if the gateway does not forward to it.
-
-    Attributes:
-        keys: Provider to the header with the user's own key, for clients that bring the gateway's token as theirs.
-        replaces: The user's keys take the place of whatever keys the clients bring.
-    """
+    """The address of each provider; empty if the gateway does not forward to it."""
 
     anthropic: str
     openai: str
+    # provider to the header with the user's own key, for clients that bring the gateway's token as theirs
     keys: Mapping[str, tuple[bytes, bytes]] = {}
-    replaces: bool = False
+    replaces: bool = False  # the user's keys take the place of whatever keys the clients bring
 
     @property
     def is_one_server(self) -> bool:
@@ -80,11 +76,7 @@ def own_keys(environ: Mapping[str, str]) -> dict[str, tuple[bytes, bytes]]:
 
 
 def upstreams(named: str | None, environ: Mapping[str, str]) -> Upstreams:
-    """The addresses of the environment, else the providers' own; one URL for both, or one provider by its name.
-
-    Raises:
-        UsageError: An address is not one.
-    """
+    """The addresses of the environment, else the providers' own; one URL for both, or one provider by its name."""
     own = {name: environ.get(f"{name.upper()}_BASE_URL") or address for name, address in ADDRESSES.items()}
     if named in ADDRESSES:
         own = {name: address if name == named else "" for name, address in own.items()}
@@ -97,11 +89,7 @@ def upstreams(named: str | None, environ: Mapping[str, str]) -> Upstreams:
 
 
 def to_upstream(headers: Iterable[tuple[bytes, bytes]], own: tuple[bytes, bytes] | None = None) -> Headers:
-    """The headers that go upstream; of the codings that the client takes, those that can be read here.
-
-    Args:
-        own: The header with the user's key, which takes the place of every key of the client.
-    """
+    """The headers that go upstream; of the codings that the client takes, those that can be read here."""
     given = list(headers)
     dropped = _NOT_SENT | _named_by_connection(given) | (set(_KEYS) if own else set())
     kept = [(name, value) for name, value in given if name.lower() not in dropped] + ([own] if own else [])
@@ -140,11 +128,7 @@ def secrets_in(request: Request) -> tuple[str, ...]:
 
 
 def decoded(body: bytes, coding: str) -> bytes:
-    """A bounded copy of an answer without its coding.
-
-    Raises:
-        ValueError: The coding is not known here, the bytes are not in it, or there are more than 32 MiB.
-    """
+    """A bounded copy of an answer without its coding."""
     if coding in {"", "identity"}:
         return body
     if coding not in {"gzip", "x-gzip", "deflate"}:

@@ -22,14 +22,10 @@ MOST_HELD_BYTES = 1 << 30
 
 
 class Workers:
-    """Does work of a known size.
-
-    Attributes:
-        held: The bytes of all requests that are being served.
-    """
+    """Does work of a known size."""
 
     def __init__(self) -> None:
-        self.held = 0
+        self.held = 0  # the bytes of all requests that are being served
         self._lock = Lock()
         self._middle = ThreadPoolExecutor(_THREADS, "gateway-middle")
         self._large = ThreadPoolExecutor(_THREADS, "gateway-large")

@@ -71,8 +71,7 @@ def _is_run(change: PathChange) -> bool:
 
 
 class Patch(Struct, frozen=True):
-    """Attributes:
-    text: As ``History.write_patch`` writes it.
+    """text: As ``History.write_patch`` writes it.
     changes: As ``History.changed`` lists them between the same two trees.
     """
 
@@ -86,20 +85,7 @@ def apply_patch(patch: bytes, changes: list[PathChange], origin: Path) -> tuple[
 
 
 def apply_patches(ways: Sequence[Patch], origin: Path) -> tuple[str, ...]:
-    """Bring the changes into ``origin``, a folder of any kind; a change that is there already is left as it is.
-
-    Args:
-        ways: Patches that lead to the same tree from different ones. Each path takes the first way that begins with
-            what the path holds.
-        origin: The folder that was copied.
-
-    Returns:
-        The paths that were brought in: those of ``ways`` that were not there already.
-
-    Raises:
-        UsageError: A file differs from what every way starts from, or a patch does not fit; nothing is changed.
-        WorkspaceError: A file cannot be written; what was changed until then is put back.
-    """
+    """Bring the changes into ``origin``, a folder of any kind; a change that is there already is left as it is."""
     todo: dict[bytes, list[_Task]] = {}
     for way in ways:
         for task in _tasks(way):
@@ -245,10 +231,6 @@ def patch_across(first: History, before: str, second: History, after: str) -> Pa
 
     Over a layer, a tree has only what differs from the folder. A file that only one of the two runs changed is, in the
     tree of the other, as the folder had it.
-
-    Raises:
-        WorkspaceError: A tree is not in its history, or one run was over a layer and the other on a copy.
-        OSError: The temporary folder cannot be written.
     """
     if first.of_layer != second.of_layer:
         raise WorkspaceError("a tree over a layer cannot be compared with a tree of a copy")

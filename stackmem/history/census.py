@@ -25,8 +25,7 @@ _WITHHELD = "holds a secret"
 
 
 class Census:
-    """Attributes:
-    room: Bytes that files may have together; None before the first look, which sets it.
+    """room: Bytes that files may have together; None before the first look, which sets it.
     withholds: Whether a file of this content must not be stored.
     """
 

@@ -19,30 +19,19 @@ _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class PathState(Struct, frozen=True):
-    """What a path of the folder holds.
+    """What a path of the folder holds."""
 
-    Attributes:
-        node: None where there is no file or link.
-        content: Of a link, its target.
-        obstacle: The path of what stands where a file or a folder would have to be: the path itself if that is a
-            folder or a FIFO, or the file or link among the folders above it; empty where nothing does.
-        permissions: Of a regular file.
-        owner: User and group.
-    """
-
-    node: Node | None
-    content: bytes = b""
+    node: Node | None  # none where there is no file or link
+    content: bytes = b""  # of a link, its target
+    # the path of what stands where a file or a folder would have to be: the path itself if that is a folder or a FIFO,
+    # or the file or link among the folders above it; empty where nothing does
     obstacle: bytes = b""
-    permissions: int = 0
-    owner: tuple[int, int] = (-1, -1)
+    permissions: int = 0  # of a regular file
+    owner: tuple[int, int] = (-1, -1)  # user and group
 
 
 def look(root: int, path: bytes) -> PathState:
-    """Look at one path below an open folder, following no link.
-
-    Raises:
-        OSError: It cannot be read.
-    """
+    """Look at one path below an open folder, following no link."""
     folder = os.dup(root)
     try:
         at = b""
@@ -90,11 +79,7 @@ class FileExchange:
     def run(
         self, before: Mapping[bytes, PathState], after: Mapping[bytes, Node | None], contents: Mapping[bytes, bytes]
     ) -> None:
-        """Replace what ``before`` describes with what ``after`` does; None: nothing is to be there.
-
-        Raises:
-            OSError: A step failed; the folder is as it was.
-        """
+        """Replace what ``before`` describes with what ``after`` does; None: nothing is to be there."""
         fresh = [path for path, node in after.items() if node is not None]
         gone = [path for path, node in after.items() if node is None]
         for number, path in enumerate(fresh):

@@ -27,35 +27,19 @@ _ESCAPES = {b"\\040": b" ", b"\\011": b"\t", b"\\012": b"\n", b"\\134": b"\\"}
 
 
 class LayerPlan(Struct, frozen=True):
-    """What a layer over a folder will show; every path is relative to it, and spelled as ``shown_name`` does.
+    """What a layer over a folder will show; every path is relative to it, and spelled as ``shown_name`` does."""
 
-    Attributes:
-        files: Regular files and links.
-        folders: Dependency folders among them (``.venv``, ``venv``, ``node_modules``).
-        skipped: What is hidden though it is not ignored: ``.env*``, sockets, FIFOs, devices, folders of our own.
-        outside_links: Links whose target is not in the folder: it may be missing in the sandbox.
-        hidden: What is not shown, as bytes.
-        obstacle: Why no layer can lie over it; empty where nothing stands against it.
-    """
-
-    files: int
-    folders: tuple[str, ...] = ()
+    files: int  # regular files and links
+    folders: tuple[str, ...] = ()  # dependency folders among them (``.venv``, ``venv``, ``node_modules``)
+    # what is hidden though it is not ignored: ``.env*``, sockets, FIFOs, devices, folders of our own
     skipped: tuple[str, ...] = ()
-    outside_links: tuple[str, ...] = ()
-    hidden: tuple[bytes, ...] = ()
-    obstacle: str = ""
+    outside_links: tuple[str, ...] = ()  # links whose target is not in the folder: it may be missing in the sandbox
+    hidden: tuple[bytes, ...] = ()  # what is not shown, as bytes
+    obstacle: str = ""  # why no layer can lie over it; empty where nothing stands against it
 
 
 def plan_layer(folder: Path, include: tuple[str, ...] = (), own: Iterable[Path] = ()) -> LayerPlan:
-    """What a layer over the folder would show now.
-
-    Args:
-        include: Paths below it that are shown even where git ignores them.
-        own: stackmem's runs and sandbox folders, which are never shown.
-
-    Raises:
-        UsageError: There is no such folder, a part of it cannot be read, or ``include`` names what is never shown.
-    """
+    """What a layer over the folder would show now."""
     folder = real_folder(folder)
     look = _FolderScan(folder, include, own_below(folder, own))
     look.walk()

@@ -46,23 +46,14 @@ NOT_CHANGES = (".stackmem/in", ".stackmem/loop")
 
 
 class PathChange(Struct, frozen=True):
-    """One path that differs between two trees.
+    """One path that differs between two trees."""
 
-    Attributes:
-        path: Relative to the workspace, spelled as ``shown_name`` does.
-        kind: ``mode`` where the executable bit alone differs.
-        before: Blob id of the old content (of a link: of its target); empty where the path was not there.
-        after: The same of the new content; empty where the path is gone.
-        before_mode: As git spells it (``100644``, ``100755``, ``120000``); empty where the path was not there.
-        after_mode: The same, afterwards.
-    """
-
-    path: str
-    kind: Literal["added", "modified", "deleted", "mode"]
-    before: str
-    after: str
-    before_mode: str
-    after_mode: str
+    path: str  # relative to the workspace, spelled as ``shown_name`` does
+    kind: Literal["added", "modified", "deleted", "mode"]  # ``mode`` where the executable bit alone differs
+    before: str  # blob id of the old content (of a link: of its target); empty where the path was not there
+    after: str  # the same of the new content; empty where the path is gone
+    before_mode: str  # as git spells it (``100644``, ``100755``, ``120000``); empty where the path was not there
+    after_mode: str  # the same, afterwards
 
     @property
     def executable(self) -> bool:
@@ -81,44 +72,25 @@ class _State(Struct, frozen=True):
 
 
 class History:
-    """The trees of one workspace. One process at a time may take snapshots.
-
-    Attributes:
-        left_out: What the last snapshot could not keep, by path.
-        git_dir: Where the store is.
-        over: The layer that the workspace is, where it is one.
-    """
+    """The trees of one workspace. One process at a time may take snapshots."""
 
     def __init__(
         self,
-        git_dir: Path,
-        work_tree: Path,
+        git_dir: Path,  # outside the workspace; made with its parents where it is missing
+        work_tree: Path,  # the workspace, as the host knows it
         leave_out: tuple[str, ...] = (),
-        largest_bytes: int = LARGEST_BYTES,
-        over: Overlay | None = None,
+        largest_bytes: int = LARGEST_BYTES,  # a larger file is left out
+        over: Overlay | None = None,  # the layer that the workspace is; None where it is a folder of its own
     ) -> None:
-        """Open the store, or make it.
-
-        Args:
-            git_dir: Outside the workspace; made with its parents where it is missing.
-            work_tree: The workspace, as the host knows it.
-            leave_out: Folders that are never looked into, relative to the workspace and as ``Plan.folders`` spells
-                them; an opened store remembers its own.
-            largest_bytes: A larger file is left out.
-            over: The layer that the workspace is; None where it is a folder of its own.
-
-        Raises:
-            UsageError: git is not installed.
-            WorkspaceError: The store cannot be made or read.
-        """
-        self.left_out: tuple[LeftOut, ...] = ()
-        self.git_dir = git_dir
+        """Open the store, or make it."""
+        self.left_out: tuple[LeftOut, ...] = ()  # what the last snapshot could not keep, by path
+        self.git_dir = git_dir  # where the store is
         self._work_tree = work_tree
         self._store = ObjectStore(git_dir)
         state = self._remembered()
         self._tree = self._forced = state.tree
         self._leave_out = tuple(dict.fromkeys((*state.leave_out, *leave_out)))
-        self.over = over
+        self.over = over  # the layer that the workspace is, where it is one
         self._largest_bytes = largest_bytes
         self._withholds: Callable[[bytes], bool] = _withholds_nothing
         self._lower: LowerFolder | None = None
@@ -147,11 +119,7 @@ class History:
         self._census.withholds = self._withholds = holds_secret
 
     def snapshot(self) -> str:
-        """The tree id of the workspace now; the same id where nothing that is kept has changed.
-
-        Raises:
-            WorkspaceError: The workspace cannot be opened, or the store not be written.
-        """
+        """The tree id of the workspace now; the same id where nothing that is kept has changed."""
         if self._lower is not None and self.over is not None:
             return self._snapshot_of_layer(self._lower, self.over)
         seen, self.left_out = self._census.take(self._seen, first=not self._tree)
@@ -203,11 +171,7 @@ class History:
         return self._store.add_folders(self.files(tree).items()) if self.of_layer else tree
 
     def sync(self) -> None:
-        """Make every tree so far survive a power loss.
-
-        Raises:
-            WorkspaceError: The disk refuses.
-        """
+        """Make every tree so far survive a power loss."""
         self._store.sync()
         if self._forced != self._tree:
             try:
@@ -222,21 +186,13 @@ class History:
         """Write what leads from one tree to the other, as ``git apply --binary`` takes it; never held as a whole.
 
         The file is empty where nothing differs.
-
-        Raises:
-            WorkspaceError: One of the trees is not in the store; no file is left.
-            OSError: The file cannot be written.
         """
         form = ("-p", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/", "--no-color")
         arguments = _compared(self._whole(before), self._whole(after), *form)
         git_into(place, *arguments, cwd=self.git_dir, environment=store_environment(self.git_dir))
 
     def changed(self, before: str, after: str) -> list[PathChange]:
-        """The paths that differ, sorted as git sorts them, in the order of the patch.
-
-        Raises:
-            WorkspaceError: One of the trees is not in the store.
-        """
+        """The paths that differ, sorted as git sorts them, in the order of the patch."""
         compared = _compared(self._whole(before), self._whole(after), "--raw", "--no-abbrev", "-z")
         fields = self._git(*compared).split(b"\0")
         return [_change(record.decode(), path) for record, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
@@ -338,9 +294,6 @@ def share(parent: Path, child: Path, tree: str) -> None:
     """Make the git directory ``child`` a history that stands at ``tree``, which ``parent`` holds.
 
     Paths between them are relative, so that the two can be moved together.
-
-    Raises:
-        WorkspaceError: The parent has no history, or the child cannot be written.
     """
     try:
         state = decode_json(read_regular(parent / STATE), dict[str, object])

@@ -28,12 +28,7 @@ class IgnoreRules:
         self._talk: _Talk | None = None
 
     def ignored(self, paths: list[bytes]) -> set[bytes]:
-        """Those of the paths, relative to the workspace, that are ignored.
-
-        Raises:
-            TimeoutError: The rules take too long to be understood.
-            WorkspaceError: git fails.
-        """
+        """Those of the paths, relative to the workspace, that are ignored."""
         found: set[bytes] = set()
         batch: list[bytes] = []
         size = 0
@@ -62,9 +57,7 @@ class IgnoreRules:
 
 
 class _Talk:
-    """Attributes:
-    late: git was ended because the seconds for all its answers were used up.
-    """
+    """late: git was ended because the seconds for all its answers were used up."""
 
     def __init__(self, git_dir: Path, work_tree: WorkspaceView, seconds: float) -> None:
         self.late = False

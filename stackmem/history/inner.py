@@ -65,19 +65,12 @@ class _Tree:
 
 
 class InnerRepository(Struct, frozen=True):
-    """What a run was given of a repository.
+    """What a run was given of a repository."""
 
-    Attributes:
-        head: The commit at which it stood; empty where there was none.
-        commits: How many commits can be read.
-        shortened: There were more.
-        withheld: How many blobs are absent.
-    """
-
-    head: str
-    commits: int = 0
-    shortened: bool = False
-    withheld: int = 0
+    head: str  # the commit at which it stood; empty where there was none
+    commits: int = 0  # how many commits can be read
+    shortened: bool = False  # there were more
+    withheld: int = 0  # how many blobs are absent
 
 
 def make_repository(
@@ -88,14 +81,7 @@ def make_repository(
     most_commits: int = MOST_COMMITS,
     seconds: float = LIST_SECONDS,
 ) -> InnerRepository:
-    """Make the git directory ``into``, which stands at the commit of ``origin``.
-
-    Args:
-        seconds: For listing its objects; where they do not suffice, only the last commits are taken.
-
-    Raises:
-        WorkspaceError: The other repository lacks a commit or is broken, or this one cannot be written.
-    """
+    """Make the git directory ``into``, which stands at the commit of ``origin``."""
     try:
         for name in ("objects/pack", "refs/heads", "hooks", "info"):
             (into / name).mkdir(parents=True)

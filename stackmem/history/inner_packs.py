@@ -62,11 +62,7 @@ def _names_in(inner: InnerGit, index: Path) -> Iterator[str]:
 
 
 def pack(inner: InnerGit, names: list[str]) -> None:
-    """Pack these objects.
-
-    Raises:
-        WorkspaceError: One of them is not what its name says: then nobody knows what a secret was looked for in.
-    """
+    """Pack these objects."""
     place = inner.path / "objects" / "pack"
     arguments = ("pack-objects", "-q", "--non-empty", "--window=0", "--delta-base-offset", "--compression=1")
     wanted = "\n".join(names).encode() + b"\n"
@@ -86,11 +82,7 @@ def pack(inner: InnerGit, names: list[str]) -> None:
 
 
 def lend_packs(repository: Path, objects: Path) -> None:
-    """Move the packs of a repository that is whole to a folder of objects, from which it borrows them at ``LENT_AT``.
-
-    Raises:
-        OSError: They cannot be moved.
-    """
+    """Move the packs of a whole repository to a folder of objects; it borrows them from ``LENT_AT``."""
     (objects / "pack").mkdir(parents=True)
     for part in (repository / "objects" / "pack").iterdir():
         part.rename(objects / "pack" / part.name)

@@ -22,17 +22,10 @@ SLOW_SECONDS = 2.0
 
 
 class LateRepository:
-    """Attributes:
-    made: What the run was given; None before it is there.
-    """
+    """made: What the run was given; None before it is there."""
 
     def __init__(self, make: Callable[[], InnerRepository], slow: Callable[[], object]) -> None:
-        """Begin to make it.
-
-        Args:
-            make: Makes it and puts it in place, in a thread of its own.
-            slow: Called where somebody waits for long.
-        """
+        """Begin to make it."""
         self.made: InnerRepository | None = None
         self._make, self._slow = make, slow
         self._error: BaseException | None = None
@@ -51,11 +44,7 @@ class LateRepository:
             self._working.release()
 
     def wait(self) -> None:
-        """Return once it is there.
-
-        Raises:
-            WorkspaceError: It cannot be made.
-        """
+        """Return once it is there."""
         if self.made is not None:
             return
         timer = threading.Timer(SLOW_SECONDS, self._slow)
@@ -82,10 +71,6 @@ def put_in_place(building: Path, repository: Path, place: Path) -> None:
     """Move what a repository holds into the empty folder ``place``, and remove ``building``, in which it was made.
 
     Its configuration comes last: its time tells since when commands can have changed anything.
-
-    Raises:
-        OSError: It cannot be moved.
-        WorkspaceError: It cannot be removed.
     """
     for name in sorted(os.listdir(repository), key="config".__eq__):
         (repository / name).rename(place / name)

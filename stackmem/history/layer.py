@@ -33,8 +33,7 @@ _TRIES, _TRY_SECONDS = 40, 0.05  # for the lock: what a killed process left may 
 
 
 class Layer(Protocol):
-    """Attributes:
-    view: The files, as file tools and commands see them.
+    """view: The files, as file tools and commands see them.
     kept: Where on the host what the run wrote stands: with all else in a copy, alone in a layer.
     ready: Returns once its repository is there, for whoever is to look at that.
     granted: Folders of the host that links in it lead to, for commands to read.
@@ -46,32 +45,21 @@ class Layer(Protocol):
     granted: tuple[Path, ...]
 
     def copy(self, place: Path) -> Layer:
-        """The same files below a folder that exists, to be changed apart from these.
-
-        Raises:
-            WorkspaceError: There is no room for it.
-        """
+        """The same files below a folder that exists, to be changed apart from these."""
         ...
 
     def close(self) -> None: ...
 
 
 class OwnFolder:
-    """A workspace that is a folder of the host.
-
-    Attributes:
-        lent: Folders of the person's that are seen in it, read-only, by their paths: mounted there, or linked.
-    """
+    """A workspace that is a folder of the host."""
 
     ready: Callable[[], object] = bool
 
     def __init__(self, work: Path, lent: Mapping[bytes, Path] | None = None) -> None:
-        """Open the folder; those of ``lent`` are mounted that have an empty folder in it.
-
-        Raises:
-            WorkspaceError: It cannot be opened, or nothing can be mounted.
-        """
+        """Open the folder; those of ``lent`` are mounted that have an empty folder in it."""
         self.kept = work
+        # folders of the person's that are seen in it, read-only, by their paths: mounted there, or linked
         self.lent = dict(lent or {})
         self.view = folder_view(work)
         links = {path for path in self.lent if passes_link(self.view.fd, path)}
@@ -102,14 +90,7 @@ class Overlay:
     granted: tuple[Path, ...] = ()
 
     def __init__(self, folder: Path, place: Path, hidden: Iterable[bytes], repository: Path | None = None) -> None:
-        """Mount the layer that ``place`` holds, with what was changed in it.
-
-        Args:
-            repository: A folder that lies over the other one, read-only too; None is the one in ``place``, if any.
-
-        Raises:
-            WorkspaceError: It cannot be had, or another process has it.
-        """
+        """Mount the layer that ``place`` holds, with what was changed in it."""
         self.folder, self.upper, self.hidden = folder, place / UPPER, frozenset(hidden)
         self.kept = self.upper
         self._repository = repository or place / REPOSITORY
@@ -178,11 +159,7 @@ def repository_place(folder: Path, place: Path) -> Path:
 
 
 def hidden_again(folder: Path, include: Iterable[str], own: Iterable[Path]) -> tuple[bytes, ...]:
-    """What the layer of a run that goes on must hide by now.
-
-    Raises:
-        WorkspaceError: No layer can lie over the folder any more.
-    """
+    """What the layer of a run that goes on must hide by now."""
     try:
         plan = plan_layer(folder, tuple(name for name in include if os.path.lexists(folder / name)), own)
     except UsageError as error:
@@ -210,11 +187,7 @@ def why_no_layer(folder: Path, sandbox: Path) -> str:
 
 
 def _lock(place: Path) -> int:
-    """The layer's folder, open and ours alone.
-
-    Raises:
-        WorkspaceError: Another process has it.
-    """
+    """The layer's folder, open and ours alone."""
     fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     for _ in range(_TRIES):
         try:

@@ -22,19 +22,7 @@ How = Literal["mount", "link", "copy"]
 
 
 def lend_folders(folder: Path, work: Path, paths: Iterable[str], how: How) -> tuple[dict[bytes, Path], tuple[str, ...]]:
-    """Give a copy the folder's own folders of installed packages.
-
-    Args:
-        work: The copy, in which nothing runs now.
-        paths: Relative to both, as ``shown_name`` spells them.
-
-    Returns:
-        Those that are to be mounted or read, by their paths, and those that the folder no longer has. One in whose
-        place the run put something else is in neither.
-
-    Raises:
-        WorkspaceError: The copy cannot be written.
-    """
+    """Give a copy the folder's own folders of installed packages."""
     found: dict[bytes, Path] = {}
     missing = []
     root = os.open(work, os.O_PATH | os.O_DIRECTORY)

@@ -27,8 +27,7 @@ _COARSE = 5  # CLOCK_REALTIME_COARSE of Linux, by which files get their times; P
 
 
 class LowerFolder:
-    """Attributes:
-    base: What it held, by path; it grows as the upper folder does.
+    """base: What it held, by path; it grows as the upper folder does.
     absent: Paths that it did not hold when the run began, whatever was put there since, as by applying the patch.
     left_out: What could not be kept of it, and why.
     """

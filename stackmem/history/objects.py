@@ -24,15 +24,10 @@ REMOVED = "160000"  # git's mode of a commit of another repository, which no wor
 
 
 class Node(Struct, frozen=True):
-    """One name in a folder.
+    """One name in a folder."""
 
-    Attributes:
-        mode: As git spells it: FILE, EXECUTABLE, LINK or FOLDER.
-        id: 40 hexadecimal digits.
-    """
-
-    mode: str
-    id: str
+    mode: str  # as git spells it: FILE, EXECUTABLE, LINK or FOLDER
+    id: str  # 40 hexadecimal digits
 
 
 GONE = Node(REMOVED, "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")
@@ -67,11 +62,7 @@ class ObjectStore:
         self._places = (self._objects, *alternates(git_dir))
 
     def add(self, kind: str, content: bytes) -> str:
-        """Write one object, unless it is there, and return its id.
-
-        Raises:
-            WorkspaceError: It cannot be written: the disk is full, or forbids it. What was there is unharmed.
-        """
+        """Write one object, unless it is there, and return its id."""
         whole = _whole(kind, content)
         name = hashlib.sha1(whole, usedforsecurity=False).hexdigest()
         if name not in self._known:
@@ -104,11 +95,7 @@ class ObjectStore:
         self._unforced.append(path)
 
     def sync(self) -> None:
-        """Make every object so far survive a power loss.
-
-        Raises:
-            WorkspaceError: The disk refuses.
-        """
+        """Make every object so far survive a power loss."""
         fresh, self._unforced = self._unforced, []
         try:
             if fresh:

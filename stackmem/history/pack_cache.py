@@ -29,30 +29,19 @@ _ABOUT, _INDEX = "about.json", "index"
 
 
 class PackedFrom(Struct, frozen=True):
-    """What an entry was made from.
+    """What an entry was made from."""
 
-    Attributes:
-        origin: The repository, and what stands for the secrets that were searched for.
-        withheld: The blobs that are absent.
-        index: What the index of that repository was like when the entry's was made.
-    """
-
-    origin: str
-    withheld: frozenset[str]
-    index: tuple[int, int] = (0, 0)
+    origin: str  # the repository, and what stands for the secrets that were searched for
+    withheld: frozenset[str]  # the blobs that are absent
+    index: tuple[int, int] = (0, 0)  # what the index of that repository was like when the entry's was made
 
 
 class PackCache:
-    """A folder of packs; what cannot be read or written there is as if it were not there.
-
-    Attributes:
-        folder: Where they are.
-        links: Whether the files are linked and not copied: for places that no command can write.
-    """
+    """A folder of packs; what cannot be read or written there is as if it were not there."""
 
     def __init__(self, folder: Path, *, links: bool = False) -> None:
-        self.folder = folder
-        self.links = links
+        self.folder = folder  # where they are
+        self.links = links  # whether the files are linked and not copied: for places that no command can write
 
     def take(self, key: str, into: Path) -> frozenset[str] | None:
         """Put the packs of an entry into a folder; the names of the blobs it withholds, or None where there is none."""

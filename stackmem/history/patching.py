@@ -42,16 +42,7 @@ def sections(patch: bytes) -> list[bytes]:
 def contents_after(
     patch: bytes, before: Mapping[bytes, tuple[Node, bytes]], after: Mapping[bytes, Node]
 ) -> dict[bytes, bytes]:
-    """The content of every path of ``after``, of a link its target.
-
-    Args:
-        patch: For these paths alone.
-        before: What is there and what it holds; a path that is not there is not in it.
-        after: What the patch must lead to, exactly.
-
-    Raises:
-        UsageError: It leads elsewhere, or cannot be applied.
-    """
+    """The content of every path of ``after``, of a link its target."""
     with tempfile.TemporaryDirectory(prefix="stackmem-apply-") as place:
         git_dir = Path(place)
         environment = store_environment(git_dir)

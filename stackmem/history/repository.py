@@ -33,42 +33,22 @@ _NOTICE_SECONDS = 2.0
 
 
 class CopyPlan(Struct, frozen=True):
-    """What a copy will hold; every path is relative to the folder and spelled as ``shown_name`` does.
+    """What a copy will hold; every path is relative to the folder and spelled as ``shown_name`` does."""
 
-    Attributes:
-        files: Regular files and links.
-        bytes: Of the regular files, as their lengths say; a sparse file may take less.
-        folders: Dependency folders among what is copied (``.venv``, ``venv``, ``node_modules``).
-        skipped: What is left behind on purpose: ``.env*``, sockets, FIFOs, devices, folders of stackmem's own.
-        outside_links: Links, copied as they are, whose target is not in the folder: it may be missing in the sandbox.
-        selected: The files themselves, so that the folder is looked through once.
-        why: Why it is a copy, and no layer over the folder; empty where the person wants a copy.
-        lent: Those of ``folders`` that are seen where they are, and not copied.
-    """
-
-    files: int
-    bytes: int
-    folders: tuple[str, ...] = ()
+    files: int  # regular files and links
+    bytes: int  # of the regular files, as their lengths say; a sparse file may take less
+    folders: tuple[str, ...] = ()  # dependency folders among what is copied (``.venv``, ``venv``, ``node_modules``)
+    # what is left behind on purpose: ``.env*``, sockets, FIFOs, devices, folders of stackmem's own
     skipped: tuple[str, ...] = ()
+    # links, copied as they are, whose target is not in the folder: it may be missing in the sandbox
     outside_links: tuple[str, ...] = ()
-    selected: Selection = Selection({}, [], [], [])
-    why: str = ""
-    lent: tuple[str, ...] = ()
+    selected: Selection = Selection({}, [], [], [])  # the files themselves, so that the folder is looked through once
+    why: str = ""  # why it is a copy, and no layer over the folder; empty where the person wants a copy
+    lent: tuple[str, ...] = ()  # those of ``folders`` that are seen where they are, and not copied
 
 
 def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = (), *, lend: How = "copy") -> CopyPlan:
-    """What a copy would hold now.
-
-    Args:
-        folder: Any folder: a git work tree, a part of one, or neither.
-        include: Paths below it that come along even where git ignores them.
-        own: stackmem's runs and sandbox folders, which are never copied.
-        lend: How folders of installed packages come to the copy. One is copied that holds what no run may see; and,
-            in place of a link, one with links to what is worked on, which lead to the folder from there.
-
-    Raises:
-        UsageError: There is no such folder, part of it cannot be read, or ``include`` names what cannot be copied.
-    """
+    """What a copy would hold now."""
     root = real_folder(folder)
     selection = select(root, include, own_below(root, own))
     lent = () if lend == "copy" else _to_lend(os.fsencode(root), selection, linked=lend == "link")
@@ -106,10 +86,6 @@ def copy_planned(folder: Path, into: Path, plan: CopyPlan, notice: Callable[[str
     ``notice`` is told how far it has come, where that takes long.
 
     A file that has vanished since the plan was made is left out. On a failure nothing of the copy remains.
-
-    Raises:
-        UsageError: A file cannot be read; or ``into`` is there already.
-        WorkspaceError: The copy cannot be written.
     """
     root, selection = real_folder(folder), plan.selected
     try:

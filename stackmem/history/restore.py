@@ -28,17 +28,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def restore(history: History, git_dir: Path, work_tree: Path, tree: str, since: float) -> tuple[str, ...]:
-    """Make the workspace hold what ``tree`` does.
-
-    Args:
-        since: Seconds since 1970; what is not kept and changed later cannot be put back.
-
-    Returns:
-        The paths that could not be put back, as ``shown_name`` spells them; empty where all is as it was.
-
-    Raises:
-        WorkspaceError: The tree is not in the history, or the workspace cannot be written.
-    """
+    """Make the workspace hold what ``tree`` does."""
     now = history.snapshot()
     wanted, there = history.files(tree), history.files(now)
     over = history.over

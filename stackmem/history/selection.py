@@ -32,34 +32,17 @@ _NAMED = 5  # paths in one message
 
 
 class Selection(Struct, frozen=True):
-    """What is to be copied, by path relative to the folder.
+    """What is to be copied, by path relative to the folder."""
 
-    Attributes:
-        files: Regular files and links, with their status; each folder above them is implied.
-        folders: Folders to make even where they are empty.
-        dependencies: Folders of installed packages among them.
-        skipped: What was passed over, and why it is worth telling.
-        unseen: What no run may see, by its name, with those that are not worth telling.
-    """
-
-    files: dict[bytes, os.stat_result]
-    folders: list[bytes]
-    dependencies: list[bytes]
-    skipped: list[bytes]
-    unseen: frozenset[bytes] = frozenset()
+    files: dict[bytes, os.stat_result]  # regular files and links, with their status; each folder above them is implied
+    folders: list[bytes]  # folders to make even where they are empty
+    dependencies: list[bytes]  # folders of installed packages among them
+    skipped: list[bytes]  # what was passed over, and why it is worth telling
+    unseen: frozenset[bytes] = frozenset()  # what no run may see, by its name, with those that are not worth telling
 
 
 def select(folder: Path, include: Iterable[str], own: Iterable[Path] = ()) -> Selection:
-    """Look through the folder.
-
-    Args:
-        folder: An absolute path without symlinks.
-        include: Paths below the folder.
-        own: Absolute folders that are never copied.
-
-    Raises:
-        UsageError: Something cannot be read, or ``include`` names what cannot be copied.
-    """
+    """Look through the folder."""
     picked = Picked(os.fsencode(folder), own)
     if in_work_tree(folder):
         picked.from_git(folder, b"")

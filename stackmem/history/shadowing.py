@@ -37,23 +37,15 @@ BASE_FOLDERS = frozenset({b"", b"src", b"lib"})
 
 
 class Shadows(Struct, frozen=True):
-    """Tells which paths shadow a module.
+    """Tells which paths shadow a module."""
 
-    Attributes:
-        names: What can be imported in the environment of the check; also with ``/`` if it is a namespace package.
-        folders: Those that are on the import path whatever they hold.
-        existed: Whether the run found something at a path.
-        exists: Whether the copy has something at a path.
-        is_link: Whether a link is at a path of the copy.
-        entries: The names in a folder of the copy.
-    """
-
+    # what can be imported in the environment of the check; also with ``/`` if it is a namespace package
     names: AbstractSet[bytes]
-    folders: AbstractSet[bytes]
-    existed: Callable[[bytes], bool]
-    exists: Callable[[bytes], bool]
-    is_link: Callable[[bytes], bool]
-    entries: Callable[[bytes], AbstractSet[bytes]]
+    folders: AbstractSet[bytes]  # those that are on the import path whatever they hold
+    existed: Callable[[bytes], bool]  # whether the run found something at a path
+    exists: Callable[[bytes], bool]  # whether the copy has something at a path
+    is_link: Callable[[bytes], bool]  # whether a link is at a path of the copy
+    entries: Callable[[bytes], AbstractSet[bytes]]  # the names in a folder of the copy
 
     def matches(self, path: bytes) -> bool:
         """Whether a path that was added, changed or removed steers what is imported."""

@@ -39,15 +39,10 @@ Key = tuple[int, int, int, int, int]
 
 
 class Seen(Struct, frozen=True):
-    """What a path held at the last look.
+    """What a path held at the last look."""
 
-    Attributes:
-        node: Its content.
-        key: Size, times, permissions and inode of then; empty where it must be read again.
-    """
-
-    node: Node
-    key: Key | tuple[()] = ()
+    node: Node  # its content
+    key: Key | tuple[()] = ()  # size, times, permissions and inode of then; empty where it must be read again
 
 
 def stat_key(status: os.stat_result) -> Key:
@@ -56,17 +51,11 @@ def stat_key(status: os.stat_result) -> Key:
 
 
 class LeftOut(Struct, frozen=True):
-    """A path that could not be kept.
+    """A path that could not be kept."""
 
-    Attributes:
-        path: As ``shown_name`` spells it.
-        reason: In words, for a report.
-        bytes: Its size; 0 where it is not known, or a folder.
-    """
-
-    path: str
-    reason: str
-    bytes: int = 0
+    path: str  # as ``shown_name`` spells it
+    reason: str  # in words, for a report
+    bytes: int = 0  # its size; 0 where it is not known, or a folder
 
 
 class _Folder(Struct, frozen=True):
@@ -77,13 +66,7 @@ class _Folder(Struct, frozen=True):
 
 
 class Walk:
-    """Folder by folder, level by level, so that git is asked few questions.
-
-    Attributes:
-        left_out: What could not be kept, so far.
-        unchanged: Files that are as they were at the last look, so far; ``files`` gives the others.
-        unchanged_bytes: Their sizes together.
-    """
+    """Folder by folder, level by level, so that git is asked few questions."""
 
     def __init__(
         self,
@@ -93,9 +76,10 @@ class Walk:
         leave_out: set[bytes],
         rules: IgnoreRules | None,
     ) -> None:
-        self.left_out: list[LeftOut] = []
+        self.left_out: list[LeftOut] = []  # what could not be kept, so far
+        # files that are as they were at the last look, so far; ``files`` gives the others
         self.unchanged: list[bytes] = []
-        self.unchanged_bytes = 0
+        self.unchanged_bytes = 0  # their sizes together
         self._root = root
         self._open: Opener = opener_for(root)
         self._before = before
@@ -146,11 +130,7 @@ class Walk:
         return [path for path in exact.union(below) if path not in seen]
 
     def content(self, path: bytes, most: int) -> bytes:
-        """At most so many bytes of a regular file.
-
-        Raises:
-            OSError: It cannot be read, or is another kind of thing by now (ENOENT).
-        """
+        """At most so many bytes of a regular file."""
         fd = self._open(self._root, path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):

@@ -30,15 +30,10 @@ Fold = Callable[[Iterable[Record], str], Iterator[str]]
 
 
 class Exported(Struct, frozen=True):
-    """What was written.
+    """What was written."""
 
-    Attributes:
-        spans: Sent to a collector; None where a file or the screen was written.
-        torn_bytes: Bytes after the run's last whole record; they are not in it.
-    """
-
-    spans: int | None
-    torn_bytes: int
+    spans: int | None  # sent to a collector; None where a file or the screen was written
+    torn_bytes: int  # bytes after the run's last whole record; they are not in it
 
 
 class Prediction(Struct, frozen=True):
@@ -51,26 +46,14 @@ class Prediction(Struct, frozen=True):
 
 def export_run(
     run_dir: Path,
-    spelled: str,
-    write: Callable[[bytes], object],
+    spelled: str,  # the format
+    write: Callable[[bytes], object],  # takes the text where neither a file nor a collector is named
     *,
-    out: Path | None,
-    endpoint: str | None,
-    content: bool,
+    out: Path | None,  # a file that appears whole or not at all
+    endpoint: str | None,  # a collector, for ``otel``
+    content: bool,  # whether spans carry what was said, for ``otel``
 ) -> Exported:
-    """Fold the run into its export.
-
-    Args:
-        spelled: The format.
-        write: Takes the text where neither a file nor a collector is named.
-        out: A file that appears whole or not at all.
-        endpoint: A collector, for ``otel``.
-        content: Whether spans carry what was said, for ``otel``.
-
-    Raises:
-        UsageError: The format is unknown, or the collector did not take all.
-        TraceError: A record is broken, or the run's strategy is not installed here.
-    """
+    """Fold the run into its export."""
     from stackmem.formats.exports import EXPORTS
     from stackmem.formats.exports.otel import otel_with_content, requests
     from stackmem.formats.exports.otlp import send
@@ -93,18 +76,7 @@ def export_run(
 
 
 def export_predictions(named: str, runs_dir: Path, write: Callable[[bytes], object], out: Path | None) -> int:
-    """Write what runs changed for SWE-bench: JSON Lines, or one object where the file is named ``.json``.
-
-    Args:
-        named: A run, or a folder of runs or of a bench.
-
-    Returns:
-        The number of predictions.
-
-    Raises:
-        UsageError: There is no such run, one has no patch, or one object cannot hold them.
-        TraceError: A trace is broken.
-    """
+    """Write what runs changed for SWE-bench: JSON Lines, or one object where the file is named ``.json``."""
     predictions = _predictions(named, runs_dir)
     texts = _prediction_text(predictions, by_instance=out is not None and out.suffix == ".json")
     _write((text.encode() for text in texts), write, out)
@@ -157,9 +129,6 @@ def _predictions(named: str, runs_dir: Path) -> list[Prediction]:
 
     Several runs of one task by the same model and strategy are told apart by ``#2`` and so on, in the order of their
     names.
-
-    Raises:
-        UsageError: There is no run there, or one has no patch.
     """
     times: Counter[tuple[str, str]] = Counter()
     predictions = []
@@ -183,11 +152,7 @@ def _run_folders(named: str, runs_dir: Path) -> list[Path]:
 
 
 def _prediction_text(predictions: Iterable[Prediction], *, by_instance: bool) -> Iterator[str]:
-    """The predictions as JSON Lines, or as one object by instance.
-
-    Raises:
-        UsageError: Two of them are of one instance, of which an object can hold but one.
-    """
+    """The predictions as JSON Lines, or as one object by instance."""
     if not by_instance:
         for one in predictions:
             yield msgspec.json.encode(one).decode() + "\n"

@@ -22,15 +22,7 @@ _SHORT = re.compile(r"[0-9a-f]{6}")
 
 
 def find_run(named: str, *places: Path) -> Path:
-    """The folder that a path, an id, a unique prefix of one, its last six characters, or ``last`` names.
-
-    Args:
-        places: Folders of runs.
-        named: The folder of a trial, which holds one run, is that run's name, too.
-
-    Raises:
-        UsageError: None is named so, or several are.
-    """
+    """The folder that a path, an id, a unique prefix of one, its last six characters, or ``last`` names."""
     given = Path(os.path.expanduser(named))
     if given.name == TRACE and _is_file(given):
         return given.parent

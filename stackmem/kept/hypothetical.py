@@ -37,11 +37,7 @@ class HandOverBand(Struct, frozen=True):
 
 
 def phase_rule(text: str) -> PhaseRule | None:
-    """The rule that ``--phases`` names; None for ``none``.
-
-    Raises:
-        UsageError: It names none.
-    """
+    """The rule that ``--phases`` names; None for ``none``."""
     named = text.strip()
     if named == "none":
         return None
@@ -64,11 +60,7 @@ def bands(
     run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, rule: PhaseRule, terms: Terms,
     shares: Sequence[float] = MISSED,
 ) -> Iterator[HandOverBand]:  # fmt: skip
-    """The run cut into frames, once for each share; nothing where the strategy has none or pushes nothing.
-
-    Args:
-        start: The recorded one, with the strategy's name, prompt and tools.
-    """
+    """The run cut into frames, once for each share; nothing where the strategy has none or pushes nothing."""
     how = handing(strategy, start.budgets)
     spans = _spans(run, strategy, start, rule) if how else []
     if how is None or not spans:

@@ -20,23 +20,16 @@ _BUDGETS = Budgets(heap_chars=MOST_CHARS, heap_chunks=MOST_CHUNKS)
 
 
 class KeptRow(Struct, frozen=True):
-    """A kept chunk.
+    """A kept chunk."""
 
-    Attributes:
-        folder: Whose chunk it is.
-        state: ``fresh``, ``STALE``, ``missing`` where its source is gone, or empty where nothing can be said.
-        written: Seconds since 1970.
-        by: Id of the run that wrote it; empty where a person did.
-    """
-
-    folder: str
+    folder: str  # whose chunk it is
     name: str
     chars: int
     description: str
     source: str
-    state: str
-    written: float
-    by: str
+    state: str  # ``fresh``, ``STALE``, ``missing`` where its source is gone, or empty where nothing can be said
+    written: float  # seconds since 1970
+    by: str  # id of the run that wrote it; empty where a person did
 
 
 def kept_rows(store: HeapStore) -> list[KeptRow]:
@@ -62,12 +55,7 @@ def kept_content(store: HeapStore, name: str) -> str:
 
 
 def write_kept(store: HeapStore, entry: StoreEntry) -> None:
-    """Write a chunk, over what had its name.
-
-    Raises:
-        UsageError: It is none, or its source is no file of the folder.
-        TraceError: It cannot be written.
-    """
+    """Write a chunk, over what had its name."""
     with _digests(store.folder) as digest:
         digests = {entry.source: digest(entry.source)} if entry.source else {}
     wrong = faults(_heap(store), (entry,), _BUDGETS) or source_faults((entry,), digests)
@@ -98,12 +86,7 @@ def prune_kept(store: HeapStore, older_seconds: float | None, *, stale: bool, dr
 
 
 def prune_gone(environ: Mapping[str, str], *, dry_run: bool) -> list[HeapStore]:
-    """Remove the heaps of folders that are not there any more.
-
-    Raises:
-        UsageError: A heap cannot be read.
-        TraceError: One cannot be removed.
-    """
+    """Remove the heaps of folders that are not there any more."""
     gone = [store for store in all_heaps(environ) if store.folder and not Path(store.folder).is_dir()]
     for store in [] if dry_run else gone:
         try:

@@ -31,32 +31,19 @@ from stackmem.workspace.tree import copy_folder, remove_tree
 
 
 class Recovered(Struct, frozen=True):
-    """What was saved.
+    """What was saved."""
 
-    Attributes:
-        run: The new run's id.
-        records: Records that it holds, those of its parents included.
-        lost_bytes: What of the broken file was left behind.
-        why: What is wrong with it.
-        not_resumable: Why the new run cannot be resumed; empty where it can.
-    """
-
-    run: str
+    run: str  # the new run's id
     run_dir: str
-    records: int
+    records: int  # records that it holds, those of its parents included
     step: int
-    lost_bytes: int
-    why: str
-    not_resumable: str = ""
+    lost_bytes: int  # what of the broken file was left behind
+    why: str  # what is wrong with it
+    not_resumable: str = ""  # why the new run cannot be resumed; empty where it can
 
 
 def recover_run(run_dir: Path) -> Recovered:
-    """Save the good beginning of a run; the broken one is only read.
-
-    Raises:
-        UsageError: Its file is whole.
-        TraceError: Nothing can be saved, a process is writing the run, or there is no room for the new one.
-    """
+    """Save the good beginning of a run; the broken one is only read."""
     lock = Lock(run_dir / TRACE)
     try:
         start = Run(run_dir).start
@@ -108,26 +95,15 @@ def _with_files(run_dir: Path, target: Path, state: State) -> str:
 
 
 class Saved(Struct, frozen=True):
-    """What was saved of a file.
+    """What was saved of a file."""
 
-    Attributes:
-        lines: Lines that are good and were copied, byte for byte.
-        lost_bytes: Length of what stands behind them.
-        why: What is wrong there.
-    """
-
-    lines: int
-    lost_bytes: int
-    why: str
+    lines: int  # lines that are good and were copied, byte for byte
+    lost_bytes: int  # length of what stands behind them
+    why: str  # what is wrong there
 
 
 def recover(source: Path, target: Path) -> Saved:
-    """Copy the whole lines before the first broken one into the new file ``target``, and force it to the disk.
-
-    Raises:
-        UsageError: Nothing is broken.
-        TraceError: Not even the first line is good, or a file cannot be read or written.
-    """
+    """Copy the whole lines before the first broken one into the new file ``target``, and force it to the disk."""
     reader = TraceReader(source)
     lines, why = 0, ""
     try:

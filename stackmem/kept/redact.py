@@ -25,29 +25,17 @@ from stackmem.trace.verify import verify
 
 
 class Redacted(Struct, frozen=True):
-    """A redacted copy.
-
-    Attributes:
-        of: The original's id.
-        digest: Digest of the original's last record.
-        records: Numbers of the records in which something was replaced.
-    """
+    """A redacted copy."""
 
     run: str
     run_dir: str
-    of: str
-    digest: str
-    records: tuple[int, ...]
+    of: str  # the original's id
+    digest: str  # digest of the original's last record
+    records: tuple[int, ...]  # numbers of the records in which something was replaced
 
 
 def redact_run(run_dir: Path, patterns: Sequence[str]) -> Redacted:
-    """Copy a run with each match of a pattern replaced by as many ``x``; its files and its patch are left out.
-
-    Raises:
-        UsageError: A pattern is none or matches nothing, or a derived fact would change; nothing is left behind.
-        TraceError: The run's trace is broken, or the copy cannot be written.
-        RulesDiffer: The run was made under other rules.
-    """
+    """Copy a run with each match of a pattern replaced by as many ``x``; its files and its patch are left out."""
     load_plugins()
     if not patterns:
         raise UsageError("no pattern says what is to be replaced; give --pattern REGULAR-EXPRESSION")

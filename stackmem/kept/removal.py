@@ -36,26 +36,16 @@ _SECONDS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
 
 
 class Pruned(Struct, frozen=True):
-    """A run that is old enough to go.
-
-    Attributes:
-        bytes: What it takes on the disk, its workspace too; None where that cannot be told.
-        removed: Whether it went, or would go.
-        why: What keeps it; empty where nothing does.
-    """
+    """A run that is old enough to go."""
 
     run: str
-    bytes: int | None
-    removed: bool
-    why: str = ""
+    bytes: int | None  # what it takes on the disk, its workspace too; None where that cannot be told
+    removed: bool  # whether it went, or would go
+    why: str = ""  # what keeps it; empty where nothing does
 
 
 def read_age(text: str) -> float:
-    """Seconds, of ``30d``, ``12h`` or ``4w``.
-
-    Raises:
-        UsageError: It is no age.
-    """
+    """Seconds, of ``30d``, ``12h`` or ``4w``."""
     parts = _AGE.fullmatch(text.strip())
     if parts is None:
         raise UsageError(f"{text!r} is no age; write hours, days or weeks, as 12h, 30d or 4w")
@@ -63,14 +53,7 @@ def read_age(text: str) -> float:
 
 
 def prune(runs_dir: Path, older_seconds: float, keep_last: int, *, dry_run: bool) -> Iterator[Pruned]:
-    """Remove the runs whose trace was last written so long ago; one row for each, forks before what they begin with.
-
-    Args:
-        keep_last: So many of the newest runs stay, however old they are.
-
-    Raises:
-        UsageError: ``runs_dir`` cannot be read.
-    """
+    """Remove the runs whose trace was last written so long ago; one row for each, forks before what they begin with."""
     try:
         entries = [runs_dir / name for name in os.listdir(runs_dir)]
     except OSError as error:
@@ -175,13 +158,7 @@ def _needs(run_dir: Path) -> frozenset[str]:
 
 
 def remove_run(run_dir: Path) -> None:
-    """Remove a run's folder, and its workspace where that is still there.
-
-    Raises:
-        UsageError: Forks depend on it; nothing was removed.
-        TraceError: A process is writing it; nothing was removed.
-        WorkspaceError: A part of it cannot be removed (named).
-    """
+    """Remove a run's folder, and its workspace where that is still there."""
     run_dir = run_dir.resolve()
     forks = sorted(other.name for other in run_dir.parent.iterdir() if run_dir.name in _needs(other))
     if forks:

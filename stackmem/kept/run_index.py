@@ -23,14 +23,13 @@ class RunIndex:
 
     Attributes:
         folder: Holds the runs, or the folders that hold them.
-        version: Counts the changes that ``refresh`` found.
-        unread: Runs that ``refresh`` has still to read for the first time.
     """
 
     def __init__(self, folder: Path, *, nested: bool = False) -> None:
         """Begin with no row; a folder that is not there holds no runs."""
         self.folder, self._nested = folder, nested
-        self.version = self.unread = 0
+        # runs that ``refresh`` has still to read for the first time
+        self.version = self.unread = 0  # counts the changes that ``refresh`` found
         self._lock = Lock()
         self._known: dict[str, tuple[int, RunRow, Path]] = {}
         self._measured: dict[str, int] = {}  # when the folder was changed that was measured

@@ -39,32 +39,27 @@ REMOVING = ".removing"
 class RunRow(Struct, frozen=True):
     """A run in a list.
 
-    Attributes:
-        started: When its folder was made, in UTC, as ISO 8601; empty where the folder has another name than runs have.
-        outcome: As ``RunResult.outcome``; ``running`` while a process writes it; ``interrupted`` where none does and
-            there is no result: it was killed; ``never began`` where it was killed before its first record.
-        frames: Frames pushed.
-        cost_usd: None where it is unknown.
-        parent: The run that it was forked from, or that an edited program went on from; else empty.
-        request: The first line of what was asked: of a conversation its first request; empty where it was not read.
-        disk_bytes: What the run and its workspace take on the disk, without the history that runs share.
-
     What only a result tells is None in a run that has none.
     """
 
     run: str
+    # when its folder was made, in UTC, as ISO 8601; empty where the folder has another name than runs have
     started: str
+    # as ``RunResult.outcome``; ``running`` while a process writes it; ``interrupted`` where none does and there is no
+    # result: it was killed; ``never began`` where it was killed before its first record
     outcome: str
     task: str = ""
     model: str = ""
     strategy: str = ""
     steps: int | None = None
-    frames: int | None = None
+    frames: int | None = None  # frames pushed
     tokens: int | None = None
-    cost_usd: float | None = None
+    cost_usd: float | None = None  # none where it is unknown
     wall_seconds: float | None = None
-    parent: str = ""
+    parent: str = ""  # the run that it was forked from, or that an edited program went on from; else empty
+    # what the run and its workspace take on the disk, without the history that runs share
     disk_bytes: int | None = None
+    # the first line of what was asked: of a conversation its first request; empty where it was not read
     request: str = ""
 
 
@@ -102,20 +97,12 @@ class _Start(Struct):
 
 
 def list_runs(runs_dir: Path) -> list[RunRow]:
-    """A row for every folder of a run, by name: the oldest first.
-
-    Raises:
-        UsageError: ``runs_dir`` cannot be read.
-    """
+    """A row for every folder of a run, by name: the oldest first."""
     return [run_row(folder) for folder in run_folders(runs_dir)]
 
 
 def run_folders(runs_dir: Path) -> list[Path]:
-    """The folders of runs, by name: the oldest first.
-
-    Raises:
-        UsageError: ``runs_dir`` cannot be read.
-    """
+    """The folders of runs, by name: the oldest first."""
     try:
         with os.scandir(runs_dir) as entries:
             names = sorted(entry.name for entry in entries if is_run(entry))
@@ -125,11 +112,7 @@ def run_folders(runs_dir: Path) -> list[Path]:
 
 
 def find_runs(runs_dir: Path, conditions: Sequence[str], order: str, limit: int | None) -> list[RunRow]:
-    """The runs of a folder that ``choose_runs`` chooses, with their sizes and requests: of as few runs as will do.
-
-    Raises:
-        UsageError: As ``list_runs`` and ``choose_runs`` do.
-    """
+    """The runs of a folder that ``choose_runs`` chooses, with their sizes and requests: of as few runs as will do."""
     rows = list_runs(runs_dir)
     if any("disk_bytes" in text or "request" in text for text in (order, *conditions)):
         return choose_runs(_all_measured(runs_dir, rows), conditions, order, limit)
@@ -237,16 +220,7 @@ def _start_time(name: str) -> str:
 
 
 def choose_runs(rows: Iterable[RunRow], conditions: Sequence[str], order: str, limit: int | None) -> list[RunRow]:
-    """The rows for which every condition holds, in order, and of those the first ``limit``.
-
-    Args:
-        conditions: ``FIELD=PATTERN`` or ``FIELD!=PATTERN`` with ``*`` and ``?``, whatever the case; of numbers also
-            ``>``, ``<``, ``>=`` and ``<=``. A value that is not known fulfils none but ``!=``.
-        order: A field, the smallest first; with ``-`` before it the largest. What is not known comes last.
-
-    Raises:
-        UsageError: A condition, a field or the limit is none.
-    """
+    """The rows for which every condition holds, in order, and of those the first ``limit``."""
     if limit is not None and limit < 1:
         raise UsageError(f"a list of {limit} runs cannot be shown; --limit takes 1 or more")
     holds = [_condition(text) for text in conditions]

@@ -70,19 +70,13 @@ _WHY = {
 
 
 class Question(Struct):
-    """One operation and what is known of its answer.
-
-    Attributes:
-        answers: The facts that answer it; none for a frame, whose result is no fact of its own.
-        branch: Its place in its group; None where it stands alone.
-        failures: Of the provider, since its last reply.
-        added: Replies that did not fit the schema, each with its refusal; ``fault`` is what is wrong with the last.
-    """
+    """One operation and what is known of its answer."""
 
     operation: Single
-    answers: tuple[type[Event], ...]
-    branch: int | None = None
-    failures: tuple[ModelFailed, ...] = ()
+    answers: tuple[type[Event], ...]  # the facts that answer it; none for a frame, whose result is no fact of its own
+    branch: int | None = None  # its place in its group; None where it stands alone
+    failures: tuple[ModelFailed, ...] = ()  # of the provider, since its last reply
+    # replies that did not fit the schema, each with its refusal; ``fault`` is what is wrong with the last
     added: tuple[Message, ...] = ()
     fault: str = ""
     misfits: int = 0
@@ -104,11 +98,7 @@ def _question(operation: Single, branch: int | None = None) -> Question:
 
 
 class Round:
-    """The questions of one operation, or of one group.
-
-    Attributes:
-        working: Id of the frame in which the agent works for it; empty where none does.
-    """
+    """The questions of one operation, or of one group."""
 
     def __init__(self, asked: Single | Group, text_of: Callable[[str], str]) -> None:
         """Begin; ``text_of`` gives the text of a source by its digest."""
@@ -120,7 +110,7 @@ class Round:
         self._due: set[int | None] = set()  # branches that were asked together and are not answered yet
         self._midway = False  # some of them are
         self._written = 0  # long inputs of the frame that is pushed next
-        self.working = ""
+        self.working = ""  # id of the frame in which the agent works for it; empty where none does
 
     @property
     def answer(self) -> Answer:
@@ -335,11 +325,7 @@ def chunk_name(name: str) -> str:
 def settle_chunk(
     asked: KeepChunk | ReadChunk | DropChunk | ListChunks, state: State, called: dict[str, str]
 ) -> ChunkKept | ChunkDropped | ChunkAnswer | tuple[tuple[str, int, str], ...]:
-    """The fact that an operation on the heap comes to, or its answer.
-
-    Args:
-        called: Name of a chunk to what the program called it.
-    """
+    """The fact that an operation on the heap comes to, or its answer."""
     heap = state.heap
     if isinstance(asked, ListChunks):
         return tuple((chunk.name, len(chunk.content), chunk.description) for chunk in heap.chunks.values())

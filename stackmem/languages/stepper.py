@@ -17,23 +17,14 @@ Lines = dict[int, str]
 
 
 class Stepper(Struct, eq=False):
-    """Decides at each moment whether to stop.
+    """Decides at each moment whether to stop."""
 
-    Attributes:
-        breakpoints: Path of a file to its lines.
-        mode: How it went on from the last stop.
-        depth: Frames that were open there.
-        fault: Why the condition of the breakpoint at which it stopped last cannot be evaluated.
-        inside: The program's folder as the run sees it; known from the first moment on.
-        shown: The same folder as the person sees it.
-    """
-
-    breakpoints: dict[str, Lines] = {}
-    mode: Mode = "run"
-    depth: int = 0
-    fault: str = ""
-    inside: str | None = None
-    shown: str = ""
+    breakpoints: dict[str, Lines] = {}  # path of a file to its lines
+    mode: Mode = "run"  # how it went on from the last stop
+    depth: int = 0  # frames that were open there
+    fault: str = ""  # why the condition of the breakpoint at which it stopped last cannot be evaluated
+    inside: str | None = None  # the program's folder as the run sees it; known from the first moment on
+    shown: str = ""  # the same folder as the person sees it
 
     def locate(self, moment: DebugMoment) -> DebugMoment:
         """The moment with the paths of its files as the person knows them."""

@@ -58,16 +58,9 @@ class Guard:
 
     def __init__(
         self, app: ASGIApp, token: str, hosts: frozenset[str], *, pages: bool = False, any_address: bool = False,
-        refuse: Refuse | None = None,
+        refuse: Refuse | None = None,  # makes the answer to a refused request from its scope, a status and a sentence
     ) -> None:  # fmt: skip
-        """Guard ``app``.
-
-        Args:
-            hosts: The names of this server, each with its port.
-            pages: The application has pages (rule 5), and every answer gets the headers that protect them.
-            any_address: Any IP address is accepted as ``Host`` as well: a name can be rebound, an address cannot.
-            refuse: Makes the answer to a refused request from its scope, a status and a sentence.
-        """
+        """Guard ``app``."""
         self._app, self._token, self._hosts = app, token.encode(), hosts
         self._pages, self._any_address, self._refuse = pages, any_address, refuse or _plain
 

@@ -34,32 +34,22 @@ _TELLING = re.compile(r"[0-9_./:@-]|[a-z][A-Z]")
 
 
 class FirstLoss(Struct, frozen=True):
-    """What of the facts that a run used was not always in sight.
+    """What of the facts that a run used was not always in sight."""
 
-    Attributes:
-        facts: Facts that were used after the step that told them.
-        step: The first step whose prompt no longer held one that was used then or later; None where none was lost.
-        lost: How many of the facts were out of sight at least once while they were still needed.
-        gone_step: As ``step``, of facts that neither a chunk on the heap nor a file of the memory tool held either.
-        gone: How many of the lost these are.
-    """
-
-    facts: int = 0
+    facts: int = 0  # facts that were used after the step that told them
+    # the first step whose prompt no longer held one that was used then or later; None where none was lost
     step: int | None = None
-    lost: int = 0
+    lost: int = 0  # how many of the facts were out of sight at least once while they were still needed
+    # as ``step``, of facts that neither a chunk on the heap nor a file of the memory tool held either
     gone_step: int | None = None
-    gone: int = 0
+    gone: int = 0  # how many of the lost these are
 
 
 class UsedFacts(Struct, frozen=True):
-    """The facts that a run used, and where.
+    """The facts that a run used, and where."""
 
-    Attributes:
-        origins: Each fact's step of origin.
-        needed: Frame to fact to the last step at which that frame, or one that it waited for, used the fact.
-    """
-
-    origins: dict[str, int]
+    origins: dict[str, int]  # each fact's step of origin
+    # frame to fact to the last step at which that frame, or one that it waited for, used the fact
     needed: dict[str, dict[str, int]]
 
 
@@ -111,11 +101,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def facts_used(run: Iterable[Moment], *, flat: bool = False) -> UsedFacts:
-    """The facts of a run.
-
-    Args:
-        flat: Take all frames for one conversation.
-    """
+    """The facts of a run."""
     origins: dict[str, int] = {}
     needed: dict[str, dict[str, int]] = {}
     for moment, told, used in told_and_used(run):
@@ -250,11 +236,7 @@ class FactSight:
 
 
 def first_loss(run: Iterable[Moment]) -> FirstLoss:
-    """What of the facts that a run used was out of sight, by the prompts of the run's own strategies.
-
-    Raises:
-        UsageError: A strategy of the run is not installed.
-    """
+    """What of the facts that a run used was out of sight, by the prompts of the run's own strategies."""
     moments = tuple(run)
     sight = FactSight(facts_used(moments))
     for moment in with_prompts(moments):

@@ -16,38 +16,25 @@ from .moments import Moment
 
 
 class FrameRow(Struct, frozen=True):
-    """One frame.
-
-    Attributes:
-        parent: Id of the frame that pushed it; empty for the root.
-        intent: R0.
-        first_step, last_step: The run's steps at the push and at the end, both inclusive; 0 before the first reply.
-        steps: Replies given in this very frame, those of its children not counted.
-        usage: Tokens of those replies, and of the summaries of its conversation.
-        usd: Their cost; None where the price of any is unknown.
-        peak_context_tokens: The longest prompt sent in it.
-        seconds: From its push to its end, its children's time included; without times when the run lay dead.
-        outcome: ``popped``, ``forced: WHY``, or ``open`` where the run stopped before it ended.
-        verified: As ``FramePopped.verified``.
-        result: What its parent was given; empty while it is open.
-    """
+    """One frame."""
 
     id: str
     name: str
     depth: int
-    parent: str
-    intent: str
+    parent: str  # id of the frame that pushed it; empty for the root
+    intent: str  # R0
+    # first_step, last_step: the run's steps at the push and at the end, both inclusive; 0 before the first reply
     first_step: int
     last_step: int
     pushed_at: float
-    steps: int = 0
-    usage: Usage = field(default_factory=Usage)
-    usd: float | None = 0.0
-    peak_context_tokens: int = 0
-    seconds: float = 0.0
-    outcome: str = "open"
-    verified: str = ""
-    result: str = ""
+    steps: int = 0  # replies given in this very frame, those of its children not counted
+    usage: Usage = field(default_factory=Usage)  # tokens of those replies, and of the summaries of its conversation
+    usd: float | None = 0.0  # their cost; None where the price of any is unknown
+    peak_context_tokens: int = 0  # the longest prompt sent in it
+    seconds: float = 0.0  # from its push to its end, its children's time included; without times when the run lay dead
+    outcome: str = "open"  # ``popped``, ``forced: WHY``, or ``open`` where the run stopped before it ended
+    verified: str = ""  # as ``FramePopped.verified``
+    result: str = ""  # what its parent was given; empty while it is open
 
 
 def frames(run: Iterable[Moment]) -> tuple[FrameRow, ...]:

@@ -40,35 +40,24 @@ Timed = tuple[float, Event]
 
 
 class Handing(Struct, frozen=True):
-    """How a strategy hands over.
+    """How a strategy hands over."""
 
-    Attributes:
-        push, pop: Names of its tools.
-        heap: Whether its pushes and pops store chunks.
-        inherits: Whether a child sees its parent's conversation.
-    """
-
+    # push, pop: names of its tools
     push: str
     pop: str
     context_chars: int
     result_chars: int
-    heap: bool
-    inherits: bool
+    heap: bool  # whether its pushes and pops store chunks
+    inherits: bool  # whether a child sees its parent's conversation
 
 
 class HandOver(Struct, frozen=True):
-    """What came of cutting a run.
-
-    Attributes:
-        facts: Told in one frame and used in another; a fact counts once for each frame that uses it.
-        again: Results that were looked for again.
-        chunk_reads: Steps that read a chunk.
-    """
+    """What came of cutting a run."""
 
     frames: int = 0
-    facts: int = 0
-    again: int = 0
-    chunk_reads: int = 0
+    facts: int = 0  # told in one frame and used in another; a fact counts once for each frame that uses it
+    again: int = 0  # results that were looked for again
+    chunk_reads: int = 0  # steps that read a chunk
 
 
 def handing(strategy: MemoryStrategy, budgets: Budgets) -> Handing | None:
@@ -85,13 +74,7 @@ def handing(strategy: MemoryStrategy, budgets: Budgets) -> Handing | None:
 def framed(
     run: Sequence[Moment], spans: Sequence[range], how: Handing, budgets: Budgets, missed: float, count: Count
 ) -> tuple[list[Timed], HandOver]:
-    """The events of a flat run with each span of its steps in a frame of its own.
-
-    Args:
-        spans: As ``phases`` gives them.
-        missed: Share of the facts handed over that are looked for again, 0 to 1; the same ones at every call.
-        count: Of the tokens of the replies that this makes up.
-    """
+    """The events of a flat run with each span of its steps in a frame of its own."""
     before, steps = steps_of(run)
     plan = _Plan(run, steps, spans, how, budgets, missed)
     told = _Events(plan, steps, count)

@@ -17,21 +17,15 @@ Spender = Literal["model", "tools", "harness", "away"]
 
 
 class Moment(Struct, frozen=True):
-    """One event of a run.
+    """One event of a run."""
 
-    Attributes:
-        seq: Number of its record, counted from 1 over the whole history.
-        at: When it was recorded, in seconds since 1970.
-        since: When the record before it was, which is when what led to this one began; of the first, ``at``.
-        view: The prompt that the event answers, where a program asked for it or somebody rendered it; None elsewhere.
-    """
-
-    seq: int
-    at: float
-    since: float
+    seq: int  # number of its record, counted from 1 over the whole history
+    at: float  # when it was recorded, in seconds since 1970
+    since: float  # when the record before it was, which is when what led to this one began; of the first, ``at``
     event: facts.Event
     before: State
     after: State
+    # the prompt that the event answers, where a program asked for it or somebody rendered it; None elsewhere
     view: View | None = None
 
     @property
@@ -82,15 +76,7 @@ def no_view(event: facts.Event, before: State, after: State) -> View | None:
 def moments(
     timed: Iterable[tuple[float, facts.Event]], asked: Callable[[facts.Event, State, State], View | None] = no_view
 ) -> Iterator[Moment]:
-    """The moments of a run, given each event with the time of its record, oldest first.
-
-    Args:
-        asked: The prompt that an event answers, where a program asked for it; told of every event and the states
-            around it.
-
-    Raises:
-        TraceError: The events cannot have been recorded by a run in this order; names the record.
-    """
+    """The moments of a run, given each event with the time of its record, oldest first."""
     state, last = State(), None
     for seq, (at, event) in enumerate(timed, 1):
         if (seq == 1) != isinstance(event, facts.RunStarted):

@@ -53,13 +53,10 @@ class FlatStep(Struct, frozen=True):
 
 
 class PhaseRule(Struct, frozen=True):
-    """How a flat run is cut.
-
-    Attributes:
-        least, most: Steps of a phase; the same where its length is fixed.
-    """
+    """How a flat run is cut."""
 
     rule: Rule = "boundaries"
+    # least, most: steps of a phase; the same where its length is fixed
     least: int = 8
     most: int = 40
 

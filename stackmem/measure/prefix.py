@@ -34,37 +34,26 @@ Count = Callable[[PromptBlock], int]
 
 
 class Prefix(Struct, frozen=True):
-    """A prompt up to the end of one block.
+    """A prompt up to the end of one block."""
 
-    Attributes:
-        digest: Stands for every byte of it.
-        tokens: Of all its blocks.
-        position: Of its last block; calls in a row, and results in a row, share one.
-        kind: Of its last block.
-    """
-
-    digest: bytes
-    tokens: int
-    position: int
-    kind: str
+    digest: bytes  # stands for every byte of it
+    tokens: int  # of all its blocks
+    position: int  # of its last block; calls in a row, and results in a row, share one
+    kind: str  # of its last block
 
 
 _EMPTY = Prefix(b"", 0, 0, "")
 
 
 class PromptPrefixes(Struct, frozen=True):
-    """Every prefix of one prompt.
+    """Every prefix of one prompt."""
 
-    Attributes:
-        tools, system, settings: Digests of what stands before the messages, each by itself.
-        starts: The number of blocks before each message.
-    """
-
+    # tools, system, settings: digests of what stands before the messages, each by itself
     tools: bytes
     system: bytes
     settings: bytes
     prefixes: Log[Prefix]
-    starts: Log[int]
+    starts: Log[int]  # the number of blocks before each message
 
     @property
     def tokens(self) -> int:

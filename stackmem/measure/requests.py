@@ -15,28 +15,17 @@ from .moments import Moment, begins_request
 
 
 class RequestUse(Struct, frozen=True):
-    """One request.
+    """One request."""
 
-    Attributes:
-        steps: Replies of the model; summaries are none of them.
-        peak_tokens: Of its longest prompt, by the simulator of the provider's cache.
-        repeated_looks: Looks at the workspace that told nothing new; what they repeat may be of an earlier request.
-        usage: Tokens by the same simulator, those of summaries included.
-    """
-
-    steps: int = 0
-    peak_tokens: int = 0
+    steps: int = 0  # replies of the model; summaries are none of them
+    peak_tokens: int = 0  # of its longest prompt, by the simulator of the provider's cache
+    # looks at the workspace that told nothing new; what they repeat may be of an earlier request
     repeated_looks: int = 0
-    usage: Usage = Usage()
+    usage: Usage = Usage()  # tokens by the same simulator, those of summaries included
 
 
 def request_uses(run: Iterable[Moment], steps: Iterable[CachedStep]) -> list[RequestUse]:
-    """Every request; nothing of a run that is no conversation.
-
-    Args:
-        run: One session, or several one after the other.
-        steps: Those of the same run.
-    """
+    """Every request; nothing of a run that is no conversation."""
     found: list[RequestUse] = []
     looks = RepeatedLooks()
     for moment in run:

@@ -24,58 +24,41 @@ _ABOUT_CHARS = 400
 
 
 class TimelineStep(Struct, frozen=True):
-    """One reply of the model and what came of it.
+    """One reply of the model and what came of it."""
 
-    Attributes:
-        step: From 1.
-        record: Number of the reply's record, over the whole history.
-        at: When the reply was whole, in seconds since 1970.
-        frame: Id of the frame it was given in; ``name`` and ``depth`` are that frame's.
-        tool: Of its first call; empty where it has none.
-        about: The call's name, path, command or result, whichever it has first; in a program, the first step that the
-            reply led to; at most 400 characters, hostile text.
-        calls: How many calls it has.
-        attempts: Requests made for it, those that failed or asked for a summary first included.
-        context_tokens: Prompt tokens as reported; estimated where nothing was.
-        history_tokens: What the prompt would have been with nothing ever left out: the first prompt, and every reply's
-            tokens and every result's characters / 2.5 since. An estimate.
-        usage, usd: Tokens and cost of the reply and of the summaries that came before it; the cost is None where the
-            price is unknown.
-        outcome: ``failed`` is a tool's failure (in a program, that of all its tools, or its halt), ``refused`` the
-            machine's, ``nudged`` a reply without a usable call, ``forced`` a frame popped by the harness, ``open`` a
-            reply whose calls were not answered.
-        detail: Exit code, code of the refusal or the nudge, id of the frame pushed, or why it was forced.
-        result_chars: Of what the model was told in answer.
-        heap_chars, heap_chunks: After the step.
-        compactions: Summaries of the conversation that were written before it.
-        model_seconds: Waiting for the reply, summaries and failed attempts included.
-        tools_seconds: Commands, files, verify, checks.
-        harness_seconds: Everything else.
-    """
-
-    step: int
-    record: int
-    at: float
-    frame: str
+    step: int  # from 1
+    record: int  # number of the reply's record, over the whole history
+    at: float  # when the reply was whole, in seconds since 1970
+    frame: str  # id of the frame it was given in; ``name`` and ``depth`` are that frame's
     name: str
     depth: int
-    tool: str
+    tool: str  # of its first call; empty where it has none
+    # the call's name, path, command or result, whichever it has first; in a program, the first step that the reply led
+    # to; at most 400 characters, hostile text
     about: str
-    calls: int
-    attempts: int
-    context_tokens: int
+    calls: int  # how many calls it has
+    attempts: int  # requests made for it, those that failed or asked for a summary first included
+    context_tokens: int  # prompt tokens as reported; estimated where nothing was
+    # what the prompt would have been with nothing ever left out: the first prompt, and every reply's tokens and every
+    # result's characters / 2.5 since. An estimate
     history_tokens: int
+    # usage, usd: tokens and cost of the reply and of the summaries that came before it; the cost is None where the
+    # price is unknown
     usage: Usage
     usd: float | None
+    # ``failed`` is a tool's failure (in a program, that of all its tools, or its halt), ``refused`` the machine's,
+    # ``nudged`` a reply without a usable call, ``forced`` a frame popped by the harness, ``open`` a reply whose calls
+    # were not answered
     outcome: Outcome
-    detail: str
-    result_chars: int
+    detail: str  # exit code, code of the refusal or the nudge, id of the frame pushed, or why it was forced
+    result_chars: int  # of what the model was told in answer
+    # heap_chars, heap_chunks: after the step
     heap_chars: int
     heap_chunks: int
-    model_seconds: float
-    tools_seconds: float
-    harness_seconds: float
-    compactions: int = 0
+    model_seconds: float  # waiting for the reply, summaries and failed attempts included
+    tools_seconds: float  # commands, files, verify, checks
+    harness_seconds: float  # everything else
+    compactions: int = 0  # summaries of the conversation that were written before it
 
 
 def timeline(run: Iterable[Moment]) -> Iterator[TimelineStep]:

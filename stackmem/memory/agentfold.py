@@ -35,8 +35,7 @@ class Block(Struct, frozen=True):
 
 
 class Folds(Struct, frozen=True):
-    """Attributes:
-    blocks: Oldest first.
+    """blocks: Oldest first.
     unfolded: Steps that no block has, oldest first; the last is the latest interaction.
     """
 

@@ -27,19 +27,12 @@ from .shared.parameters import parameters as parse
 
 
 class Work(Struct, frozen=True):
-    """What is known of the work so far, after some exchange.
+    """What is known of the work so far, after some exchange."""
 
-    Attributes:
-        steps: Exchanges without an end after which any command that succeeds is one.
-        ended: Whether a piece of work ended with that exchange.
-        since: Exchanges since the last end before it.
-        changed: Whether a file was written since.
-    """
-
-    steps: int
-    ended: bool = False
-    since: int = 0
-    changed: bool = False
+    steps: int  # exchanges without an end after which any command that succeeds is one
+    ended: bool = False  # whether a piece of work ended with that exchange
+    since: int = 0  # exchanges since the last end before it
+    changed: bool = False  # whether a file was written since
 
 
 def _cut(keep: int, steps: int, conversation: Linear) -> Cut:

@@ -124,17 +124,11 @@ def _fold(state: State, name: str) -> View:
 
 def _inherited(
     state: State,
-    name: str,
-    opening: Callable[[Frame], str],
-    news: Callable[[Heap, Heap], str],
+    name: str,  # the strategy's; tells its conversations from others
+    opening: Callable[[Frame], str],  # what opens a frame
+    news: Callable[[Heap, Heap], str],  # as ``Conversation.news``
 ) -> View:
-    """The prompt with the running frame's conversation, those of the frames above it first.
-
-    Args:
-        name: The strategy's; tells its conversations from others.
-        opening: What opens a frame.
-        news: As ``Conversation.news``.
-    """
+    """The prompt with the running frame's conversation, those of the frames above it first."""
     start = state.begun
     constants, thoughts = run_constants(start), start.thinking == "kept"
     key: Hashable = (name, constants, thoughts, start.budgets)

@@ -40,26 +40,17 @@ _RANKED = 3  # times as many as are shown, since of equal passages only the newe
 
 
 class Passage(Struct, frozen=True):
-    """Some lines of an old turn.
+    """Some lines of an old turn."""
 
-    Attributes:
-        turn: Number of the exchange it is from.
-        source: How it is announced.
-    """
-
-    turn: int
-    source: str
+    turn: int  # number of the exchange it is from
+    source: str  # how it is announced
     text: str
 
 
 class Passages(Struct, frozen=True):
-    """Everything that can be found; the index numbers the passages in their order.
+    """Everything that can be found; the index numbers the passages in their order."""
 
-    Attributes:
-        chars: Characters of a passage at most.
-    """
-
-    chars: int
+    chars: int  # characters of a passage at most
     passages: Log[Passage]
     index: Index
 

@@ -36,13 +36,7 @@ _REPLY_TOKENS = 32_000
 
 
 class AnthropicModel:
-    """A model behind the Messages API.
-
-    Attributes:
-        name: With the provider before it, as the trace records it.
-        window_tokens: Prompt and reply together.
-        price: None where the table does not know it.
-    """
+    """A model behind the Messages API."""
 
     def __init__(
         self,
@@ -60,9 +54,9 @@ class AnthropicModel:
         tokens, or less where the model gives or holds less.
         """
         row = lookup(model)
-        self.name = f"anthropic/{model}"
-        self.window_tokens = window_tokens or (row.window_tokens if row else WINDOW_TOKENS)
-        self.price = price or (row.price if row else None)
+        self.name = f"anthropic/{model}"  # with the provider before it, as the trace records it
+        self.window_tokens = window_tokens or (row.window_tokens if row else WINDOW_TOKENS)  # prompt and reply together
+        self.price = price or (row.price if row else None)  # none where the table does not know it
         self._model = model
         self._endpoint = endpoint
         self._thinking = row.thinking if row else None

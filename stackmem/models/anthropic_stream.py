@@ -82,12 +82,7 @@ class _MessageReply(Struct):
 
 
 def read_reply(events: Iterable[str], secret: str = "") -> ModelReplied | ModelFailed:
-    """The reply, or the failure where the stream carries an error, is malformed, or ends early.
-
-    Args:
-        events: The JSON text of each event, in order.
-        secret: Kept out of every detail.
-    """
+    """The reply, or the failure where the stream carries an error, is malformed, or ends early."""
     reply = _MessageReply({}, {})
     try:
         for text in events:

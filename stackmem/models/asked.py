@@ -17,18 +17,14 @@ _HOTTEST = 2.0
 
 
 class Asked(Struct, frozen=True):
-    """What is asked; what is None is left to the provider.
-
-    Attributes:
-        headers: Name to value; their values may be secrets.
-        text_calls: "auto" reads calls from the text of a reply without native calls, "prompt" also describes the tools
-            in the prompt, "off" reads none.
-    """
+    """What is asked; what is None is left to the provider."""
 
     temperature: float | None = None
     effort: str | None = None
     service_tier: str | None = None
-    headers: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}  # name to value; their values may be secrets
+    # "auto" reads calls from the text of a reply without native calls, "prompt" also describes the tools in the prompt,
+    # "off" reads none
     text_calls: Literal["auto", "prompt", "off"] = "auto"
 
     def __repr__(self) -> str:
@@ -52,11 +48,7 @@ def read_temperature(text: str | None) -> float | None:
 
 
 def read_headers(texts: tuple[str, ...], environ: Mapping[str, str]) -> dict[str, str]:
-    """``NAME=VALUE``, or ``NAME=$VARIABLE`` for a value that is read from the environment and kept nowhere.
-
-    Raises:
-        UsageError: One is no header, is one of those that the protocol needs, or its variable is not set.
-    """
+    """``NAME=VALUE``, or ``NAME=$VARIABLE`` for a value that is read from the environment and kept nowhere."""
     headers: dict[str, str] = {}
     for text in texts:
         found = _HEADER.fullmatch(text)

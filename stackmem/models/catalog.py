@@ -21,24 +21,16 @@ _DAY = re.compile(r"-20\d{6}$")
 
 
 class ModelRow(Struct, frozen=True, forbid_unknown_fields=True, rename=lambda name: name.removesuffix("_tokens")):
-    """One model of the table, whose columns are in tokens and do not say so again.
+    """One model of the table, whose columns are in tokens and do not say so again."""
 
-    Attributes:
-        name: As the provider spells it, without a date.
-        max_output_tokens: The longest reply the model gives, thinking included.
-        min_cache_tokens: A shorter prefix is not cached.
-        thinking: ``adaptive`` is asked for; ``manual`` is not.
-        price: None where no source names one.
-        provider: Whose model it is: Google's is asked as ``gemini/NAME``, others' as ``openai/NAME``.
-    """
-
-    name: str
+    name: str  # as the provider spells it, without a date
     window_tokens: int
-    max_output_tokens: int
+    max_output_tokens: int  # the longest reply the model gives, thinking included
     source: str
-    min_cache_tokens: int = 1_024
-    thinking: Literal["adaptive", "manual"] = "manual"
-    price: Price | None = None
+    min_cache_tokens: int = 1_024  # a shorter prefix is not cached
+    thinking: Literal["adaptive", "manual"] = "manual"  # ``adaptive`` is asked for; ``manual`` is not
+    price: Price | None = None  # none where no source names one
+    # whose model it is: Google's is asked as ``gemini/NAME``, others' as ``openai/NAME``
     provider: Literal["anthropic", "openai", "google", "deepseek"] = "anthropic"
 
 
@@ -55,9 +47,6 @@ def read_price(text: str) -> Price:
     """The price that ``--price`` gives: ``IN,OUT[,READ[,WRITE]]``, or the name of a known model.
 
     What is not given of the cache costs as much as a prompt.
-
-    Raises:
-        UsageError: It is neither.
     """
     row = lookup(text.strip())
     if row is not None and row.price is not None:

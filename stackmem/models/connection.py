@@ -44,12 +44,7 @@ def trusted() -> SSLContext:
 
 
 class Connection:
-    """The client, and the sockets that it has opened.
-
-    Attributes:
-        client: Made by ``make``, the SDK's own class, which honours the proxies of the environment.
-        expired: The last attempt was ended because its time was up.
-    """
+    """The client, and the sockets that it has opened."""
 
     def __init__(
         self,
@@ -59,18 +54,15 @@ class Connection:
         *,
         most_bytes: int | None = None,
     ) -> None:
-        """Make the client.
-
-        Args:
-            most_bytes: Of an answer, where the SDK reads it itself; None where ``event_stream`` counts them.
-        """
+        """Make the client."""
         import httpx2
 
-        self.expired = False
+        self.expired = False  # the last attempt was ended because its time was up
         self._ends = 0.0
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._answers: list[Response] = []
         self._most_bytes = most_bytes
+        # made by ``make``, the SDK's own class, which honours the proxies of the environment
         self.client = make(
             timeout=httpx2.Timeout(silence_seconds, connect=connect_seconds),
             follow_redirects=False,

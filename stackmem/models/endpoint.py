@@ -15,19 +15,13 @@ _AFTER_SECONDS = 0.02
 
 
 class Endpoint(Struct, frozen=True):
-    """A provider's address.
+    """A provider's address."""
 
-    Attributes:
-        url: Without the path of any call.
-        silence_seconds: The longest pause between two bytes of an answer.
-        reply_seconds: The longest whole reply, however steadily it trickles.
-    """
-
-    url: str
+    url: str  # without the path of any call
     key: str
     connect_seconds: float = 10.0
-    silence_seconds: float = 300.0
-    reply_seconds: float = 1_800.0
+    silence_seconds: float = 300.0  # the longest pause between two bytes of an answer
+    reply_seconds: float = 1_800.0  # the longest whole reply, however steadily it trickles
 
     @property
     def secret(self) -> str:
@@ -54,18 +48,13 @@ class Endpoint(Struct, frozen=True):
 
 
 class Provider(Struct, frozen=True):
-    """The environment's names for a provider's key and address, and the address without any.
-
-    Attributes:
-        path: What the address of a server ends with; added or taken off, because people write both.
-        other_key: A second name of the key, which outranks the first.
-    """
+    """The environment's names for a provider's key and address, and the address without any."""
 
     key_variable: str
     url_variable: str
     default_url: str
-    path: str
-    other_key: str = ""
+    path: str  # what the address of a server ends with; added or taken off, because people write both
+    other_key: str = ""  # a second name of the key, which outranks the first
 
 
 ANTHROPIC = Provider("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com", "")
@@ -78,12 +67,7 @@ PROVIDERS = (ANTHROPIC, OPENAI, GEMINI)
 
 
 def endpoint(provider: Provider, environ: Mapping[str, str], base_url: str | None = None) -> Endpoint:
-    """The endpoint that ``base_url``, else the environment, else the provider's own address names.
-
-    Raises:
-        UsageError: The address is none, or the key is missing or holds what no key holds. A server on this machine
-            needs no key.
-    """
+    """The endpoint that ``base_url``, else the environment, else the provider's own address names."""
     names = [name for name in (provider.other_key, provider.key_variable) if name]
     variable = next((name for name in names if environ.get(name, "").strip()), provider.key_variable)
     url = (base_url or environ.get(provider.url_variable, "").strip() or provider.default_url).rstrip("/")

@@ -23,10 +23,6 @@ def server_events(
 
     An event without its closing blank line is no event: the stream broke there. ``deadline`` is the reading of
     ``clock`` at which a stream that still trickles is given up.
-
-    Raises:
-        TimeoutError: The deadline passed.
-        ValueError: The stream is longer than ``most_bytes``.
     """
     pending = bytearray()
     is_stream: bool | None = None

@@ -156,12 +156,7 @@ def page_title(text: str) -> str:
 
 
 def retry_after_seconds(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """What the provider asks to wait: ``retry-after-ms``, or ``retry-after`` in seconds or as a date; else None.
-
-    Args:
-        headers: Names in lower case, or a mapping that ignores case.
-        now: Seconds since the epoch; default is the clock.
-    """
+    """What the provider asks to wait: ``retry-after-ms``, or ``retry-after`` in seconds or as a date; else None."""
     if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
     value = headers.get("retry-after")

@@ -52,10 +52,8 @@ class GeminiModel:
     """A model behind the Gemini API.
 
     Attributes:
-        name: With the provider before it, as the trace records it.
         window_tokens: Prompt and reply together.
         window_source: Who says so, as a person reads it.
-        price: None where neither the person nor the table says it.
     """
 
     def __init__(
@@ -71,13 +69,10 @@ class GeminiModel:
         """The SDK is imported, and the address looked up, only by the first request.
 
         What is not given is the table's, unless the server is on this machine, where a name says nothing.
-
-        Raises:
-            UsageError: The SDK is not installed.
         """
         if find_spec("google") is None or find_spec("google.genai") is None:
             raise UsageError(f"gemini/NAME needs the google-genai package; install it: {install_command('gemini')}")
-        self.name = f"gemini/{model}"
+        self.name = f"gemini/{model}"  # with the provider before it, as the trace records it
         row = None if endpoint.is_local else lookup(self.name)
         self._known = window_tokens is not None or row is not None
         if window_tokens is not None:
@@ -86,7 +81,7 @@ class GeminiModel:
             self.window_tokens, self.window_source = row.window_tokens, f"the table of models: {row.source}"
         else:
             self.window_tokens, self.window_source = WINDOW_TOKENS, "that of Gemini's models; give --window-tokens"
-        self.price = price or (row.price if row else None)
+        self.price = price or (row.price if row else None)  # none where neither the person nor the table says it
         self._model = model
         self._endpoint = endpoint
         self._most_output = min(_REPLY_TOKENS, row.max_output_tokens if row else _REPLY_TOKENS)
@@ -97,11 +92,7 @@ class GeminiModel:
         self._connection: Connection | None = None
 
     def ask_server(self) -> None:
-        """Take the window from the server where neither the person nor the table says it.
-
-        Raises:
-            UsageError: Nobody answers at the address.
-        """
+        """Take the window from the server where neither the person nor the table says it."""
         if self._known:
             return
         client, connection = self._connected()

@@ -40,29 +40,18 @@ _STOPS: dict[str, Stop] = {
 
 
 class _Piece(Struct):
-    """A part of a reply as it came; of text and thoughts, how long a stretch of all of it.
-
-    Attributes:
-        id: Of a call, as our messages name it.
-        named: Whether that is the provider's own id.
-        part: Of another kind, whole.
-    """
+    """A part of a reply as it came; of text and thoughts, how long a stretch of all of it."""
 
     kind: str
     chars: int = 0
-    id: str = ""
-    named: bool = True
-    part: Json | None = None
+    id: str = ""  # of a call, as our messages name it
+    named: bool = True  # whether that is the provider's own id
+    part: Json | None = None  # of another kind, whole
     signature: bytes | None = None
 
 
 def contents(view: View, *, signed: bool = True, filled: bool = False) -> list[Json]:
-    """The conversation; roles alternate, and results stand before the text that came with them.
-
-    Args:
-        signed: Whether signatures go back; a server that cannot read those of another one refuses them.
-        filled: Whether a message's first call, where it has no signature, gets the text that stands for one.
-    """
+    """The conversation; roles alternate, and results stand before the text that came with them."""
     made: list[Json] = []
     names: dict[str, tuple[str, bool]] = {}
     for message in view.messages:
@@ -155,9 +144,6 @@ def read_chunks(chunks: Iterable[GenerateContentResponse], facts: int) -> ModelR
     """The reply; a failure where the stream ended before a finish reason announced its end.
 
     A call without an id is named after ``facts``, so that its result can be paired with it.
-
-    Raises:
-        ValueError: The chunks make no sense.
     """
     reply = _Reply([], [], [], [])
     for chunk in chunks:

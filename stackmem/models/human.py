@@ -81,11 +81,7 @@ The tools:
 
 
 class HumanModel:
-    """Prints what is new in the prompt, then reads until a call can be made of what was typed.
-
-    Attributes:
-        price: None, always.
-    """
+    """Prints what is new in the prompt, then reads until a call can be made of what was typed."""
 
     def __init__(
         self, source: Lines | None = None, screen: TextIO | None = None, *, window_tokens: int | None = None
@@ -93,7 +89,7 @@ class HumanModel:
         """Default is standard input and standard error: standard output belongs to the result."""
         self.name = "human"
         self.window_tokens = window_tokens or WINDOW_TOKENS
-        self.price: Price | None = None
+        self.price: Price | None = None  # none, always
         self._source = source
         self._screen = screen
         self._shown: list[Message] = []

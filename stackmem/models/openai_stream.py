@@ -131,11 +131,7 @@ def _repeats_itself(reply: _ChatReply) -> bool:
 
 
 def read_objects(text: str) -> list[Json]:
-    """What an event holds: one object, a list of them, or several, one a line.
-
-    Raises:
-        ValueError: It holds anything else.
-    """
+    """What an event holds: one object, a list of them, or several, one a line."""
     try:
         value = json.loads(text) if text.strip() else []
     except ValueError:

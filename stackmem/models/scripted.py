@@ -42,11 +42,7 @@ _LINES_COMPARED = 2_000
 
 
 class ScriptedModel:
-    """The script's entry ``request.facts`` is the reply.
-
-    Args:
-        sleep: Spends an entry's ``latency_seconds``.
-    """
+    """The script's entry ``request.facts`` is the reply."""
 
     def __init__(self, script: Script, sleep: Callable[[float], None] = time.sleep) -> None:
         self._script = script

@@ -60,9 +60,6 @@ def read_typed(
     A value of ``<<`` is read from ``more``: the lines up to one that is only a dot; ``..`` there stands for a dot.
     JSON goes on over lines until its brackets close, or to an empty line. The lines of a call that is refused are
     passed over, so that none is taken for a call.
-
-    Args:
-        tell: Told what lines are being waited for.
     """
     name, _, rest = line.partition(" ")
     rest = rest.strip()

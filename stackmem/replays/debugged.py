@@ -24,22 +24,16 @@ class RecordedMoments:
     """Stands at one moment of a run; going back begins again, and comes as far as is wanted.
 
     Attributes:
-        program: Where the program's file was when the run began.
         moment, state: Where it stands.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Stand at the first moment.
-
-        Raises:
-            UsageError: It is no program's run, or nothing of the program was executed.
-            TraceError: The run cannot be read.
-        """
+        """Stand at the first moment."""
         self._run = Run(folder)
         asked = read_request(folder).program
         if asked is None:
             raise UsageError(f"{self._run.id} is no run of a program; stackmem replay {self._run.id} --play shows it")
-        self.program = Path(asked.path)
+        self.program = Path(asked.path)  # where the program's file was when the run began
         self._begin()
 
     def _begin(self) -> None:

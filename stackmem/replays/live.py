@@ -34,44 +34,25 @@ _ABOUT_CHARS = 2_000
 
 
 class LiveTools(Struct, frozen=True):
-    """What executing again came to.
-
-    Attributes:
-        isolation: The level in force now.
-        calls: Calls that returned what they had returned.
-        step, seq: Of the first call that did not; 0 where all did.
-        call: That call in short.
-        difference: What differs, line by line; empty where nothing does.
-        equal: No result differs, or only in words that are never the same twice.
-        differs_only_in: Their kinds.
-        missing: Dependency folders that are nowhere any more; the workspace was without them.
-    """
+    """What executing again came to."""
 
     run: str
-    isolation: str
-    calls: int
+    isolation: str  # the level in force now
+    calls: int  # calls that returned what they had returned
+    # step, seq: of the first call that did not; 0 where all did
     step: int = 0
     seq: int = 0
-    call: str = ""
-    difference: str = ""
-    missing: tuple[str, ...] = ()
-    equal: bool = True
-    differs_only_in: tuple[str, ...] = ()
+    call: str = ""  # that call in short
+    difference: str = ""  # what differs, line by line; empty where nothing does
+    missing: tuple[str, ...] = ()  # dependency folders that are nowhere any more; the workspace was without them
+    equal: bool = True  # no result differs, or only in words that are never the same twice
+    differs_only_in: tuple[str, ...] = ()  # their kinds
 
 
 def replay_live(
     run: Run, environ: Mapping[str, str], first: int = 1, observe: Callable[[WorkspaceCall], None] | None = None
 ) -> LiveTools:
-    """Execute the calls from step ``first`` on, up to the first whose result differs.
-
-    Args:
-        observe: Told of each call before it is executed.
-
-    Raises:
-        UsageError: There is no such step, or the run can not be executed again.
-        TraceError: The trace is broken, or lacks its files.
-        WorkspaceError: The workspace, or its isolation, cannot be had.
-    """
+    """Execute the calls from step ``first`` on, up to the first whose result differs."""
     if first > 1 or not _of_program(run):  # a program may ask no model at all
         run.moment(first)
     begin = run.moment(first - 1)

@@ -38,53 +38,31 @@ _FROM_OUTSIDE = ("interrupted", "workspace_error", "limit:seconds")
 
 
 class Rerun(Struct, frozen=True):
-    """What the controller made of the same replies.
-
-    Attributes:
-        first: The first step that was played again.
-        steps: Steps that were played again.
-        equal_facts: Facts that are as recorded, before the first that is not.
-        step: The step in which the first other fact stands; 0 where all are equal.
-        difference: That fact, recorded and now; empty where all are equal.
-        equal: All are, or differ only in words that are never the same twice.
-        differs_only_in: Their kinds.
-        outcome, recorded_outcome: How the run ended now, and then.
-        missing: Dependency folders that are nowhere any more; the workspace was without them.
-    """
+    """What the controller made of the same replies."""
 
     run: str
     isolation: str
-    first: int
-    steps: int
-    equal_facts: int
-    step: int
-    difference: str
+    first: int  # the first step that was played again
+    steps: int  # steps that were played again
+    equal_facts: int  # facts that are as recorded, before the first that is not
+    step: int  # the step in which the first other fact stands; 0 where all are equal
+    difference: str  # that fact, recorded and now; empty where all are equal
+    # outcome, recorded_outcome: how the run ended now, and then
     outcome: str
     recorded_outcome: str
-    missing: tuple[str, ...] = ()
-    equal: bool = True
-    differs_only_in: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # dependency folders that are nowhere any more; the workspace was without them
+    equal: bool = True  # all are, or differ only in words that are never the same twice
+    differs_only_in: tuple[str, ...] = ()  # their kinds
 
 
 def replay_model(
     run: Run,
     environ: Mapping[str, str],
     first: int,
-    observe: Callable[[facts.Event, State], None] | None = None,
-    stop: Callable[[int], object] = os._exit,
+    observe: Callable[[facts.Event, State], None] | None = None,  # told of every fact and the state it makes
+    stop: Callable[[int], object] = os._exit,  # ends the program with an exit code at a second Ctrl-C
 ) -> Rerun:
-    """Play a run again from step ``first`` on.
-
-    Args:
-        observe: Told of every fact and the state it makes.
-        stop: Ends the program with an exit code at a second Ctrl-C.
-
-    Raises:
-        UsageError: There is no such step, or the run was resumed or forked after it.
-        TraceError: The trace is broken, or lacks its files.
-        WorkspaceError: The workspace, or its isolation, cannot be had.
-        KeyboardInterrupt: Ctrl-C came; nothing is kept. (SIGTERM: ``SystemExit``.)
-    """
+    """Play a run again from step ``first`` on."""
     moment = run.moment(first)
     if first < 1:
         raise UsageError("step 0 is the run's start; name a step from 1")

@@ -104,17 +104,12 @@ class RecordedPerson(Unattended):
 
 
 class Recorded(Struct):
-    """The answers of a run, each in its order.
-
-    Attributes:
-        calls: Results of the agent's calls of own tools.
-        sources: By what was asked for.
-    """
+    """The answers of a run, each in its order."""
 
     tools: dict[str, RecordedTool] = {}
-    calls: deque[ToolReturned] = field(default_factory=deque)
+    calls: deque[ToolReturned] = field(default_factory=deque)  # results of the agent's calls of own tools
     people: deque[str] = field(default_factory=deque)
-    sources: dict[LoadSource, deque[SourceLoaded]] = {}
+    sources: dict[LoadSource, deque[SourceLoaded]] = {}  # by what was asked for
 
     def keep(self, step: WalkedRecord) -> None:
         """Take note of an answer."""
@@ -148,12 +143,7 @@ class Recorded(Struct):
 
 
 def in_recorded_order(tail: list[Record], made: list[Any], effect: Parallel) -> Parallel:
-    """Of what is asked at once the one that was answered next then, so that two runs can be compared fact by fact.
-
-    Args:
-        tail: What was recorded.
-        made: The facts so far, one for each record.
-    """
+    """Of what is asked at once the one that was answered next then, so that two runs can be compared fact by fact."""
     event: Event | None = tail[len(made)].event if len(made) < len(tail) else None
     asked = (each for each in effect.branches if event is not None and answers(type(each[1]), event, each[0]))
     return Parallel((next(asked, effect.branches[0]),))
@@ -161,16 +151,7 @@ def in_recorded_order(tail: list[Record], made: list[Any], effect: Parallel) -> 
 
 @contextmanager
 def rehearse(run: Run, state: State, at: int, environ: Mapping[str, str], recorded: Recorded) -> Iterator[Opened]:
-    """The world of one of the run's states, which is the one after record ``at``.
-
-    Args:
-        recorded: What the run is answered from outside of its workspace.
-
-    Raises:
-        UsageError: The run's task is gone, or it kept no files.
-        TraceError: Its history or its request is missing.
-        WorkspaceError: The workspace, or its isolation, cannot be had.
-    """
+    """The world of one of the run's states, which is the one after record ``at``."""
     load_plugins()
     must_be_original(run, "executed again")
     base, request = state.begun, read_request(run.folder)

@@ -37,22 +37,14 @@ Rows = Mapping[str, Mapping[str, Any]]
 
 
 class ArchiveManifest(Struct, frozen=True):
-    """What an archive says of itself.
-
-    Attributes:
-        code: SHA-256 over the sources of the package.
-        revision: The commit that they were checked out from; empty where they were installed.
-        plugins: Package and version to the digest of its files.
-        worlds: Family and horizon to the digest of its task with seed 1.
-        files: Name of each other file of the archive to its digest.
-    """
+    """What an archive says of itself."""
 
     version: str
-    code: str
-    revision: str
-    plugins: dict[str, str]
-    worlds: dict[str, str]
-    files: dict[str, str]
+    code: str  # SHA-256 over the sources of the package
+    revision: str  # the commit that they were checked out from; empty where they were installed
+    plugins: dict[str, str]  # package and version to the digest of its files
+    worlds: dict[str, str]  # family and horizon to the digest of its task with seed 1
+    files: dict[str, str]  # name of each other file of the archive to its digest
     format: int = FORMAT
 
 
@@ -62,21 +54,12 @@ def pack_archive(
     rows: Iterable[Mapping[str, Any]],
     report: bytes,
     *,
-    title: str,
-    models: Iterable[str],
-    commands: tuple[str, str],
+    title: str,  # of what is cited
+    models: Iterable[str],  # those whose prices made the bills
+    commands: tuple[str, str],  # the one that made it, and the one that makes it again
     worlds: Mapping[str, str],
 ) -> ArchiveManifest:
-    """Write a zip archive of what is given, with the code, the environment and the prices of this machine beside it.
-
-    Args:
-        title: Of what is cited.
-        models: Those whose prices made the bills.
-        commands: The one that made it, and the one that makes it again.
-
-    Raises:
-        UsageError: It cannot be written.
-    """
+    """Write a zip archive of what is given, with the code, the environment and the prices of this machine beside it."""
     made, again = commands
     files = {
         PLAN: plan,
@@ -103,12 +86,7 @@ def pack_archive(
 
 
 def unpack_archive(path: Path) -> tuple[ArchiveManifest, bytes, list[dict[str, Any]]]:
-    """The manifest, the plan as it stands and the rows, held against each other.
-
-    Raises:
-        UsageError: It cannot be read.
-        TraceError: It does not hold together (what does not is named).
-    """
+    """The manifest, the plan as it stands and the rows, held against each other."""
     try:
         if path.stat().st_size > LARGEST_BYTES:
             raise UsageError(f"{path} is larger than any archive of results")
@@ -133,22 +111,14 @@ def unpack_archive(path: Path) -> tuple[ArchiveManifest, bytes, list[dict[str, A
 
 
 def refuse_unlike(told: ArchiveManifest) -> None:
-    """Only the same version with the same plug-ins makes the same rows.
-
-    Raises:
-        UsageError: Something is another one here (named).
-    """
+    """Only the same version with the same plug-ins makes the same rows."""
     if told.version != VERSION:
         raise UsageError(f"the archive was made by stackmem {told.version}, and this is {VERSION}; install that one")
     refuse_unlike_plugins(told.plugins)
 
 
 def differences(told: ArchiveManifest, there: Rows, here: Rows, unlike: Collection[str]) -> list[str]:
-    """What the rows here have otherwise, in sentences; none where they are equal.
-
-    Args:
-        unlike: Columns in which any two differ: times, and names made of them.
-    """
+    """What the rows here have otherwise, in sentences; none where they are equal."""
     said = list(_differing(there, here, unlike))
     more = [f"and {len(said) - _SHOWN:,} more"] if len(said) > _SHOWN else []
     code = [] if told.code == code_digest() else ["the code is another one than the archive's"]

@@ -29,24 +29,15 @@ _UNLIKE = {*TIMES, "rate_limited"}
 
 
 class BenchArchive(Struct, frozen=True):
-    """An archive that holds together.
-
-    Attributes:
-        rows: Trial to its row.
-    """
+    """An archive that holds together."""
 
     manifest: ArchiveManifest
     plan: BenchPlan
-    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)  # trial to its row
 
 
 def write_archive(folder: Path, path: Path) -> ArchiveManifest:
-    """The bench in ``folder`` as a zip archive.
-
-    Raises:
-        UsageError: It cannot be written, or there is no bench.
-        TraceError: The bench's files are broken.
-    """
+    """The bench in ``folder`` as a zip archive."""
     plan = read_plan(folder)
     if plan is None:
         raise UsageError(f"{folder} holds no bench; stackmem bench makes one in the folder that its -o names")
@@ -64,12 +55,7 @@ def write_archive(folder: Path, path: Path) -> ArchiveManifest:
 
 
 def read_archive(path: Path) -> BenchArchive:
-    """The archive of a bench.
-
-    Raises:
-        UsageError: It cannot be read.
-        TraceError: It does not hold together (what does not is named), or is none of a bench.
-    """
+    """The archive of a bench."""
     manifest, plan, rows = unpack_archive(path)
     try:
         return BenchArchive(manifest, decode_json(plan, BenchPlan), {str(row["id"]): row for row in rows})
@@ -78,11 +64,7 @@ def read_archive(path: Path) -> BenchArchive:
 
 
 def refuse_unlike(held: BenchArchive) -> None:
-    """Only the same version with the same plug-ins and worlds makes the same rows.
-
-    Raises:
-        UsageError: Something is another one here (named).
-    """
+    """Only the same version with the same plug-ins and worlds makes the same rows."""
     archive.refuse_unlike(held.manifest)
     there, here = held.manifest.worlds, _worlds(held.plan)
     for name in sorted(there.keys() | here.keys()):

@@ -19,16 +19,11 @@ _ADDRESS = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)|<!--.*?-->", re.S)
 
 
 class PageSection(NamedTuple):
-    """A heading with what stands below it, up to the next one.
+    """A heading with what stands below it, up to the next one."""
 
-    Attributes:
-        anchor: What a link names it by.
-        text: Its Markdown, with the heading.
-    """
-
-    anchor: str
+    anchor: str  # what a link names it by
     heading: str
-    text: str
+    text: str  # its Markdown, with the heading
 
 
 class Hit(NamedTuple):
@@ -111,11 +106,7 @@ def find(page: str) -> str | None:
 
 
 def read(name: str, anchor: str = "") -> str:
-    """The Markdown of a page, or of one section of it.
-
-    Raises:
-        UsageError: There is no such section of the page.
-    """
+    """The Markdown of a page, or of one section of it."""
     text = documents()[name].read_text("utf-8")
     if not anchor:
         return text

@@ -46,11 +46,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_evidence(entries: Sequence[RecordingEntry], path: Path) -> None:
-    """The tables of a study where the path says.
-
-    Raises:
-        UsageError: Its name ends in none of the known kinds, or it cannot be written.
-    """
+    """The tables of a study where the path says."""
     shown = tables(entries)
     match path.suffix.lower():
         case ".md":

@@ -27,20 +27,13 @@ _UNLIKE = {"code"}
 
 
 class EvidencePlan(Struct, frozen=True):
-    """What was studied, and how.
+    """What was studied, and how."""
 
-    Attributes:
-        recordings: Each file, as entries name it, to the SHA-256 of its bytes.
-        reads: Prices of a token read from the cache, in prices of a token of input.
-        priced_as: The model whose prices made the bills.
-        command: How it was asked for.
-    """
-
-    recordings: dict[str, str]
+    recordings: dict[str, str]  # each file, as entries name it, to the SHA-256 of its bytes
     strategies: tuple[str, ...] = STRATEGIES
-    reads: tuple[float, ...] = READS
-    priced_as: str = PRICED_AS
-    command: str = ""
+    reads: tuple[float, ...] = READS  # prices of a token read from the cache, in prices of a token of input
+    priced_as: str = PRICED_AS  # the model whose prices made the bills
+    command: str = ""  # how it was asked for
 
 
 class EvidenceArchive(Struct, frozen=True):
@@ -52,15 +45,7 @@ class EvidenceArchive(Struct, frozen=True):
 
 
 def write_archive(entries: Sequence[RecordingEntry], folder: Path, path: Path, words: Sequence[str]) -> ArchiveManifest:
-    """The study as a zip archive.
-
-    Args:
-        folder: Where the recordings are.
-        words: The command that made it.
-
-    Raises:
-        UsageError: It cannot be written, or figures are of recordings that are not there or were made by other code.
-    """
+    """The study as a zip archive."""
     recordings = digests_of(folder)
     for entry in entries:
         if entry.file not in recordings:
@@ -85,12 +70,7 @@ def write_archive(entries: Sequence[RecordingEntry], folder: Path, path: Path, w
 
 
 def read_archive(path: Path) -> EvidenceArchive:
-    """The archive of a study.
-
-    Raises:
-        UsageError: It cannot be read.
-        TraceError: It does not hold together (what does not is named), or is none of a study.
-    """
+    """The archive of a study."""
     manifest, plan, rows = unpack_archive(path)
     try:
         told = decode_json(plan, EvidencePlan)
@@ -100,11 +80,7 @@ def read_archive(path: Path) -> EvidenceArchive:
 
 
 def refuse_unlike(held: EvidenceArchive, folder: Path) -> None:
-    """Only the same version with the same plug-ins makes the same figures of the same recordings.
-
-    Raises:
-        UsageError: Something is another one here (named).
-    """
+    """Only the same version with the same plug-ins makes the same figures of the same recordings."""
     archive.refuse_unlike(held.manifest)
     there, here = held.plan.recordings, digests_of(folder)
     for name in sorted(there.keys() | here.keys()):

@@ -22,12 +22,7 @@ BRIEF_CHARS = 200
 
 
 def fact_of(event: facts.Event, texts: Texts, frames: Mapping[str, int], told: Result | None) -> PageFact | None:
-    """What the page tells of an event beside the steps themselves, if anything.
-
-    Args:
-        frames: The index of each frame, by id.
-        told: The result that the running frame was given last.
-    """
+    """What the page tells of an event beside the steps themselves, if anything."""
     ref = texts.ref
     match event:
         case facts.ToolReturned():
@@ -90,12 +85,7 @@ def _of_memory(event: facts.Event, ref: Callable[[str], Ref], told: Result | Non
 
 
 def program_fact(event: facts.Event, question: Effect | None, told: int, ref: Callable[[str], Ref]) -> PageFact | None:
-    """What the page tells of an event of a program, if anything.
-
-    Args:
-        question: What the event answers.
-        told: Facts of the same step so far.
-    """
+    """What the page tells of an event of a program, if anything."""
     most = MOST_CHARS if told < BRIEF_AFTER else BRIEF_CHARS
 
     def text(value: Any) -> Ref:

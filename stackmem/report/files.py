@@ -22,16 +22,11 @@ Pair = tuple[str, str]
 
 
 class PageFileChange(Struct, array_like=True, frozen=True):
-    """One path that a step changed.
+    """One path that a step changed."""
 
-    Attributes:
-        heading: As git's patch names it.
-        patch: Without the heading; cut where the step changed too much to show.
-        added, removed: Lines.
-    """
-
-    heading: str
-    patch: str
+    heading: str  # as git's patch names it
+    patch: str  # without the heading; cut where the step changed too much to show
+    # added, removed: lines
     added: int
     removed: int
 
@@ -44,11 +39,7 @@ class TreeChanges(Struct):
 
 
 def changes(stores: Sequence[Path], pairs: Sequence[Pair]) -> TreeChanges:
-    """What differs between the trees of each pair.
-
-    Args:
-        stores: Run folders whose histories hold them: the run's own, and those of the runs it was forked from.
-    """
+    """What differs between the trees of each pair."""
     places = [folder / HISTORY for folder in stores if (folder / HISTORY / "objects").is_dir()]
     if not pairs:
         return TreeChanges({})

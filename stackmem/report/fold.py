@@ -37,15 +37,11 @@ _SLACK = 0.02  # providers count a prefix twice with small differences
 
 
 class Served(Struct, frozen=True):
-    """Tokens of one prompt.
-
-    Attributes:
-        broke: Why less was read than could have been; empty where it was not.
-    """
+    """Tokens of one prompt."""
 
     read: int
     written: int
-    broke: str = ""
+    broke: str = ""  # why less was read than could have been; empty where it was not
 
 
 def recorded(usage: Usage, broke: str = "") -> Served:
@@ -83,13 +79,7 @@ class Breaks:
         self._last: dict[str, _Last] = {}
 
     def why(self, frame: str, at: float, usage: Usage, same: int, messages: int) -> str:
-        """The reason in words; empty where the cache held what the frame's last request left in it.
-
-        Args:
-            at: When the reply came.
-            same: Messages that the frame's last prompt and this one both start with; -1 for a frame's first prompt.
-            messages: Of this prompt.
-        """
+        """The reason in words; empty where the cache held what the frame's last request left in it."""
         last = self._last.get(frame)
         held = usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
         self._last[frame] = _Last(at, held, messages)
@@ -108,18 +98,14 @@ _ROOT = {"solved": "ok", "finished": "ok", "unsolved": "failed", "stalled": "for
 
 
 class PageFold:
-    """Takes a run's records in order.
-
-    Attributes:
-        page: What was found so far; complete after ``close``, and again after more records and another ``close``.
-        touched: Indexes of frames that began or ended; whoever reads it empties it.
-    """
+    """Takes a run's records in order."""
 
     def __init__(
         self, run: str, texts: Texts, prompts: Prompts, changes: TreeChanges, text_of: TextOf = no_sources
     ) -> None:
+        # what was found so far; complete after ``close``, and again after more records and another ``close``
         self.page = RunPage(run, 0, "", "", "", "", "", 0.0, 0)
-        self.touched: set[int] = set()
+        self.touched: set[int] = set()  # indexes of frames that began or ended; whoever reads it empties it
         self._state = State()
         self._completions: Completions | None = Completions(text_of)
         self._asked: View | None = None

@@ -33,11 +33,7 @@ class FollowedRun:
     """A run's page, which grows with its trace."""
 
     def __init__(self, folder: Path, texts: Texts, prompts: Prompts, at_once: int = 500) -> None:
-        """Begin; nothing is read yet.
-
-        Args:
-            at_once: Records that are read before anybody looks at a clock.
-        """
+        """Begin; nothing is read yet."""
         self._folder, self._tail, self._at_once = folder, RunTail(folder), at_once
         self._changes = TreeChanges({}, NO_HISTORY)
         self._stated: Stated | None = None
@@ -46,14 +42,7 @@ class FollowedRun:
         self.fold = PageFold(folder.resolve().name, texts, prompts, self._changes, sources_of(folder))
 
     def read(self, seconds: float = inf) -> RunPage:
-        """The page, with all that the trace holds now; with the outcome ``reading`` where it holds more.
-
-        Args:
-            seconds: How long to read. A long trace takes many calls, each of which goes on where the last one stopped.
-
-        Raises:
-            TraceError: The trace is broken, or a parent of a fork is missing.
-        """
+        """The page, with all that the trace holds now; with the outcome ``reading`` where it holds more."""
         until = time.monotonic() + seconds
         if not self._stores:  # the records of a fork's parents come first, and what they changed stands with them
             self._stores = [place for place, _, _ in reversed(sources(self._folder))]

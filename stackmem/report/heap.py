@@ -10,51 +10,35 @@ from .texts import Ref, Texts
 
 
 class Version(Struct, array_like=True):
-    """What a chunk held from one step until it was replaced or freed.
+    """What a chunk held from one step until it was replaced or freed."""
 
-    Attributes:
-        start: The step that stored it.
-        end: The step that replaced or freed it; None while it stands.
-        again: It replaced another version.
-    """
-
-    start: int
-    end: int | None
+    start: int  # the step that stored it
+    end: int | None  # the step that replaced or freed it; None while it stands
     chars: int
     content: Ref
     description: Ref
     source: str
-    again: bool
+    again: bool  # it replaced another version
 
 
 class Lane(Struct):
-    """One name on the heap.
-
-    Attributes:
-        reads: Steps.
-        stale: ``[from, to]`` steps; ``to`` is None while it is stale.
-    """
+    """One name on the heap."""
 
     name: str
     versions: list[Version] = []
-    reads: list[int] = []
-    stale: list[list[int | None]] = []
+    reads: list[int] = []  # steps
+    stale: list[list[int | None]] = []  # ``[from, to]`` steps; ``to`` is None while it is stale
 
 
 class Lanes:
-    """The lanes of one run, told of each heap in turn.
-
-    Attributes:
-        found: In the order of the names' first allocation.
-        touched: Names whose lane changed; whoever reads it empties it.
-    """
+    """The lanes of one run, told of each heap in turn."""
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts
         self._heap = Heap()
         self._lanes: dict[str, Lane] = {}
-        self.found: list[Lane] = []
-        self.touched: set[str] = set()
+        self.found: list[Lane] = []  # in the order of the names' first allocation
+        self.touched: set[str] = set()  # names whose lane changed; whoever reads it empties it
 
     def see(self, heap: Heap, step: int) -> None:
         """Note what changed by ``step``."""

@@ -24,36 +24,20 @@ _KEPT = 500  # changes that a page which was cut off may have missed
 
 
 class LiveRun:
-    """One run, shared by all pages that show it; safe to call from several threads.
-
-    Attributes:
-        version: Counts the changes.
-    """
+    """One run, shared by all pages that show it; safe to call from several threads."""
 
     def __init__(self, folder: Path, at_once: int = 500, kept_bytes: int = 32_000_000) -> None:
-        """Begin; nothing is read before ``refresh``.
-
-        Args:
-            at_once: As in ``FollowedRun``.
-            kept_bytes: How much of the changes is kept, the last of them in any case.
-        """
+        """Begin; nothing is read before ``refresh``."""
         self._lock, self._kept_bytes = Lock(), kept_bytes
         self._texts, self._parts = Texts(), list[Any]()
         self._followed = FollowedRun(folder, self._texts, Prompts(self._texts, self._parts, {}), at_once)
         self._page: RunPage | None = None
         self._sent = _Sent()
         self._changes: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
-        self.version = 0
+        self.version = 0  # counts the changes
 
     def refresh(self, seconds: float = inf) -> int:
-        """Read what is new in the trace, and return the version.
-
-        Args:
-            seconds: How long to read; ``reading`` says whether more is there.
-
-        Raises:
-            TraceError: The trace is broken.
-        """
+        """Read what is new in the trace, and return the version."""
         with self._lock:
             page = self._followed.read(seconds)
             first = self._page is None

@@ -56,12 +56,7 @@ def page(shown: PageContent) -> bytes:
 
 
 def live_page(content: bytes, more: str) -> bytes:
-    """The same page where a server stands behind it, which tells it what is new and runs commands.
-
-    Args:
-        content: A ``PageContent`` as JSON.
-        more: Elements of the head that tell the page where to ask.
-    """
+    """The same page where a server stands behind it, which tells it what is new and runs commands."""
     return _run_page(gzip.compress(content, 1), ("commands", "live"), more, connects=True)
 
 
@@ -113,16 +108,7 @@ def _digest(text: str) -> str:
 
 
 def write_page(folders: Sequence[Path], output: str | None) -> Path:
-    """The page of one run or of two, whole or not at all; a file that was there is replaced.
-
-    Args:
-        output: The file; where it is None, ``view.html`` in the first run's folder, which names the second run. Where
-            nothing can be written there, as on media that are only read, it is put where the person stands.
-
-    Raises:
-        UsageError: It cannot be written.
-        TraceError: A trace is broken.
-    """
+    """The page of one run or of two, whole or not at all; a file that was there is replaced."""
     name = "view.html" if len(folders) == 1 else f"view-{folders[1].resolve().name}.html"
     if output is not None:
         path = Path(os.path.expanduser(output))
@@ -135,11 +121,7 @@ def write_page(folders: Sequence[Path], output: str | None) -> Path:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Put the content where the path says, whole or not at all; a file that was there is replaced.
-
-    Raises:
-        UsageError: It cannot be written.
-    """
+    """Put the content where the path says, whole or not at all; a file that was there is replaced."""
     try:
         _replace(path, content)
     except OSError as error:
@@ -161,11 +143,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def open_page(path: Path) -> None:
-    """Show the page in the person's browser.
-
-    Raises:
-        UsageError: There is none.
-    """
+    """Show the page in the person's browser."""
     import webbrowser
 
     if not webbrowser.open(path.resolve().as_uri()):

@@ -33,16 +33,11 @@ class _FramePrompts:
 
 
 class Prompts:
-    """The prompts of one run.
-
-    Attributes:
-        parts: Each part of the page once, as the page reads it; shared by the runs of a page.
-        sequences: Numbers of parts.
-    """
+    """The prompts of one run."""
 
     def __init__(self, texts: Texts, parts: list[Any], numbers: dict[bytes, int]) -> None:
-        self.parts = parts
-        self.sequences: list[list[int]] = [[]]
+        self.parts = parts  # each part of the page once, as the page reads it; shared by the runs of a page
+        self.sequences: list[list[int]] = [[]]  # numbers of parts
         self._numbers = numbers
         self._texts = texts
         self._chars: list[list[int]] = [[0]]
@@ -50,11 +45,7 @@ class Prompts:
         self._conversations: dict[str, _FramePrompts] = {}
 
     def add(self, frame: str, view: View, *, appends: bool) -> tuple[list[int], int]:
-        """The prompt's triples, and how many messages of the frame's last prompt it starts with (-1: it is the first).
-
-        Args:
-            appends: Whether the strategy declares that a frame's messages are only added to.
-        """
+        """The prompt's triples, and how many messages it shares with the frame's last prompt (-1: it is the first)."""
         held = self._conversations.get(frame)
         first = held is None
         if held is None:

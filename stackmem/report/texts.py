@@ -19,14 +19,10 @@ _DEEPEST = 100  # what is nested deeper is told as its JSON
 
 
 class Texts:
-    """A pool that texts are added to.
-
-    Attributes:
-        items: The texts, by number.
-    """
+    """A pool that texts are added to."""
 
     def __init__(self) -> None:
-        self.items: list[str] = []
+        self.items: list[str] = []  # the texts, by number
         self._known: dict[str, Ref] = {}
 
     def ref(self, text: str) -> Ref:

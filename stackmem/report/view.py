@@ -22,38 +22,24 @@ from .texts import Texts
 
 
 class SharedSteps(Struct, frozen=True, omit_defaults=True):
-    """How much two runs share.
+    """How much two runs share."""
 
-    Attributes:
-        steps: Steps that both begin with; None where they never part.
-        forked: They share the very records: one was forked from the other, or both from a third.
-        differs_only_in: Kinds of volatile words that differ in what they share.
-    """
-
-    steps: int | None
-    forked: bool
-    differs_only_in: tuple[str, ...] = ()
+    steps: int | None  # steps that both begin with; None where they never part
+    forked: bool  # they share the very records: one was forked from the other, or both from a third
+    differs_only_in: tuple[str, ...] = ()  # kinds of volatile words that differ in what they share
 
 
 class PageContent(Struct):
-    """What a page shows.
-
-    Attributes:
-        parted: Where two runs part.
-    """
+    """What a page shows."""
 
     texts: list[str]
     parts: list[Any]
     runs: list[RunPage]
-    parted: SharedSteps | None = None
+    parted: SharedSteps | None = None  # where two runs part
 
 
 def read_runs(folders: Sequence[Path]) -> PageContent:
-    """One run, or several that are compared; where two part is told of two.
-
-    Raises:
-        TraceError: A trace is broken, or a parent of a fork is missing.
-    """
+    """One run, or several that are compared; where two part is told of two."""
     texts, parts = Texts(), list[Any]()
     numbers: dict[bytes, int] = {}
     runs = [FollowedRun(folder, texts, Prompts(texts, parts, numbers)).read() for folder in folders]
@@ -71,10 +57,6 @@ def parting(
 
     Runs that share records part where they were forked. Others part, as in ``stackmem diff``, where something else
     happens.
-
-    Args:
-        one, other: The records of each; read twice where they share none.
-        histories: Where the files of each are kept.
     """
     steps = 0
     for shared, (first, second) in enumerate(zip_longest(one, other)):

@@ -42,20 +42,15 @@ class Fresh(Struct, frozen=True):
 
 
 class Resumed(Struct, frozen=True):
-    """A run that had stopped, under its own name.
-
-    Attributes:
-        reopening: The fact that it goes on, with the limits and the level that are in force from here.
-        lock: Taken before the run was read.
-    """
+    """A run that had stopped, under its own name."""
 
     prepared: Prepared
     plan: RunPlan
     request: RunRequest
     run_dir: Path
     stopped: Stopped
-    reopening: RunResumed
-    lock: Lock
+    reopening: RunResumed  # the fact that it goes on, with the limits and the level that are in force from here
+    lock: Lock  # taken before the run was read
 
 
 class _FromState(Struct, frozen=True):
@@ -69,15 +64,10 @@ class _FromState(Struct, frozen=True):
 
 
 class Forked(_FromState, frozen=True):
-    """A new run from a state of another one, whose records up to there are its own, too.
+    """A new run from a state of another one, whose records up to there are its own, too."""
 
-    Attributes:
-        at: Number of the last record that both share.
-        digest: That record's digest.
-    """
-
-    at: int
-    digest: str
+    at: int  # number of the last record that both share
+    digest: str  # that record's digest
 
     @property
     def named(self) -> tuple[str, str]:
@@ -93,28 +83,16 @@ class Edited(_FromState, frozen=True):
 
 
 class Rehearsed(_FromState, frozen=True):
-    """A state of a run once more, for as long as it is looked at; nothing of it is kept.
+    """A state of a run once more, for as long as it is looked at; nothing of it is kept."""
 
-    Attributes:
-        at: Number of the last record that the state holds.
-    """
-
-    at: int
+    at: int  # number of the last record that the state holds
 
 
 Beginning = Fresh | Resumed | Forked | Edited | Rehearsed
 
 
 def must_be_original(run: Run, doing: str) -> None:
-    """Refuse what would go on from words that were never said here.
-
-    Args:
-        doing: What was asked for, as in ``forked``.
-
-    Raises:
-        UsageError: The run was imported, or is a redacted copy.
-        TraceError: The trace is broken at its start.
-    """
+    """Refuse what would go on from words that were never said here."""
     refuse_imported(run.start, doing)
     if run.start.redacted is not UNSET:
         raise UsageError(
@@ -123,11 +101,7 @@ def must_be_original(run: Run, doing: str) -> None:
 
 
 def plan_kept(prepared: Prepared, request: RunRequest, base: RunStarted, environ: Mapping[str, str]) -> RunPlan:
-    """The plan of a run that goes on from ``base``, under the sandbox profile that was recorded.
-
-    Raises:
-        UsageError: As ``plan_run`` does.
-    """
+    """The plan of a run that goes on from ``base``, under the sandbox profile that was recorded."""
     plan = plan_run(prepared, environ)
     if request.program is not None:
         plan = with_mounts(plan, request.program, Path(request.subject))

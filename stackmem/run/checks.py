@@ -40,23 +40,15 @@ _TESTS, _VERIFIER, _APART = "/tests", "/logs/verifier", "/apart"
 
 
 class CheckRoom(Struct, frozen=True):
-    """Where checks are run.
+    """Where checks are run."""
 
-    Attributes:
-        layer: The agent's workspace, judged by a copy.
-        scratch: An existing folder in which copies are made and removed.
-        place: The path at which commands find a mount at the level in force.
-        open: Opens a copy as a workspace, with mounts and variables.
-        shell: Runs ``test.sh``.
-        holds: The sandbox has our Python, which can hold the code that is judged apart.
-    """
-
-    layer: Layer
-    scratch: Path
-    place: Callable[[Mount], str]
+    layer: Layer  # the agent's workspace, judged by a copy
+    scratch: Path  # an existing folder in which copies are made and removed
+    place: Callable[[Mount], str]  # the path at which commands find a mount at the level in force
+    # opens a copy as a workspace, with mounts and variables
     open: Callable[[WorkspaceView, tuple[Mount, ...], Mapping[str, str]], Workspace]
-    shell: str = "bash"
-    holds: bool = True
+    shell: str = "bash"  # runs ``test.sh``
+    holds: bool = True  # the sandbox has our Python, which can hold the code that is judged apart
 
 
 def task_checks(room: CheckRoom, task: Task, verifier: Path) -> TaskChecks | StepChecks:
@@ -123,17 +115,13 @@ class StepChecks:
 
 
 class CommandCheck:
-    """A person's own ``--check COMMAND``: exit 0 is solved, unless the guard says that it proves nothing.
-
-    Attributes:
-        guard: None believes the exit code, and leaves every file as the run left it.
-    """
+    """A person's own ``--check COMMAND``: exit 0 is solved, unless the guard says that it proves nothing."""
 
     def __init__(self, room: CheckRoom, command: str, seconds: float) -> None:
         self._room = room
         self.command = command
         self._seconds = seconds
-        self.guard: CheckGuard | None = None
+        self.guard: CheckGuard | None = None  # none believes the exit code, and leaves every file as the run left it
 
     def judge(self) -> ChecksReturned:
         if self.guard is None:

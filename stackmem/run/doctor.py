@@ -29,8 +29,7 @@ _AUTO = ("bubblewrap", "namespaces")
 
 
 class Examined(Struct, frozen=True):
-    """Attributes:
-    active: The level that ``--isolation auto`` takes; empty where there is none.
+    """active: The level that ``--isolation auto`` takes; empty where there is none.
     no_layer: Why a run would work on a copy, and not on a layer over a folder; empty where it would not.
     models: Prefix of a provider's models, to why they cannot be asked; empty where they can.
     shares_blocks: Whether such a copy shares its blocks with the folder's files.
@@ -50,11 +49,7 @@ class Examined(Struct, frozen=True):
 
 
 def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined:
-    """Try every level with the arguments it always uses, and look at a folder to work on.
-
-    Raises:
-        UsageError: A folder cannot be written or is none, or the profile is broken.
-    """
+    """Try every level with the arguments it always uses, and look at a folder to work on."""
     if folder is not None and not folder.is_dir():
         raise UsageError(f"there is no folder {folder}; name one that exists")
     warnings = list(plugin_problems())

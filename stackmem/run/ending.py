@@ -39,11 +39,7 @@ _GENERATIONS = 200
 
 
 def missing_of_end(run_dir: Path, digest: str) -> tuple[str, ...]:
-    """The files that a run with an end should have in its folder and has not.
-
-    Args:
-        digest: Of the trace's last record.
-    """
+    """The files that a run with an end should have in its folder and has not."""
     result = read_result(run_dir / RESULT)
     keeps_files = (run_dir / HISTORY).is_dir()
     if result is None or (result.digest and result.digest != digest):
@@ -57,11 +53,6 @@ def make_missing(
     """The result of a run whose end is in its trace, kept with its patch, and the folder that the patch is for.
 
     No model and no sandbox is needed.
-
-    Raises:
-        TraceError: The request cannot be read, or the result not be written.
-        WorkspaceError: The patch cannot be made or applied; the result is kept.
-        UsageError: As ``keep_end``.
     """
     request, state = read_request(run_dir), stopped.state
     result = RunResult(
@@ -94,28 +85,15 @@ def make_missing(
 def keep_end(
     result: RunResult,
     history: History | NoHistory,
-    folder: str,
-    trees: tuple[str, str],
+    folder: str,  # the folder of one's own that the workspace is a copy of; empty for a task
+    trees: tuple[str, str],  # what the run began with, and what it left; empty is the workspace as it is now
     signer: Signer,
     *,
-    apply: bool,
-    release: Callable[[], None] = lambda: None,
-    complete: Callable[[RunResult], RunResult] = lambda result: result,
+    apply: bool,  # whether the patch is brought into the folder where the work is done
+    release: Callable[[], None] = lambda: None,  # gives back the room that was set aside for the end
+    complete: Callable[[RunResult], RunResult] = lambda result: result,  # the result with what only the workspace tells
 ) -> RunResult:
-    """The result, in the run's folder beside its patch.
-
-    Args:
-        folder: The folder of one's own that the workspace is a copy of; empty for a task.
-        trees: What the run began with, and what it left; empty is the workspace as it is now.
-        apply: Whether the patch is brought into the folder where the work is done.
-        release: Gives back the room that was set aside for the end.
-        complete: The result with what only the workspace tells.
-
-    Raises:
-        TraceError: The result cannot be written.
-        WorkspaceError: The patch cannot be made or applied; the result is kept.
-        UsageError: A file of the folder has changed since; nothing was changed there.
-    """
+    """The result, in the run's folder beside its patch."""
     if isinstance(history, NoHistory):
         release()
         return _save(result, signer)
@@ -163,11 +141,7 @@ def _save(result: RunResult, signer: Signer) -> RunResult:
 
 
 def _keep_patch(result: RunResult, folder: str, history: History, trees: tuple[str, str]) -> RunResult:
-    """The result with the patch kept in the run's folder; of an earlier end's nothing is left.
-
-    Args:
-        trees: What the run began with, and what it left; empty is the workspace as it is now.
-    """
+    """The result with the patch kept in the run's folder; of an earlier end's nothing is left."""
     run_dir, before, after = Path(result.run_dir), trees[0], trees[1] or history.snapshot()
     (run_dir / CHANGES).unlink(missing_ok=True)
     changes = tuple(history.changed(before, after))
@@ -192,31 +166,20 @@ def _has_patch(run_dir: Path) -> bool:
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What ``stackmem apply`` reads back: where the copy came from, and what became of it.
-
-    Attributes:
-        tree: What the run left; empty where an older version wrote this.
-    """
+    """What ``stackmem apply`` reads back: where the copy came from, and what became of it."""
 
     folder: str
     changes: tuple[PathChange, ...]
-    tree: str = ""
+    tree: str = ""  # what the run left; empty where an older version wrote this
 
 
 class Brought(msgspec.Struct, frozen=True):
-    """What an apply came to.
+    """What an apply came to."""
 
-    Attributes:
-        folder: Of the person, which the run worked on a copy of.
-        changed: The files that were brought in, or taken back; empty where nothing was left to do.
-        has_changes: Whether the run has any change to bring.
-        outcome: As ``RunResult.outcome``; empty where the run has no result.
-    """
-
-    folder: Path
-    changed: tuple[str, ...]
-    has_changes: bool
-    outcome: str
+    folder: Path  # of the person, which the run worked on a copy of
+    changed: tuple[str, ...]  # the files that were brought in, or taken back; empty where nothing was left to do
+    has_changes: bool  # whether the run has any change to bring
+    outcome: str  # as ``RunResult.outcome``; empty where the run has no result
 
     def describe(self) -> str:
         """What it came to, in one line."""
@@ -231,14 +194,10 @@ class Brought(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What a family of runs applied to its folder last.
-
-    Attributes:
-        run: Whose tree it is; empty where an older version wrote this: the run in whose folder it is.
-    """
+    """What a family of runs applied to its folder last."""
 
     tree: str
-    run: str = ""
+    run: str = ""  # whose tree it is; empty where an older version wrote this: the run in whose folder it is
 
 
 def _kept(run_dir: Path) -> Kept:
@@ -246,11 +205,7 @@ def _kept(run_dir: Path) -> Kept:
 
 
 def apply_run(run_dir: Path) -> Brought:
-    """Apply a finished run's patch to the folder it was copied from; what is there already is left as it is.
-
-    Raises:
-        UsageError: The run has no patch for a folder, or a file has changed since; nothing was changed.
-    """
+    """Apply a finished run's patch to the folder it was copied from; what is there already is left as it is."""
     result = read_result(run_dir / RESULT)
     try:
         kept = _kept(run_dir)

@@ -30,12 +30,7 @@ def profile_in_force(resolved: Resolved, cwd: Path) -> Profile:
 
 
 def with_copy(prepared: Prepared) -> Prepared:
-    """The request with what the run will work on; looking takes a while in a large folder, so what can be refused was.
-
-    Raises:
-        UsageError: The folder cannot be read, or what is to be included cannot be copied.
-        WorkspaceError: The isolation asked for cannot be had, or no layer where one was asked for.
-    """
+    """Add what the run will work on. Looking takes long in a large folder, so refuse what you can before."""
     folder, resolved = prepared.subject.folder, prepared.resolved
     if folder is None:
         return prepared
@@ -53,11 +48,7 @@ def with_copy(prepared: Prepared) -> Prepared:
 
 
 def way_to_lend(resolved: Resolved, cwd: Path, sandbox: Path) -> How:
-    """How a copy has the folder's installed packages at the level in force, with the run's files in ``sandbox``.
-
-    Raises:
-        WorkspaceError: The isolation asked for cannot be had.
-    """
+    """How a copy has the folder's installed packages at the level in force, with the run's files in ``sandbox``."""
     isolation = resolved.settings.isolation
     if isolation == MEMORY:
         return "copy"
@@ -70,16 +61,7 @@ def way_to_lend(resolved: Resolved, cwd: Path, sandbox: Path) -> How:
 def layer_over(
     folder: Path, include: tuple[str, ...], resolved: Resolved, cwd: Path, folders: tuple[Path, Path]
 ) -> tuple[LayerPlan | None, str]:
-    """What a layer over the folder will show; or None, and why there can be none.
-
-    Args:
-        include: Paths below it that are shown though git ignores them.
-        folders: The runs directory and the sandbox directory.
-
-    Raises:
-        UsageError: The folder cannot be read, or what is to be included cannot be shown.
-        WorkspaceError: The isolation asked for cannot be had.
-    """
+    """What a layer over the folder will show; or None, and why there can be none."""
     settings = resolved.settings
     if settings.isolation == MEMORY:
         return None, "its files are in memory"

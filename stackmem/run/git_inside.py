@@ -96,16 +96,7 @@ def bring(
     origin: Origin, request: RunRequest, into: tuple[Path, Path], secrets: Scrubber, notice: Callable[[str], object],
     *, shared: bool,
 ) -> tuple[RunRequest, LateRepository]:  # fmt: skip
-    """Begin to put the repository into a new workspace: the request that says so, and what does it.
-
-    Args:
-        into: The workspace, and the run's folder, where the request is kept, again once all of it is known.
-        notice: Told in a sentence where somebody waits for long.
-        shared: It lies below a layer, where no command writes: what other runs have, too, is linked, and lent.
-
-    Raises:
-        WorkspaceError: Its folder cannot be made.
-    """
+    """Begin to put the repository into a new workspace: the request that says so, and what does it."""
     work, run_dir = into
     building = work.parent / BUILDING
     try:

@@ -74,11 +74,7 @@ class WorldChecks:
 
 
 def open_in_memory(subject: Subject, check: str | None, scrub: Callable[[str], str]) -> MemoryWorkspace:
-    """The workspace of a world.
-
-    Raises:
-        UsageError: The task is no world, or one of another version; or a check of one's own was asked for.
-    """
+    """The workspace of a world."""
     task = subject.task
     way_out = "leave --isolation out"
     if task is None or not is_world(task.folder):
@@ -98,11 +94,7 @@ def open_in_memory(subject: Subject, check: str | None, scrub: Callable[[str], s
 
 
 def stays_in_memory(before: str, now: str) -> bool:
-    """Whether a run that was at one level of isolation goes on, at another, in memory.
-
-    Raises:
-        UsageError: Its files would have to change between memory and a disk.
-    """
+    """Whether a run that was at one level of isolation goes on, at another, in memory."""
     if (before == MEMORY) != (now == MEMORY):
         raise UsageError(
             f"the run cannot go on at isolation {now}: files are in memory or on a disk, throughout; "
@@ -118,12 +110,7 @@ def is_world(folder: Path) -> bool:
 
 
 def recall(records: Iterable[Record], upto: int, world: World) -> None:
-    """Bring the files to where they were after record ``upto``, by performing the calls up to there again.
-
-    Raises:
-        WorkspaceError: One of them returns something else now.
-        TraceError: The trace is broken.
-    """
+    """Bring the files to where they were after record ``upto``, by performing the calls up to there again."""
     state = State()
     for record in records:
         if record.seq > upto:

@@ -25,17 +25,12 @@ class Interrupts:
     """Owns SIGINT, SIGTERM, SIGHUP and SIGALRM while it is entered; does nothing outside the main thread.
 
     SIGHUP stays ignored where it was, as under nohup.
-
-    Attributes:
-        signal: The signal that came, 0 before one.
-        out_of_time: Whether the run's seconds are over.
-        open: Whether a signal raises ``KeyboardInterrupt`` now, and the end of the seconds ``OutOfTime``.
     """
 
     def __init__(self, stop: Callable[[int], Any] = os._exit) -> None:
-        self.signal = 0
-        self.out_of_time = False
-        self.open = False
+        self.signal = 0  # the signal that came, 0 before one
+        self.out_of_time = False  # whether the run's seconds are over
+        self.open = False  # whether a signal raises ``KeyboardInterrupt`` now, and the end of the seconds ``OutOfTime``
         self._stop = stop
         self._before: dict[int, Any] = {}
 
@@ -80,16 +75,7 @@ class Interrupts:
 
     @contextmanager
     def setting_up(self, what: str, scratch: Path) -> Iterator[None]:
-        """``allowed``, while what a run needs is made.
-
-        Args:
-            what: Is set up: the run, the fork.
-            scratch: Where it is made, for an error that names no file.
-
-        Raises:
-            WorkspaceError: There is no room for it, or no right.
-            KeyboardInterrupt: Ctrl-C came. (SIGTERM and SIGHUP: ``SystemExit``.)
-        """
+        """``allowed``, while what a run needs is made."""
         try:
             with self.allowed():
                 yield

@@ -29,14 +29,7 @@ def run(
     record: Callable[[Event, State], None],
     interrupts: Interrupts,
 ) -> State:
-    """Play a run to its end from ``state``, where ``first`` happens next.
-
-    Args:
-        record: Keeps each fact before anything follows from it; is given the state it makes, too.
-
-    Raises:
-        TraceError: A fact could not be kept; all before it are.
-    """
+    """Play a run to its end from ``state``, where ``first`` happens next."""
     upcoming = first
     while upcoming is not None:  # This is the agent loop.
         event = _fact(upcoming, state, world, interrupts)

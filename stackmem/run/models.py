@@ -37,11 +37,7 @@ class Nobody(Struct, frozen=True):
 
 
 def asked_of(settings: Settings, environ: Mapping[str, str]) -> Asked:
-    """What the settings ask of a provider beside the prompt.
-
-    Raises:
-        UsageError: A temperature or a header is none.
-    """
+    """What the settings ask of a provider beside the prompt."""
     return Asked(
         temperature=read_temperature(settings.temperature),
         effort=settings.effort,
@@ -52,15 +48,7 @@ def asked_of(settings: Settings, environ: Mapping[str, str]) -> Asked:
 
 
 def open_other(name: str, settings: Settings, cwd: Path, limits: Limits, environ: Mapping[str, str]) -> Model:
-    """The model that a program names.
-
-    Args:
-        cwd: What the path of a script is relative to.
-        limits: Those of the run.
-
-    Raises:
-        UsageError: There is none of that name, its key is missing, or a limit of the cost could not be kept with it.
-    """
+    """The model that a program names."""
     kind, colon, script = name.partition(":")
     if colon and kind == "script":
         name = f"script:{cwd / script}"
@@ -75,11 +63,7 @@ class Models:
     """Asks the model that a request names, the run's own where it names none; each is opened when it is first asked."""
 
     def __init__(self, own: Model, open_named: Callable[[str], Model]) -> None:
-        """Keep the run's own model.
-
-        Args:
-            open_named: Opens another one by its name; raises ``UsageError``.
-        """
+        """Keep the run's own model."""
         self._own, self._open = own, open_named
         self._opened: dict[str, Model] = {}
         self._lock = threading.Lock()

@@ -56,53 +56,37 @@ class Answering(Protocol):
 
 
 class ProgramWorld(Struct):
-    """What a program's effects are performed with, beside those of the agent.
-
-    Attributes:
-        load: Reads a source, keeps its text in the run's folder, and says which it is.
-        own_tools: The person's own tools by name.
-        parallel: Names of those that may run side by side.
-        among: Of a parallel effect, what is asked now; None asks all of it.
-    """
+    """What a program's effects are performed with, beside those of the agent."""
 
     context: ToolContext
+    # reads a source, keeps its text in the run's folder, and says which it is
     load: Callable[[requests.LoadSource], SourceLoaded]
-    own_tools: Mapping[str, Answering] = {}
-    parallel: frozenset[str] = frozenset()
+    own_tools: Mapping[str, Answering] = {}  # the person's own tools by name
+    parallel: frozenset[str] = frozenset()  # names of those that may run side by side
+    # of a parallel effect, what is asked now; None asks all of it
     among: Callable[[requests.Parallel], requests.Parallel] | None = None
 
 
 class World(Struct):
-    """Everything outside the machine that one run uses.
-
-    Attributes:
-        checks: None where nothing judges the run.
-        scrub: Takes secrets out of text before it becomes a fact.
-        sync: Makes the trace durable; called before each request.
-        own_tool: Calls one of the person's own tools; its result as text, and whether it failed.
-        must_have_room: Raises ``WorkspaceError`` where the disk has room for the run's end alone.
-        snapshot: Keeps the workspace as it is now, and names it; empty where none is kept.
-        started: ``clock()`` at the start of the run.
-        person: Whom the run asks.
-        program: Of a program's run, what its own effects need.
-        under_way: Answers of the parallel effect that was asked last, as they arrive.
-    """
+    """Everything outside the machine that one run uses."""
 
     model: ModelPort
     workspace: WorkspacePort
-    checks: Checks | None
-    scrub: Callable[[str], str]
-    sync: Callable[[], None]
+    checks: Checks | None  # none where nothing judges the run
+    scrub: Callable[[str], str]  # takes secrets out of text before it becomes a fact
+    sync: Callable[[], None]  # makes the trace durable; called before each request
     command_seconds: float
-    snapshot: Callable[[], str] = str
+    snapshot: Callable[[], str] = str  # keeps the workspace as it is now, and names it; empty where none is kept
+    # raises ``WorkspaceError`` where the disk has room for the run's end alone
     must_have_room: Callable[[], None] = _there_is_room
+    # calls one of the person's own tools; its result as text, and whether it failed
     own_tool: Callable[[str, dict[str, Any]], tuple[str, bool]] = _no_own_tool
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    started: float = 0.0
-    person: PersonPort = Unattended()
-    program: ProgramWorld | None = None
-    under_way: Iterator[facts.Event] | None = None
+    started: float = 0.0  # ``clock()`` at the start of the run
+    person: PersonPort = Unattended()  # whom the run asks
+    program: ProgramWorld | None = None  # of a program's run, what its own effects need
+    under_way: Iterator[facts.Event] | None = None  # answers of the parallel effect that was asked last, as they arrive
 
     def close(self) -> None:
         """End what waits for the program's next call."""
@@ -111,11 +95,7 @@ class World(Struct):
 
 
 def perform(effect: requests.Effect, world: World) -> facts.Event:
-    """The fact that answers ``effect``; of a parallel one the next that arrives.
-
-    Raises:
-        WorkspaceError: The sandbox failed; the run stays resumable.
-    """
+    """The fact that answers ``effect``; of a parallel one the next that arrives."""
     if not isinstance(effect, requests.RunChecks):
         world.must_have_room()
     match effect:

@@ -46,13 +46,6 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
     """The run from ``state``, where ``first`` happens next, to its result, which is kept beside its patch.
 
     Without a ``first`` the run is over, and only its result was not kept.
-
-    Args:
-        known: Facts that follow ``state`` and are known already: they are recorded first, and nobody is told of them.
-
-    Raises:
-        TraceError: The trace or the result cannot be written any more; what stood before is whole.
-        WorkspaceError: The patch cannot be made; the result is kept.
     """
     parts, places, world = opened.parts, opened.places, opened.parts.world
     writer, signer = opened.writer, opened.signer

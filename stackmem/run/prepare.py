@@ -45,55 +45,36 @@ PAYING_TOOLS = ("edit_file",)
 
 
 class Subject(Struct, frozen=True):
-    """One thing to solve.
-
-    Attributes:
-        inside: The absolute path of the workspace as commands see it, where the level can mount.
-        task: The task folder; None for a folder of one's own.
-        folder: The folder that is copied and may be patched; None for a task.
-        place: The folder in it that the person named, relative; empty for the folder itself.
-        image: What a task's commands run in; None for this machine's own tools.
-    """
+    """One thing to solve."""
 
     name: str
     text: str
-    inside: str
-    task: Task | None = None
-    folder: Path | None = None
-    place: str = ""
-    image: Image | None = None
+    inside: str  # the absolute path of the workspace as commands see it, where the level can mount
+    task: Task | None = None  # the task folder; None for a folder of one's own
+    folder: Path | None = None  # the folder that is copied and may be patched; None for a task
+    place: str = ""  # the folder in it that the person named, relative; empty for the folder itself
+    image: Image | None = None  # what a task's commands run in; None for this machine's own tools
 
 
 class Prepared(Struct, frozen=True):
-    """A request that can be run.
-
-    Attributes:
-        cwd: Where the person stands.
-        folders: The runs directory and the sandbox directory, both writable.
-        model: The model's name, the default chosen.
-        copy: How a folder of one's own is worked on, once it was looked through (``with_copy``); None for a task.
-        warnings: Sentences for the person.
-        others: Names of the models that a program asks beside the run's own, where it says so beforehand.
-        project: What a folder of one's own brings to work with; nothing for a task.
-        tools: Names of the optional tools that the model is offered.
-        instructions: The project's own, as frames are told them.
-        origin: The repository of a folder of one's own, which the workspace gets a reading of; None where it has none.
-        session: Of a conversation; None elsewhere.
-    """
+    """A request that can be run."""
 
     subject: Subject
     resolved: Resolved
-    cwd: Path
-    folders: tuple[Path, Path]
-    model: str
+    cwd: Path  # where the person stands
+    folders: tuple[Path, Path]  # the runs directory and the sandbox directory, both writable
+    model: str  # the model's name, the default chosen
+    # how a folder of one's own is worked on, once it was looked through (``with_copy``); None for a task
     copy: CopyPlan | LayerPlan | None
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...]  # sentences for the person
+    # names of the models that a program asks beside the run's own, where it says so beforehand
     others: tuple[str, ...] = ()
-    project: Project = Project()
-    tools: tuple[str, ...] = ()
-    instructions: str = ""
+    project: Project = Project()  # what a folder of one's own brings to work with; nothing for a task
+    tools: tuple[str, ...] = ()  # names of the optional tools that the model is offered
+    instructions: str = ""  # the project's own, as frames are told them
+    # the repository of a folder of one's own, which the workspace gets a reading of; None where it has none
     origin: Origin | None = None
-    session: SessionRules | None = None
+    session: SessionRules | None = None  # of a conversation; None elsewhere
 
     @property
     def checked(self) -> bool:
@@ -108,11 +89,7 @@ def prepare(
     cwd: Path,
     session: SessionRules | None = None,
 ) -> Prepared:
-    """What is to be solved, under which settings, kept where; of a conversation there is no text yet.
-
-    Raises:
-        UsageError: The subject or a setting cannot be.
-    """
+    """What is to be solved, under which settings, kept where; of a conversation there is no text yet."""
     load_plugins()  # before the settings: a level of isolation may be one of theirs
     subject = find_subject(named, text if session is None else SESSION_TASK, cwd)
     resolved = resolve(flags, environ, cwd, task_settings(subject))
@@ -170,14 +147,7 @@ def _instructions(subject: Subject, settings: Settings, cwd: Path) -> str:
 def place_run(
     subject: Subject, resolved: Resolved, model: str, here: tuple[Path, Mapping[str, str]], warnings: tuple[str, ...]
 ) -> Prepared:
-    """The request with the folders in which it is run and kept.
-
-    Args:
-        here: Where the person stands, and her environment.
-
-    Raises:
-        UsageError: A folder cannot be written, or a name holds what is no text.
-    """
+    """The request with the folders in which it is run and kept."""
     cwd, environ = here
     must_be_text(model, "the name of the model")
     folders = (runs_dir(resolved.settings, cwd, environ), sandbox_dir(resolved.settings, cwd, environ))
@@ -192,11 +162,7 @@ def place_run(
 
 
 def optional_tools(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names in the order of the tools.
-
-    Raises:
-        UsageError: There is no such tool.
-    """
+    """The names in the order of the tools."""
     for name in names:
         if name not in OPTIONAL_TOOLS:
             raise UsageError(f"no tool {name!r} to offer beside the others; known: {', '.join(OPTIONAL_TOOLS)}")
@@ -237,11 +203,7 @@ def _shown_sockets(profile: Profile) -> list[str]:
 
 
 def profile_of(settings: Settings, cwd: Path) -> Profile:
-    """The profile that was named, else the checkout's own, else the built-in one.
-
-    Raises:
-        UsageError: The file cannot be read, or a key in it is wrong.
-    """
+    """The profile that was named, else the checkout's own, else the built-in one."""
     home = checkout(cwd)
     own = home / "sandbox" / "profile.toml" if home else None
     if settings.profile is not None:
@@ -272,11 +234,7 @@ def task_settings(subject: Subject) -> dict[str, object]:
 
 
 def must_be_text(value: str, what: str) -> str:
-    """``value``, which the trace must be able to hold.
-
-    Raises:
-        UsageError: It holds bytes that are no UTF-8.
-    """
+    """``value``, which the trace must be able to hold."""
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -285,11 +243,7 @@ def must_be_text(value: str, what: str) -> str:
 
 
 def find_subject(named: str, text: str | None, cwd: Path) -> Subject:
-    """The subject that ``named`` and ``-t`` give.
-
-    Raises:
-        UsageError: Neither a task nor a folder; a folder without a text; a task with one.
-    """
+    """The subject that ``named`` and ``-t`` give."""
     place = find_task(named, cwd)
     if place is not None:
         if text is not None:
@@ -310,15 +264,7 @@ _PATHS = ("prompt", "profile", "runs_dir", "sandbox_dir")
 def prepare_kept(
     request: RunRequest, runs_dir: Path, base: RunStarted, changes: Mapping[str, Any], environ: Mapping[str, str]
 ) -> Prepared:
-    """A kept request with ``changes`` over its flags, to go on from it; nothing of today's settings counts.
-
-    Args:
-        base: What the run began with.
-        changes: Setting name to value, as the settings hold it.
-
-    Raises:
-        UsageError: Its task is gone, the sandbox directory cannot be written, or the run is a client's.
-    """
+    """A kept request with ``changes`` over its flags, to go on from it; nothing of today's settings counts."""
     if base.client is not UNSET:
         raise UsageError("the calls of this run were those of an agent that is gone; stackmem mcp begins a new run")
     cwd = Path(request.cwd)
@@ -356,14 +302,7 @@ def _kept_subject(request: RunRequest, cwd: Path) -> Subject:
 
 
 def with_model(request: RunRequest, state: State, named: str | None) -> RunRequest:
-    """The request of a run that goes on with the model that it has by now, where it had none when it began.
-
-    Args:
-        named: What the person says now, as ``--model`` takes it; None where she says nothing.
-
-    Raises:
-        UsageError: She names one, and the run has another.
-    """
+    """The request of a run that goes on with the model that it has by now, where it had none when it began."""
     own = state.begun.model
     if named is None:
         had_none = request.program is not None and request.flags.get("model") == NOBODY

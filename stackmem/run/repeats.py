@@ -42,15 +42,7 @@ def changes_files(upcoming: Upcoming) -> bool:
 
 
 def refuse_unsafe(upcoming: Upcoming, lost: str, *, yes: bool) -> None:
-    """Refuse to ask again what may have been done already.
-
-    Args:
-        lost: Why files may not be as they were; empty where they are.
-        yes: The person says that everything may be.
-
-    Raises:
-        MayRepeat: A call may have had effects, and nobody says that it may be repeated.
-    """
+    """Refuse to ask again what may have been done already."""
     if yes:
         return
     if isinstance(upcoming, UseOwnTool) and upcoming.name not in idempotent_tools():

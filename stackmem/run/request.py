@@ -20,68 +20,39 @@ REQUEST = "request.json"
 
 
 class EditedProgram(Struct, frozen=True):
-    """What tells an edited program's sources from those that the run has.
+    """What tells an edited program's sources from those that the run has."""
 
-    Attributes:
-        file: The edited program on the host.
-        program: Where the program lies, from the workspace; absolute where it is not in it.
-        subject: The folder on the host that the workspace is a copy of.
-        tree: The workspace's files when the first run began.
-    """
-
-    file: str
-    program: str
-    subject: str
-    tree: str
+    file: str  # the edited program on the host
+    program: str  # where the program lies, from the workspace; absolute where it is not in it
+    subject: str  # the folder on the host that the workspace is a copy of
+    tree: str  # the workspace's files when the first run began
 
 
 class ProgramRequest(Struct, frozen=True):
-    """What was asked of a program.
-
-    Attributes:
-        path: The program's absolute path on the host.
-        inputs: Name to value.
-        options: What else the interpreter is told.
-        mounts: Folders of the host that its commands see, read-only.
-        interactive: Whether its person may be asked at the terminal.
-        edited: Of a run that went on from another one with an edited program; None elsewhere.
-    """
+    """What was asked of a program."""
 
     language: str
-    path: str
-    inputs: dict[str, Any] = {}
-    options: dict[str, Any] = {}
-    mounts: tuple[str, ...] = ()
-    interactive: bool = True
-    edited: EditedProgram | None = None
+    path: str  # the program's absolute path on the host
+    inputs: dict[str, Any] = {}  # name to value
+    options: dict[str, Any] = {}  # what else the interpreter is told
+    mounts: tuple[str, ...] = ()  # folders of the host that its commands see, read-only
+    interactive: bool = True  # whether its person may be asked at the terminal
+    edited: EditedProgram | None = None  # of a run that went on from another one with an edited program; None elsewhere
 
 
 class RunRequest(Struct, frozen=True):
-    """One request.
+    """One request."""
 
-    Attributes:
-        subject: The task's or the folder's absolute path.
-        text: What was asked of a folder of one's own; None for a task.
-        flags: Every setting in force that is not its default, as flags would say it.
-        cwd: Where the person stood.
-        workspace: The run's workspace.
-        leave_out: Dependency folders of the copy that the history never looks into.
-        lent: Those of them that are seen where they are, as ``CopyPlan`` says.
-        program: Of a program's run; None elsewhere.
-        place: As in ``Subject``.
-        git: The repository that the workspace began with; None where it had none.
-    """
-
-    subject: str
-    text: str | None
-    flags: dict[str, Any]
-    cwd: str
-    workspace: str
-    leave_out: tuple[str, ...] = ()
-    program: ProgramRequest | None = None
-    place: str = ""
-    git: InnerRepository | None = None
-    lent: tuple[str, ...] = ()
+    subject: str  # the task's or the folder's absolute path
+    text: str | None  # what was asked of a folder of one's own; None for a task
+    flags: dict[str, Any]  # every setting in force that is not its default, as flags would say it
+    cwd: str  # where the person stood
+    workspace: str  # the run's workspace
+    leave_out: tuple[str, ...] = ()  # dependency folders of the copy that the history never looks into
+    program: ProgramRequest | None = None  # of a program's run; None elsewhere
+    place: str = ""  # as in ``Subject``
+    git: InnerRepository | None = None  # the repository that the workspace began with; None where it had none
+    lent: tuple[str, ...] = ()  # those of them that are seen where they are, as ``CopyPlan`` says
 
     @property
     def include(self) -> tuple[str, ...]:

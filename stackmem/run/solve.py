@@ -26,26 +26,13 @@ from .result import RunResult
 def solve(
     prepared: Prepared,
     environ: Mapping[str, str],
-    observe: Observe | None = None,
+    observe: Observe | None = None,  # told of every fact and the state it makes
     stop: Callable[[int], object] = os._exit,
     agree: Callable[[Prepared], object] = everybody_agrees,
     notice: Callable[[str], object] = str,
-    person: PersonPort | None = None,
+    person: PersonPort | None = None,  # who the agent talks with; None where nobody is there
 ) -> RunResult:
-    """Solve what was prepared in a workspace of its own, and keep the whole run.
-
-    Args:
-        observe: Told of every fact and the state it makes.
-        stop: Ends the program with an exit code, when a second Ctrl-C says that order no longer matters.
-        agree, notice: As in ``Person``.
-        person: Who the agent talks with; None where nobody is there.
-
-    Raises:
-        UsageError: What was asked for cannot be; nothing is left behind.
-        WorkspaceError: The workspace or its isolation cannot be had; nothing is left behind.
-        TraceError: The trace or the result cannot be written any more; what stood before is whole.
-        KeyboardInterrupt: Ctrl-C came before the first fact; nothing is left behind. (SIGTERM: ``SystemExit``.)
-    """
+    """Solve what was prepared in a workspace of its own, and keep the whole run."""
     plan = plan_run(prepared, environ)
     if prepared.resolved.settings.heap is not None and not any(tool.name == "heap_read" for tool in plan.tools):
         raise UsageError(f"the strategy {plan.strategy.name} has no heap; leave --heap out, or take another strategy")

@@ -32,11 +32,7 @@ _TYPES: dict[str, type] = {
 
 
 def debug_launched(arguments: dict[str, Any], session: DebugSession, environ: Mapping[str, str], cwd: Path) -> int:
-    """Run a program under a debugger, or walk through a recorded run; gives the exit code.
-
-    Raises:
-        StackmemError: As ``run_program`` does, or the configuration is wrong.
-    """
+    """Run a program under a debugger, or walk through a recorded run; gives the exit code."""
     given = {
         name: value
         for name, value in arguments.items()

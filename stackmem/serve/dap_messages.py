@@ -14,11 +14,7 @@ class BadMessage(Exception):  # noqa: N818 - the peer's mistake
 
 
 def read_message(stream: BinaryIO) -> dict[str, Any] | None:
-    """The next message; None at the end of the stream.
-
-    Raises:
-        BadMessage: What came is none. It was read to its end.
-    """
+    """The next message; None at the end of the stream."""
     length = _read_header(stream)
     if length is None:
         return None

@@ -38,11 +38,7 @@ def checkout(cwd: Path, source: Path = SOURCE) -> Path | None:
 
 
 def runs_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: Path = SOURCE) -> Path:
-    """The folder of the runs, made where it was missing.
-
-    Raises:
-        UsageError: It cannot be made, or nothing can be written into it.
-    """
+    """The folder of the runs, made where it was missing."""
     return _make_folder("runs_dir", settings.runs_dir, Path("runs"), "runs", checkout(cwd, source), environ)
 
 
@@ -50,9 +46,6 @@ def runs_folder(named: str | None, environ: Mapping[str, str], cwd: Path) -> Pat
     """The folder of the runs that a command looks at: the one she names, else the one in her settings.
 
     It need not be there, and no right to write is needed.
-
-    Raises:
-        UsageError: A setting cannot be.
     """
     settings = resolve({"runs_dir": named}, environ, cwd).settings
     return _place("runs_dir", settings.runs_dir, Path("runs"), "runs", checkout(cwd), environ)[0]
@@ -61,9 +54,6 @@ def runs_folder(named: str | None, environ: Mapping[str, str], cwd: Path) -> Pat
 def runs_places(named: str | None, environ: Mapping[str, str], cwd: Path) -> list[Path]:
     """Where a run may be that is looked for: the folder of ``runs_folder``; and, unless that is one she names, the
     other one of the checkout's and the user's.
-
-    Raises:
-        UsageError: A setting cannot be.
     """
     asked = resolve({"runs_dir": named}, environ, cwd).settings.runs_dir
     first = runs_folder(named, environ, cwd)
@@ -75,11 +65,7 @@ def runs_places(named: str | None, environ: Mapping[str, str], cwd: Path) -> lis
 
 
 def sandbox_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: Path = SOURCE) -> Path:
-    """The folder of the runs' workspaces, made where it was missing.
-
-    Raises:
-        UsageError: It cannot be made, or nothing can be written into it.
-    """
+    """The folder of the runs' workspaces, made where it was missing."""
     home = checkout(cwd, source) if settings.sandbox_dir is None else None
     if home is not None and not _can_mount(settings):
         home = None

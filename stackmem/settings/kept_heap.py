@@ -44,28 +44,19 @@ _encode = msgspec.json.Encoder().encode
 
 
 class HeapOf(Struct, frozen=True, forbid_unknown_fields=True):
-    """The file's first line.
+    """The file's first line."""
 
-    Attributes:
-        folder: What the sources are files of; empty where that is no folder of one's own.
-    """
-
-    folder: str
+    folder: str  # what the sources are files of; empty where that is no folder of one's own
     stackmem_heap: int = 1
 
 
 class HeapChange(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A line: a chunk that was written, or one that was freed.
-
-    Attributes:
-        written: Seconds since 1970.
-        by: Id of the run; empty where it was the person herself.
-    """
+    """A line: a chunk that was written, or one that was freed."""
 
     name: str
-    written: float
+    written: float  # seconds since 1970
     chunk: KeptChunk | None = None
-    by: str = ""
+    by: str = ""  # id of the run; empty where it was the person herself
 
 
 class HeapStore:
@@ -80,11 +71,7 @@ class HeapStore:
         self.path, self.folder = path, folder
 
     def read(self) -> dict[str, HeapChange]:
-        """Each chunk by its name, the one written longest ago first; a line that a crash cut short is none.
-
-        Raises:
-            UsageError: The file cannot be read, or holds what is none of ours.
-        """
+        """Each chunk by its name, the one written longest ago first; a line that a crash cut short is none."""
         try:
             raw = read_regular(self.path)
         except FileNotFoundError:
@@ -111,12 +98,7 @@ class HeapStore:
         return _bounded(held)
 
     def write(self, changes: list[HeapChange]) -> None:
-        """Add lines, durably.
-
-        Raises:
-            TraceError: They cannot be written; what stood before is whole.
-            UsageError: The file is none of ours.
-        """
+        """Add lines, durably."""
         if not changes:
             return
         try:
@@ -196,14 +178,7 @@ class HeapKeeper:
         self._known: dict[str, KeptChunk] = {}
 
     def taken_over(self, budgets: Budgets, digest: Callable[[str], str]) -> KeptHeap:
-        """What a run begins with: of all chunks the newest that its budgets hold.
-
-        Args:
-            digest: That of a file of the folder now.
-
-        Raises:
-            UsageError: As ``HeapStore.read``.
-        """
+        """What a run begins with: of all chunks the newest that its budgets hold."""
         held = [one.chunk for one in self.store.read().values() if one.chunk is not None]
         fitting: list[KeptChunk] = []
         heap = Heap()
@@ -219,11 +194,7 @@ class HeapKeeper:
         self.by, self._seen, self._known = by, heap.chunks, _kept(heap)
 
     def follow(self, heap: Heap) -> None:
-        """Keep what differs from the last heap.
-
-        Raises:
-            TraceError: It cannot be written.
-        """
+        """Keep what differs from the last heap."""
         if heap.chunks is self._seen:
             return
         now, before = _kept(heap), self._known
@@ -248,15 +219,7 @@ def _kept(heap: Heap) -> dict[str, KeptChunk]:
 
 
 def heap_store(named: str, folder: Path | None, cwd: Path, environ: Mapping[str, str]) -> HeapStore:
-    """The store that ``--heap`` names.
-
-    Args:
-        folder: What is worked on; None for a task.
-        cwd: What a path is relative to.
-
-    Raises:
-        UsageError: ``keep`` for a task, or nothing says where the state directory is.
-    """
+    """The store that ``--heap`` names."""
     if named != KEEP:
         return HeapStore((cwd / os.path.expanduser(named)).resolve(), str(folder or ""))
     if folder is None:
@@ -298,13 +261,6 @@ class FirstCommit(Struct, frozen=True, forbid_unknown_fields=True):
 def first_commit(folder: Path, known: Path) -> str:
     """The oldest root commit of the repository that a folder is in; empty without a repository, without a commit and in
     a shallow clone, whose first commit is not there.
-
-    Args:
-        known: The file that keeps the last answer. After it, only newer commits are read.
-
-    Returns:
-        If git does not find it in time, a name for HEAD that no first commit has. Another repository does not have it
-        either, so the heap is not given to one.
     """
     from stackmem.history.origin import find_origin, work_tree_of  # here, as most commands keep no heap
 

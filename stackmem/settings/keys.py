@@ -49,11 +49,7 @@ _MOST_BYTES = 1 << 20
 
 
 def signing_key(environ: Mapping[str, str]) -> SigningKey:
-    """The machine's own key, made at its first use.
-
-    Raises:
-        Unsigned: It cannot be had; says why, and the way out.
-    """
+    """The machine's own key, made at its first use."""
     path = _folder(environ) / "signing.pem"
     if (key := _read_key(path)) is not None:
         return key
@@ -103,12 +99,7 @@ def _read_key(path: Path) -> SigningKey | None:
 
 
 def trusted_keys(environ: Mapping[str, str]) -> dict[str, str]:
-    """Public key to name: the machine's own, where there is one that can be used, and those of others.
-
-    Raises:
-        UsageError: What is trusted cannot be read.
-        NoPackage: The package is not there.
-    """
+    """Public key to name: the machine's own, where there is one that can be used, and those of others."""
     try:
         folder = _folder(environ)
         own = _read_key(folder / "signing.pem")
@@ -124,11 +115,7 @@ def trusted_keys(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def trust_key(environ: Mapping[str, str], key: str, name: str | None) -> None:
-    """Trust a key under a name; without a name, trust it no more.
-
-    Raises:
-        UsageError: It is no key, the name cannot be used, or what is trusted cannot be written.
-    """
+    """Trust a key under a name; without a name, trust it no more."""
     if not _KEY.fullmatch(key):
         raise UsageError(f"{key[:80]!a} is no key; stackmem keys export prints one: 64 hex digits")
     if name is not None:

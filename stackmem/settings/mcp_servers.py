@@ -51,60 +51,40 @@ _MOST_NAMED_BYTES = 64 << 20
 
 
 class NamedFile(Struct, frozen=True):
-    """A file of the folder that a server's command or environment names.
+    """A file of the folder that a server's command or environment names."""
 
-    Attributes:
-        path: As the server names it.
-        content: What stands for its content: its SHA-256, only its size if it is very large, or where it leads if it is
-            a link out of the folder.
-    """
-
-    path: str
+    path: str  # as the server names it
+    # what stands for its content: its SHA-256, only its size if it is very large, or where it leads if it is a link out
+    # of the folder
     content: str
 
 
 class FolderServers(Struct, frozen=True):
-    """The servers of a folder, read once.
+    """The servers of a folder, read once."""
 
-    Attributes:
-        folder: The folder, without links.
-        digest: What trust is recorded with.
-    """
-
-    folder: Path
+    folder: Path  # the folder, without links
     servers: dict[str, Server]
     files: tuple[NamedFile, ...]
-    digest: str
+    digest: str  # what trust is recorded with
 
 
 class Server(Struct, frozen=True, forbid_unknown_fields=True):
-    """One server.
+    """One server."""
 
-    Attributes:
-        command: The program and its arguments; empty where ``url`` says where it is.
-        tools: The only tools of it that are offered, by name or pattern (``get_*``); empty offers all.
-        names: What a tool is called instead of its own name.
-        most: How many tools may enter the prompt; with more the person has to choose.
-        seconds: What one call may take.
-    """
-
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()  # the program and its arguments; empty where ``url`` says where it is
     url: str = ""
     env: dict[str, str] = {}
+    # the only tools of it that are offered, by name or pattern (``get_*``); empty offers all
     tools: tuple[str, ...] = ()
-    names: dict[str, str] = {}
-    most: int = 128
+    names: dict[str, str] = {}  # what a tool is called instead of its own name
+    most: int = 128  # how many tools may enter the prompt; with more the person has to choose
     parallel: tuple[str, ...] = ()
     idempotent: tuple[str, ...] = ()
-    seconds: float = 60.0
+    seconds: float = 60.0  # what one call may take
 
 
 def servers(environ: Mapping[str, str], cwd: Path) -> tuple[dict[str, Server], tuple[str, ...]]:
-    """``(name to server, warnings)``: the person's own, then those of a trusted folder where she stands.
-
-    Raises:
-        UsageError: A file is broken, or two servers have one name.
-    """
+    """``(name to server, warnings)``: the person's own, then those of a trusted folder where she stands."""
     known: dict[str, Server] = {}
     warnings: list[str] = []
     own = user_folder(environ, "XDG_CONFIG_HOME", ".config", "mcp.toml")
@@ -123,11 +103,7 @@ def servers(environ: Mapping[str, str], cwd: Path) -> tuple[dict[str, Server], t
 
 
 def read_folder(folder: Path) -> FolderServers:
-    """The servers that a folder names, with the digest that trust in them is recorded with.
-
-    Raises:
-        UsageError: The file cannot be read, or says something that is not understood.
-    """
+    """The servers that a folder names, with the digest that trust in them is recorded with."""
     place = folder.resolve()
     raw = _read(place / SERVERS_FILE)
     named = _parsed(place / SERVERS_FILE, raw)
@@ -205,11 +181,7 @@ def _server(path: Path, name: str, table: Any) -> Server:
 
 
 def trusted_path(environ: Mapping[str, str]) -> Path:
-    """Where trust is recorded.
-
-    Raises:
-        UsageError: Neither XDG_STATE_HOME nor HOME says where.
-    """
+    """Where trust is recorded."""
     path = user_folder(environ, "XDG_STATE_HOME", ".local/state", "trusted.json")
     if path is None:
         raise UsageError("neither XDG_STATE_HOME nor HOME is an absolute path; set one, trust is recorded there")

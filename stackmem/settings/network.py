@@ -26,11 +26,7 @@ _NO_DOORS = ("landlock", "none", "memory")
 
 
 def network_of(resolved: Resolved, profile: Profile, environ: Mapping[str, str], cwd: Path) -> NetworkList | None:
-    """The list that the settings make; None where the profile's network is no list.
-
-    Raises:
-        UsageError: An entry or a credential is none, nothing is listed, or the level cannot keep to a list.
-    """
+    """The list that the settings make; None where the profile's network is no list."""
     settings = resolved.settings
     if profile.network != "list":
         if resolved.value("allow").layer == "flag":

@@ -48,11 +48,7 @@ class ValuePlace:
 
 
 def read_value(option: Option, raw: Any, place: ValuePlace) -> Any:
-    """The value as the settings hold it.
-
-    Raises:
-        UsageError: It has the wrong type, is empty, out of range or not among the choices.
-    """
+    """The value as the settings hold it."""
     if isinstance(raw, str):
         _refuse_unfit(option, raw, place)
     if option.none_means and (raw == "none" or (option.kind == "texts" and raw in (["none"], ("none",)))):

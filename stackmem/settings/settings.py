@@ -76,15 +76,11 @@ class Settings(Struct, frozen=True):
 
 
 class Value(Struct, frozen=True):
-    """A setting.
-
-    Attributes:
-        source: ``--max-steps``, ``STACKMEM_MAX_STEPS``, ``stackmem.toml:3``, ``task.toml`` or ``default``.
-    """
+    """A setting."""
 
     name: str
     value: Any
-    source: str
+    source: str  # ``--max-steps``, ``STACKMEM_MAX_STEPS``, ``stackmem.toml:3``, ``task.toml`` or ``default``
     layer: Layer
 
 
@@ -120,9 +116,6 @@ def resolve(
         cwd: Where the person stands; absolute.
         task: Option name to value; None is not set. task_source: The file that says so; texts are converted in others
             than ``task.toml``.
-
-    Raises:
-        UsageError: A source has an unknown name, a value that is not accepted, or is not allowed to set it.
     """
     home = environ.get("HOME", "")
     project = project_file(cwd, home)

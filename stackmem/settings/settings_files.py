@@ -29,20 +29,14 @@ _MAX_DOTS = 250
 
 
 class SettingsFile(Struct, frozen=True):
-    """A file with settings.
-
-    Attributes:
-        spelled: The path as messages name it: from where the person stands, or from her home.
-        table: The names of the tables around the settings, outermost first.
-        project: Whether it belongs to a project, and so may set only what is harmless.
-    """
+    """A file with settings."""
 
     path: Path
-    spelled: str
+    spelled: str  # the path as messages name it: from where the person stands, or from her home
     text: str
     values: dict[str, Any]
-    table: tuple[str, ...] = ()
-    project: bool = False
+    table: tuple[str, ...] = ()  # the names of the tables around the settings, outermost first
+    project: bool = False  # whether it belongs to a project, and so may set only what is harmless
 
     def place(self, key: str) -> str:
         """``stackmem.toml:3``; without the line where it cannot be told."""
@@ -55,9 +49,6 @@ def project_file(cwd: Path, home: str) -> SettingsFile | None:
 
     Outside of a repository only the folder itself is looked at. A pyproject.toml counts where it has
     ``[tool.stackmem]``.
-
-    Raises:
-        UsageError: A file cannot be read, is broken, sets what a project may not set, or two in one folder do.
     """
     for folder in _folders(cwd):
         own = _own_file(folder / _PROJECT_FILE, cwd, home, project=True)
@@ -73,11 +64,7 @@ def project_file(cwd: Path, home: str) -> SettingsFile | None:
 
 
 def user_file(path: Path, cwd: Path, home: str) -> SettingsFile | None:
-    """The user's own settings, which may set everything.
-
-    Raises:
-        UsageError: The file cannot be read, is broken, or has an unknown key.
-    """
+    """The user's own settings, which may set everything."""
     file = _own_file(path, cwd, home, project=False)
     if file:
         _refuse_foreign_keys(file)

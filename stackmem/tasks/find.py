@@ -16,9 +16,6 @@ def find_task(name_or_path: str, cwd: Path) -> Path | None:
     """The task's folder; None where the argument is a folder without task.toml, which needs a task text.
 
     A folder wins over a name, ``./tasks`` over the tasks that ship.
-
-    Raises:
-        UsageError: It is neither.
     """
     if not name_or_path or "\0" in name_or_path:
         raise UsageError("an empty task; name a task ('stackmem tasks list') or a folder")

@@ -92,63 +92,40 @@ _OWN_FILES = (
 
 
 class TaskImage(Struct, frozen=True):
-    """The system that a task brings along.
+    """The system that a task brings along."""
 
-    Attributes:
-        context: The folder that its recipe copies from.
-        recipe: The Dockerfile; None where ``named`` is taken as it is.
-        compose: The file that names services beside it, if there is one.
-        workdir, env: Over what the recipe says; empty where nothing is said.
-        apart: The checks run in a root without what the agent changed outside of the working directory.
-    """
-
-    context: Path
-    recipe: Path | None = None
+    context: Path  # the folder that its recipe copies from
+    recipe: Path | None = None  # the Dockerfile; None where ``named`` is taken as it is
     named: str = ""
-    compose: Path | None = None
+    compose: Path | None = None  # the file that names services beside it, if there is one
+    # workdir, env: over what the recipe says; empty where nothing is said
     workdir: str = ""
     env: dict[str, str] = {}
-    apart: bool = False
+    apart: bool = False  # the checks run in a root without what the agent changed outside of the working directory
 
 
 class Task(Struct, frozen=True):
-    """A task as its folder states it; None where it sets nothing.
+    """A task as its folder states it; None where it sets nothing."""
 
-    Attributes:
-        name: As ``[task] name`` has it, ``org/name``; the folder's name where it has none.
-        workspace: Files the agent starts with.
-        tests: The hidden folder with ``test.sh``.
-        solution: The folder with ``solve.sh``.
-        demo: The script of a model that solves the task.
-        agent_seconds: Wall time of the agent.
-        check_seconds: Wall time of the checks.
-        check_env: Environment of the checks, as written, ``${VAR}`` not filled in.
-        toolchains: Folders that the task asks to have mounted read-only.
-        image: The system that its commands run in; None for this machine's own tools.
-        steps: In their order, where there are several; its tests and solutions are then theirs.
-        strategy: ``mean`` or ``final``: what the rewards of steps come to.
-        warnings: Sentences about keys that are unknown, or known and not honoured here.
-    """
-
-    name: str
+    name: str  # as ``[task] name`` has it, ``org/name``; the folder's name where it has none
     folder: Path
     instruction: str
-    tests: Path
-    workspace: Path | None = None
-    solution: Path | None = None
-    demo: Path | None = None
-    agent_seconds: float | None = None
-    check_seconds: float = CHECK_SECONDS
-    check_env: dict[str, str] = {}
+    tests: Path  # the hidden folder with ``test.sh``
+    workspace: Path | None = None  # files the agent starts with
+    solution: Path | None = None  # the folder with ``solve.sh``
+    demo: Path | None = None  # the script of a model that solves the task
+    agent_seconds: float | None = None  # wall time of the agent
+    check_seconds: float = CHECK_SECONDS  # wall time of the checks
+    check_env: dict[str, str] = {}  # environment of the checks, as written, ``${VAR}`` not filled in
     max_steps: int | None = None
     max_tokens: int | None = None
     max_usd: float | None = None
     command_seconds: float | None = None
-    toolchains: tuple[str, ...] = ()
-    image: TaskImage | None = None
-    steps: tuple[TaskStep, ...] = ()
-    strategy: str = "mean"
-    warnings: tuple[str, ...] = ()
+    toolchains: tuple[str, ...] = ()  # folders that the task asks to have mounted read-only
+    image: TaskImage | None = None  # the system that its commands run in; None for this machine's own tools
+    steps: tuple[TaskStep, ...] = ()  # in their order, where there are several; its tests and solutions are then theirs
+    strategy: str = "mean"  # ``mean`` or ``final``: what the rewards of steps come to
+    warnings: tuple[str, ...] = ()  # sentences about keys that are unknown, or known and not honoured here
 
     @property
     def short_name(self) -> str:
@@ -156,11 +133,7 @@ class Task(Struct, frozen=True):
 
 
 def read_task(folder: Path) -> Task:
-    """The task in a folder.
-
-    Raises:
-        UsageError: The folder, its task.toml, its instruction or its checks are missing or broken.
-    """
+    """The task in a folder."""
     folder = folder.absolute()
     if not folder.is_dir():
         raise UsageError(f"no task folder {folder}; 'stackmem tasks list' shows the tasks there are")

@@ -22,11 +22,7 @@ _OWN = ("instruction.md", "tests", "tests/test.sh", "solution", "solution/solve.
 
 
 class TaskStep(Struct, frozen=True):
-    """One step of a task of several.
-
-    Attributes:
-        least: The reward below which the steps that follow are not judged.
-    """
+    """One step of a task of several."""
 
     name: str
     instruction: str
@@ -34,15 +30,11 @@ class TaskStep(Struct, frozen=True):
     solution: Path | None = None
     check_seconds: float = CHECK_SECONDS
     check_env: dict[str, str] = {}
-    least: float | None = None
+    least: float | None = None  # the reward below which the steps that follow are not judged
 
 
 def read_steps(table: TaskTable, folder: Path) -> tuple[TaskStep, ...]:
-    """The steps of task.toml, each with its folder in ``steps/``; none where the task is one of one step.
-
-    Raises:
-        UsageError: A step has no name, the name of another, or no folder.
-    """
+    """The steps of task.toml, each with its folder in ``steps/``; none where the task is one of one step."""
     values = table.values.get("steps") or []
     if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
         raise table.wrong("steps", "a list of tables, [[steps]]")

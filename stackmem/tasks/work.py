@@ -38,12 +38,7 @@ _USAGE = """usage: ./work plan A-B              what units A to B need, at most 
 
 
 def run(files: dict[str, str], words: list[str]) -> tuple[str, int]:
-    """One command: what it prints (ASCII, whole lines) and its exit code.
-
-    Args:
-        files: Path to text; changed in place.
-        words: The command's words without the program's own name.
-    """
+    """One command: what it prints (ASCII, whole lines) and its exit code."""
     try:
         world = _opened(files.get(PLAN, ""))
     except (ValueError, KeyError, RecursionError):
@@ -67,12 +62,7 @@ def run(files: dict[str, str], words: list[str]) -> tuple[str, int]:
 
 
 def verdict(files: dict[str, str], answers: dict[str, Any]) -> tuple[float, str]:
-    """What the hidden check says of the files: a reward from 0 to 1 (1 is solved), and why.
-
-    Args:
-        answers: ``units``: the digest of each unit done with the values that were true then; ``repeats``: how often a
-            candidate that had failed may be tried again, null for any number.
-    """
+    """What the hidden check says of the files: a reward from 0 to 1 (1 is solved), and why."""
     wanted = answers["units"]
     units, repeats = _journal(files)
     right = sum(1 for done, want in zip(units, wanted, strict=False) if done == want)

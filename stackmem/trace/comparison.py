@@ -141,11 +141,7 @@ def without_counts(event: facts.Event) -> facts.Event:
 
 
 class FactComparison:
-    """Compares two runs, fact by fact in their order.
-
-    Args:
-        histories: Where the files of each are kept.
-    """
+    """Compares two runs, fact by fact in their order."""
 
     def __init__(self, histories: tuple[Path, Path]) -> None:
         self._histories = histories

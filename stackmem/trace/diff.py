@@ -32,15 +32,7 @@ SIDES = ("A", "B")
 
 
 class Side(Struct, frozen=True):
-    """What one run came to.
-
-    Attributes:
-        frames: Frames pushed.
-        usd: None where the price is unknown.
-        peak_context_tokens: The largest prompt, as the model counted it.
-        forked: ``PARENT at record N``, empty for a run that stands alone.
-        heap_chars, heap_chunks: At the end.
-    """
+    """What one run came to."""
 
     run: str
     task: str
@@ -49,14 +41,15 @@ class Side(Struct, frozen=True):
     outcome: str
     ending: str
     steps: int
-    frames: int
+    frames: int  # frames pushed
     usage: Usage
-    usd: float | None
-    peak_context_tokens: int
+    usd: float | None  # none where the price is unknown
+    peak_context_tokens: int  # the largest prompt, as the model counted it
+    # heap_chars, heap_chunks: at the end
     heap_chars: int
     heap_chunks: int
     result: str
-    forked: str = ""
+    forked: str = ""  # ``PARENT at record N``, empty for a run that stands alone
 
 
 class FactPlace(Struct, frozen=True):
@@ -69,16 +62,12 @@ class FactPlace(Struct, frozen=True):
 
 
 class Parting(Struct, frozen=True):
-    """The first fact that is not the same in both.
+    """The first fact that is not the same in both."""
 
-    Attributes:
-        a, b: None where that run has ended before.
-        fields: What differs in two facts of one kind, line by line; empty for two kinds.
-    """
-
+    # a, b: none where that run has ended before
     a: FactPlace | None
     b: FactPlace | None
-    fields: str = ""
+    fields: str = ""  # what differs in two facts of one kind, line by line; empty for two kinds
 
 
 class ChunkDiff(Struct, frozen=True):
@@ -90,29 +79,19 @@ class ChunkDiff(Struct, frozen=True):
 
 
 class RunDiff(Struct, frozen=True):
-    """Two runs compared.
-
-    Attributes:
-        conditions: How their starts differ, field by field; empty where they do not.
-        same_facts: Facts that are equal in both before they part.
-        parting: None where they never part.
-        equal: They never part.
-        differs_only_in: Kinds of volatile words that differ in what is the same otherwise: facts, chunks and files.
-        heap: Chunks that differ at the end.
-        files: Files that differ at the end, from A to B.
-        files_missing: Why ``files`` cannot be told; empty where they are.
-    """
+    """Two runs compared."""
 
     a: Side
     b: Side
-    conditions: str
-    same_facts: int
-    parting: Parting | None
-    equal: bool
+    conditions: str  # how their starts differ, field by field; empty where they do not
+    same_facts: int  # facts that are equal in both before they part
+    parting: Parting | None  # none where they never part
+    equal: bool  # they never part
+    # kinds of volatile words that differ in what is the same otherwise: facts, chunks and files
     differs_only_in: tuple[str, ...]
-    heap: tuple[ChunkDiff, ...]
-    files: tuple[FileChange, ...]
-    files_missing: str = ""
+    heap: tuple[ChunkDiff, ...]  # chunks that differ at the end
+    files: tuple[FileChange, ...]  # files that differ at the end, from A to B
+    files_missing: str = ""  # why ``files`` cannot be told; empty where they are
 
 
 class _Reading:
@@ -175,11 +154,7 @@ class _Reading:
 
 
 def diff_runs(a: Run, b: Run) -> RunDiff:
-    """Compare two runs.
-
-    Raises:
-        TraceError: One of the traces is broken.
-    """
+    """Compare two runs."""
     one, other = _Reading(a), _Reading(b)
     comparison = FactComparison((a.folder / HISTORY, b.folder / HISTORY))
     parting, same = None, 0

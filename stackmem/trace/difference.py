@@ -61,12 +61,7 @@ def field_diff(recorded: Any, derived: Any, *, sides: tuple[str, str] = ("record
 
 
 def prompt_difference(seq: int, recorded: str, view: View, proven: tuple[int, int] | None) -> str:
-    """What is known of a prompt that differs; of the one that was sent only a digest is kept.
-
-    Args:
-        proven: A step of the same frame whose prompt was found equal, and how many of its messages stand at the start
-            of this one; None where nothing is known.
-    """
+    """What is known of a prompt that differs; of the one that was sent only a digest is kept."""
     said = (
         f"record {seq}: the prompt differs; recorded digest {recorded[:16]}…, derived today {view.digest[:16]}… "
         "(the prompt that was sent is not stored)"

@@ -16,17 +16,11 @@ _MARK = "imported from "
 
 
 class Stated(Struct, frozen=True):
-    """What an imported recording says about itself, as its run keeps it.
+    """What an imported recording says about itself, as its run keeps it."""
 
-    Attributes:
-        origin: The format, and what wrote the recording.
-        recorded_usd: What the recording says that all of it cost.
-        strategy: The memory strategy that the recording names; empty if it names none.
-    """
-
-    origin: str
-    recorded_usd: float | None = None
-    strategy: str = ""
+    origin: str  # the format, and what wrote the recording
+    recorded_usd: float | None = None  # what the recording says that all of it cost
+    strategy: str = ""  # the memory strategy that the recording names; empty if it names none
 
     @property
     def shown_strategy(self) -> str:
@@ -65,14 +59,7 @@ def imported_from(start: RunStarted) -> str:
 
 
 def refuse_imported(start: RunStarted, doing: str) -> None:
-    """Keep what needs our own rules, prompts or files from runs that never had them.
-
-    Args:
-        doing: What was asked for, as in ``replayed``.
-
-    Raises:
-        UsageError: The run was imported.
-    """
+    """Keep what needs our own rules, prompts or files from runs that never had them."""
     origin = imported_from(start)
     if origin:
         raise UsageError(

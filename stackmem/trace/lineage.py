@@ -27,27 +27,16 @@ _ALL = 1 << 62
 
 
 class RunReader:
-    """Reads a run from its folder, parents first; they stand in the same runs directory.
-
-    Attributes:
-        torn_bytes: As ``TraceReader``, of the run's own file.
-        digest: Digest of the last record read.
-        folder: The run's.
-        read_bytes: As ``TraceReader``, of the run's own file.
-    """
+    """Reads a run from its folder, parents first; they stand in the same runs directory."""
 
     def __init__(self, run_dir: Path) -> None:
-        self.folder = run_dir
-        self.torn_bytes = 0
-        self.digest = ""
-        self.read_bytes = 0
+        self.folder = run_dir  # the run's
+        self.torn_bytes = 0  # as ``TraceReader``, of the run's own file
+        self.digest = ""  # digest of the last record read
+        self.read_bytes = 0  # as ``TraceReader``, of the run's own file
 
     def __iter__(self) -> Iterator[Record]:
-        """The records in order, the shared ones too.
-
-        Raises:
-            TraceError: A line is broken, a parent is missing or has changed (named), or the first record starts no run.
-        """
+        """The records in order, the shared ones too."""
         for number, (folder, at, digest) in enumerate(sources(self.folder)):
             records = self._up_to(folder, at, digest)
             if number == 0:
@@ -103,11 +92,7 @@ def begun_by(run_dir: Path) -> RunForked | None:
 
 
 def came_from(run_dir: Path) -> str:
-    """The id of the run that another one began from: a fork's, or an edited program's; empty for one that stands alone.
-
-    Raises:
-        TraceError: The run has no trace, or its start is broken.
-    """
+    """The id of the run that a fork or an edited program began from; empty for any other run."""
     fork = begun_by(run_dir)
     if fork is not None:
         return fork.parent
@@ -117,11 +102,7 @@ def came_from(run_dir: Path) -> str:
 
 
 def parent_of(run_dir: Path, fork: RunForked) -> Path:
-    """The folder of the run that another one was forked from.
-
-    Raises:
-        TraceError: It is not there.
-    """
+    """The folder of the run that another one was forked from."""
     runs = run_dir.resolve().parent
     name = fork.parent
     plain = name not in ("", ".", "..") and not {"/", "\0"} & set(name) and len(name.encode()) <= 255

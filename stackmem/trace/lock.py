@@ -29,30 +29,18 @@ _LOOK_SECONDS = 0.5
 
 
 class Holder(Struct, frozen=True):
-    """A process that writes a run.
-
-    Attributes:
-        started: Clock ticks from the machine's start to its own; 0 where the system does not say.
-        boot: Names that start of the machine; empty where the system does not say.
-    """
+    """A process that writes a run."""
 
     pid: int
-    started: int = 0
-    boot: str = ""
+    started: int = 0  # clock ticks from the machine's start to its own; 0 where the system does not say
+    boot: str = ""  # names that start of the machine; empty where the system does not say
 
 
 class Lock:
     """The right to write one trace, from its making until ``close`` or the end of the process."""
 
     def __init__(self, trace: Path, kind: str = "run") -> None:
-        """Take the right to write ``trace``, whose folder is there.
-
-        Args:
-            kind: What the folder is, as messages say it.
-
-        Raises:
-            TraceError: A living process has it (named), or the lock file cannot be made.
-        """
+        """Take the right to write ``trace``, whose folder is there."""
         self._path, self._kind = Path(lock_of(trace)), kind
         self._file = -1
         try:

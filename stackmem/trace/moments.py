@@ -19,33 +19,21 @@ from .walk import state_after
 
 
 class StepMoment(Struct, frozen=True):
-    """One step, or with number 0 the start.
-
-    Attributes:
-        asked: The state that the step's prompt was rendered from; without anything for step 0.
-        record: The reply; of step 0, the start.
-        followed: What came of it, up to the next reply or the end.
-        settled: The state once the reply's call was answered, before the rules or the provider said anything more.
-            Where the run was cut short before that, the call is still pending in it.
-        at: Number of the last record that ``settled`` holds.
-        digest: That record's digest.
-    """
+    """One step, or with number 0 the start."""
 
     step: int
-    asked: State
-    record: Record
-    followed: tuple[Record, ...]
+    asked: State  # the state that the step's prompt was rendered from; without anything for step 0
+    record: Record  # the reply; of step 0, the start
+    followed: tuple[Record, ...]  # what came of it, up to the next reply or the end
+    # the state once the reply's call was answered, before the rules or the provider said anything more. Where the run
+    # was cut short before that, the call is still pending in it
     settled: State
-    at: int
-    digest: str
+    at: int  # number of the last record that ``settled`` holds
+    digest: str  # that record's digest
 
 
 def moments(reader: RunReader) -> Iterator[StepMoment]:
-    """The start and every step, each once all that followed it is read. What they hold is shared between them.
-
-    Raises:
-        TraceError: A line is broken, the records do not follow one another, or the first one is no start.
-    """
+    """The start and every step, each once all that followed it is read. What they hold is shared between them."""
     state = State()
     begun: tuple[State, Record] | None = None
     followed: list[tuple[Record, State, str]] = []
@@ -79,12 +67,7 @@ def _moment(begun: tuple[State, Record], held: list[tuple[Record, State, str]]) 
 
 
 def moment_after(reader: RunReader, seq: int) -> StepMoment:
-    """The state right after a record, whatever the step that it belongs to was still to bring.
-
-    Raises:
-        UsageError: There is no such record.
-        TraceError: As ``moments`` does.
-    """
+    """The state right after a record, whatever the step that it belongs to was still to bring."""
     state = State()
     for record in reader:
         before, state = state, state_after(state, record)
@@ -99,12 +82,7 @@ def no_step(run: str, step: int, steps: int) -> UsageError:
 
 
 def rendered(moment: StepMoment) -> View:
-    """The prompt of a step as today's code renders it; ``proven`` tells whether it is the one that was sent.
-
-    Raises:
-        UsageError: Step 0 has no prompt.
-        TraceError: The strategy is unknown here, or the records allow no prompt there.
-    """
+    """The prompt of a step as today's code renders it; ``proven`` tells whether it is the one that was sent."""
     state = moment.asked
     if not isinstance(moment.record.event, ModelReplied):
         raise UsageError("step 0 is the run's start and has no prompt; name a step from 1")
@@ -127,13 +105,7 @@ def proven(moment: StepMoment, view: View) -> bool:
 
 
 def prompt_of(moment: StepMoment, view: View | None = None) -> View:
-    """The exact prompt that the step's reply answers; ``view`` is it where the state alone does not tell.
-
-    Raises:
-        UsageError: Step 0 has no prompt; of an imported run, prompts are not known.
-        TraceError: As ``rendered``.
-        RulesDiffer: Today another prompt is rendered than the one that was sent.
-    """
+    """The exact prompt that the step's reply answers; ``view`` is it where the state alone does not tell."""
     if moment.asked.start is not None:
         refuse_imported(moment.asked.start, "asked for the prompts that were sent")
     view = rendered(moment) if view is None else view

@@ -27,15 +27,10 @@ _FOLDERS_DEEP = 300
 
 
 class TreeEntry(Struct, frozen=True):
-    """One file of a tree.
+    """One file of a tree."""
 
-    Attributes:
-        mode: ``100644``, ``100755`` (executable) or ``120000`` (a link, whose content is its target).
-        id: Of its content.
-    """
-
-    mode: str
-    id: str
+    mode: str  # ``100644``, ``100755`` (executable) or ``120000`` (a link, whose content is its target)
+    id: str  # of its content
 
 
 class Objects:
@@ -54,11 +49,7 @@ class Objects:
         return [own, *(own / os.fsdecode(line) for line in lines if line)]
 
     def path(self, name: str) -> Path:
-        """The file that holds an object.
-
-        Raises:
-            TraceError: The name is none, or nothing holds it.
-        """
+        """The file that holds an object."""
         if _ID.fullmatch(name):
             for place in self.places():
                 path = place / name[:2] / name[2:]
@@ -70,11 +61,7 @@ class Objects:
         )
 
     def read(self, name: str, kind: str) -> bytes:
-        """The content of an object.
-
-        Raises:
-            TraceError: It is missing, damaged, or of another kind.
-        """
+        """The content of an object."""
         path = self.path(name)
         try:
             whole = zlib.decompressobj().decompress(read_regular(path, LARGEST_BYTES), LARGEST_BYTES)
@@ -103,11 +90,7 @@ class Objects:
         return str(state.get(name, ""))
 
     def listing(self, tree: str) -> dict[bytes, TreeEntry]:
-        """Every file below a tree by its path, sorted by path.
-
-        Raises:
-            TraceError: A tree is missing or damaged, or holds what no workspace can.
-        """
+        """Every file below a tree by its path, sorted by path."""
         return dict(sorted(self._below(tree, b"", 0)))
 
     def entries(self, tree: str) -> list[tuple[bytes, TreeEntry]]:

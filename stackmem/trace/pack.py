@@ -37,32 +37,19 @@ _MOST_RATIO = 100
 
 
 class Packed(Struct, frozen=True):
-    """What an archive holds.
-
-    Attributes:
-        records: Of the run, those it shares with parents included.
-        parents: Runs whose records it brings along.
-        objects: Files and folders of the history.
-        missing: Objects that the history lacks; the files they stand for are not in the archive.
-        bytes: Size of the archive.
-    """
+    """What an archive holds."""
 
     run: str
     file: str
-    records: int
-    parents: tuple[str, ...]
-    objects: int
-    missing: int
-    bytes: int
+    records: int  # of the run, those it shares with parents included
+    parents: tuple[str, ...]  # runs whose records it brings along
+    objects: int  # files and folders of the history
+    missing: int  # objects that the history lacks; the files they stand for are not in the archive
+    bytes: int  # size of the archive
 
 
 def pack(run_dir: Path, out: Path) -> Packed:
-    """Write ``out``, a new file.
-
-    Raises:
-        UsageError: ``out`` is there already, or cannot be written.
-        TraceError: The trace is broken, or a parent is missing or has changed.
-    """
+    """Write ``out``, a new file."""
     run_dir = run_dir.resolve()
     count, trees = _read(run_dir)
     if out.exists():
@@ -141,11 +128,7 @@ def _write_rest(archive: ZipPacker, run_dir: Path) -> None:
 
 
 def _add(archive: ZipPacker, run_dir: Path, name: str, folder: Path | None = None) -> None:
-    """A regular file, where there is one; what is a link is left out, wherever it leads.
-
-    Args:
-        folder: Where it stands; None is the run's own.
-    """
+    """A regular file, where there is one; what is a link is left out, wherever it leads."""
     path = (folder or run_dir) / name
     try:
         file = open_regular(path, follow=False)
@@ -187,10 +170,6 @@ def unpack(archive: Path, into: Path, most_bytes: int = _MOST_BYTES) -> Path:
 
     What it writes is bounded before anything is written: by ``most_bytes``, by what so small an archive can honestly
     hold, and by the room there is.
-
-    Raises:
-        UsageError: The file is no packed run, holds what no run does, or does not fit; what was written below ``into``
-            is no run.
     """
     try:
         with opened_zip(archive) as opened:
@@ -205,11 +184,7 @@ def unpack(archive: Path, into: Path, most_bytes: int = _MOST_BYTES) -> Path:
 
 
 def _judge(entries: list[ZippedFile], archive: Path, most_bytes: int) -> str:
-    """The name of the one run that an archive lists.
-
-    Raises:
-        UsageError: It lists what no run holds, or more than it can hold.
-    """
+    """The name of the one run that an archive lists."""
     total = sum(entry.size for entry in entries)
     if len(entries) > _MOST_FILES or total > most_bytes:
         raise _no_pack(archive, f"it would hold more than {most_bytes:,} bytes")

@@ -52,23 +52,17 @@ class NoPackage(Unsigned):
 
 
 class Signature(Struct, frozen=True, forbid_unknown_fields=True):
-    """One line of the file.
+    """One line of the file."""
 
-    Attributes:
-        kind: ``frame`` where one ended, ``end`` of the run, ``found`` for records that stood there, signed or not, when
-            a process took the run up.
-        records, digest: The last record that it vouches for.
-        files: Name to SHA-256, at an end.
-        key: The public key, 64 hex digits.
-        signature: Over all the other fields, 128 hex digits.
-    """
-
+    # ``frame`` where one ended, ``end`` of the run, ``found`` for records that stood there, signed or not, when a
+    # process took the run up
     kind: Literal["frame", "found", "end"]
+    # records, digest: the last record that it vouches for
     records: int
     digest: str
-    key: str
-    files: dict[str, str] = {}
-    signature: str = ""
+    key: str  # the public key, 64 hex digits
+    files: dict[str, str] = {}  # name to SHA-256, at an end
+    signature: str = ""  # over all the other fields, 128 hex digits
 
     def message(self) -> bytes:
         return _CONTEXT + _encoder.encode(replace(self, signature=""))
@@ -78,12 +72,7 @@ class SigningKey:
     """An Ed25519 key that signs."""
 
     def __init__(self, pem: bytes | None = None) -> None:
-        """Read a key, or make one.
-
-        Raises:
-            NoPackage: The package is not there.
-            ValueError: ``pem`` is no such key.
-        """
+        """Read a key, or make one."""
         try:
             from cryptography.exceptions import UnsupportedAlgorithm
             from cryptography.hazmat.primitives import serialization
@@ -112,11 +101,7 @@ class SigningKey:
 
 
 def is_signed(key: str, signature: str, message: bytes) -> bool:
-    """Whether the key's owner signed the message.
-
-    Raises:
-        NoPackage: The package is not there.
-    """
+    """Whether the key's owner signed the message."""
     try:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -130,24 +115,15 @@ def is_signed(key: str, signature: str, message: bytes) -> bool:
 
 
 class Signer:
-    """Signs one run as it is written.
-
-    Attributes:
-        problem: Why the run is not signed; None as long as it is.
-    """
+    """Signs one run as it is written."""
 
     def __init__(self, run_dir: Path, open_key: Callable[[], SigningKey], found: int = 0, digest: str = "") -> None:
-        """Begin, or go on behind a record that is there already: signatures of later ones are void and cut off.
-
-        Args:
-            open_key: Called at the first signature; raises ``Unsigned``.
-            found, digest: That record's number and digest.
-        """
+        """Begin, or go on behind a record that is there already: signatures of later ones are void and cut off."""
         self._run_dir, self._open_key = run_dir, open_key
         self._key: SigningKey | None = None
         self._found = Signature("found", found, digest, "") if found else None
         self._size = -1
-        self.problem: Unsigned | None = None
+        self.problem: Unsigned | None = None  # why the run is not signed; None as long as it is
 
     @property
     def reason(self) -> str:
@@ -232,11 +208,7 @@ def _cut(path: Path, records: int) -> int:
 
 
 def _lines(path: Path) -> Iterator[tuple[Signature, int]]:
-    """The signatures, each with the length of its line; a torn last line is none.
-
-    Raises:
-        TraceError: The file cannot be read, or a line is broken (named).
-    """
+    """The signatures, each with the length of its line; a torn last line is none."""
     try:
         with open_regular(path) as file:
             for number, line in enumerate(bounded_lines(file, _MAX_LINE_BYTES), 1):
@@ -255,16 +227,11 @@ def _lines(path: Path) -> Iterator[tuple[Signature, int]]:
 
 
 class Vouched(Struct, frozen=True):
-    """What signatures say of a whole run.
+    """What signatures say of a whole run."""
 
-    Attributes:
-        keys: Those that signed, by name.
-        signatures: How many there are.
-        found: First and last record of each stretch that no earlier signature covered when a process took the run up.
-    """
-
-    keys: tuple[str, ...]
-    signatures: int
+    keys: tuple[str, ...]  # those that signed, by name
+    signatures: int  # how many there are
+    # first and last record of each stretch that no earlier signature covered when a process took the run up
     found: tuple[tuple[int, int], ...] = ()
 
 
@@ -272,14 +239,7 @@ class SignedRecords:
     """A run's records held against its signatures."""
 
     def __init__(self, run_dir: Path, trusted: Mapping[str, str] | None) -> None:
-        """Read the signatures.
-
-        Args:
-            trusted: Public key to the name that it is known by; None accepts every key.
-
-        Raises:
-            TraceError: A line is broken.
-        """
+        """Read the signatures."""
         self._run_dir, self._trusted = run_dir, trusted
         self._signatures = [signature for signature, _ in _lines(run_dir / SIGNATURES)]
         self._wanted = {signature.records for signature in self._signatures}
@@ -295,12 +255,7 @@ class SignedRecords:
             yield record
 
     def vouched(self) -> Vouched:
-        """What is signed, once all records have passed.
-
-        Raises:
-            TraceError: The run is not signed, not to its end, not by a trusted key, or is not what was signed.
-            UsageError: The package is not there.
-        """
+        """What is signed, once all records have passed."""
         run, signatures = self._run_dir.name, self._signatures
         if not signatures:
             raise TraceError(f"{run} is not signed; without --signed, stackmem replay holds it against itself alone")
@@ -323,13 +278,6 @@ class SignedRecords:
 
         Unlike ``vouched`` this accepts any key, a run that is not signed to its end, and what a crash can leave: lost
         records of an unfinished run, and files that are missing or empty.
-
-        Args:
-            ended: Whether the records end with the run's end.
-            unread: Whether ``result.json`` cannot be read, so that it claims nothing.
-
-        Raises:
-            TraceError: A signature was not made by its key, or the run is not what was signed.
         """
         for signature in self._signatures:
             self._refuse_contradicting(signature, ended=ended)

@@ -25,22 +25,15 @@ class Snapshot:
 
     What a history never keeps is not in it either: ``.git``, empty folders, times, ignored and over-large files; of a
     layer over a folder, whatever the run never changed.
-
-    Attributes:
-        tree: Its id in the history; empty where the run kept none.
     """
 
     def __init__(self, git_dir: Path, tree: str) -> None:
-        self.tree = tree
+        self.tree = tree  # its id in the history; empty where the run kept none
         self._objects = Objects(git_dir)
 
     @cached_property
     def entries(self) -> dict[str, TreeEntry]:
-        """Mode and id of every file by its path, sorted.
-
-        Raises:
-            TraceError: The history lacks a part of it, or is damaged.
-        """
+        """Mode and id of every file by its path, sorted."""
         if not self.tree:
             return {}
         held = self._objects.listing(self.tree)
@@ -74,12 +67,7 @@ class Snapshot:
         return list(self.entries)
 
     def write_into(self, folder: Path) -> None:
-        """Write every file below an empty folder; links last, so that nothing is written through one.
-
-        Raises:
-            TraceError: A file cannot be had.
-            OSError: The folder cannot be written.
-        """
+        """Write every file below an empty folder; links last, so that nothing is written through one."""
         files = sorted(self.entries.items(), key=lambda item: item[1].mode == LINK)
         for path, entry in files:
             target = folder / path
@@ -94,26 +82,17 @@ class Snapshot:
 
 
 class FileChange(Struct, frozen=True):
-    r"""One file that differs between two moments.
+    r"""One file that differs between two moments."""
 
-    Attributes:
-        path: With ``\xNN`` for bytes that are no UTF-8.
-        diff: Its lines as a unified diff; one sentence where it is no text, or too long to compare.
-    """
-
-    path: str
+    path: str  # with ``\xNN`` for bytes that are no UTF-8
     kind: Literal["added", "modified", "deleted"]
-    diff: str = ""
+    diff: str = ""  # its lines as a unified diff; one sentence where it is no text, or too long to compare
 
 
 def changes(
     before: Snapshot, after: Snapshot, paths: Iterable[str] | None = None, *, diffs: bool = True
 ) -> list[FileChange]:
-    """What became of each file, or of each of ``paths``, by path.
-
-    Raises:
-        TraceError: One of the moments cannot be had.
-    """
+    """What became of each file, or of each of ``paths``, by path."""
     if before.tree == after.tree:
         return []
     among = sorted(before.entries.keys() | after.entries.keys()) if paths is None else paths

@@ -55,52 +55,34 @@ class ShownChunk(Struct, frozen=True):
 
 
 class StepView(Struct, frozen=True):
-    """One step.
-
-    Attributes:
-        at: When the reply came, in seconds since 1970, UTC.
-        frame: The frame that was asked.
-        prompt: Each tool, the system prompt, then each part of each message.
-        prompt_sent: Whether its digest proves it to be the prompt that was sent, to the byte. If not, it is what
-            today's code renders: the run was imported, or made under other rules.
-        followed: The events that came of the reply.
-        stack: Frames on the stack once the reply's call was answered, root first.
-        heap: The chunks then.
-        files: What the step changed in the workspace.
-        files_missing: Why ``files`` cannot be told; empty where they are.
-        context_tokens: Tokens of the prompt, as the model counted them.
-        usd: Cost of the run up to and with this step; None where unknown.
-    """
+    """One step."""
 
     run: str
     step: int
     seq: int
-    at: float
+    at: float  # when the reply came, in seconds since 1970, UTC
     strategy: str
-    frame: ShownFrame
+    frame: ShownFrame  # the frame that was asked
     prompt_digest: str
-    prompt: tuple[ShownPart, ...]
+    prompt: tuple[ShownPart, ...]  # each tool, the system prompt, then each part of each message
+    # whether its digest proves it to be the prompt that was sent, to the byte. If not, it is what today's code renders:
+    # the run was imported, or made under other rules
     prompt_sent: bool
     reply: tuple[ShownPart, ...]
     stop: str
     usage: Usage
-    usd: float | None
-    context_tokens: int
-    followed: tuple[Event, ...]
-    stack: tuple[ShownFrame, ...]
-    heap: tuple[ShownChunk, ...]
+    usd: float | None  # cost of the run up to and with this step; None where unknown
+    context_tokens: int  # tokens of the prompt, as the model counted them
+    followed: tuple[Event, ...]  # the events that came of the reply
+    stack: tuple[ShownFrame, ...]  # frames on the stack once the reply's call was answered, root first
+    heap: tuple[ShownChunk, ...]  # the chunks then
     heap_chars: int
-    files: tuple[FileChange, ...]
-    files_missing: str = ""
+    files: tuple[FileChange, ...]  # what the step changed in the workspace
+    files_missing: str = ""  # why ``files`` cannot be told; empty where they are
 
 
 def view_step(run: Run, step: int) -> StepView:
-    """A step of a run, from 1.
-
-    Raises:
-        UsageError: There is no such step.
-        TraceError: The trace is broken up to there, or its strategy is not installed.
-    """
+    """A step of a run, from 1."""
     moment = run.moment(step)
     view = run.rendered(moment)
     reply = moment.record.event
@@ -144,11 +126,7 @@ def prompt_parts(view: View) -> tuple[ShownPart, ...]:
 
 
 def last_step_of(frames: tuple[FrameSpan, ...], named: str) -> int:
-    """The last step of the frame that an id or a name tells: its prompt holds all of the frame's conversation.
-
-    Raises:
-        UsageError: No frame is called so, or several are, or it had no step.
-    """
+    """The last step of the frame that an id or a name tells: its prompt holds all of the frame's conversation."""
     found = [frame for frame in frames if frame.id == named] or [frame for frame in frames if frame.name == named]
     if not found:
         names = ", ".join(f"{frame.id} {frame.name!r}" for frame in frames[:10])

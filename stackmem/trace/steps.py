@@ -15,26 +15,17 @@ from .record import Record
 
 
 class Step(Struct, frozen=True):
-    """One reply of the model and what came of it.
+    """One reply of the model and what came of it."""
 
-    Attributes:
-        number: From 1.
-        seq: Number of the reply's record.
-        at: When it came, in seconds since 1970, UTC.
-        frame: Id of the frame that was running.
-        usd: What it cost; None where the price is unknown.
-        followed: The events after it, up to the next reply or the end.
-    """
-
-    number: int
-    seq: int
-    at: float
-    frame: str
+    number: int  # from 1
+    seq: int  # number of the reply's record
+    at: float  # when it came, in seconds since 1970, UTC
+    frame: str  # id of the frame that was running
     name: str
     depth: int
     reply: facts.ModelReplied
-    usd: float | None
-    followed: tuple[facts.Event, ...] = ()
+    usd: float | None  # what it cost; None where the price is unknown
+    followed: tuple[facts.Event, ...] = ()  # the events after it, up to the next reply or the end
 
     @property
     def call(self) -> ToolCall | None:
@@ -43,30 +34,25 @@ class Step(Struct, frozen=True):
 
 
 class FrameSpan(Struct, frozen=True):
-    """One frame from its push to its pop.
-
-    Attributes:
-        parent: Id of the frame that pushed it; empty for the root.
-        first, last: The first and the last step of its own; 0 where it had none.
-        steps: Steps of its own, without those of the frames that it pushed. Usage and cost likewise, with the
-            summaries of its conversation.
-        popped: Whether it has ended.
-        forced, verified: As ``FramePopped`` has them.
-    """
+    """One frame from its push to its pop."""
 
     id: str
     name: str
-    parent: str
+    parent: str  # id of the frame that pushed it; empty for the root
     depth: int
     intent: str
     return_spec: str
+    # first, last: the first and the last step of its own; 0 where it had none
     first: int = 0
     last: int = 0
+    # steps of its own, without those of the frames that it pushed. Usage and cost likewise, with the summaries of its
+    # conversation
     steps: int = 0
     usage: Usage = Usage()
     usd: float | None = None
-    popped: bool = False
+    popped: bool = False  # whether it has ended
     result: str = ""
+    # forced, verified: as ``FramePopped`` has them
     forced: str = ""
     verified: str = ""
 

@@ -18,13 +18,13 @@ class RunTail:
 
     Attributes:
         read_bytes: How much of the trace was given so far.
-        torn_bytes: Length of what stands after the last whole record: a line that is being written, or was cut short.
     """
 
     def __init__(self, run_dir: Path) -> None:
         """Begin before the first record; nothing is read yet."""
         self._folder = run_dir
         self._place: tuple[int, int, str] | None = None  # bytes and records read, and the last digest
+        # length of what stands after the last whole record: a line that is being written, or was cut short
         self.torn_bytes = 0
 
     @property
@@ -32,11 +32,7 @@ class RunTail:
         return self._place[0] if self._place is not None else 0
 
     def fresh(self) -> Iterator[Record]:
-        """The records that were not given before; at first all there are, those of a fork's parents too.
-
-        Raises:
-            TraceError: A line is broken, a parent is missing, or the file is not what it was.
-        """
+        """The records that were not given before; at first all there are, those of a fork's parents too."""
         return self._all() if self._place is None else self._added(*self._place)
 
     def _all(self) -> Iterator[Record]:

@@ -14,12 +14,7 @@ from .syntax import syntax_note
 
 
 def relative(path: str, inside: str) -> bytes:
-    """A path below ``inside`` relative to it; its own ``..`` and symlinks are the opener's concern.
-
-    Raises:
-        Refused: No file can be named so.
-        OSError: EXDEV where it is absolute and elsewhere.
-    """
+    """A path below ``inside`` relative to it; its own ``..`` and symlinks are the opener's concern."""
     try:
         raw = path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

@@ -9,14 +9,10 @@ _TAIL_BYTES = 256 << 10
 
 
 class Capture:
-    """Takes bytes in order; keeps the first ``head_bytes`` and the last 256 KiB.
-
-    Attributes:
-        total: Bytes taken.
-    """
+    """Takes bytes in order; keeps the first ``head_bytes`` and the last 256 KiB."""
 
     def __init__(self, head_bytes: int = _HEAD_BYTES) -> None:
-        self.total = 0
+        self.total = 0  # bytes taken
         self._head_bytes = head_bytes
         self._head = bytearray()
         self._tail: deque[bytes] = deque()

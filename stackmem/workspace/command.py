@@ -36,47 +36,28 @@ _START_SECONDS = 10
 
 
 class CommandInterrupted(KeyboardInterrupt):
-    """Ctrl-C came while a command ran.
-
-    Attributes:
-        ended: How it was ended, with what it had printed.
-        outcome: The same as a tool's result; empty before one was made of it.
-    """
+    """Ctrl-C came while a command ran."""
 
     def __init__(self, ended: CommandEnd) -> None:
         super().__init__()
-        self.ended = ended
-        self.outcome: ToolOutcome | None = None
+        self.ended = ended  # how it was ended, with what it had printed
+        self.outcome: ToolOutcome | None = None  # the same as a tool's result; empty before one was made of it
 
 
 class CommandEnd(Struct, frozen=True):
-    """How a command ended.
-
-    Attributes:
-        exit_code: 128 + N for signal N; None when it was stopped, or its sandbox killed.
-        reason: Empty, or ``timeout``, ``memory``, ``processes``, ``disk``, ``output``, ``killed``, ``unkillable``,
-            ``interrupted``, ``stopped``.
-        errors: What it wrote to stderr, where that was asked for apart; else it is in ``capture``.
-        requests: What it asked of the network, where it reaches listed hosts alone.
-    """
+    """How a command ended."""
 
     capture: Capture
-    exit_code: int | None
+    exit_code: int | None  # 128 + N for signal N; None when it was stopped, or its sandbox killed
+    # empty, or ``timeout``, ``memory``, ``processes``, ``disk``, ``output``, ``killed``, ``unkillable``,
+    # ``interrupted``, ``stopped``
     reason: str
-    errors: Capture | None = None
-    requests: tuple[NetworkRequest, ...] = ()
+    errors: Capture | None = None  # what it wrote to stderr, where that was asked for apart; else it is in ``capture``
+    requests: tuple[NetworkRequest, ...] = ()  # what it asked of the network, where it reaches listed hosts alone
 
 
 def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: int = 0) -> CommandEnd:
-    """Run a command to its end, or to its limit.
-
-    Args:
-        apart_bytes: Keep stdout and stderr apart, the first so many bytes of each whole; 0 keeps them together.
-
-    Raises:
-        SetUpFailed: The sandbox could not be made; the command never started.
-        CommandInterrupted: Ctrl-C came.
-    """
+    """Run a command to its end, or to its limit."""
     with nullcontext() if level.contains else uncontained, ExitStack() as stack:
         launch = level.launch(seat, command, stack)
         running = _Running(launch, level, seat, stack, apart_bytes)

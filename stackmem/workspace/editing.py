@@ -25,15 +25,7 @@ _SHORT_BYTES = 1_500
 def edited(
     path: str, raw: bytes, old: str, new: str, *, every: bool, scrub: Callable[[str], str]
 ) -> tuple[bytes, ToolOutcome]:
-    """The file's new bytes, and what is said of them. Bytes that are no UTF-8 stay as they are.
-
-    Args:
-        every: Replace all places; else there must be one.
-        scrub: Takes secrets out of a line before it is cut.
-
-    Raises:
-        Refused: Nothing is replaced, and why; lines that come near are shown.
-    """
+    """The file's new bytes, and what is said of them. Bytes that are no UTF-8 stay as they are."""
     if len(raw) > EDITED_BYTES:
         raise ToolRefused(f"{named(path)} is over {EDITED_BYTES:,} bytes; change it with run_command")
     if b"\0" in raw:

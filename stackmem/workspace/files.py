@@ -48,12 +48,7 @@ _PROTECTED = (
 
 
 class Files:
-    """The file tools of one workspace.
-
-    Attributes:
-        fd: The root, open as O_PATH; it stays the same directory when that is renamed.
-        rules: Begins a conversation about what ``.gitignore`` leaves out of a listing; None leaves out nothing.
-    """
+    """The file tools of one workspace."""
 
     def __init__(
         self,
@@ -70,15 +65,14 @@ class Files:
         of a line before it is cut, since half a secret is no longer recognised; other text is left to the caller.
         Relative paths count from ``place``, a folder below the root; empty is the root. ``before_git`` is called
         before a path is opened that may lead into ``.git``.
-
-        Raises:
-            WorkspaceError: ``root`` is no directory, or a symlink to one.
         """
+        # the root, open as O_PATH; it stays the same directory when that is renamed
         self.fd = os.dup(root) if isinstance(root, int) else folder_view(root).fd
         self._inside = inside
         self._place = os.fsencode(place)
         self._scrub = scrub
         self._before_git = before_git
+        # begins a conversation about what ``.gitignore`` leaves out of a listing; None leaves out nothing
         self.rules: Callable[[], IgnoreAnswers] | None = None
         self._open: Opener = opener or opener_for(self.fd)
 
@@ -100,11 +94,7 @@ class Files:
         return self._answer("write", path, lambda: self._edit(path, old, new, every=every))
 
     def spelled(self, path: str) -> str:
-        """A path of the model's as one from the workspace, which must be there.
-
-        Raises:
-            Refused: It is not there, or leads out.
-        """
+        """A path of the model's as one from the workspace, which must be there."""
         try:
             raw = self._spelled(self._relative(path))
             os.close(self._open(self.fd, raw, os.O_PATH))
@@ -117,11 +107,7 @@ class Files:
         return self._answer("list", path, lambda: self._list(path, shown_bytes))
 
     def read_whole(self, path: str, most_bytes: int) -> bytes:
-        """A regular file's bytes, at most one more than ``most_bytes``.
-
-        Raises:
-            Refused: It cannot be read, and why.
-        """
+        """A regular file's bytes, at most one more than ``most_bytes``."""
         try:
             fd = self._open(self.fd, self._spelled(self._relative(path)), _OPEN_FILE)
             try:
@@ -135,11 +121,7 @@ class Files:
             raise ToolRefused(refusal(error, "read", named(path), shown_name(self._inside))) from error
 
     def names(self, path: str) -> tuple[str, ...]:
-        """What a directory holds, sorted, a directory's name with a slash.
-
-        Raises:
-            Refused: It cannot be listed, and why.
-        """
+        """What a directory holds, sorted, a directory's name with a slash."""
         try:
             fd = self._open(self.fd, self._spelled(self._relative(path)), _OPEN_DIRECTORY)
             try:
@@ -152,11 +134,7 @@ class Files:
             raise ToolRefused(refusal(error, "list", named(path), shown_name(self._inside))) from error
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and those above it; one that is there stays.
-
-        Raises:
-            Refused: It cannot be made, and why.
-        """
+        """Make a directory and those above it; one that is there stays."""
         try:
             self._make(path, self._relative(path))
         except OSError as error:

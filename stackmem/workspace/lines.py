@@ -21,23 +21,14 @@ _HEADER_BYTES = 400  # kept free for the line that says what is shown
 
 
 class LineSpan(Struct, frozen=True):
-    """The lines asked for, as far as they were kept.
+    """The lines asked for, as far as they were kept."""
 
-    Attributes:
-        raw: Their bytes, line ends included.
-        more: The range goes on behind ``raw``, whose last line may then be a part of one.
-        lines: Lines of the whole file, or as many as were seen.
-        counted: False where the file goes on behind what was seen.
-        read_bytes: Bytes seen, from the file's beginning.
-        binary: The file is no UTF-8 text, as far as it was kept.
-    """
-
-    raw: bytes
-    more: bool
-    lines: int
-    counted: bool
-    read_bytes: int
-    binary: bool
+    raw: bytes  # their bytes, line ends included
+    more: bool  # the range goes on behind ``raw``, whose last line may then be a part of one
+    lines: int  # lines of the whole file, or as many as were seen
+    counted: bool  # false where the file goes on behind what was seen
+    read_bytes: int  # bytes seen, from the file's beginning
+    binary: bool  # the file is no UTF-8 text, as far as it was kept
 
 
 def scan(fd: int, start: int, end: int | None, keep_bytes: int) -> LineSpan:

@@ -74,11 +74,7 @@ def arranged(
     prefix: bytes,
     shown_bytes: int,
 ) -> str:
-    """The listing of these entries, sorted by name, of which there may be more.
-
-    Args:
-        below_one: A directory's entries, at most so many, why they cannot be had, and whether there are more.
-    """
+    """The listing of these entries, sorted by name, of which there may be more."""
     lines: list[str] = []
     top, cut_short = found
     left = ENTRIES - len(top)

@@ -42,34 +42,25 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./+:@%-]+", re.ASCII)
 
 
 class MemoryProgram(Struct, frozen=True):
-    """The one program of a workspace.
+    """The one program of a workspace."""
 
-    Attributes:
-        path: Where it stands, relative to the workspace; ``./PATH`` runs it.
-        run: Its words without its name to its output and exit code; it changes the files in place.
-        fixed: Files that must be as they were at the start: the program's own text, and what it trusts.
-    """
-
-    path: str
+    path: str  # where it stands, relative to the workspace; ``./PATH`` runs it
+    # its words without its name to its output and exit code; it changes the files in place
     run: Callable[[dict[str, str], list[str]], tuple[str, int]]
+    # files that must be as they were at the start: the program's own text, and what it trusts
     fixed: tuple[str, ...] = ()
 
 
 class MemoryWorkspace:
-    """Files in a dict, and a program over them.
-
-    Attributes:
-        files: Path to text; folders are what the paths name.
-        path: The folder as commands see it.
-    """
+    """Files in a dict, and a program over them."""
 
     level = "memory"
 
     def __init__(
         self, files: Mapping[str, str], inside: str, program: MemoryProgram, scrub: Callable[[str], str] = str
     ) -> None:
-        self.files = dict(files)
-        self.path = inside
+        self.files = dict(files)  # path to text; folders are what the paths name
+        self.path = inside  # the folder as commands see it
         self._program = program
         self._fixed = {path: self.files.get(path) for path in program.fixed}
         self._scrub = scrub

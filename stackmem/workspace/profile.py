@@ -23,15 +23,10 @@ _MAX_FILE_BYTES = 1 << 20
 
 
 class Mount(Struct, frozen=True, forbid_unknown_fields=True):
-    """A host folder or file that commands see.
+    """A host folder or file that commands see."""
 
-    Attributes:
-        host: Absolute path on the host; links in it are followed when it is mounted.
-        inside: Absolute path for commands; a level that cannot mount shows the host path instead.
-    """
-
-    host: str
-    inside: str
+    host: str  # absolute path on the host; links in it are followed when it is mounted
+    inside: str  # absolute path for commands; a level that cannot mount shows the host path instead
     writable: bool = False
 
     def __post_init__(self) -> None:
@@ -41,49 +36,29 @@ class Mount(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Profile(Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits of one command, and what is granted beyond the workspace.
+    """Limits of one command, and what is granted beyond the workspace."""
 
-    Attributes:
-        network: ``list`` reaches the hosts that the person lists, ``host`` shares the host's network; only the person
-            may say so.
-        network_connections: Of one command at once, to listed hosts; more wait.
-        network_up_mib: What one command may send to listed hosts.
-        network_down_mib: What listed hosts may send to one command.
-        command_seconds: Wall time of one command.
-        process_limit: Processes and threads of one command together.
-        memory_mib: Resident memory of all processes of a command together; pages they share count for each. Never more
-            than nine tenths of the machine's memory.
-        process_memory_mib: Private data of one process.
-        file_mib: One file.
-        open_files: Descriptors of one process.
-        output_mib: A command that prints more is killed.
-        tmp_mib: Size of ``/tmp``, where the level mounts one.
-        shm_mib: Size of ``/dev/shm``, where the level mounts one.
-        disk_mib: What one command may take from the workspace's file system.
-        new_files: How many files one command may create there.
-        mounts: Read-only toolchains.
-        path: Folders, as commands see them, that stand before the system's on PATH.
-        env: Names of the person's environment that commands may see.
-    """
-
+    # ``list`` reaches the hosts that the person lists, ``host`` shares the host's network; only the person may say so
     network: Literal["none", "list", "host"] = "none"
-    network_connections: int = 32
-    network_up_mib: int = 64
-    network_down_mib: int = 2048
-    command_seconds: float = 30.0
-    process_limit: int = 512
+    network_connections: int = 32  # of one command at once, to listed hosts; more wait
+    network_up_mib: int = 64  # what one command may send to listed hosts
+    network_down_mib: int = 2048  # what listed hosts may send to one command
+    command_seconds: float = 30.0  # wall time of one command
+    process_limit: int = 512  # processes and threads of one command together
+    # resident memory of all processes of a command together; pages they share count for each. Never more than nine
+    # tenths of the machine's memory
     memory_mib: int = 8192
-    process_memory_mib: int = 4096
-    file_mib: int = 2048
-    open_files: int = 1024
-    output_mib: int = 64
-    tmp_mib: int = 512
-    shm_mib: int = 64
-    disk_mib: int = 8192
-    new_files: int = 500_000
-    mounts: tuple[Mount, ...] = ()
-    path: tuple[str, ...] = ()
-    env: tuple[str, ...] = ()
+    process_memory_mib: int = 4096  # private data of one process
+    file_mib: int = 2048  # one file
+    open_files: int = 1024  # descriptors of one process
+    output_mib: int = 64  # a command that prints more is killed
+    tmp_mib: int = 512  # size of ``/tmp``, where the level mounts one
+    shm_mib: int = 64  # size of ``/dev/shm``, where the level mounts one
+    disk_mib: int = 8192  # what one command may take from the workspace's file system
+    new_files: int = 500_000  # how many files one command may create there
+    mounts: tuple[Mount, ...] = ()  # read-only toolchains
+    path: tuple[str, ...] = ()  # folders, as commands see them, that stand before the system's on PATH
+    env: tuple[str, ...] = ()  # names of the person's environment that commands may see
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -102,11 +77,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_profile(path: Path) -> Profile:
-    """Read a profile file; keys it leaves out keep their defaults.
-
-    Raises:
-        UsageError: The file cannot be read, or a key is unknown, of the wrong type or out of range.
-    """
+    """Read a profile file; keys it leaves out keep their defaults."""
     try:
         return msgspec.convert(parse_toml(read_regular_text(path, _MAX_FILE_BYTES)), Profile)
     except OSError as error:

@@ -29,12 +29,7 @@ SKIPPED = frozenset({".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__
 
 
 def search(order: dict[str, Any]) -> dict[str, Any]:
-    """Matches with the lines around them, in the order of paths.
-
-    Args:
-        order: ``pattern``, ``path``, ``glob``, ``context``, ``most`` matches, and ``prefilter``: what ``candidates``
-            takes.
-    """
+    """Matches with the lines around them, in the order of paths."""
     context, most = order["context"], order["most"]
     try:
         pattern = re.compile(order["pattern"])
@@ -71,11 +66,7 @@ def grouped(name: str, lines: list[str], hits: list[int], context: int) -> list[
 
 
 def candidates(prefilter: str | None, names: list[str]) -> list[str]:
-    """Those of the files that may match: as ripgrep says, where it is there; all of them where it cannot say.
-
-    Args:
-        prefilter: An expression for ripgrep that matches each line that the pattern matches; None where there is none.
-    """
+    """Those of the files that may match: as ripgrep says, where it is there; all of them where it cannot say."""
     program = shutil.which("rg", path=SYSTEM) if prefilter and len(names) > FEW_FILES else None
     if not program:
         return names

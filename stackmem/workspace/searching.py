@@ -48,14 +48,7 @@ class SearchAnswer(msgspec.Struct, frozen=True):
 
 
 def search_command(python: str, pattern: str, path: str, glob: str, context: int) -> str:
-    """The command that searches.
-
-    Args:
-        path: Relative to the workspace.
-
-    Raises:
-        Refused: The pattern or a number cannot be.
-    """
+    """The command that searches."""
     if len(pattern) > _PATTERN_CHARS:
         raise ToolRefused(f"the pattern is {len(pattern):,} characters, the limit is {_PATTERN_CHARS:,}; shorten it")
     if own := _OWN.search(pattern):
@@ -99,11 +92,7 @@ def prefilter(pattern: str) -> str | None:
 def shown_matches(
     ended: CommandEnd, path: str, shown_bytes: int, scrub: Callable[[str], str], place: str = ""
 ) -> ToolOutcome:
-    """The answer as a model reads it, one line a line: ``path:12:text`` for a match, ``path-12-text`` beside one.
-
-    Args:
-        place: The folder that paths are shown from.
-    """
+    """The answer as a model reads it, one line a line: ``path:12:text`` for a match, ``path-12-text`` beside one."""
     if ended.reason == "timeout":
         return ToolOutcome(f"the search took over {SECONDS:g} s; search a smaller folder, or a simpler pattern", True)
     try:

@@ -50,12 +50,7 @@ class StartJob:
         return self._claim.acquire(blocking=False)
 
     def result(self, seconds: float = -1) -> Popen[bytes]:
-        """Wait for the process, as often as need be.
-
-        Raises:
-            TimeoutError: It is not there after so many seconds.
-            Exception: What the start raised.
-        """
+        """Wait for the process, as often as need be."""
         if not self._over:
             self._ended.acquire(timeout=seconds)  # nobody else waits, and once it is over nobody takes it again
         if self._error is not None:

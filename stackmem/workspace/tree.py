@@ -15,14 +15,7 @@ from .clip import shown_name
 
 
 def remove_tree(path: Path, held: tuple[int, ...] = ()) -> None:
-    """Remove a tree of any depth, also where directories forbid it; a missing one is no error, a link is not followed.
-
-    Args:
-        held: Descriptors that stay open until the tree is gone, also where we are killed meanwhile: a lock, for one.
-
-    Raises:
-        WorkspaceError: Something is left: another user's file, or a mount.
-    """
+    """Remove a tree of any depth, even if directories forbid it. A missing tree is fine; links are not followed."""
     # shutil.rmtree recurses, and fails a thousand levels down.
     removed = _run("rm", "-rf", "--", os.fspath(path), held=held)
     if removed.returncode and not path.is_symlink():
@@ -76,11 +69,7 @@ def _run(*command: str, held: tuple[int, ...] = ()) -> subprocess.CompletedProce
 
 
 def copy_folder(source: Path, target: Path) -> Path:
-    """A copy with modes, times and links as they are; shares blocks where the file system can.
-
-    Raises:
-        WorkspaceError: The copy failed, for want of room or of rights.
-    """
+    """A copy with modes, times and links as they are; shares blocks where the file system can."""
     done = _run("cp", "-a", "--reflink=auto", "--no-target-directory", "--", str(source), str(target))
     if done.returncode:
         why = tail(done.stderr.decode(errors="replace").strip(), 1, 300)

@@ -106,16 +106,12 @@ def _machine_bytes() -> int:
 
 
 class ControlGroup:
-    """The control group of this process, of either version, and what the kernel says of its memory.
-
-    Attributes:
-        file: What tells it; None where nothing does.
-    """
+    """The control group of this process, of either version, and what the kernel says of its memory."""
 
     def __init__(self, processes: Path = Path("/proc"), mounts: Path = Path("/sys/fs/cgroup")) -> None:
         self._processes = processes
         self._version, self._path = self._placed("self")
-        self.file: Path | None = None
+        self.file: Path | None = None  # what tells it; None where nothing does
         root = mounts if self._version == "0" else mounts / "memory"
         # In a container the path may be the host's, and what is mounted is the group.
         for group in (root / self._path.lstrip("/"), root) if self._path else ():

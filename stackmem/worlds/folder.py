@@ -66,13 +66,7 @@ Do units 1 to {units}.
 
 
 class Made(Struct, frozen=True):
-    """A world with everything that its folder holds.
-
-    Attributes:
-        files: The workspace, path to text.
-        calls: Every call of the oracle; their number is ``necessary_steps``.
-        commands: Of these the ones that do a unit.
-    """
+    """A world with everything that its folder holds."""
 
     family: str
     seed: int
@@ -80,9 +74,9 @@ class Made(Struct, frozen=True):
     noise: float
     world: WorldDraft
     salt: str
-    files: dict[str, str]
-    calls: tuple[OracleCall, ...]
-    commands: tuple[str, ...]
+    files: dict[str, str]  # the workspace, path to text
+    calls: tuple[OracleCall, ...]  # every call of the oracle; their number is ``necessary_steps``
+    commands: tuple[str, ...]  # of these the ones that do a unit
 
 
 def task_files(made: Made) -> Iterator[tuple[str, str, int]]:

@@ -105,14 +105,7 @@ class _Try(Struct, frozen=True):
 
 
 def design(family: str, seed: int, horizon: int, noise: float, repository: Path | None = None) -> Made:
-    """A world whose oracle needs exactly ``horizon`` calls, or at most 2 % more or less.
-
-    Args:
-        repository: Whose commits ``history`` is made of; None is this project's.
-
-    Raises:
-        UsageError: There is no such family, or a knob is out of its range.
-    """
+    """A world whose oracle needs exactly ``horizon`` calls, or at most 2 % more or less."""
     _refuse(family, seed, horizon, noise)
     size, build = Size(horizon, noise), _builder(family, repository)
     salt = hashlib.sha256(f"{family} {seed} {horizon} {noise:g}".encode()).hexdigest()[:16]
@@ -146,11 +139,7 @@ def design(family: str, seed: int, horizon: int, noise: float, repository: Path 
 
 
 def make(family: str, seed: int, horizon: int, noise: float, folder: Path, repository: Path | None = None) -> Path:
-    """Write a world as a task folder, whole or not at all; the repository is that of ``design``.
-
-    Raises:
-        UsageError: There is no such family, a knob is out of its range, or the folder holds something already.
-    """
+    """Write a world as a task folder, whole or not at all; the repository is that of ``design``."""
     made = design(family, seed, horizon, noise, repository)
     folder = folder.absolute()
     try:

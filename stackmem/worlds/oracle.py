@@ -34,8 +34,7 @@ class OracleCall(Struct, frozen=True):
 
 
 class Oracle:
-    """Attributes:
-    calls: What it has done so far.
+    """calls: What it has done so far.
     commands: Of these the ones that do a unit.
     """
 
@@ -55,11 +54,7 @@ class Oracle:
         return self._workspace.files
 
     def play(self) -> list[OracleCall]:
-        """Every call from the first to the last.
-
-        Raises:
-            UsageError: The world cannot be solved; this is a fault of its family.
-        """
+        """Every call from the first to the last."""
         for unit in range(1, self._units + 1):
             if unit not in self._ways:
                 last = min(self._units, unit + _PLAN_UNITS - 1)

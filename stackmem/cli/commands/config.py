@@ -34,16 +34,11 @@ def command(
 
 
 class ConfigRow(NamedTuple):
-    """A setting as it is shown: no secret in it, and on one line.
-
-    Attributes:
-        bare: For programs: None, a truth, a number, a text or a list of texts.
-        shown: For people.
-    """
+    """A setting as it is shown: no secret in it, and on one line."""
 
     name: str
-    bare: Any
-    shown: str
+    bare: Any  # for programs: None, a truth, a number, a text or a list of texts
+    shown: str  # for people
     source: str
 
 

@@ -42,17 +42,12 @@ Fragments = StyleAndTextTuples
 
 
 class LineEditor:
-    """Attributes:
-    on_line: Takes a line that nobody waits for.
+    """on_line: Takes a line that nobody waits for.
     on_pause: Told of Escape or Ctrl-C while nobody waits for a line.
     """
 
     def __init__(self, completer: Completer, history: Path | None, status: Callable[[], str]) -> None:
-        """Prepare; nothing is shown before it is entered.
-
-        Args:
-            status: The line below; asked several times a second.
-        """
+        """Prepare; nothing is shown before it is entered."""
         self.on_line: Callable[[str], object] = _nothing
         self.on_pause: Callable[[], object] = _nothing
         self._status = status
@@ -106,12 +101,7 @@ class LineEditor:
         self._in_loop(self._session.app.invalidate)
 
     def ask(self, prompt: str, *, draft: str = "", confirms: bool = False) -> str | None:
-        """Wait for a line; None where the person leaves.
-
-        Args:
-            draft: What stands in the line to begin with.
-            confirms: Whether it allows something: then what was typed before counts for nothing, and is put back after.
-        """
+        """Wait for a line; None where the person leaves."""
         before = ""
         if confirms:
             before = self._session.default_buffer.text

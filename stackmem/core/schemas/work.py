@@ -32,11 +32,7 @@ class SchemaLimitError(ValueError):
 
 
 def sizes(whole: Any, name: str) -> dict[int, int]:
-    """The size of every list and mapping in a JSON value by its identity, in about the number of its parts.
-
-    Raises:
-        SchemaLimitError: It is nested too deep, has a cycle, or holds something that JSON has not.
-    """
+    """The size of every list and mapping in a JSON value by its identity, in about the number of its parts."""
     found: dict[int, int] = {}
 
     def measure(part: Any, depth: int) -> int:
@@ -73,11 +69,7 @@ def size_of(part: Any, name: str) -> int:
 
 
 def refuse_excess(value: Any, schema: Any) -> None:
-    """Refuse what cannot be checked in reasonable time.
-
-    Raises:
-        SchemaLimitError: It is too large, too deep, has too many ways through its references, or refers outside itself.
-    """
+    """Refuse what cannot be checked in reasonable time."""
     rules = sizes(schema, "the schema")
     if rules.get(id(schema), 1) > MOST_SCHEMA:
         raise SchemaLimitError(f"the schema has more than {MOST_SCHEMA:,} parts")

@@ -36,11 +36,7 @@ Json = dict[str, Any]
 
 
 def atif(records: Iterable[Record], run: str) -> Iterator[str]:
-    """The whole trajectory as one JSON object.
-
-    Raises:
-        TraceError: A record is broken, or the run's strategy is not installed here.
-    """
+    """The whole trajectory as one JSON object."""
     book = _Trajectories(run, StatedRun(records))
     write_slices(records, book)
     yield compact(book.finished()) + "\n"

@@ -24,9 +24,6 @@ def chrome(records: Iterable[Record], run: str) -> Iterator[str]:
 
     Readers rebuild the nesting from the times alone, so a slice that begins where another one ends, or takes no time,
     would mislead them. A slice that the last record begins is a mark.
-
-    Raises:
-        TraceError: A record is broken.
     """
     yield '{"displayTimeUnit":"ms","otherData":' + compact({"run": run}) + ',"traceEvents":[\n'
     began = 0.0

@@ -38,12 +38,7 @@ _LATEST = 253_402_300_799.0
 
 
 def write_inspect(records: Iterable[Record], run: str, out: Path) -> None:
-    """Write the run to a file.
-
-    Raises:
-        UsageError: The extra is not installed, or the file is not named as Inspect names its logs.
-        TraceError: A record is broken, or the run's strategy is not installed here.
-    """
+    """Write the run to a file."""
     if out.suffix != ".eval":
         raise UsageError(f"Inspect reads logs by their names, and {out} does not end with .eval; name it so with -o")
     log = inspect_log(records, run)
@@ -53,12 +48,7 @@ def write_inspect(records: Iterable[Record], run: str, out: Path) -> None:
 
 
 def inspect_log(records: Iterable[Record], run: str) -> EvalLog:
-    """The run as a log.
-
-    Raises:
-        UsageError: The extra is not installed.
-        TraceError: As ``write_inspect``.
-    """
+    """The run as a log."""
     try:
         import inspect_ai.log  # noqa: F401
     except ImportError as error:
@@ -256,14 +246,10 @@ _STOPS: dict[Stop, StopReason] = {
 
 
 class InspectParts:
-    """Makes their values of ours.
-
-    Attributes:
-        asked: The messages of the last prompt.
-    """
+    """Makes their values of ours."""
 
     def __init__(self) -> None:
-        self.asked: list[ChatMessage] = []
+        self.asked: list[ChatMessage] = []  # the messages of the last prompt
         self._known: dict[int, tuple[Message, list[ChatMessage]]] = {}
         self._tools: dict[tuple[ToolSpec, ...], list[ToolInfo]] = {}
         self._systems: dict[str, ChatMessage] = {}

@@ -27,11 +27,7 @@ _STATUS = {"popped": "Submitted", "limit:steps": "LimitsExceeded", "limit:usd": 
 
 
 def mini(records: Iterable[Record], run: str) -> Iterator[str]:
-    """One JSON object; its cost is null where the price of the model is not known.
-
-    Raises:
-        TraceError: A record is broken, or the run's strategy is not installed here.
-    """
+    """One JSON object; its cost is null where the price of the model is not known."""
     messages: list[Json] = []
     open_calls: list[str] = []
     last: Moment | None = None

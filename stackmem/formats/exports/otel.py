@@ -25,20 +25,12 @@ _FINISH = {"call": "tool_call", "end": "stop", "truncated": "length", "refused":
 
 
 def otel(records: Iterable[Record], run: str) -> Iterator[str]:
-    """Lines of OTLP in JSON, each a whole request of at most 1,000 spans, without what was said.
-
-    Raises:
-        TraceError: A record is broken.
-    """
+    """Lines of OTLP in JSON, each a whole request of at most 1,000 spans, without what was said."""
     return (compact(one) + "\n" for one in requests(records, run))
 
 
 def otel_with_content(records: Iterable[Record], run: str) -> Iterator[str]:
-    """As ``otel``, with first prompts, replies, arguments and results.
-
-    Raises:
-        TraceError: A record is broken, or the run's strategy is not installed here.
-    """
+    """As ``otel``, with first prompts, replies, arguments and results."""
     return (compact(one) + "\n" for one in requests(records, run, content=True))
 
 

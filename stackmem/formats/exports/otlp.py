@@ -35,25 +35,18 @@ _IDS = ("traceId", "spanId", "parentSpanId")
 
 def span(
     run: str,
-    made_of: str,
+    made_of: str,  # what tells it from the run's other spans; its id is the digest of that and the run
     name: str,
     kind: int,
-    started: float,
+    started: float,  # in seconds since 1970, as ``ended``
     ended: float,
     *,
-    parent: str = "",
+    parent: str = "",  # what its parent is made of; empty for the root
     attributes: dict[str, Value],
-    error: str = "",
+    error: str = "",  # its ``error.type``; empty where all went well
     events: list[Json] | None = None,
 ) -> Json:
-    """One span.
-
-    Args:
-        made_of: What tells it from the run's other spans; its id is the digest of that and the run.
-        started: In seconds since 1970, as ``ended``.
-        parent: What its parent is made of; empty for the root.
-        error: Its ``error.type``; empty where all went well.
-    """
+    """One span."""
     if error:
         attributes = {**attributes, "error.type": error}
     found: Json = {"traceId": _digest(run, 32), "spanId": _digest(f"{run}\n{made_of}", 16)}
@@ -110,14 +103,7 @@ _ANSWER_BYTES = 64 * 1024
 
 
 def send(requests: Iterable[dict[str, Any]], endpoint: str) -> int:
-    """How many spans the collector took.
-
-    Args:
-        endpoint: ``http://HOST:PORT``, to which ``/v1/traces`` is added, or with a path, which is used as it is.
-
-    Raises:
-        UsageError: The address is none, nobody answers there, or the answer is not that all was taken.
-    """
+    """How many spans the collector took."""
     url = collector(endpoint, "--endpoint")
     target = f"{url.path}?{url.query}" if url.query else url.path
     sent = 0
@@ -132,11 +118,7 @@ def send(requests: Iterable[dict[str, Any]], endpoint: str) -> int:
 
 
 def collector(endpoint: str, flag: str) -> SplitResult:
-    """The address at which a collector takes traces; ``/v1/traces`` is added where it has no path.
-
-    Raises:
-        UsageError: It is none, or it holds a login.
-    """
+    """The address at which a collector takes traces; ``/v1/traces`` is added where it has no path."""
     wrong = f"{flag} {endpoint!r} is no address of a collector; write it as http://HOST:4318"
     try:
         url = urlsplit(endpoint)
@@ -149,11 +131,7 @@ def collector(endpoint: str, flag: str) -> SplitResult:
 
 
 def _protobuf(request: Json, endpoint: str) -> bytes:
-    """The same request in protobuf, whose own JSON spells ids in base64.
-
-    Raises:
-        UsageError: The extra is not installed.
-    """
+    """The same request in protobuf, whose own JSON spells ids in base64."""
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.proto") is None:
         raise UsageError(
             f"the collector at {endpoint} takes no JSON; for protobuf install the extra: {install_command('otel')}"

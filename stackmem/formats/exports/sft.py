@@ -22,17 +22,12 @@ Json = dict[str, Any]
 
 
 class _Ended(Struct):
-    """A frame's last reply, or the last before some left its prompt, and how the frame ended.
-
-    Attributes:
-        shown: Replies in the prompt that it answers.
-        cut: Of the latter its number, from 1.
-    """
+    """A frame's last reply, or the last before some left its prompt, and how the frame ended."""
 
     last: Moment
-    shown: int
+    shown: int  # replies in the prompt that it answers
     popped: FramePopped | None = None
-    cut: int = 0
+    cut: int = 0  # of the latter its number, from 1
 
 
 def sft(records: Iterable[Record], run: str) -> Iterator[str]:
@@ -42,9 +37,6 @@ def sft(records: Iterable[Record], run: str) -> Iterator[str]:
     is shown as it last wrote them. Where replies left the prompt (cut, or summed up), the last with them is one too; so
     is each completion that a program asked for.
     A span is marked ``elsewhere`` where another sample is the reply's own: an earlier one, or one of the frame above.
-
-    Raises:
-        TraceError: A record is broken, or the run's strategy is not installed here.
     """
     last: dict[str, _Ended] = {}
     ended: list[_Ended] = []

@@ -27,16 +27,11 @@ OfCalls = (
 
 
 class AttemptSlice(Struct, frozen=True):
-    """One attempt at the model, which took from ``moment.since`` to ``moment.at``.
-
-    Attributes:
-        event: What came of it, the moment's.
-        step: The reply's number, or that of the reply to come: of a failure, and of a summary.
-    """
+    """One attempt at the model, which took from ``moment.since`` to ``moment.at``."""
 
     moment: Moment
-    event: facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted
-    step: int
+    event: facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted  # what came of it, the moment's
+    step: int  # the reply's number, or that of the reply to come: of a failure, and of a summary
 
     @property
     def usd(self) -> float | None:
@@ -45,25 +40,19 @@ class AttemptSlice(Struct, frozen=True):
 
 
 class CallSlice(Struct):
-    """One call of a reply and what came of it.
-
-    Attributes:
-        place: Its place in the reply, from 0; ``id`` is unique in the reply, whatever the model wrote.
-        result: What the model was told; None for the call that popped the frame, and where nothing came back.
-        facts: What happened on its behalf, oldest first.
-        opened: The id of the frame that it pushed.
-    """
+    """One call of a reply and what came of it."""
 
     id: str
     call: ToolCall
-    place: int
+    place: int  # its place in the reply, from 0; ``id`` is unique in the reply, whatever the model wrote
     frame: Frame
     step: int
     started: float
     ended: float
+    # what the model was told; None for the call that popped the frame, and where nothing came back
     result: Result | None = None
-    facts: tuple[OfCalls, ...] = ()
-    opened: str = ""
+    facts: tuple[OfCalls, ...] = ()  # what happened on its behalf, oldest first
+    opened: str = ""  # the id of the frame that it pushed
 
 
 class FrameSlice(Struct):
@@ -84,15 +73,7 @@ Slice = AttemptSlice | CallSlice | FrameSlice | Moment
 
 
 def walk(records: Iterable[Record]) -> Iterator[Moment]:
-    """Every record with the states around it.
-
-    Args:
-        records: A ``RunReader`` knows where the sources of a program are; of other records no ``view`` is told.
-
-    Raises:
-        TraceError: The trace does not begin with the start of a run, or a record cannot follow the others; the
-            language or a source of its program is not here.
-    """
+    """Every record with the states around it."""
     asked = Completions(sources_of(records.folder)).take if isinstance(records, RunReader) else no_view
     return moments(_forward(records), asked)
 

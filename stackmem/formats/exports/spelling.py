@@ -24,11 +24,7 @@ _LATEST = 253_402_300_799.0  # the last second of year 9999
 
 
 def view_of(state: State) -> View:
-    """The prompt of this state; of an imported run its plain conversation, as its own prompts are not known.
-
-    Raises:
-        TraceError: The run's strategy is not installed here.
-    """
+    """The prompt of this state; of an imported run its plain conversation, as its own prompts are not known."""
     start, frame = state.begun, state.running
     if not imported_from(start):
         return _strategy(start.strategy).render(state)

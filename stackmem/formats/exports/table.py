@@ -40,9 +40,6 @@ def table(records: Iterable[Record], run: str) -> Iterator[str]:
     """The head, then the rows in order of their steps.
 
     A row is written once its calls are answered; the answer to a push comes when the child pops.
-
-    Raises:
-        TraceError: A record is broken.
     """
     yield _line(COLUMNS)
     waiting: dict[int, _Answered] = {}

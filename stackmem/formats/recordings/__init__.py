@@ -44,11 +44,7 @@ _HEAD_LINES = 200
 
 
 def guess(file: RecordingFile) -> str:
-    """The format of a file by what stands in it.
-
-    Raises:
-        UsageError: It is none that we know.
-    """
+    """The format of a file by what stands in it."""
     if is_zip(file.content):
         return "inspect"
     text = file.text

@@ -127,11 +127,7 @@ class _AtifTrajectory(Struct, frozen=True):
 
 
 def read_atif(value: object, where: str) -> RecordedSession:
-    """The trajectory as a session.
-
-    Raises:
-        UsageError: It is no trajectory of a version we know.
-    """
+    """The trajectory as a session."""
     root = shaped(value, _AtifTrajectory, where)
     if not root.schema_version.startswith("ATIF-v1."):
         raise UsageError(f"{where} says its format is {root.schema_version!r}; versions ATIF-v1.0 to 1.8 can be read")
@@ -234,11 +230,7 @@ class _AtifReader:
 
 
 def _summary(step: _Step, told: list[Any], where: str) -> RecordedSummary:
-    """What replaced the steps of our own run up to one; the text stands in its observation.
-
-    Args:
-        told: The numbers of the replies before it.
-    """
+    """What replaced the steps of our own run up to one; the text stands in its observation."""
     cut = shaped(step.ours, _Cut, where)
     text = "\n".join(words(one.content) for one in (step.observation.results if step.observation else ()))
     said = RecordedReply(plain(text), stop=cut.stop, usage=_usage(cut.metrics), usd=cut.metrics.cost_usd, answers=[])

@@ -93,14 +93,7 @@ def is_claude_code(value: Any) -> bool:
 
 
 def read_claude_code(text: str, where: str, subagents: Iterable[tuple[str, str]] = ()) -> RecordedSession:
-    """The session with its subagents.
-
-    Args:
-        subagents: Name and text of the files that hold subagents, as later versions keep them.
-
-    Raises:
-        UsageError: A message is none of the format, and its line is named; or there is no conversation.
-    """
+    """The session with its subagents."""
     reader = _ClaudeReader()
     reader.lines(text, where, "")
     for name, inner in subagents:
@@ -207,19 +200,13 @@ class _ClaudeReader:
 
 
 class _ClaudeConversation:
-    """One conversation as its lines come.
-
-    Attributes:
-        agents: Call id to the agent that its result names.
-        prompts: Call id to the prompt it gives an agent.
-        kinds: Call id to the kind of agent it asks for.
-    """
+    """One conversation as its lines come."""
 
     def __init__(self, key: str) -> None:
         self.session = RecordedSession("claude-code", key, name="claude-code", turns=[], left_out=[])
-        self.agents: dict[str, str] = {}
-        self.prompts: dict[str, str] = {}
-        self.kinds: dict[str, str] = {}
+        self.agents: dict[str, str] = {}  # call id to the agent that its result names
+        self.prompts: dict[str, str] = {}  # call id to the prompt it gives an agent
+        self.kinds: dict[str, str] = {}  # call id to the kind of agent it asks for
         self._callers: dict[str, RecordedReply] = {}
         self._replies: dict[str, RecordedReply] = {}
 

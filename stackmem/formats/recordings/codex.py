@@ -83,11 +83,7 @@ def _is_head(value: Json) -> bool:
 
 
 def read_codex(text: str, where: str) -> RecordedSession:
-    """The rollout as a session; a line that is no JSON is left out and counted.
-
-    Raises:
-        UsageError: A line is none of the format; it is named.
-    """
+    """The rollout as a session; a line that is no JSON is left out and counted."""
     reader = _CodexReader()
     for place, value in _lines(text, where, reader.session.left_out):
         reader.line(shaped(value, _RolloutLine, place), place)

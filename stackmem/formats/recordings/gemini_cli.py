@@ -95,11 +95,7 @@ def is_gemini(value: Any) -> bool:
 
 
 def read_gemini(text: str, where: str) -> RecordedSession:
-    """The chat as a session; of a message that is told twice the last telling counts.
-
-    Raises:
-        UsageError: It is none of the format; the line is named.
-    """
+    """The chat as a session; of a message that is told twice the last telling counts."""
     session, others = RecordedSession("gemini-cli", "chat", turns=[], left_out=[]), Counter[str]()
     told = _messages(text, where, session)
     unique = {message.id or str(place): message for place, message in enumerate(told)}

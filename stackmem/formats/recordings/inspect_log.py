@@ -49,11 +49,7 @@ def is_zip(content: bytes) -> bool:
 
 
 def read_inspect(file: RecordingFile) -> list[RecordedSession]:
-    """A session for each sample that the log holds.
-
-    Raises:
-        UsageError: The extra is not installed, or the file is no log, or larger than a gigabyte once unpacked.
-    """
+    """A session for each sample that the log holds."""
     try:
         from inspect_ai.log import read_eval_log
     except ImportError as error:

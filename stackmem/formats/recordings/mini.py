@@ -37,11 +37,7 @@ class _MiniTrajectory(Struct, frozen=True):
 
 
 def read_mini(value: object, where: str) -> RecordedSession:
-    """The trajectory as a session.
-
-    Raises:
-        UsageError: It is no trajectory of a version we know.
-    """
+    """The trajectory as a session."""
     whole = shaped(value, _MiniTrajectory, where)
     known = ("mini-swe-agent-1", "mini-swe-agent-1.1")
     if whole.trajectory_format not in known:

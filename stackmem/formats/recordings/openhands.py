@@ -89,11 +89,7 @@ def is_openhands(value: object) -> bool:
 
 
 def read_openhands(text: str, where: str) -> list[RecordedSession]:
-    """The sessions of a file: one of a list of events, or one for each task.
-
-    Raises:
-        UsageError: It holds something else; the line is named.
-    """
+    """The sessions of a file: one of a list of events, or one for each task."""
     torn: list[str] = []
     try:
         values = [load(text, where)]

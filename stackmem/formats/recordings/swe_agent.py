@@ -56,11 +56,7 @@ class _SweTrajectory(Struct, frozen=True):
 
 
 def read_swe_agent(value: object, where: str) -> RecordedSession:
-    """The trajectory as a session; a demonstration stands with the system prompt, for it is no part of the run.
-
-    Raises:
-        UsageError: It is no trajectory.
-    """
+    """The trajectory as a session; a demonstration stands with the system prompt, for it is no part of the run."""
     whole = shaped(value, _SweTrajectory, where)
     info, told = whole.info, _opening(whole.history)
     session = RecordedSession(

@@ -29,11 +29,7 @@ def is_terminal_log(text: str) -> bool:
 
 
 def read_terminal(text: str, where: str) -> RecordedSession:
-    """The conversation as a session; its cost so far is the last that the screen shows.
-
-    Raises:
-        UsageError: It shows no step.
-    """
+    """The conversation as a session; its cost so far is the last that the screen shows."""
     shown = _RULE.sub("", _WAITING.sub("", _CODES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")))
     heads = list(_HEAD.finditer(shown))
     if not any(head[2] for head in heads):

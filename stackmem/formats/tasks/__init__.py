@@ -26,14 +26,7 @@ KINDS: dict[str, Callable[[Path, Path, Path | None], Iterator[ImportedTask | Tas
 def import_tasks(
     kind: str, path: Path, out: Path, repo: Path | None = None, *, hosted: bool = False
 ) -> Iterator[ImportedTask | TaskRefused]:
-    """A task folder in ``out`` for each task that ``path`` holds, or why there is none.
-
-    Args:
-        hosted: Only of ``harbor``: for this machine's tools and not for the image that the task brings.
-
-    Raises:
-        UsageError: There is no such kind, or ``path`` holds nothing of it.
-    """
+    """A task folder in ``out`` for each task that ``path`` holds, or why there is none."""
     if kind not in KINDS:
         raise UsageError(f"no kind of tasks {kind!r}; known: {', '.join(sorted(KINDS))}")
     if repo is not None and kind != "swebench":

@@ -32,27 +32,17 @@ SECONDS = 180.0
 
 
 class ExerciseLanguage(Struct, frozen=True):
-    """How a language is tested.
-
-    Attributes:
-        command: Prints how each test ended; empty for pytest, which has a judge of its own.
-        image: What a Dockerfile for it begins with.
-        needs: A program that is not in every sandbox; empty where all of it is.
-        test: A regular expression for a test in a file, with its name where it has one that is printed.
-        passed: What the line of a test that passed is like, with its name, or with how many there are.
-        failed: What the line of any test that failed is like.
-        trap: A test that must fail, with its name.
-        steering: Files and folders that steer the build, and are removed where the exercise does not have them.
-    """
+    """How a language is tested."""
 
     name: str
-    command: str = ""
-    image: str = PYTHON
-    needs: str = ""
-    test: str = ""
-    passed: str = ""
-    failed: str = ""
-    trap: str = ""
+    command: str = ""  # prints how each test ended; empty for pytest, which has a judge of its own
+    image: str = PYTHON  # what a Dockerfile for it begins with
+    needs: str = ""  # a program that is not in every sandbox; empty where all of it is
+    test: str = ""  # a regular expression for a test in a file, with its name where it has one that is printed
+    passed: str = ""  # what the line of a test that passed is like, with its name, or with how many there are
+    failed: str = ""  # what the line of any test that failed is like
+    trap: str = ""  # a test that must fail, with its name
+    # files and folders that steer the build, and are removed where the exercise does not have them
     steering: tuple[str, ...] = ()
 
 
@@ -136,11 +126,7 @@ class _Config(Struct):
 
 
 def from_exercism(path: Path, out: Path, repo: Path | None = None) -> Iterator[ImportedTask | TaskRefused]:
-    """A task for each exercise: ``path`` itself, or those anywhere below it.
-
-    Raises:
-        UsageError: There is none.
-    """
+    """A task for each exercise: ``path`` itself, or those anywhere below it."""
     own = path / ".meta" / "config.json"
     found = [own] if own.is_file() else sorted(path.glob("**/.meta/config.json"))
     folders = [one.parent.parent for one in found if _is_exercise(one)]

@@ -17,15 +17,11 @@ from stackmem.tasks.reader import read_task
 
 
 class ImportedTask(Struct, frozen=True):
-    """A task folder that was made.
-
-    Attributes:
-        notes: What of the original has no place here, a sentence each.
-    """
+    """A task folder that was made."""
 
     name: str
     folder: Path
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what of the original has no place here, a sentence each
 
 
 class TaskRefused(Struct, frozen=True):
@@ -76,12 +72,7 @@ def write(path: Path, text: str, *, run: bool = False) -> None:
 
 
 def write_judge(tests: Path, groups: Mapping[str, list[str]], steering: list[str] | None = None) -> None:
-    """The judge of tests of pytest, and the record of those that must pass.
-
-    Args:
-        groups: Name to the ids of tests, relative to the workspace.
-        steering: Paths of files that may steer pytest; None runs it without any, and whatever it tells must pass.
-    """
+    """The judge of tests of pytest, and the record of those that must pass."""
     record = {"groups": groups, "whole": steering is None, "settings": steering is not None, "steering": steering or []}
     write(tests / "record.json", msgspec.json.encode(record).decode() + "\n")
     judge = resources.files("stackmem.formats.tasks").joinpath("pytest_judge.py").read_text("utf-8")
@@ -114,11 +105,7 @@ def quoted(text: str) -> str:
 
 
 def beneath(folder: Path, named: object) -> Path:
-    """A file that a foreign record names, which must be a regular one inside the folder.
-
-    Raises:
-        UsageError: It is not, or leads out.
-    """
+    """A file that a foreign record names, which must be a regular one inside the folder."""
     given = PurePosixPath(named) if isinstance(named, str) and named and "\0" not in named else None
     if given is None or given.is_absolute() or ".." in given.parts:
         raise UsageError(f"{folder} names {named!r} as a file; give paths inside the folder")

@@ -31,14 +31,7 @@ _LEFT_BEHIND = shutil.ignore_patterns(".git", "__pycache__")
 def from_harbor(
     path: Path, out: Path, repo: Path | None = None, *, hosted: bool = False
 ) -> Iterator[ImportedTask | TaskRefused]:
-    """A task for each folder with a task.toml: ``path`` itself, or those in it.
-
-    Args:
-        hosted: For this machine's tools.
-
-    Raises:
-        UsageError: There is none.
-    """
+    """A task for each folder with a task.toml: ``path`` itself, or those in it."""
     folders = [path] if (path / "task.toml").is_file() else sorted(one.parent for one in path.glob("*/task.toml"))
     if not folders:
         raise UsageError(f"no task.toml in {path} or in a folder of it; name a task of Harbor, or a folder of them")
@@ -158,17 +151,11 @@ _SILENT = {"FROM", "WORKDIR", "COPY", "ADD", "ENV", "LABEL", "CMD", "ENTRYPOINT"
 
 
 class Recipe(Struct, frozen=True):
-    """What was read.
+    """What was read."""
 
-    Attributes:
-        workdir: The last one named; ``/`` where none is.
-        copies: Source in the build's folder, and target below ``workdir``; ``.`` for itself.
-        undone: Lines that set up what stands outside of the working directory, as they are written.
-    """
-
-    workdir: str
-    copies: tuple[tuple[str, str], ...]
-    undone: tuple[str, ...]
+    workdir: str  # the last one named; ``/`` where none is
+    copies: tuple[tuple[str, str], ...]  # source in the build's folder, and target below ``workdir``; ``.`` for itself
+    undone: tuple[str, ...]  # lines that set up what stands outside of the working directory, as they are written
 
 
 def read_dockerfile(path: Path) -> Recipe:

@@ -84,16 +84,11 @@ def run(pipe: int) -> None:
 
 
 class Told:
-    """What a session said of its tests.
-
-    Attributes:
-        passed: Id to whether each part of it passed, and it ran.
-        ended: The session came to its end.
-    """
+    """What a session said of its tests."""
 
     def __init__(self, raw: bytes) -> None:
-        self.passed: dict[str, bool] = {}
-        self.ended = False
+        self.passed: dict[str, bool] = {}  # id to whether each part of it passed, and it ran
+        self.ended = False  # the session came to its end
         ran: set[str] = set()
         for line in raw.split(b"\n")[:-1]:
             try:

@@ -63,11 +63,7 @@ class Instance(Struct, frozen=True):
 
 
 def from_swebench(path: Path, out: Path, repo: Path | None) -> Iterator[ImportedTask | TaskRefused]:
-    """A task for each record of a ``.json`` or ``.jsonl`` file.
-
-    Raises:
-        UsageError: The file holds no records, or the clone is missing.
-    """
+    """A task for each record of a ``.json`` or ``.jsonl`` file."""
     if repo is None:
         raise UsageError("a SWE-bench record needs the repository; name a local clone of it with --repo")
     records = _records(path)
@@ -192,11 +188,7 @@ class Clone:
         self._own = Path(self._git("rev-parse", "--path-format=absolute", "--git-path", "objects").decode().strip())
 
     def files(self, commit: str) -> dict[str, CloneEntry]:
-        """Every file of a commit by its path; submodules are left out.
-
-        Raises:
-            UsageError: The clone does not have it.
-        """
+        """Every file of a commit by its path; submodules are left out."""
         try:
             told = self._git("ls-tree", "-r", "-z", "--full-tree", f"{commit}^{{commit}}")
         except UsageError as error:
@@ -204,11 +196,7 @@ class Clone:
         return _entries(told)
 
     def patched(self, commit: str, *patches: str) -> dict[str, CloneEntry]:
-        """Every file of the commit once the patches are applied, one after the other.
-
-        Raises:
-            UsageError: One does not apply.
-        """
+        """Every file of the commit once the patches are applied, one after the other."""
         self._index.unlink(missing_ok=True)
         self._git("read-tree", f"{commit}^{{commit}}")
         for patch in filter(str.strip, patches):

@@ -31,24 +31,16 @@ _items = msgspec.json.Decoder(list[Raw])
 
 
 class ReadBody(Struct, frozen=True):
-    """A body's fields, and its conversation.
+    """A body's fields, and its conversation."""
 
-    Attributes:
-        fields: The fields beside the messages.
-        raw: The bytes of each message.
-        systems: Places of the system messages.
-        span: Where the messages begin and end in the body, without the brackets; None where they are no list.
-        ends: Where each message ends in the body.
-        words: What is said, where it is a text instead of a list.
-    """
-
-    fields: Body
-    raw: tuple[bytes, ...] = ()
+    fields: Body  # the fields beside the messages
+    raw: tuple[bytes, ...] = ()  # the bytes of each message
     messages: tuple[ForeignMessage, ...] = ()
-    systems: tuple[int, ...] = ()
+    systems: tuple[int, ...] = ()  # places of the system messages
+    # where the messages begin and end in the body, without the brackets; None where they are no list
     span: tuple[int, int] | None = None
-    ends: tuple[int, ...] = ()
-    words: str = ""
+    ends: tuple[int, ...] = ()  # where each message ends in the body
+    words: str = ""  # what is said, where it is a text instead of a list
 
 
 class RecentBody(Struct):
@@ -65,12 +57,7 @@ class RecentBody(Struct):
 
 
 class ReadBodies:
-    """The bodies of one wire format.
-
-    Args:
-        field: Where the messages stand.
-        read: One message; raises ``ValueError`` where it is none.
-    """
+    """The bodies of one wire format."""
 
     def __init__(self, field: str, read: Callable[[bytes], ForeignMessage]) -> None:
         self._field, self._read_message = field, read

@@ -29,35 +29,24 @@ LEAST_REPLY_TOKENS = 8_192
 
 
 class ForeignMessage(Struct, frozen=True):
-    """One message as a client sent it.
+    """One message as a client sent it."""
 
-    Attributes:
-        role: ``system`` also for what a client calls ``developer``.
-        identity: A digest for each part by which conversations are told apart.
-    """
-
-    role: Role
+    role: Role  # ``system`` also for what a client calls ``developer``
     parts: tuple[Part, ...]
-    identity: tuple[bytes, ...]
+    identity: tuple[bytes, ...]  # a digest for each part by which conversations are told apart
 
 
 class ForeignRequest(Struct, frozen=True):
-    """One request for a reply.
-
-    Attributes:
-        raw: The bytes of each message, in order, as they stand in the body.
-        span: Where they begin and end there, without the brackets; None where that is not known.
-        wants_json: The reply is to be JSON by a schema.
-        continues: What the request goes on from that only the provider has; empty where the body holds all.
-    """
+    """One request for a reply."""
 
     model: str
     system: str
     tools: tuple[ToolSpec, ...]
     messages: tuple[ForeignMessage, ...]
-    raw: tuple[bytes, ...]
-    wants_json: bool = False
-    continues: str = ""
+    raw: tuple[bytes, ...]  # the bytes of each message, in order, as they stand in the body
+    wants_json: bool = False  # the reply is to be JSON by a schema
+    continues: str = ""  # what the request goes on from that only the provider has; empty where the body holds all
+    # where they begin and end there, without the brackets; None where that is not known
     span: tuple[int, int] | None = None
 
     @property
@@ -71,39 +60,26 @@ Shorten = Callable[[ToolResult], ToolResult]
 
 
 class WireFormat(Struct, frozen=True):
-    """One provider's format.
+    """One provider's format."""
 
-    Attributes:
-        name: As records spell it.
-        provider: Whose upstream takes it.
-        paths: Ends of the paths that ask for a reply, without the version before them.
-        field: Where the messages stand in a body.
-        read: A whole body; raises ``ValueError`` where it is none of this format.
-        reply: The events of an answer, put together.
-        ends: What stands in the last event of a stream.
-        begun: What an answer that did not end used at least, by the events that came.
-        shortened: A message with its results as a strategy shows them; itself where none changes.
-        added: A message of the user's with one more text at its end.
-        asking: The last message, and a text of the user's behind it: as one message, or as two.
-        plain: A request of its own, of a model, a system prompt and texts of the user's.
-        unbound: A message without what the provider binds to the bytes before it. None where it binds nothing, or
-            drops by itself what no longer fits.
-        error: The body of a refusal, in the form that clients of this format read.
-    """
-
-    name: str
-    provider: Literal["anthropic", "openai"]
-    paths: tuple[str, ...]
-    field: str
-    read: Callable[[bytes], ForeignRequest]
-    reply: Callable[[Iterable[str]], ModelReplied | ModelFailed]
-    ends: tuple[bytes, ...]
-    begun: Callable[[Iterable[str]], Usage]
-    error: Callable[[str, str], Json]
+    name: str  # as records spell it
+    provider: Literal["anthropic", "openai"]  # whose upstream takes it
+    paths: tuple[str, ...]  # ends of the paths that ask for a reply, without the version before them
+    field: str  # where the messages stand in a body
+    read: Callable[[bytes], ForeignRequest]  # a whole body; raises ``ValueError`` where it is none of this format
+    reply: Callable[[Iterable[str]], ModelReplied | ModelFailed]  # the events of an answer, put together
+    ends: tuple[bytes, ...]  # what stands in the last event of a stream
+    begun: Callable[[Iterable[str]], Usage]  # what an answer that did not end used at least, by the events that came
+    error: Callable[[str, str], Json]  # the body of a refusal, in the form that clients of this format read
+    # a message with its results as a strategy shows them; itself where none changes
     shortened: Callable[[bytes, Shorten], bytes]
-    added: Callable[[bytes, str], bytes]
+    added: Callable[[bytes, str], bytes]  # a message of the user's with one more text at its end
+    # the last message, and a text of the user's behind it: as one message, or as two
     asking: Callable[[bytes, str], tuple[bytes, ...]]
+    # a request of its own, of a model, a system prompt and texts of the user's
     plain: Callable[[str, str, Iterable[str]], Json]
+    # a message without what the provider binds to the bytes before it. None where it binds nothing, or drops by itself
+    # what no longer fits
     unbound: Callable[[bytes], bytes] | None = None
 
 

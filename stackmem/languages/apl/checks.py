@@ -17,11 +17,7 @@ from .tree import Fault, Program, Tool
 
 
 def check_program(path: str, program: Program, registry: Registry, shared: Registry) -> Reading:
-    """The ``Flow`` of a program, and of every tool and program that it calls.
-
-    Args:
-        registry: Its tools; ``shared`` are those of every program.
-    """
+    """The ``Flow`` of a program, and of every tool and program that it calls."""
     flow = Flow(path, registry, program.steps, At(path))
     yield from flow.program(program)
     _evaluate_constants(flow, path, program)

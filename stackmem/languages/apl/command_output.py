@@ -21,17 +21,15 @@ class CommandOutput(str):
     """The text that a command printed, without its trailing newlines; the rest of what came of it stands beside.
 
     It is a text wherever a text is wanted. Any field but the three is looked up in the JSON that it printed.
-
-    Attributes:
-        stdout, stderr: Without trailing newlines.
-        step, command: Where it came from, for the report when it turns out to be malformed.
     """
 
     __slots__ = ("_parsed", "command", "exit_code", "stderr", "stdout", "step")
 
+    # stdout, stderr: without trailing newlines
     stdout: str
     stderr: str
     exit_code: int
+    # step, command: where it came from, for the report when it turns out to be malformed
     step: str
     command: str
     _parsed: tuple[Any] | tuple[()]

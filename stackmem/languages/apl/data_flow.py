@@ -63,33 +63,22 @@ Walk = Generator[LoadSource, Source, None]
 
 
 class Call(Struct, frozen=True):
-    """A call of what stands in another file.
+    """A call of what stands in another file."""
 
-    Attributes:
-        place: The step's.
-        caught: It stands in a ``try``.
-        of: The tool, or the program's source.
-    """
-
-    place: Place
+    place: Place  # the step's
     path: str
     at: At
-    caught: bool
-    of: KnownTool | Source
+    caught: bool  # it stands in a ``try``
+    of: KnownTool | Source  # the tool, or the program's source
 
 
 class Flow(Refusals):
-    """Walks a program and collects what is wrong.
-
-    Attributes:
-        calls: Of tools and programs in files of their own.
-        used: The names of tools that are used.
-    """
+    """Walks a program and collects what is wrong."""
 
     def __init__(self, source: str, registry: Registry, named: Mapping[str, tuple[Step, ...]], place: At) -> None:
         super().__init__(source, place)
-        self.calls: list[Call] = []
-        self.used: set[str] = set()
+        self.calls: list[Call] = []  # of tools and programs in files of their own
+        self.used: set[str] = set()  # the names of tools that are used
         self._registry = registry
         self._named = named
         self._assumed: list[frozenset[str]] = []

@@ -50,11 +50,7 @@ class Execution:
         self._checked: dict[int, Step] = {}
 
     def program(self, program: Program, pointer: Pointer, given_inputs: Mapping[str, Any]) -> Doing:
-        """Run a program in a scope of its own; gives its final scope without its inputs.
-
-        Raises:
-            Halt: It cannot go on.
-        """
+        """Run a program in a scope of its own; gives its final scope without its inputs."""
         scope = Scope()
         scope.set("module_path", pointer.scope.variables["module_path"])
         try:
@@ -295,9 +291,6 @@ def _in_rounds(run: Run, step: Foreach, items: list[Any], pointer: Pointer, path
     """What the last step of each round gave, in the order of the items; rounds run side by side.
 
     A round has a register of its own: what it sets is gone when it ends, but for what its last step gives.
-
-    Raises:
-        Halt: Of the first round, in the order of the items, that cannot go on; the others are given up.
     """
 
     def in_own_scope(number: int, item: Any) -> Doing:

@@ -51,12 +51,7 @@ _WORDS = re.compile(r"[^a-z0-9]+")
 
 
 def lint(path: str, text: str, config: str = "", tools: tuple[ToolSpec, ...] = ()) -> Reading:
-    """The findings on a program, a tool file, a standard library or a configuration, in the order of its lines.
-
-    Args:
-        config: The configuration that a run would have; empty is none.
-        tools: The person's own.
-    """
+    """The findings on a program, a tool file, a standard library or a configuration, in the order of its lines."""
     name = posixpath.basename(path).lower()
     if name.endswith(".aplconfig"):
         return (yield from _lint_config(path))

@@ -11,31 +11,22 @@ from .tree import Fault, Step
 
 
 class At(Struct, frozen=True):
-    """Where the steps stand that are looked at.
+    """Where the steps stand that are looked at."""
 
-    Attributes:
-        module: The program whose ``module_path`` they see.
-        validates: Their inputs are looked at before any phase, as a program's are.
-    """
-
-    module: str
+    module: str  # the program whose ``module_path`` they see
     phase: str = ""
     trail: tuple[str, ...] = ()
-    validates: bool = True
+    validates: bool = True  # their inputs are looked at before any phase, as a program's are
 
 
 class Refusals:
-    """Collects them.
-
-    Attributes:
-        errors, warnings: Of the linter, in the order they were met.
-        halts: What each error comes to in a run; those that a ``try`` would catch are left out.
-    """
+    """Collects them."""
 
     def __init__(self, source: str, at: At) -> None:
+        # errors, warnings: of the linter, in the order they were met
         self.errors: list[Fault] = []
         self.warnings: list[Fault] = []
-        self.halts: list[Halt] = []
+        self.halts: list[Halt] = []  # what each error comes to in a run; those that a ``try`` would catch are left out
         self._path = source
         self._at = at
         self._tries = 0

@@ -25,15 +25,11 @@ Kind = Literal["built-in", "code", "custom", "own", "agent", "broken"]
 
 
 class Parameter(Struct, frozen=True):
-    """A parameter of a built-in.
-
-    Attributes:
-        instead: Other spellings of it.
-    """
+    """A parameter of a built-in."""
 
     name: str
     required: bool = False
-    instead: tuple[str, ...] = ()
+    instead: tuple[str, ...] = ()  # other spellings of it
 
 
 BUILT_INS: dict[str, tuple[Parameter, ...]] = {
@@ -71,17 +67,12 @@ _TEXTS: dict[str, tuple[str, ...]] = {
 
 
 class BrokenFile(Struct, frozen=True):
-    """A file of tools that cannot be read.
-
-    Attributes:
-        name: The tool that it would define, as far as its text tells; else empty.
-        line: The text of the line where the fault is.
-    """
+    """A file of tools that cannot be read."""
 
     path: str
     fault: Fault
-    name: str = ""
-    line: str = ""
+    name: str = ""  # the tool that it would define, as far as its text tells; else empty
+    line: str = ""  # the text of the line where the fault is
 
     @property
     def halt(self) -> Halt:
@@ -93,22 +84,16 @@ class BrokenFile(Struct, frozen=True):
 
 
 class KnownTool(Struct, frozen=True):
-    """A tool that a step can name.
-
-    Attributes:
-        kind: ``broken`` where its file cannot be read.
-        source: The file it stands in; empty for what ships.
-        broken: What is wrong with that file.
-    """
+    """A tool that a step can name."""
 
     name: str
-    kind: Kind
+    kind: Kind  # ``broken`` where its file cannot be read
     description: str = ""
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
     body: tuple[Step, ...] = ()
-    source: str = ""
-    broken: BrokenFile | None = None
+    source: str = ""  # the file it stands in; empty for what ships
+    broken: BrokenFile | None = None  # what is wrong with that file
     place: Place = Place(1, 1)
 
     @property
@@ -118,15 +103,11 @@ class KnownTool(Struct, frozen=True):
 
 
 class Registry(Struct, frozen=True):
-    """Every tool by name.
-
-    Attributes:
-        shadowed: Says in a sentence each what hid what.
-        broken: Files of tools that cannot be read; a tool that such a file defines is known, and cannot be used.
-    """
+    """Every tool by name."""
 
     tools: dict[str, KnownTool] = field(default_factory=dict)
-    shadowed: tuple[str, ...] = ()
+    shadowed: tuple[str, ...] = ()  # says in a sentence each what hid what
+    # files of tools that cannot be read; a tool that such a file defines is known, and cannot be used
     broken: tuple[BrokenFile, ...] = ()
 
     def find(self, name: str) -> KnownTool | None:
@@ -142,12 +123,7 @@ class Registry(Struct, frozen=True):
         return known
 
     def with_custom(self, found: Iterable[tuple[Tool | BrokenFile, str]], place: str) -> Registry:
-        """With custom tools over what was there, built-ins excepted.
-
-        Args:
-            found: Tools with the file each stands in; of two with one name the later holds.
-            place: ``global`` or ``local``.
-        """
+        """With custom tools over what was there, built-ins excepted."""
         tools, said, broken = dict(self.tools), list(self.shadowed), list(self.broken)
         for tool, source in found:
             old = tools.get(tool.name)
@@ -230,15 +206,10 @@ def misfits(known: KnownTool, step: ToolStep) -> Iterator[str]:
 
 
 class CallFaults(Struct, frozen=True):
-    """What is wrong with a call.
+    """What is wrong with a call."""
 
-    Attributes:
-        missing: ``(title, message, name)`` for each thing that it lacks.
-        unknown: A message for each parameter that the tool does not have.
-    """
-
-    missing: tuple[tuple[str, str, str], ...] = ()
-    unknown: tuple[str, ...] = ()
+    missing: tuple[tuple[str, str, str], ...] = ()  # ``(title, message, name)`` for each thing that it lacks
+    unknown: tuple[str, ...] = ()  # a message for each parameter that the tool does not have
 
 
 def check_call(known: KnownTool, step: ToolStep) -> CallFaults:

@@ -38,20 +38,15 @@ _TRUE, _FALSE = ("true", "yes", "1", 1), ("false", "no", "0", 0)
 
 
 class Scope:
-    """Variables by name.
-
-    Attributes:
-        made_by: The step that registered each.
-        results: Those that are the one ``result`` of a standard tool.
-    """
+    """Variables by name."""
 
     # A variable that is a list holds a list of its own, so that appending to it changes nothing else.
 
     def __init__(self) -> None:
         self.constants: frozenset[str] = frozenset()
         self.variables: dict[str, Any] = {}
-        self.made_by: dict[str, str] = {}
-        self.results: set[str] = set()
+        self.made_by: dict[str, str] = {}  # the step that registered each
+        self.results: set[str] = set()  # those that are the one ``result`` of a standard tool
 
     def set(self, name: str, value: Any) -> None:
         """Raises ``Halt`` where the name is a constant."""
@@ -108,11 +103,7 @@ class Scope:
         return self._as_halts(lambda: evaluate(expression, self.variables, self.results), expression)
 
     def by_name(self, value: Any, *, literal: bool) -> Any:
-        """What a parameter stands for that takes a variable's name, a template, or the value itself.
-
-        Args:
-            literal: A name that no variable has is the text itself; else it is missing.
-        """
+        """What a parameter stands for that takes a variable's name, a template, or the value itself."""
         if isinstance(value, str) and "{" not in value and _NAME.fullmatch(value):
             if value.split(".", 1)[0] in self.variables:
                 return self._own(self.evaluate(value))
@@ -135,11 +126,7 @@ class Scope:
 
 
 def bind_inputs(declared: tuple[Input, ...], given: Mapping[str, Any], scope: Scope) -> Scope:
-    """``scope`` with the inputs in it: those given, then defaults, which may be templates over those before.
-
-    Raises:
-        Halt: A required input without a default is missing, or an unknown one is given.
-    """
+    """``scope`` with the inputs in it: those given, then defaults, which may be templates over those before."""
     known = {each.name for each in declared}
     unknown = [name for name in given if name not in known]
     if unknown:
@@ -231,34 +218,22 @@ _CALL_CHARS = 400
 
 
 class Pointer(Struct, frozen=True):
-    """The Execution Pointer and what surrounds it.
-
-    Attributes:
-        registry: The tools of the running program; ``shared`` are those that every program sees.
-        source: The file that is executed, as ``LoadSource.beside`` takes it.
-        path: Of the running step's parent, for the trace: names with slashes between them.
-        trail: What lies around the running steps: tools, programs, items of loops.
-        depth: Programs and tools around this one.
-        workspace: The workspace as tools see it.
-        while_limit: Rounds of a ``while``.
-        watch: A debugger, where there is one.
-        frame: What runs, for the debugger; empty is the program ``source``.
-        callers: The pointers around this one, innermost first, each with the line of its call.
-    """
+    """The Execution Pointer and what surrounds it."""
 
     scope: Scope
-    registry: Registry
+    registry: Registry  # the tools of the running program; ``shared`` are those that every program sees
     shared: Registry
-    source: str
-    workspace: str
+    source: str  # the file that is executed, as ``LoadSource.beside`` takes it
+    workspace: str  # the workspace as tools see it
     phase: str = ""
-    path: str = ""
-    trail: tuple[str, ...] = ()
-    depth: int = 0
+    path: str = ""  # of the running step's parent, for the trace: names with slashes between them
+    trail: tuple[str, ...] = ()  # what lies around the running steps: tools, programs, items of loops
+    depth: int = 0  # programs and tools around this one
     named: Mapping[str, tuple[Step, ...]] = {}
-    while_limit: int = WHILE_LIMIT
-    watch: DebugPort | None = None
-    frame: str = ""
+    while_limit: int = WHILE_LIMIT  # rounds of a ``while``
+    watch: DebugPort | None = None  # a debugger, where there is one
+    frame: str = ""  # what runs, for the debugger; empty is the program ``source``
+    # the pointers around this one, innermost first, each with the line of its call
     callers: tuple[tuple[Pointer, int], ...] = ()
 
     def at(self, name: str) -> str:

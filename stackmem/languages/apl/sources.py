@@ -30,19 +30,13 @@ Reading = Generator[LoadSource, Source, Any]
 
 
 class Config(Struct, frozen=True):
-    """An ``.aplconfig``.
+    """An ``.aplconfig``."""
 
-    Attributes:
-        path: Empty where there is none.
-        while_limit: Rounds of a ``while``; 0 is the default.
-        runtime: The folder of the file it names holds the standard library; its text is not executed.
-    """
-
-    path: str = ""
-    runtime: str = ""
+    path: str = ""  # empty where there is none
+    runtime: str = ""  # the folder of the file it names holds the standard library; its text is not executed
     linter: str = ""
     tool_paths: tuple[str, ...] = ()
-    while_limit: int = 0
+    while_limit: int = 0  # rounds of a ``while``; 0 is the default
 
 
 def invalid(path: str, fault: Fault, text: str) -> Halt:
@@ -59,11 +53,7 @@ def read_program(path: str, text: str) -> Program:
 
 
 def read_config(named: str, beside: str) -> Reading:
-    """The configuration at a path; without one an empty one.
-
-    Raises:
-        Halt: It is missing or broken.
-    """
+    """The configuration at a path; without one an empty one."""
     if not named:
         return Config()
     return _config((yield from _load(LoadSource(named, beside), "The configuration could not be read.")))
@@ -101,11 +91,7 @@ def _config(source: Source) -> Config:
 
 
 def base_of(config: Config, own: Any) -> Reading:
-    """The registry before any program is read: built-ins, library, manifest, global tools.
-
-    Raises:
-        Halt: A file that is named is missing or broken.
-    """
+    """The registry before any program is read: built-ins, library, manifest, global tools."""
     library = yield from _library(config)
     registry = base_registry(library, own)
     if not config.path:
@@ -141,11 +127,7 @@ def _tools_of_library(source: Source) -> tuple[Tool, ...]:
 
 
 def registry_of(program: Program, source: str, base: Registry) -> Reading:
-    """The registry of one program: with its own tools over ``base``.
-
-    Raises:
-        Halt: A folder or a file that is named is missing or broken.
-    """
+    """The registry of one program: with its own tools over ``base``."""
     named = "local_tool_paths"
     try:
         found = yield from _tools_in(program.local_tool_paths, source)
@@ -186,11 +168,7 @@ def _tool(source: Source) -> Tool | BrokenFile:
 
 
 def load_program_at(named: str, pointer: Pointer) -> Generator[LoadSource, Source, tuple[Program, str, str]]:
-    """``(program, its path, its folder)`` of a program that a step names: a file, or a folder with ``main.apl``.
-
-    Raises:
-        Halt: There is none, or it is broken.
-    """
+    """``(program, its path, its folder)`` of a program that a step names: a file, or a folder with ``main.apl``."""
     wanted = named
     if not named.lower().endswith(".apl"):
         listing: Source = yield LoadSource(named, pointer.source, listing=True)

@@ -173,12 +173,7 @@ def _filter(node: nodes.Expr, name: str) -> nodes.Filter:
 
 
 class TemplateEnvironment(ImmutableSandboxedEnvironment):
-    """The environment.
-
-    Attributes:
-        rounds: What the loops of the template that runs have done.
-        results: Variables that are the one ``result`` of a standard tool, and answer to that name as well.
-    """
+    """The environment."""
 
     intercepted_binops = frozenset(("+", "*", "**", "%"))
 
@@ -191,7 +186,8 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             cache_size=0,
             finalize=text_of,
         )
-        self.rounds = 0
+        self.rounds = 0  # what the loops of the template that runs have done
+        # variables that are the one ``result`` of a standard tool, and answer to that name as well
         self.results: Container[str] = ()
         self.globals = {"range": safe_range}
         own: dict[str, Callable[..., Any]] = {

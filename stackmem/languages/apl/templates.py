@@ -22,46 +22,27 @@ _FAULTS = (TemplateError, ArithmeticError, TypeError, ValueError, LookupError, R
 
 
 class TemplateFault(Exception):  # noqa: N818 - it becomes the halt of that name
-    """A template that cannot be rendered.
-
-    Attributes:
-        missing: The variable or field that is not there; empty where something else is wrong.
-        held: What the field was looked up in.
-    """
+    """A template that cannot be rendered."""
 
     def __init__(self, reason: str, missing: str = "", *, is_field: bool = False, held: Any = None) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.missing = missing
+        self.missing = missing  # the variable or field that is not there; empty where something else is wrong
         self.is_field = is_field
-        self.held = held
+        self.held = held  # what the field was looked up in
 
 
 class Mention(Struct, frozen=True):
-    """A variable that a template needs.
-
-    Attributes:
-        path: What is looked up in it, as far as it is written out.
-        guarded: It may be missing.
-        quoted: It passes the ``quote`` filter.
-    """
+    """A variable that a template needs."""
 
     name: str
-    path: tuple[str, ...] = ()
-    guarded: bool = False
-    quoted: bool = False
+    path: tuple[str, ...] = ()  # what is looked up in it, as far as it is written out
+    guarded: bool = False  # it may be missing
+    quoted: bool = False  # it passes the ``quote`` filter
 
 
 def render(text: str, scope: Mapping[str, Any], results: Container[str] = ()) -> Any:
-    """The text with its holes filled; a text that is one hole and nothing else is that value, its type kept.
-
-    Args:
-        results: Variables that answer to ``.result`` as well.
-
-    Raises:
-        TemplateFault: It is no template, or a variable is missing, or it makes too much.
-        MalformedOutputError: A field is asked of an output that is not JSON.
-    """
+    """The text with its holes filled; a text that is one hole and nothing else is that value, its type kept."""
     if "{" not in text:
         return text
     whole = _WHOLE.fullmatch(text)
@@ -84,11 +65,7 @@ def render(text: str, scope: Mapping[str, Any], results: Container[str] = ()) ->
 
 
 def evaluate(expression: str, scope: Mapping[str, Any], results: Container[str] = ()) -> Any:
-    """The value of an expression without braces.
-
-    Raises:
-        TemplateFault, MalformedOutputError: As ``render``.
-    """
+    """The value of an expression without braces."""
     try:
         _LANGUAGE.rounds, _LANGUAGE.results = 0, results
         template, looked_up = _compile_expression(expression.strip())
@@ -103,11 +80,7 @@ def evaluate(expression: str, scope: Mapping[str, Any], results: Container[str] 
 
 
 def holds(condition: str, scope: Mapping[str, Any], results: Container[str] = ()) -> bool:
-    """Whether an ``if`` or ``while`` holds; braces around the whole of it do not matter.
-
-    Raises:
-        TemplateFault, MalformedOutputError: As ``render``.
-    """
+    """Whether an ``if`` or ``while`` holds; braces around the whole of it do not matter."""
     return bool(evaluate(bare(condition), scope, results))
 
 
@@ -131,11 +104,7 @@ def literal_stretches(command: str) -> tuple[tuple[int, int], ...]:
 
 
 def render_command(command: str, scope: Mapping[str, Any], results: Container[str] = ()) -> str:
-    """A shell command with its holes filled and its literal stretches left alone.
-
-    Raises:
-        TemplateFault, MalformedOutputError: As ``render``.
-    """
+    """A shell command with its holes filled and its literal stretches left alone."""
     stretches = literal_stretches(command)
     if not stretches:
         return text_of(render(command, scope, results))

@@ -222,11 +222,7 @@ def text_param(step: ToolStep, pointer: Pointer, tool: str, name: str) -> str:
 
 
 def checked_outputs(tool: str, declared: tuple[str, ...], scope: Mapping[str, Any]) -> dict[str, Any]:
-    """What a custom tool gives: the declared names, from its register or from a JSON object that it registered.
-
-    Raises:
-        Halt: Neither has them all.
-    """
+    """What a custom tool gives: the declared names, from its register or from a JSON object that it registered."""
     if all(name in scope for name in declared):
         return {name: scope[name] for name in declared}
     for register, value in scope.items():

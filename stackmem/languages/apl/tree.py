@@ -19,30 +19,21 @@ AsType = Literal["json", "int", "float", "bool", "list", "str"]
 
 
 class Fault(Struct, frozen=True):
-    """What is wrong with a document.
-
-    Attributes:
-        title: In the linter's words, such as ``Unknown Tool``.
-    """
+    """What is wrong with a document."""
 
     place: Place
-    title: str
+    title: str  # in the linter's words, such as ``Unknown Tool``
     message: str
 
 
 class Input(Struct, frozen=True):
-    """A declared input of a program or a tool.
-
-    Attributes:
-        required: A default satisfies it.
-        default: May be a template.
-    """
+    """A declared input of a program or a tool."""
 
     name: str
     place: Place
     description: str = ""
-    required: bool = False
-    default: Any = None
+    required: bool = False  # a default satisfies it
+    default: Any = None  # may be a template
     has_default: bool = False
 
 
@@ -52,63 +43,44 @@ class Output(Struct, frozen=True):
 
 
 class Head(Struct, frozen=True):
-    """What every step has.
-
-    Attributes:
-        condition: Its ``if``; empty where it has none.
-        places: Of each of its keys.
-    """
+    """What every step has."""
 
     name: str
     place: Place
-    condition: str = ""
+    condition: str = ""  # its ``if``; empty where it has none
     directives: tuple[str, ...] = ()
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)  # of each of its keys
 
     def at(self, key: str) -> Place:
         return self.places.get(key, self.place)
 
 
 class ToolStep(Struct, frozen=True, tag=True):
-    """A step that uses one tool.
-
-    Attributes:
-        params: The parameters that stand in the step itself.
-        inputs: Its ``with_inputs``.
-        variables: Its ``vars``, in their order.
-        using: Hints for an agent.
-        doubled_name: The step has ``name`` twice, and the second is the tool's parameter.
-    """
+    """A step that uses one tool."""
 
     head: Head
     tool: str
-    params: dict[str, Any] = field(default_factory=dict)
-    inputs: dict[str, Any] = field(default_factory=dict)
-    variables: dict[str, Any] = field(default_factory=dict)
-    using: tuple[Any, ...] = ()
+    params: dict[str, Any] = field(default_factory=dict)  # the parameters that stand in the step itself
+    inputs: dict[str, Any] = field(default_factory=dict)  # its ``with_inputs``
+    variables: dict[str, Any] = field(default_factory=dict)  # its ``vars``, in their order
+    using: tuple[Any, ...] = ()  # hints for an agent
     env: dict[str, Any] = field(default_factory=dict)
     register: str = ""
     as_type: AsType | None = None
     allow_failure: bool = False
     timeout_seconds: Any = None
-    doubled_name: bool = False
+    doubled_name: bool = False  # the step has ``name`` twice, and the second is the tool's parameter
 
 
 class Foreach(Struct, frozen=True, tag=True):
-    """A loop over a list.
-
-    Attributes:
-        items: The name of a variable, a template, or the list itself.
-        max_concurrency: 0 for one after another.
-        register: Of a parallel loop: takes the list of what each round's last step gave.
-    """
+    """A loop over a list."""
 
     head: Head
-    items: Any
+    items: Any  # the name of a variable, a template, or the list itself
     loop_var: str
     body: tuple[Step, ...]
-    max_concurrency: int = 0
-    register: str = ""
+    max_concurrency: int = 0  # 0 for one after another
+    register: str = ""  # of a parallel loop: takes the list of what each round's last step gave
 
 
 class While(Struct, frozen=True, tag=True):
@@ -145,24 +117,16 @@ Step = ToolStep | Foreach | While | Switch | Try | RunStep
 
 
 class Phase(Struct, frozen=True):
-    """Plain steps, or one loop that stands for the whole phase.
-
-    Attributes:
-        looped: Its one step is the phase's own loop.
-    """
+    """Plain steps, or one loop that stands for the whole phase."""
 
     name: str
     place: Place
     steps: tuple[Step, ...]
-    looped: bool = False
+    looped: bool = False  # its one step is the phase's own loop
 
 
 class Program(Struct, frozen=True):
-    """A whole program; phases in the order of the file.
-
-    Attributes:
-        notes: What the linter asks for, and a run goes on without.
-    """
+    """A whole program; phases in the order of the file."""
 
     phases: tuple[Phase, ...]
     inputs: tuple[Input, ...] = ()
@@ -171,7 +135,7 @@ class Program(Struct, frozen=True):
     constants: dict[str, Any] = field(default_factory=dict)
     steps: dict[str, tuple[Step, ...]] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
-    notes: tuple[Fault, ...] = ()
+    notes: tuple[Fault, ...] = ()  # what the linter asks for, and a run goes on without
 
 
 class Tool(Struct, frozen=True):
@@ -236,13 +200,7 @@ def templates(step: Step, *, variables: bool = True) -> Iterator[str]:
 def own_mentions(
     step: Step, *, command: bool = False, variables: bool = True, expressions: bool = True
 ) -> Iterator[Mention]:
-    """What its own texts need.
-
-    Args:
-        command: Leave out the literal stretches of a shell command.
-        variables: Also what the values of ``vars`` need; each may need one before it.
-        expressions: Also what its conditions need.
-    """
+    """What its own texts need."""
     for condition in conditions(step) if expressions else ():
         yield from mentions(condition, expression=True)
     for text in templates(step, variables=variables):

@@ -33,22 +33,14 @@ Doing = Generator[InvokeTool | KeepChunk | ReadChunk, Any, Any]
 
 
 class Artifact(Struct, frozen=True):
-    """A text under a name.
+    """A text under a name."""
 
-    Attributes:
-        name: As the program spells it.
-        chunk: Of the heap.
-        summary: One line, at most 200 characters.
-        file: Where a long one lies in the workspace; empty where the chunk is the text itself.
-        failed: Why it was not kept; empty where it was.
-    """
-
-    name: str
-    chunk: str
-    summary: str = ""
+    name: str  # as the program spells it
+    chunk: str  # of the heap
+    summary: str = ""  # one line, at most 200 characters
     chars: int = 0
-    file: str = ""
-    failed: str = ""
+    file: str = ""  # where a long one lies in the workspace; empty where the chunk is the text itself
+    failed: str = ""  # why it was not kept; empty where it was
 
 
 def plain_name(name: str) -> str:
@@ -58,12 +50,7 @@ def plain_name(name: str) -> str:
 
 
 def save(name: str, content: Any, summary: str = "", taken: Iterable[str] = ()) -> Doing:
-    """Keep ``content``, over what has the same name; returns the ``Artifact``.
-
-    Args:
-        content: A text, or a value that is kept as JSON.
-        taken: The names of the artifacts there are; one that would be the same file refuses this one.
-    """
+    """Keep ``content``, over what has the same name; returns the ``Artifact``."""
     chunk, text, summary = plain_name(name), as_text(content), _one_line(summary)
     if not name.strip():
         return Artifact(name, chunk, failed="an artifact needs a name")

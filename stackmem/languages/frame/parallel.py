@@ -13,12 +13,7 @@ Branch = Generator[Any, Any, Any]
 
 
 def side_by_side(branches: Sequence[Branch], most: int = 4, *, open_at_once: int | None = None) -> Branch:
-    """What each branch returns, in their order. What cannot stand in a ``Group`` is asked by itself.
-
-    Args:
-        most: How many effects may run at a time.
-        open_at_once: How many branches may be under way; None is all of them.
-    """
+    """What each branch returns, in their order. What cannot stand in a ``Group`` is asked by itself."""
     waiting = deque(enumerate(branches))
     pending: dict[int, tuple[Branch, Single]] = {}
     results: dict[int, Any] = {}

@@ -250,11 +250,7 @@ def _summary(session: AgentSession, text: str) -> Routine:
 
 
 def recover(session: AgentSession) -> None:
-    """Take the next rung that changes anything.
-
-    Raises:
-        AgentEnded: There is none left.
-    """
+    """Take the next rung that changes anything."""
     while session.rung < RUNGS:
         session.rung += 1
         if take_rung(session.conversation, session.turn, session.rung - 1):

@@ -23,24 +23,15 @@ RESULTS: tuple[Kind, ...] = ("action-result", "sub-agent-result", "loop-result",
 
 
 class ConversationEntry(Struct, frozen=True):
-    """One part of the conversation.
-
-    Attributes:
-        text: As it is shown.
-        turn: When it was added.
-        number: What the model calls it by to see it whole; 0 has none.
-        expires: None stays as it is.
-        original: The whole text, where ``text`` is a shortened one that may be expanded.
-        final: It was removed, shortened or expanded, and stays as it is now.
-    """
+    """One part of the conversation."""
 
     kind: Kind
-    text: str
-    turn: int
-    number: int = 0
-    expires: Expiry | None = None
-    original: str | None = None
-    final: bool = False
+    text: str  # as it is shown
+    turn: int  # when it was added
+    number: int = 0  # what the model calls it by to see it whole; 0 has none
+    expires: Expiry | None = None  # none stays as it is
+    original: str | None = None  # the whole text, where ``text`` is a shortened one that may be expanded
+    final: bool = False  # it was removed, shortened or expanded, and stays as it is now
 
     @property
     def from_model(self) -> bool:
@@ -58,13 +49,10 @@ class PromptMessages(Struct, frozen=True):
 
 
 class AgentConversation:
-    """The entries of one agent.
-
-    Attributes:
-        entries: Oldest first; the first is the request.
-    """
+    """The entries of one agent."""
 
     def __init__(self, request: str, turn: int = 0) -> None:
+        # oldest first; the first is the request
         self.entries: list[ConversationEntry] = [ConversationEntry("request", request, turn)]
         self._numbers = 0
 

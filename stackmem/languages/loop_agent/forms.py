@@ -42,36 +42,26 @@ class FormOption(Struct, frozen=True):
 
 
 class FormQuestion(Struct, frozen=True):
-    """One question.
-
-    Attributes:
-        type: One of ``TYPES``.
-        more: The type's own members, such as ``min`` and ``maxLength``.
-        multiple: Several options may be chosen.
-    """
+    """One question."""
 
     id: str
     label: str
-    type: str
-    more: dict[str, Any] = {}
+    type: str  # one of ``TYPES``
+    more: dict[str, Any] = {}  # the type's own members, such as ``min`` and ``maxLength``
     options: tuple[FormOption, ...] = ()
-    multiple: bool = False
+    multiple: bool = False  # several options may be chosen
     required: bool = False
     default: Any = None
     help: str = ""
 
 
 class ResponseForm(Struct, frozen=True):
-    """A form.
-
-    Attributes:
-        submit: What its button would say.
-    """
+    """A form."""
 
     questions: tuple[FormQuestion, ...]
     title: str = ""
     description: str = ""
-    submit: str = "Submit"
+    submit: str = "Submit"  # what its button would say
 
     @property
     def says(self) -> str:
@@ -85,11 +75,7 @@ class ResponseForm(Struct, frozen=True):
 
 
 def read_form(value: Any) -> ResponseForm:
-    """The form.
-
-    Raises:
-        Misfit: Something in it does not fit.
-    """
+    """The form."""
     place = "responseForm"
     if not isinstance(value, dict):
         raise Misfit(f"{place} must be an object")
@@ -334,9 +320,6 @@ def ask_form(message: str, form: ResponseForm) -> Routine:
     """The answers as JSON, question's id to value; what was left empty is null.
 
     An answer that is an object of questions' ids answers all that is left of the form: what it leaves out is empty.
-
-    Raises:
-        AgentEnded: A question was not answered as it must be.
     """
     head = [message, *(text for text in (form.title, form.description) if text and text != message)]
     found: dict[str, Any] = {}

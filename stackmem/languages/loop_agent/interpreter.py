@@ -50,11 +50,7 @@ from .sub_agents import agent_of
 
 
 def run_agent(session: AgentSession) -> Routine:
-    """The agent's ``Finish``.
-
-    Raises:
-        AgentEnded: It cannot go on.
-    """
+    """The agent's ``Finish``."""
     system = system_prompt(session.agent, session.params, session.parent, _descriptions(session), session.data)
     yield from watch(session)
     name, prompt = (session.agent.places[key].line if key in session.agent.places else 0 for key in ("name", "prompt"))
@@ -193,11 +189,7 @@ def _perform_step(session: AgentSession, response: Response) -> Routine:
 
 
 def _count_failure(session: AgentSession, *, ok: bool) -> None:
-    """Count a step that failed.
-
-    Raises:
-        AgentEnded: It was the last that is borne.
-    """
+    """Count a step that failed."""
     session.failed = 0 if ok else session.failed + 1
     if session.failed >= session.agent.limits.failures:
         raise AgentEnded("Failed", f"{session.failed} steps failed in a row; the last: {session.fault[:500]}")
@@ -223,11 +215,7 @@ def _again(session: AgentSession) -> None:
 
 
 def _success(session: AgentSession, finish: Finish) -> Finish | None:
-    """The end; None where actions have to run before it, or the payload does not fit, which is told.
-
-    Raises:
-        AgentEnded: The last payload does not fit its schema, and is not given back once more.
-    """
+    """The end; None where actions have to run before it, or the payload does not fit, which is told."""
     short = [
         f"{action.name} ({session.runs.get(action.name, 0)} of {action.min_runs})"
         for action in session.agent.actions

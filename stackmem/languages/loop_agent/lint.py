@@ -44,11 +44,7 @@ _MEMBERS = frozenset(
 
 
 def lint(path: str, text: str, tools: tuple[ToolSpec, ...] | None = None) -> Reading:
-    """The findings on a definition, in the order of its lines; those of other files stand where it names them.
-
-    Args:
-        tools: The person's own; None is not known, so that a tool that is missing is a warning only.
-    """
+    """The findings on a definition, in the order of its lines; those of other files stand where it names them."""
     agent, faults = load_agent(text)
     gathered = list(faults)
     if agent is not None:

@@ -32,20 +32,14 @@ _MOST_HOLES = 100
 
 
 class _Iterations:
-    """What the iterations of one loop share.
-
-    Attributes:
-        failed: Which one failed first; None where none has.
-        holes: Those without a result at the place that was named for it.
-        fault: Why it did.
-    """
+    """What the iterations of one loop share."""
 
     def __init__(self, session: AgentSession, does: ActionCall | Ask, path: str, *, together: bool = False) -> None:
         self.session, self.does, self.path = session, does, path
         self.warnings: list[str] = []
-        self.failed: int | None = None
-        self.holes: list[int] = []
-        self.fault = ""
+        self.failed: int | None = None  # which one failed first; None where none has
+        self.holes: list[int] = []  # those without a result at the place that was named for it
+        self.fault = ""  # why it did
         self.merged = PayloadMerge(session.payload, session.agent.allowed, together=together)
         crush, shown = session.params["crushActionResults"], session.agent.loop_result_turns > 0
         self.results = LoopResults(session.family.numbers, crush=crush, shown=shown)

@@ -77,13 +77,9 @@ _RULE = re.compile(r"[^.\[\]\s]+(\[(\d+|\*)\])*(\.[^.\[\]\s]+(\[(\d+|\*)\])*)*")
 
 
 class Rule(Struct, frozen=True):
-    """One allowed path.
+    """One allowed path."""
 
-    Attributes:
-        steps: Names, indexes as text, ``*`` and ``**``.
-    """
-
-    steps: tuple[str, ...]
+    steps: tuple[str, ...]  # names, indexes as text, ``*`` and ``**``
     operations: tuple[str, ...] = OPERATIONS
 
     def __str__(self) -> str:

@@ -27,20 +27,14 @@ WORDS = ("newElements", "updateElements", "removeElements", "replaceElements", "
 
 
 class PayloadChange(Struct, frozen=True):
-    """What came of a request.
-
-    Attributes:
-        edits: What was done, in order.
-        flags: Why somebody should look at it again; empty where nothing is odd.
-        blocked: What was not allowed.
-        corrections: Those of the warnings that say what was done in another way than it was asked for.
-    """
+    """What came of a request."""
 
     result: Any
-    edits: tuple[PayloadEdit, ...] = ()
+    edits: tuple[PayloadEdit, ...] = ()  # what was done, in order
     warnings: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-    blocked: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()  # why somebody should look at it again; empty where nothing is odd
+    blocked: tuple[str, ...] = ()  # what was not allowed
+    # those of the warnings that say what was done in another way than it was asked for
     corrections: tuple[str, ...] = ()
 
 

@@ -29,16 +29,11 @@ _COUNTS = ("maxSubAgentsInPrompt", "maxActionsInPrompt")
 
 
 class PromptParams(Struct, frozen=True):
-    """All of them.
+    """All of them."""
 
-    Attributes:
-        flags: Every flag by its name.
-        types: Which parts the definition of a response has.
-        most_sub_agents, most_actions: How many are described; -1 is all.
-    """
-
-    flags: dict[str, bool]
-    types: dict[str, bool]
+    flags: dict[str, bool]  # every flag by its name
+    types: dict[str, bool]  # which parts the definition of a response has
+    # most_sub_agents, most_actions: how many are described; -1 is all
     most_sub_agents: int = -1
     most_actions: int = -1
 
@@ -259,13 +254,7 @@ _PAYLOAD_CHARS = 30_000
 def system_prompt(
     agent: Agent, params: PromptParams, parent: str = "", described: dict[str, str] | None = None, given: Any = None
 ) -> str:
-    """The prompt.
-
-    Args:
-        parent: The name of the agent that asks this one; empty at the top.
-        described: Description of each sub-agent whose entry has none of its own.
-        given: Template parameters, which the agent's own prompt may name.
-    """
+    """The prompt."""
     parts = [*_contract(agent, params), *_capabilities(agent, params, parent, described or {})]
     parts += _definition(agent, params, parent, given if isinstance(given, dict) else {})
     parts += _documents(params)

@@ -308,11 +308,7 @@ class LoadedAgent(Struct, frozen=True):
 
 
 def load_agents(path: str, text: str) -> Reading:
-    """The agent with all that it can ask.
-
-    Raises:
-        BrokenDefinition: One of them is missing or has a fault.
-    """
+    """The agent with all that it can ask."""
     agent = _load_sound(path, text)
     files: Files = {}
     known, texts = {path: agent}, {path: text}

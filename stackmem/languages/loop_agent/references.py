@@ -61,15 +61,10 @@ _WORD = re.compile(r"[A-Za-z_$][\w$]*(?:\.[\w$-]+|\[\d+\])*")
 
 
 class ReferenceNames(Struct, frozen=True):
-    """What stands to be named in one iteration.
+    """What stands to be named in one iteration."""
 
-    Attributes:
-        values: Name to value; the loop's own variables first.
-        own: Names that also stand for themselves as bare words.
-    """
-
-    values: dict[str, Any]
-    own: tuple[str, ...] = ()
+    values: dict[str, Any]  # name to value; the loop's own variables first
+    own: tuple[str, ...] = ()  # names that also stand for themselves as bare words
 
     def find(self, text: str) -> Any:
         """What a reference gives, or ``MISSING``."""
@@ -82,11 +77,7 @@ class ReferenceNames(Struct, frozen=True):
 
 
 def resolve(value: Any, names: ReferenceNames, warnings: list[str], give: Callable[[Any], object] = id) -> Any:
-    """``value`` with every reference in it resolved, at any depth; keys stay.
-
-    Args:
-        give: Told of each value that stands in the result as it is, and belongs to somebody else.
-    """
+    """``value`` with every reference in it resolved, at any depth; keys stay."""
     match value:
         case str():
             found = _text(value, names, warnings)

@@ -27,19 +27,12 @@ _NOT_A_BREAK = re.compile(r"[^\n]")
 
 
 class ReplyObject(Struct, frozen=True):
-    """What a reply holds.
+    """What a reply holds."""
 
-    Attributes:
-        value: The object; None where there is a fault.
-        text: The object's own text, at its place in the reply.
-        fault: One sentence with the position; empty where there is none.
-        repairs: What was taken out of it.
-    """
-
-    value: dict[str, Any] | None
-    text: str
-    fault: str = ""
-    repairs: tuple[str, ...] = ()
+    value: dict[str, Any] | None  # the object; None where there is a fault
+    text: str  # the object's own text, at its place in the reply
+    fault: str = ""  # one sentence with the position; empty where there is none
+    repairs: tuple[str, ...] = ()  # what was taken out of it
 
 
 def read_object(reply: str) -> ReplyObject:
@@ -113,23 +106,16 @@ def json_value(text: str, default: Any = None) -> Any:
 
 
 class Misfit(Exception):  # noqa: N818 - a finding that is told to the model
-    """A member has the wrong form; the message begins with its place, unless another is given.
-
-    Attributes:
-        path: Of the member, such as that of ``nextStep.actions[2].name``; () is the whole reply.
-    """
+    """A member has the wrong form; the message begins with its place, unless another is given."""
 
     def __init__(self, told: str, place: str | None = None) -> None:
         super().__init__(told)
+        # of the member, such as that of ``nextStep.actions[2].name``; () is the whole reply
         self.path: Path = parse_path(_BEHIND_PLACE.split(told, 1)[0] if place is None else place) or ()
 
 
 def member(value: dict[str, Any], name: str, kind: type, place: str, default: Any) -> Any:
-    """``value[name]``; the default where it is absent or null. The whole reply has the place "".
-
-    Raises:
-        Misfit: It is of another kind.
-    """
+    """``value[name]``; the default where it is absent or null. The whole reply has the place ""."""
     found = value.get(name)
     if found is None:
         return default

@@ -222,22 +222,16 @@ Step = Success | Chat | Actions | Ask | SubAgents | ForEach | While | Expand | A
 
 
 class Response(Struct, frozen=True):
-    """A reply as it was understood.
-
-    Attributes:
-        change: The payload change request, if there is one.
-        warnings: What was dropped or repaired.
-        repairs: Those of the warnings that say what was taken out of the reply before it was read.
-    """
+    """A reply as it was understood."""
 
     step: Step
     message: str = ""
-    change: dict[str, Any] | None = None
+    change: dict[str, Any] | None = None  # the payload change request, if there is one
     actionable: tuple[commands.Command, ...] = ()
     automatic: tuple[commands.Command, ...] = ()
     scratchpad: Any = None
-    warnings: tuple[str, ...] = ()
-    repairs: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # what was dropped or repaired
+    repairs: tuple[str, ...] = ()  # those of the warnings that say what was taken out of the reply before it was read
 
 
 def read_response(text: str) -> Response:

@@ -24,18 +24,13 @@ TOLD_AFTER = 3
 
 
 class ActionOutcome(Struct, frozen=True):
-    """What one action or sub-agent came to.
-
-    Attributes:
-        code: In one word; ``SUCCESS`` where it did what was asked.
-        told: One sentence more.
-    """
+    """What one action or sub-agent came to."""
 
     name: str
     ok: bool
     value: Any = None
-    code: str = "SUCCESS"
-    told: str = ""
+    code: str = "SUCCESS"  # in one word; ``SUCCESS`` where it did what was asked
+    told: str = ""  # one sentence more
 
 
 def value_text(value: Any) -> str:
@@ -123,20 +118,12 @@ _HEAD_CHARS = 80
 
 
 class LoopResults:
-    """The outcomes of one loop, taken in their order.
-
-    Attributes:
-        count: Of them all.
-        errors: How many of them failed.
-    """
+    """The outcomes of one loop, taken in their order."""
 
     def __init__(self, numbers: Iterator[int], *, crush: bool, shown: bool = True) -> None:
-        """Results of a loop; those that will not be ``shown`` are counted only.
-
-        Args:
-            numbers: Of the files that results are written to.
-        """
-        self.count = self.errors = 0
+        """Results of a loop; those that will not be ``shown`` are counted only."""
+        # how many of them failed
+        self.count = self.errors = 0  # of them all
         self._numbers, self._crush, self._shown = numbers, crush, shown
         self._sections: list[str] | None = []
         self._section_chars = 0
@@ -216,17 +203,12 @@ class _Lines:
 
 
 class LoopDone(Struct, frozen=True):
-    """What a loop came to.
+    """What a loop came to."""
 
-    Attributes:
-        kind: ``ForEach`` or ``While``; ``over`` is its collection or condition.
-        stopped: Why it ended before its time; empty where it did not.
-    """
-
-    kind: str
+    kind: str  # ``ForEach`` or ``While``; ``over`` is its collection or condition
     over: str
     results: LoopResults
-    stopped: str = ""
+    stopped: str = ""  # why it ended before its time; empty where it did not
     warnings: tuple[str, ...] = ()
 
     @property

@@ -47,35 +47,24 @@ class AgentEnded(Exception):  # noqa: N818 - the agent's own end, not a crash
 
 
 class RunContext(Struct, frozen=True):
-    """What all agents of a run share.
+    """What all agents of a run share."""
 
-    Attributes:
-        run: The loop itself.
-        files: The file that names it, and its name there, to the path of an agent's file and the agent.
-        numbers: Of the files that results are written to.
-        unpriced: Names of the agents of which it was told that their dollars cannot be counted.
-        window: Tokens that the model takes; None is not known.
-        watch: A debugger, where there is one.
-    """
-
-    run: Callable[[AgentSession], Routine]
+    run: Callable[[AgentSession], Routine]  # the loop itself
+    # the file that names it, and its name there, to the path of an agent's file and the agent
     files: dict[tuple[str, str], tuple[str, Agent]]
-    numbers: Iterator[int]
-    window: int | None = None
-    watch: DebugPort | None = None
+    numbers: Iterator[int]  # of the files that results are written to
+    window: int | None = None  # tokens that the model takes; None is not known
+    watch: DebugPort | None = None  # a debugger, where there is one
+    # names of the agents of which it was told that their dollars cannot be counted
     unpriced: set[str] = field(default_factory=set)
 
 
 class Finish(Struct, frozen=True):
-    """How an agent ended well.
-
-    Attributes:
-        chat: It has something to say rather than a result.
-    """
+    """How an agent ended well."""
 
     message: str
     payload: Any
-    chat: bool = False
+    chat: bool = False  # it has something to say rather than a result
 
 
 class ShownLoop(Struct):
@@ -90,14 +79,8 @@ class AgentSession:
 
     Attributes:
         path: Its place, in notes.
-        fault: Of the step that failed last.
         source: The file that names it.
-        runs, failures: Of each action, by its name.
         repeated: Times in a row that ``last_actions``, a digest, gave the same results.
-        unreported: What was not done in this turn, until it is a fact.
-        above: The agent that asked it; None asked nobody.
-        line: Of its definition, as a debugger was told last.
-        watches: Limits of dollars and seconds that hold here; those of its parents come first.
     """
 
     def __init__(
@@ -108,20 +91,22 @@ class AgentSession:
         self.conversation = AgentConversation(request)
         self.path, self.source, self.depth, self.data, self.apart = path, source, depth, data, apart
         self.parent = ""
-        self.above: AgentSession | None = None
-        self.line = agent.places.get("name", _NOWHERE).line
+        self.above: AgentSession | None = None  # the agent that asked it; None asked nobody
+        self.line = agent.places.get("name", _NOWHERE).line  # of its definition, as a debugger was told last
         self.turn = 0
         self.tokens = 0
         self.malformed = self.failed = self.bare = 0
         self.rung = self.misfits = 0
-        self.fault = ""
+        self.fault = ""  # of the step that failed last
         self.fold_after = 0
         self.fold_told = ""
+        # runs, failures: of each action, by its name
         self.runs: dict[str, int] = {}
         self.failures: dict[str, int] = {}
         self.loops: list[ShownLoop] = []
         self.repeated, self.last_actions = 0, ""
-        self.unreported: list[StepFailed] = []
+        self.unreported: list[StepFailed] = []  # what was not done in this turn, until it is a fact
+        # limits of dollars and seconds that hold here; those of its parents come first
         self.watches: tuple[Any, ...] = ()
 
     def notify_debugger(self, kind: Any, text: str, line: int = 0) -> None:
@@ -201,11 +186,7 @@ def watch(session: AgentSession) -> Routine:
 
 
 def refuse_overspent(session: AgentSession, wait_seconds: float = 0.0) -> Routine:
-    """Look at what was used; a wait that would outlast the seconds has used them.
-
-    Raises:
-        AgentEnded: An agent, or one that waits for it, has used what it may.
-    """
+    """Look at what was used; a wait that would outlast the seconds has used them."""
     watches: tuple[SpendingWatch, ...] = session.watches
     if not watches:
         return

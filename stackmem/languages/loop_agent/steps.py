@@ -49,11 +49,7 @@ def run_calls(session: AgentSession, step: Actions) -> Routine:
 
 
 def _count_repeated(session: AgentSession, step: Actions, outcomes: list[ActionOutcome]) -> None:
-    """Count the same actions with the same results over the same payload in a row: they bring nothing new.
-
-    Raises:
-        AgentEnded: They were the last that are borne.
-    """
+    """Count the same actions with the same results over the same payload in a row: they bring nothing new."""
     calls, results = [[each.name, each.params] for each in step.calls], [[each.code, each.value] for each in outcomes]
     digest = digest_of([calls, results, session.payload])
     same = digest == session.last_actions and any(outcome.ok for outcome in outcomes)

@@ -71,12 +71,7 @@ def ask_agents(session: AgentSession, asks: Sequence[tuple[str, Ask]], payload: 
 
 
 def ask_agent(session: AgentSession, ask: Ask, payload: Any, path: str, *, apart: bool = False) -> Routine:
-    """What comes of asking; the payload is not changed, see ``SubAgentAnswer.writes``.
-
-    Args:
-        payload: What the sub-agent begins with as far as it may read, over what its own definition says.
-        apart: It runs beside others, and has no frame.
-    """
+    """What comes of asking; the payload is not changed, see ``SubAgentAnswer.writes``."""
     known = agent_of(session, ask.name)
     if isinstance(known, str):
         return SubAgentAnswer(ActionOutcome(ask.name[:80], ok=False, code="UNKNOWN_AGENT", told=known))

@@ -26,57 +26,41 @@ class DefinitionFault(Struct, frozen=True):
 
 
 class Expiry(Struct, frozen=True):
-    """When a result leaves the prompt, or is shortened in it.
+    """When a result leaves the prompt, or is shortened in it."""
 
-    Attributes:
-        turns: It is due when it is older than this.
-        mode: ``none`` keeps it.
-        by: How it is compacted: its first ``chars`` characters, or a summary by the model.
-        prompt: What the model is asked for; empty is the built-in request.
-    """
-
-    turns: int
-    mode: Literal["none", "remove", "compact"] = "remove"
+    turns: int  # it is due when it is older than this
+    mode: Literal["none", "remove", "compact"] = "remove"  # ``none`` keeps it
+    # how it is compacted: its first ``chars`` characters, or a summary by the model
     by: Literal["first", "summary"] = "first"
     chars: int = 500
-    prompt: str = ""
+    prompt: str = ""  # what the model is asked for; empty is the built-in request
 
 
 class AgentLimits(Struct, frozen=True):
-    """What one run of the agent may use.
-
-    Attributes:
-        context_tokens: Estimated tokens of the conversation at three quarters of which it is summarised; None is the
-            model's own window, and 8,000 where that is not known.
-        usd, seconds: Of the agent that is run, they become the run's own; of a sub-agent, those of each time it is
-            asked, see ``session``.
-    """
+    """What one run of the agent may use."""
 
     iterations: int = MOST_ITERATIONS
     tokens: int | None = None
     failures: int = MOST_FAILURES
+    # estimated tokens of the conversation at three quarters of which it is summarised; None is the model's own window,
+    # and 8,000 where that is not known
     context_tokens: int | None = None
+    # usd, seconds: of the agent that is run, they become the run's own; of a sub-agent, those of each time it is asked,
+    # see ``session``
     usd: float | None = None
     seconds: float | None = None
 
 
 class AgentAction(Struct, frozen=True):
-    """Something the agent may do: a tool under a name of its own.
-
-    Attributes:
-        params: A JSON Schema; empty takes anything.
-        output_mapping: As a loop's ``outputMapping``; None has none.
-        parallel: It may run beside others, if its tool may.
-        retries: Times it is repeated after a failure.
-    """
+    """Something the agent may do: a tool under a name of its own."""
 
     name: str
     tool: str
     description: str = ""
-    params: dict[str, Any] = {}
-    output_mapping: Any = None
-    parallel: bool = False
-    retries: int = 0
+    params: dict[str, Any] = {}  # a JSON Schema; empty takes anything
+    output_mapping: Any = None  # as a loop's ``outputMapping``; None has none
+    parallel: bool = False  # it may run beside others, if its tool may
+    retries: int = 0  # times it is repeated after a failure
     min_runs: int = 0
     max_runs: int | None = None
     expires: Expiry | None = None
@@ -84,33 +68,20 @@ class AgentAction(Struct, frozen=True):
 
 
 class SubAgent(Struct, frozen=True):
-    """Another agent that this one may ask; exactly one of ``file`` and ``inline`` is there.
-
-    Attributes:
-        reads, writes: What of the payload it is given, and what of its changes is taken; none is all.
-    """
+    """Another agent that this one may ask; exactly one of ``file`` and ``inline`` is there."""
 
     name: str
     place: Place
     file: str = ""
     inline: Agent | None = None
     messages: Mode = "none"
+    # reads, writes: what of the payload it is given, and what of its changes is taken; none is all
     reads: tuple[Rule, ...] = ()
     writes: tuple[Rule, ...] = ()
 
 
 class Agent(Struct, frozen=True):
-    """One agent.
-
-    Attributes:
-        payload: What its payload begins with.
-        payload_schema: A JSON Schema; empty asks nothing.
-        allowed: Paths it may change; none is all.
-        on_misfit: What becomes of a last payload that does not fit its schema: it is given back, or ends the agent, or
-            stands with a word to the person.
-        expires: Overrides what actions and kinds of results say.
-        summary_prompt: What the model is asked for where the conversation is summed up; empty is the built-in request.
-    """
+    """One agent."""
 
     name: str
     prompt: str
@@ -118,14 +89,17 @@ class Agent(Struct, frozen=True):
     model: str = ""
     actions: tuple[AgentAction, ...] = ()
     sub_agents: tuple[SubAgent, ...] = ()
-    payload: dict[str, Any] = {}
-    payload_schema: dict[str, Any] = {}
+    payload: dict[str, Any] = {}  # what its payload begins with
+    payload_schema: dict[str, Any] = {}  # a JSON Schema; empty asks nothing
+    # what becomes of a last payload that does not fit its schema: it is given back, or ends the agent, or stands with a
+    # word to the person
     on_misfit: Literal["retry", "fail", "warn"] = "retry"
-    allowed: tuple[Rule, ...] = ()
+    allowed: tuple[Rule, ...] = ()  # paths it may change; none is all
     prompt_params: dict[str, Any] = {}
     limits: AgentLimits = AgentLimits()
     loop_result_turns: int = 1
-    expires: Expiry | None = None
+    expires: Expiry | None = None  # overrides what actions and kinds of results say
+    # what the model is asked for where the conversation is summed up; empty is the built-in request
     summary_prompt: str = ""
     places: dict[str, Place] = field(default_factory=dict)
 

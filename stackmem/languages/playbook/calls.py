@@ -90,11 +90,7 @@ def _signature(target: Target) -> str:
 
 
 def fault_of(world: PlaybookState, agent: AgentState, call: CallTo, pending: Collection[str]) -> str:
-    """What is wrong with a call and the calls inside it; the first fault, or nothing.
-
-    Args:
-        pending: Variables that an earlier queued call will bind.
-    """
+    """What is wrong with a call and the calls inside it; the first fault, or nothing."""
     for each in calls_in(call):
         target = find_target(world.program, agent.agent.name, each.name)
         if target is None:

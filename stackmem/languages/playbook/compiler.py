@@ -48,11 +48,7 @@ def compiled_path(path: str) -> str:
 
 
 def compile_program(path: str, text: str) -> Routine:
-    """``(program, text)`` of a plain program in its coded form.
-
-    Raises:
-        Halted: The model's answers are no coded program.
-    """
+    """``(program, text)`` of a plain program in its coded form."""
     source = read_program(text)
     kept: Source = yield LoadSource(compiled_path(path), path)
     program = kept_program(text, kept.text)
@@ -86,11 +82,7 @@ def kept_program(text: str, kept: str) -> PlaybookProgram | None:
 
 
 def _read_coded(text: str, source: PlaybookProgram) -> PlaybookProgram:
-    """The compiled program, which is the source but for the codes.
-
-    Raises:
-        PlaybookError: It is none, or it changes what was not to be compiled.
-    """
+    """The compiled program, which is the source but for the codes."""
     program = read_program(text)
     for _, book in program.all():
         if book.plain:

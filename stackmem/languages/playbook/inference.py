@@ -31,16 +31,11 @@ _WORD = re.compile(r"(?<![\w.$])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
 
 
 class GivenCall(Struct, eq=False):
-    """A call that stands at no line of its own.
-
-    Attributes:
-        into: The variable that it binds, or is to bind.
-        made: It came back, with this ``value``.
-    """
+    """A call that stands at no line of its own."""
 
     call: CallTo
-    into: str = ""
-    made: bool = False
+    into: str = ""  # the variable that it binds, or is to bind
+    made: bool = False  # it came back, with this ``value``
     value: Any = None
 
 
@@ -89,18 +84,13 @@ def _written_calls(text: str, known: Callable[[str], bool]) -> Iterator[WantedCa
 
 
 class PathFinder(Struct, frozen=True):
-    """Looks for the way of one step.
-
-    Attributes:
-        given: The calls that stand at no line of their own.
-        waiting: Calls are queued, so that a ``YLD call`` would make them.
-    """
+    """Looks for the way of one step."""
 
     world: PlaybookState
     agent: AgentState
     book: Playbook
-    given: list[GivenCall]
-    waiting: bool
+    given: list[GivenCall]  # the calls that stand at no line of their own
+    waiting: bool  # calls are queued, so that a ``YLD call`` would make them
 
     def path(self, at: StepLine | None, target: StepLine) -> list[PassedLine] | None:
         """The lines between, in their order; None where there is no legal way without an effect left out."""

@@ -86,11 +86,7 @@ class LiteralReader:
         return self.text[self.at : self.at + 1]
 
     def value(self, depth: int = 0) -> Any:
-        """The value that stands here.
-
-        Raises:
-            LiteralFault: None does.
-        """
+        """The value that stands here."""
         if depth > MOST_DEPTH:
             raise LiteralFault(f"the value is nested over {MOST_DEPTH} deep", self.at)
         first = self.peek()
@@ -211,11 +207,7 @@ class LiteralReader:
             raise LiteralFault(f"{what} goes on with {_excerpt(self.text, self.at)}; a comma belongs there", self.at)
 
     def call(self, depth: int = 0) -> CallTo:
-        """The call that stands here.
-
-        Raises:
-            LiteralFault: None does, or an argument is no value.
-        """
+        """The call that stands here."""
         found = _CALLED.match(self.text, self.at)
         if not found:
             raise LiteralFault(f"{_excerpt(self.text, self.at)} is no call", self.at)
@@ -246,11 +238,7 @@ _NAME = re.compile(r"\s*+\$?([A-Za-z_]\w*)\s*+(?::\s*+([A-Za-z_][\w\[\] |.]*+)\s
 
 
 def read_params(text: str, line: int) -> tuple[Param, ...]:
-    """The parameters, in their order.
-
-    Raises:
-        PlaybookError: One is none, or two have one name.
-    """
+    """The parameters, in their order."""
     found: dict[str, Param] = {}
     at = 0
     text = text.rstrip()

@@ -27,17 +27,11 @@ NO_EFFECT = "Metadata Without Effect"
 
 
 class Metadata(Struct):
-    """What the lines under one heading ask for.
+    """What the lines under one heading ask for."""
 
-    Attributes:
-        public: Other agents may call the playbook; None where nothing says so.
-        entry: The program begins with it.
-        mode: ``execution_mode``, and ``mode_line`` its place.
-    """
-
-    public: bool | None = None
-    entry: bool = False
-    mode: str = ""
+    public: bool | None = None  # other agents may call the playbook; None where nothing says so
+    entry: bool = False  # the program begins with it
+    mode: str = ""  # ``execution_mode``, and ``mode_line`` its place
     mode_line: int = 0
     caveats: list[Caveat] = []
 

@@ -30,11 +30,7 @@ _MOST_CHARS = 200_000
 
 
 def functions_of(block: str, first_line: int) -> tuple[Playbook, ...]:
-    """The functions of a block whose first line is ``first_line`` of the file.
-
-    Raises:
-        PlaybookError: It is no Python, or a function cannot be called by name with JSON values.
-    """
+    """The functions of a block whose first line is ``first_line`` of the file."""
     if len(block) > _MOST_CHARS:
         raise PlaybookError("Long Block", f"the block has over {_MOST_CHARS:,} characters; split it", first_line)
     try:
@@ -128,11 +124,7 @@ _ERROR_CHARS = 2_000
 
 
 def run_function(here: Execution, book: Playbook, arguments: dict[str, Any]) -> Routine:
-    """What a function gives, or its ``CallFailure``; what it prints is shown.
-
-    Raises:
-        Exit: It ended the program, or what it called did.
-    """
+    """What a function gives, or its ``CallFailure``; what it prints is shown."""
     for param in book.params:
         if param.name in arguments and not fits(arguments[param.name], param.kind):
             return CallFailure(f"{param.name} of {book.name} must be {param.kind}")

@@ -70,11 +70,7 @@ class ListItem(Struct, frozen=True):
 
 
 def read_program(text: str) -> PlaybookProgram:
-    """The program.
-
-    Raises:
-        PlaybookError: It is none; the first fault.
-    """
+    """The program."""
     if len(text) > _MOST_CHARS:
         raise PlaybookError("Long Program", f"the program has over {_MOST_CHARS:,} characters; split it")
     return _ProgramReader(text).program()

@@ -47,17 +47,12 @@ class Fired(Struct, frozen=True):
 
 
 class Queued(Struct, frozen=True):
-    """A call, and the variable that its result is bound to.
-
-    Attributes:
-        fired: It stands behind a trigger.
-        spare: It stands at no line that asks for it.
-    """
+    """A call, and the variable that its result is bound to."""
 
     call: CallTo
     into: str = ""
-    fired: bool = False
-    spare: bool = False
+    fired: bool = False  # it stands behind a trigger
+    spare: bool = False  # it stands at no line that asks for it
 
 
 class ReturnItem(Struct, frozen=True):
@@ -79,15 +74,10 @@ Item = TextItem | SetVar | AtStep | Fired | Queued | ReturnItem | Yielded | Unre
 
 
 class ReplyItems(Struct, frozen=True):
-    """A reply as it was read.
+    """A reply as it was read."""
 
-    Attributes:
-        items: Up to the first yield, Return or fault.
-        ignored: What stands behind that, without what the contract allows there.
-    """
-
-    items: tuple[Item, ...]
-    ignored: str = ""
+    items: tuple[Item, ...]  # up to the first yield, Return or fault
+    ignored: str = ""  # what stands behind that, without what the contract allows there
 
 
 MOST_ITEM_CHARS = 200_000

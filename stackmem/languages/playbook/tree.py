@@ -20,19 +20,13 @@ _TARGET = re.compile(r"(?:^|[\s:])(\d{1,9}(?:\.\d{1,9}){0,19})\b")
 
 
 class StepLine(Struct, frozen=True):
-    """One line under ``### Steps``.
-
-    Attributes:
-        label: Its number as it was written, such as ``02.01``.
-        text: What it says, without number and code.
-        line: In the file, from 1.
-    """
+    """One line under ``### Steps``."""
 
     number: Number
-    label: str
+    label: str  # its number as it was written, such as ``02.01``
     code: str
-    text: str
-    line: int
+    text: str  # what it says, without number and code
+    line: int  # in the file, from 1
 
 
 def number_of(label: str) -> Number:
@@ -64,15 +58,11 @@ class _LineBlock:
 
 
 class LineOrder:
-    """The lines of one playbook.
-
-    Attributes:
-        place: Number to its index among the steps.
-    """
+    """The lines of one playbook."""
 
     def __init__(self, steps: tuple[StepLine, ...]) -> None:
         self.steps = steps
-        self.place = {step.number: index for index, step in enumerate(steps)}
+        self.place = {step.number: index for index, step in enumerate(steps)}  # number to its index among the steps
 
     @cached_property
     def _blocks(self) -> dict[Number, _LineBlock]:
@@ -168,29 +158,21 @@ class Caveat(Struct, frozen=True):
 
 
 class Playbook(Struct, frozen=True, dict=True):
-    """One H2, or one ``@playbook`` function.
-
-    Attributes:
-        steps: In the order of the file. A function has none.
-        python: The agent's blocks of Python, one of which defines the function; empty of prose.
-        python_line: Of the program's file, where they begin.
-        plain: Its sections of sentences without codes, which are compiled before it can run.
-        entry: The program begins with it, whatever its triggers are.
-    """
+    """One H2, or one ``@playbook`` function."""
 
     name: str
     params: tuple[Param, ...]
     returns: str
     says: str
     line: int
-    steps: tuple[StepLine, ...] = ()
+    steps: tuple[StepLine, ...] = ()  # in the order of the file. A function has none
     triggers: tuple[Trigger, ...] = ()
     notes: tuple[Remark, ...] = ()
     public: bool = False
-    python: str = ""
-    python_line: int = 0
-    plain: tuple[str, ...] = ()
-    entry: bool = False
+    python: str = ""  # the agent's blocks of Python, one of which defines the function; empty of prose
+    python_line: int = 0  # of the program's file, where they begin
+    plain: tuple[str, ...] = ()  # its sections of sentences without codes, which are compiled before it can run
+    entry: bool = False  # the program begins with it, whatever its triggers are
     caveats: tuple[Caveat, ...] = ()
 
     @property
@@ -294,14 +276,7 @@ def is_coded(text: str) -> bool:
 
 
 def step_line(text: str, line: int, by_place: Number) -> StepLine:
-    """A step from its list item.
-
-    Args:
-        by_place: Its number where none is written.
-
-    Raises:
-        PlaybookError: Its code is unknown, or its number is too long to be one.
-    """
+    """A step from its list item."""
     found = _CODED.match(text)
     label, code, says = (found[1], found[2], found[3] or "") if found else ("", text[:40], "")
     if code not in CODES:
@@ -320,11 +295,7 @@ def is_plain_trigger(text: str) -> bool:
 
 
 def trigger_line(text: str, line: int, place: int) -> Trigger:
-    """A trigger from its list item; without a number it has that of its place.
-
-    Raises:
-        PlaybookError: It has no code.
-    """
+    """A trigger from its list item; without a number it has that of its place."""
     found = _TRIGGER.match(text)
     if not found or len(found[1] or "") > _MOST_DIGITS:
         raise PlaybookError("Bad Trigger", "a trigger is written `T1:CND text`, with BGN, CND or EVT", line)

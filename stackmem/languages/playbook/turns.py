@@ -40,24 +40,15 @@ _MOST_NAMED = 12
 
 
 class Turn(Struct):
-    """What a reply comes to.
+    """What a reply comes to."""
 
-    Attributes:
-        queue: Calls to be made at its end.
-        end: Its yield or Return; None where it has neither, or a fault.
-        fault: What is wrong with it, and ``text`` the place.
-        keeps: What stands before the fault holds, and its calls are made.
-        notes: What the model is told beside that.
-        acted: It did something.
-    """
-
-    queue: list[Queued] = []
-    end: ReturnItem | Yielded | None = None
-    fault: str = ""
+    queue: list[Queued] = []  # calls to be made at its end
+    end: ReturnItem | Yielded | None = None  # its yield or Return; None where it has neither, or a fault
+    fault: str = ""  # what is wrong with it, and ``text`` the place
     text: str = ""
-    keeps: bool = False
-    notes: list[str] = []
-    acted: bool = False
+    keeps: bool = False  # what stands before the fault holds, and its calls are made
+    notes: list[str] = []  # what the model is told beside that
+    acted: bool = False  # it did something
 
 
 def take(here: Execution, frame: PlaybookFrame, reply: ReplyItems) -> Routine:

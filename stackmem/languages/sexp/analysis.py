@@ -44,16 +44,12 @@ _MOST_COMPARED = 1_000
 
 
 class Analysis:
-    """Of one source.
-
-    Attributes:
-        evaluated: The forms that are evaluated, and are not quoted, lists of names or clauses.
-        free: Names that nothing binds, with the first place of each; ``needed`` where nothing would catch that.
-    """
+    """Of one source."""
 
     def __init__(self, nodes: list[Node], around: Surroundings | None = None) -> None:
         self.faults: list[Fault] = []
-        self.evaluated: list[Form] = []
+        self.evaluated: list[Form] = []  # the forms that are evaluated, and are not quoted, lists of names or clauses
+        # names that nothing binds, with the first place of each; ``needed`` where nothing would catch that
         self.free: dict[str, Name] = {}
         self.needed: dict[str, Node] = {}
         self._around = around or Surroundings()

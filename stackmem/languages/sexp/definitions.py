@@ -25,19 +25,13 @@ OPTIONS = (*_TEXTS, *_LISTS)
 
 
 class TaskDefinition(Struct, frozen=True):
-    """A task as it is written.
+    """A task as it is written."""
 
-    Attributes:
-        template: What a host registers; its output format is as it stands there.
-        faults: What is wrong, each with the node that is; the first is what an evaluation raises.
-        types: The nodes that name the types of its parameters.
-        form: The whole of it.
-    """
-
-    template: dict[str, Any]
+    template: dict[str, Any]  # what a host registers; its output format is as it stands there
+    # what is wrong, each with the node that is; the first is what an evaluation raises
     faults: tuple[tuple[Node, SexpEvaluationError], ...]
-    types: tuple[Name, ...]
-    form: Form
+    types: tuple[Name, ...]  # the nodes that name the types of its parameters
+    form: Form  # the whole of it
 
     @property
     def params(self) -> dict[str, dict[str, Any]]:
@@ -162,11 +156,7 @@ def _instructions(clause: Form | None, form: Form, faults: Faults) -> str:
 
 
 def _option(node: Node, key: str, budget: Budget | None) -> Any:
-    """The value of an optional clause.
-
-    Raises:
-        SexpEvaluationError: There is no such clause, or its value is none of its own.
-    """
+    """The value of an optional clause."""
     if not isinstance(node, Form) or not key:
         raise SexpEvaluationError(f"An optional argument of 'defatom' is (name value), got: {_datum_source(node)}")
     items = node.items
@@ -226,11 +216,7 @@ def schema_fault(named: Any) -> SexpEvaluationError:
 
 
 def read_schema(text: str) -> dict[str, Any]:
-    """The JSON Schema that a text is.
-
-    Raises:
-        SexpEvaluationError: It is none.
-    """
+    """The JSON Schema that a text is."""
     value, fault = read_json(text)
     if fault or not isinstance(value, dict):
         raise SexpEvaluationError("The schema of 'output_format' is no JSON object.", "", fault)
@@ -238,11 +224,7 @@ def read_schema(text: str) -> dict[str, Any]:
 
 
 def checked_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema itself.
-
-    Raises:
-        SexpEvaluationError: Nothing can be checked against it.
-    """
+    """The schema itself."""
     error = schema_error(schema)
     if error:
         raise SexpEvaluationError("The schema of 'output_format' cannot be used.", "", error)

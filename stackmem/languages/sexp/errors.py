@@ -23,8 +23,6 @@ class SexpSyntaxError(ProgramError, ValueError):
     """A source that is no S-expression.
 
     Attributes:
-        sexp_string: The source.
-        error_details: What is wrong, in one sentence.
         line, column: Of the place, from 1.
     """
 
@@ -32,8 +30,8 @@ class SexpSyntaxError(ProgramError, ValueError):
         self, message: str, sexp_string: str = "", error_details: str = "", place: SourcePlace | None = None
     ) -> None:
         self.message = message
-        self.sexp_string = sexp_string
-        self.error_details = error_details or message
+        self.sexp_string = sexp_string  # the source
+        self.error_details = error_details or message  # what is wrong, in one sentence
         self.place = place or SourcePlace("", 1, 1, "")
         super().__init__(f"{message}\n{self.place.excerpt}" if place else message)
 
@@ -84,21 +82,14 @@ class LineIndex:
 
 
 class SexpEvaluationError(ProgramError):
-    """An expression that cannot be evaluated.
-
-    Attributes:
-        message: One sentence.
-        expression: The source of the innermost expression that is known.
-        error_details: What lies below, empty where nothing does.
-        place: Where it stands; None until it is known.
-    """
+    """An expression that cannot be evaluated."""
 
     def __init__(self, message: str, expression: str = "", error_details: str = "") -> None:
         super().__init__(message)
-        self.message = message
-        self.expression = expression
-        self.error_details = error_details
-        self.place: SourcePlace | None = None
+        self.message = message  # one sentence
+        self.expression = expression  # the source of the innermost expression that is known
+        self.error_details = error_details  # what lies below, empty where nothing does
+        self.place: SourcePlace | None = None  # where it stands; None until it is known
 
     def locate(self, place: SourcePlace, expression: str) -> SexpEvaluationError:
         """Told where it happened, unless it knows already."""
@@ -117,15 +108,11 @@ class SexpEvaluationError(ProgramError):
 
 
 class UnboundSymbolError(SexpEvaluationError, NameError):
-    """A symbol that nothing binds.
-
-    Attributes:
-        symbol: Its name, where its value was wanted; empty where it was to be called or set.
-    """
+    """A symbol that nothing binds."""
 
     def __init__(self, message: str, symbol: str = "") -> None:
         super().__init__(message)
-        self.symbol = symbol
+        self.symbol = symbol  # its name, where its value was wanted; empty where it was to be called or set
 
 
 def unbound_symbol(error: BaseException | None) -> str | None:
@@ -141,13 +128,13 @@ class TaskError(ProgramError):
     Attributes:
         type: ``RESOURCE_EXHAUSTION``, ``TASK_FAILURE``, ``INVALID_OUTPUT`` or ``VALIDATION_ERROR``.
         reason: What ran out, or why.
-        place: Of the expression at the top of a source that it ended; None until it is known.
     """
 
     def __init__(self, kind: str, message: str, reason: str = "", details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
         self.type, self.message, self.reason = kind, message, reason
         self.details = details or {}
+        # of the expression at the top of a source that it ended; None until it is known
         self.place: SourcePlace | None = None
 
 
@@ -158,25 +145,15 @@ def error_line(error: BaseException) -> str:
 
 
 class Budget(Struct, frozen=True):
-    """How much each thing may be.
+    """How much each thing may be."""
 
-    Attributes:
-        steps: Nodes evaluated, atoms among them.
-        depth: Calls of closures within each other.
-        text: Characters of one text.
-        digits: Decimal digits of one integer.
-        items: Of one list.
-        nested: Levels of one value that is quoted, given from outside, handed on or returned.
-        source: Characters of one source.
-    """
-
-    steps: int = 1_000_000
-    depth: int = 1_000
-    text: int = 10_000_000
-    digits: int = 10_000
-    items: int = 1_000_000
-    nested: int = 1_000
-    source: int = 1_000_000
+    steps: int = 1_000_000  # nodes evaluated, atoms among them
+    depth: int = 1_000  # calls of closures within each other
+    text: int = 10_000_000  # characters of one text
+    digits: int = 10_000  # decimal digits of one integer
+    items: int = 1_000_000  # of one list
+    nested: int = 1_000  # levels of one value that is quoted, given from outside, handed on or returned
+    source: int = 1_000_000  # characters of one source
 
 
 BREATH = 2_000_000
@@ -200,11 +177,7 @@ class Meter:
         return True
 
     def charge(self, steps: int) -> None:
-        """Count work that is more than a node's: long lists and texts cost what their length costs.
-
-        Raises:
-            TaskError: The steps are used up.
-        """
+        """Count work that is more than a node's: long lists and texts cost what their length costs."""
         self.steps += steps
         if self.steps > self.budget.steps:
             raise exhaustion("steps", self.budget.steps, "evaluation steps")

@@ -52,12 +52,7 @@ class Evaluation:
         self.machine = Machine(forms, added, budget, calls.knows, calls.invoke, calls.apply_named, watch)
 
     def run(self, nodes: list[Node], env: SexpEnvironment) -> Doing:
-        """The last expression's value; yields asks.
-
-        Raises:
-            SexpEvaluationError: An expression cannot be evaluated.
-            TaskError: A budget is spent, or a collaborator says so.
-        """
+        """The last expression's value; yields asks."""
         names = bound_names(nodes)
         scope: SexpEnvironment | None = env
         while scope is not None:
@@ -93,33 +88,16 @@ class SexpEvaluator:
         handler: Any,
         memory_system: Any,
         *,
-        budget: Budget | None = None,
-        log: Callable[[str], object] = id,
+        budget: Budget | None = None,  # of each evaluation
+        log: Callable[[str], object] = id,  # told what ``log-message`` says
         read_text: Callable[[str, str], tuple[str, str]] | None = None,
     ) -> None:
-        """Keep the collaborators; nothing is asked of them yet. None has no tasks, no tools, no memory.
-
-        Args:
-            budget: Of each evaluation.
-            log: Told what ``log-message`` says.
-            read_text: Gives ``(path, text)`` of a library or schema for ``(path, the file that names it)``; without it
-                there are none.
-        """
+        """Keep the collaborators; nothing is asked of them yet. None has no tasks, no tools, no memory."""
         self.budget = budget or Budget()
         self._host = _Collaborators(task_system, handler, memory_system, log, read_text)
 
     def evaluate_string(self, sexp_string: str, initial_env: SexpEnvironment | None = None) -> Any:
-        """The value of the last top-level expression.
-
-        Args:
-            initial_env: The root scope, which ``bind`` changes; a new one where it is None.
-
-        Raises:
-            TypeError: ``sexp_string`` is no text.
-            SexpSyntaxError: It cannot be read.
-            SexpEvaluationError: An expression cannot be evaluated.
-            TaskError: A budget is spent, or a collaborator raised it.
-        """
+        """The value of the last top-level expression."""
         nodes = read(sexp_string, "", self.budget.source)
         env = SexpEnvironment() if initial_env is None else initial_env
         doing = Evaluation(self._host, self.budget).run(nodes, env)
@@ -192,11 +170,7 @@ class _Collaborators:
         return next((tools[one] for one in sorted(tools) if one.replace(":", "_") == plain), None)
 
     def answer(self, ask: Request) -> Any:
-        """What the collaborators say.
-
-        Raises:
-            SexpEvaluationError: One failed; its own ``TaskError`` comes through as it is.
-        """
+        """What the collaborators say."""
         match ask:
             case SubtaskRequest():
                 return self._task(ask)

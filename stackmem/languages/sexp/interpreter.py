@@ -68,8 +68,6 @@ class Machine:
         invoke: The handler of a call of a task or a tool, its arguments not evaluated yet.
         apply_named: The same for evaluated arguments: ``(machine, name, args, form)``.
         meter: What was used so far; nodes are its steps.
-        watch: A debugger, where there is one; ``waiting`` is what is open, for it.
-        depth, branches, loading: Calls of closures, forms ``parallel`` and ``load`` that are open.
     """
 
     def __init__(
@@ -84,10 +82,11 @@ class Machine:
     ) -> None:
         self.forms, self.added, self.meter = forms, added, Meter(budget)
         self.knows, self.invoke, self.apply_named = knows, invoke, apply_named
-        self.watch = watch
+        self.watch = watch  # a debugger, where there is one; ``waiting`` is what is open, for it
         self.waiting: list[Waiting] = []
         self.bound: set[str] = set()
         self.epoch = object()
+        # depth, branches, loading: calls of closures, forms ``parallel`` and ``load`` that are open
         self.depth = 0
         self.branches = 0
         self.loading = 0

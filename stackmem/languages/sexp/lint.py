@@ -45,21 +45,13 @@ class SourcePart(Struct, frozen=True):
 
 
 class LintResult(Struct, frozen=True):
-    """What was found of a program with the libraries beside it.
+    """What was found of a program with the libraries beside it."""
 
-    Attributes:
-        faults: Of each part.
-        needed: Names without which no run can be, each with its part and place.
-        free: Names that the program itself leaves to its inputs.
-        sources: All that is loaded, or cannot be, by ``(file that names it, name)``.
-        bound: Names that any of the sources binds somewhere.
-    """
-
-    faults: tuple[tuple[SourcePart, Fault], ...]
-    needed: dict[str, tuple[SourcePart, int]]
-    free: frozenset[str]
-    sources: dict[tuple[str, str], Source]
-    bound: frozenset[str]
+    faults: tuple[tuple[SourcePart, Fault], ...]  # of each part
+    needed: dict[str, tuple[SourcePart, int]]  # names without which no run can be, each with its part and place
+    free: frozenset[str]  # names that the program itself leaves to its inputs
+    sources: dict[tuple[str, str], Source]  # all that is loaded, or cannot be, by ``(file that names it, name)``
+    bound: frozenset[str]  # names that any of the sources binds somewhere
 
     @property
     def report(self) -> str:
@@ -109,12 +101,7 @@ def _tried(
 
 
 def libraries(named: Iterable[object]) -> Reading:
-    """The libraries that ``--lib`` names, as a list of ``SourcePart``.
-
-    Raises:
-        UsageError: One cannot be read.
-        SexpSyntaxError: One is no source.
-    """
+    """The libraries that ``--lib`` names, as a list of ``SourcePart``."""
     parts = []
     for path in named:
         source: Source = yield LoadSource(str(path))
@@ -125,11 +112,7 @@ def libraries(named: Iterable[object]) -> Reading:
 
 
 def examine(parts: list[SourcePart], names: frozenset[str], tools: tuple[ToolSpec, ...]) -> Reading:
-    """A program, the last of ``parts``, and the libraries beside it, with all that they load: ``LintResult``.
-
-    Args:
-        names: What is bound beside that: the inputs.
-    """
+    """A program, the last of ``parts``, and the libraries beside it, with all that they load: ``LintResult``."""
     own_tools = frozenset(plain_name(tool.name) for tool in tools)
     loads = []
     for part in parts:
@@ -163,18 +146,12 @@ def examine(parts: list[SourcePart], names: frozenset[str], tools: tuple[ToolSpe
 
 
 class FileUse(Struct, frozen=True):
-    """A file that a form names.
+    """A file that a form names."""
 
-    Attributes:
-        form: Of the program; of a file that a library names, the form that loads the library.
-        is_schema: A schema, and no library.
-        sure: Nothing catches its absence, and nothing before it could have written it.
-    """
-
-    form: Form
+    form: Form  # of the program; of a file that a library names, the form that loads the library
     name: str
-    is_schema: bool
-    sure: bool
+    is_schema: bool  # a schema, and no library
+    sure: bool  # nothing catches its absence, and nothing before it could have written it
 
     def fault(self, title: str, message: str) -> Fault:
         severity: Literal["error", "warning"] = "error" if self.sure else "warning"

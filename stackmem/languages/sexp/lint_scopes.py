@@ -47,14 +47,8 @@ class LintScope:
 
 
 class Surroundings(Struct, frozen=True):
-    """What a source has around it.
+    """What a source has around it."""
 
-    Attributes:
-        names: What libraries, or a person, bind; nothing is known of their values.
-        tools: The person's own.
-        is_whole: Whether those are all; else a name may be bound that nobody knows of.
-    """
-
-    names: frozenset[str] = frozenset()
-    tools: frozenset[str] = frozenset()
-    is_whole: bool = True
+    names: frozenset[str] = frozenset()  # what libraries, or a person, bind; nothing is known of their values
+    tools: frozenset[str] = frozenset()  # the person's own
+    is_whole: bool = True  # whether those are all; else a name may be bound that nobody knows of

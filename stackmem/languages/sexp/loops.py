@@ -18,18 +18,13 @@ from .values import Closure, SexpEnvironment, to_source
 
 
 class LoopShape(Struct, frozen=True):
-    """What a loop of phases is made of.
-
-    Attributes:
-        initial: The clause with the first input.
-        plain: Clauses with texts that phases are given.
-        phases: Clauses with functions, in the order in which they run, each with what it is given before the round's
-            number: ``input``, a plain clause, or what another phase came to. The last one decides.
-    """
+    """What a loop of phases is made of."""
 
     name: str
-    initial: str
-    plain: tuple[str, ...]
+    initial: str  # the clause with the first input
+    plain: tuple[str, ...]  # clauses with texts that phases are given
+    # clauses with functions, in the order in which they run, each with what it is given before the round's number:
+    # ``input``, a plain clause, or what another phase came to. The last one decides
     phases: dict[str, tuple[str, ...]]
 
     @property

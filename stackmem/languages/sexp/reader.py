@@ -31,12 +31,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
 
 
 def read(text: str, path: str = "", most: int = 1_000_000) -> list[Node]:
-    """Every top-level expression.
-
-    Raises:
-        TypeError: ``text`` is no text.
-        SexpSyntaxError: It is empty, unbalanced, too long, or holds what the language does not have.
-    """
+    """Every top-level expression."""
     if not isinstance(text, str):
         raise TypeError(f"a workflow is a text, not {type(text).__name__}")
     if len(text) > most:
@@ -175,11 +170,7 @@ MOST = {"steps": 1_000_000_000, "depth": 100_000}
 
 
 def split_budget(nodes: list[Node]) -> tuple[list[Node], Budget]:
-    """The expressions without the first where it sets budgets, and the budget.
-
-    Raises:
-        SexpSyntaxError: It is written wrongly, or asks for more than there may be.
-    """
+    """The expressions without the first where it sets budgets, and the budget."""
     first = nodes[0]
     head = first.items[0] if isinstance(first, Form) and first.items else None
     if not isinstance(first, Form) or not isinstance(head, Name) or head.name != "budgets":

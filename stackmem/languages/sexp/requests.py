@@ -43,11 +43,7 @@ class ContextGenerationInput(Struct, frozen=True):
 
 
 class SubtaskRequest(Struct, frozen=True):
-    """A task that is to be done once; what a ``task_system`` is asked to execute.
-
-    Attributes:
-        place: ``line:column`` of the call; ``file`` is the name of its file.
-    """
+    """A task that is to be done once; what a ``task_system`` is asked to execute."""
 
     task_id: str
     name: str
@@ -57,7 +53,7 @@ class SubtaskRequest(Struct, frozen=True):
     file_paths: list[str] | None = None
     context_management: ContextManagement | None = None
     history_config: HistoryConfigSettings | None = None
-    place: str = ""
+    place: str = ""  # ``line:column`` of the call; ``file`` is the name of its file
     file: str = ""
 
 

@@ -68,11 +68,7 @@ def listed_parameters(tool: ToolSpec) -> tuple[str, ...] | None:
 
 
 def call_tool(request: ToolRequest, known: tuple[str, ...] | None, budget: Budget) -> Doing:
-    """Effects, to the TaskResult of a tool.
-
-    Raises:
-        SexpEvaluationError: The arguments are not the tool's.
-    """
+    """Effects, to the TaskResult of a tool."""
     name = plain_name(request.name)
     given = {key: as_json(value, budget) for key, value in request.arguments.items()}
     if name not in PARAMETERS:

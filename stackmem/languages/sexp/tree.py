@@ -48,16 +48,15 @@ class Form:
 
     Attributes:
         end: Of its source text, exclusive.
-        height: Levels of forms in it, itself one of them.
-        plan: How it is evaluated, once that is known; ``planner`` is who knows.
     """
 
     __slots__ = ("at", "end", "height", "items", "plan", "planner", "source")
 
     def __init__(self, items: list[Node], at: int, end: int, source: SourceText) -> None:
         self.items, self.at, self.end, self.source = items, at, end, source
+        # levels of forms in it, itself one of them
         self.height: int = 1 + max([item.height for item in items if type(item) is Form], default=0)
-        self.plan: Any = None
+        self.plan: Any = None  # how it is evaluated, once that is known; ``planner`` is who knows
         self.planner: Any = None
 
     def with_head(self, name: str) -> Form:

@@ -44,19 +44,13 @@ class _TextAlone(Workflow):
 
 
 def first_failure(
-    parts: list[list[Node]],
+    parts: list[list[Node]],  # the libraries' expressions, then the program's
     budget: Budget,
     tools: tuple[ToolSpec, ...],
-    sources: Mapping[tuple[str, str], Source],
-    bound: frozenset[str],
+    sources: Mapping[tuple[str, str], Source],  # what is loaded, or cannot be, by ``(file that names it, name)``
+    bound: frozenset[str],  # names that the sources bind; any other may be an input's
 ) -> tuple[Node, SexpEvaluationError | TaskError] | None:
-    """The expression at the top of a source that fails in every run, and why; None where nobody can say.
-
-    Args:
-        parts: The libraries' expressions, then the program's.
-        sources: What is loaded, or cannot be, by ``(file that names it, name)``.
-        bound: Names that the sources bind; any other may be an input's.
-    """
+    """The expression at the top of a source that fails in every run, and why; None where nobody can say."""
     few = replace(budget, steps=min(budget.steps, MOST_STEPS))
     schemas = {task.schema_name for nodes in parts for task in definitions_of(nodes)}
     if schemas - bound - {""}:

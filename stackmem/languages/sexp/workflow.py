@@ -138,9 +138,7 @@ _CONTEXT_KEYS = {"query", "matching_strategy"}
 
 
 class Workflow:
-    """Attributes:
-    past: The tasks done so far, in their order.
-    """
+    """past: The tasks done so far, in their order."""
 
     def __init__(self, budget: Budget, own: tuple[ToolSpec, ...] = (), *, names_files: bool = True) -> None:
         """Know the tools; with ``names_files`` a step's place begins with the name of its file."""
@@ -174,11 +172,7 @@ class Workflow:
         return f"{ask.file}:{ask.place}" if self._names_files and ask.file else ask.place
 
     def answer(self, ask: Request, *, beside: bool = False) -> Effects:
-        """Effects, to the ask's answer; ``beside`` others no frame of its own is opened.
-
-        Raises:
-            SexpEvaluationError: What was asked for cannot be.
-        """
+        """Effects, to the ask's answer; ``beside`` others no frame of its own is opened."""
         match ask:
             case SubtaskRequest():
                 return (yield from self._task(ask, beside=beside))

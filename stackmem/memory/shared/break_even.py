@@ -60,17 +60,11 @@ class Rates(Struct, frozen=True):
 
 
 class FrameAdvice(Struct, frozen=True):
-    """What a frame is told.
+    """What a frame is told."""
 
-    Attributes:
-        least: Work of more steps than these pays in a frame.
-        phase: Steps of the phase that costs least.
-        step_tokens: What a step brings.
-    """
-
-    least: int
-    phase: int
-    step_tokens: float
+    least: int  # work of more steps than these pays in a frame
+    phase: int  # steps of the phase that costs least
+    step_tokens: float  # what a step brings
 
 
 def rates(price: Price | None, read: float | None = None) -> Rates:

@@ -39,17 +39,12 @@ something, so of two thresholds that cost nearly the same the higher one is to b
 
 
 class CompactionRequest(Struct, frozen=True):
-    """What is asked for.
+    """What is asked for."""
 
-    Attributes:
-        kind: As the request's first line names it.
-        text: Name of the prompt that asks.
-        most: Characters of the answer that are shown.
-    """
-
+    # as the request's first line names it
     kind: Literal["summary", "rolling", "structured", "tier", "condenser", "handoff"]
-    text: str
-    most: int
+    text: str  # name of the prompt that asks
+    most: int  # characters of the answer that are shown
     prefix: Prefix = "shared"
 
     @property
@@ -59,17 +54,13 @@ class CompactionRequest(Struct, frozen=True):
 
 
 class Summarizing(Struct, frozen=True):
-    """A strategy of one conversation that asks the model for summaries.
-
-    Attributes:
-        due: How many exchanges a text is to stand for now, by the model's window in tokens; None where none is due.
-        rules: As of the strategies that ask for none; they say nothing of the exchanges that have a text.
-    """
+    """A strategy of one conversation that asks the model for summaries."""
 
     name: str
     request: CompactionRequest
+    # how many exchanges a text is to stand for now, by the model's window in tokens; None where none is due
     due: Callable[[int, Linear], int | None]
-    rules: Rules
+    rules: Rules  # as of the strategies that ask for none; they say nothing of the exchanges that have a text
     tools: tuple[Tool, ...] = ONE_FRAME
     prompt: str = "full"
     prefix_stable: bool = False

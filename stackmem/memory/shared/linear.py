@@ -29,66 +29,39 @@ CHARS_PER_TOKEN = 2.5
 
 
 class Exchange(Struct, frozen=True):
-    """A reply and the user message after it, both whole.
+    """A reply and the user message after it, both whole."""
 
-    Attributes:
-        step: The run's step of the reply.
-        chars: Characters of both.
-    """
-
-    step: int
+    step: int  # the run's step of the reply
     said: Message
     told: Message
-    chars: int
+    chars: int  # characters of both
 
 
 class Cut(Struct, frozen=True):
-    """Numbers of exchanges, counted from the first of the conversation.
+    """Numbers of exchanges, counted from the first of the conversation."""
 
-    Attributes:
-        dropped: So many are not shown.
-        short: So many are not shown whole; the dropped ones are among them.
-    """
-
-    dropped: int = 0
-    short: int = 0
+    dropped: int = 0  # so many are not shown
+    short: int = 0  # so many are not shown whole; the dropped ones are among them
 
 
 class Linear(Struct, frozen=True):
-    """A conversation so far.
+    """A conversation so far."""
 
-    Attributes:
-        rules: The strategy's.
-        opening: Parts that the first message begins with for as long as the conversation lives.
-        standing: Characters of the prompt outside the messages.
-        past: Every answered exchange, whole.
-        shown: The messages of the prompt, as far as they are finished.
-        chars: Characters of ``shown``.
-        cut: The borders in force.
-        before: The border ``cut.short`` before its last move.
-        reply: The reply that is being answered, None right after an exchange is finished.
-        step: The step of that reply.
-        seconds: The run's clock when that reply was asked for, or the one before it.
-        answer: How many exchanges stand before the last that holds a result. No border moves past it.
-        parts: Its answers so far; before the first reply, what the harness has told.
-        summary: The newest text that stands for the dropped exchanges; None before the first.
-        summarizes: Whether such a text is shown; otherwise one that a run has from another strategy changes nothing.
-    """
-
-    rules: Rules
-    opening: tuple[Part, ...]
-    standing: int
-    past: Log[Exchange]
-    shown: Log[Message]
-    chars: int
-    cut: Cut = Cut()
-    before: int = 0
-    reply: Message | None = None
-    step: int = 0
-    seconds: float = 0.0
-    answer: int = 0
-    parts: tuple[Part, ...] = ()
-    summary: str | None = None
+    rules: Rules  # the strategy's
+    opening: tuple[Part, ...]  # parts that the first message begins with for as long as the conversation lives
+    standing: int  # characters of the prompt outside the messages
+    past: Log[Exchange]  # every answered exchange, whole
+    shown: Log[Message]  # the messages of the prompt, as far as they are finished
+    chars: int  # characters of ``shown``
+    cut: Cut = Cut()  # the borders in force
+    before: int = 0  # the border ``cut.short`` before its last move
+    reply: Message | None = None  # the reply that is being answered, None right after an exchange is finished
+    step: int = 0  # the step of that reply
+    seconds: float = 0.0  # the run's clock when that reply was asked for, or the one before it
+    answer: int = 0  # how many exchanges stand before the last that holds a result. No border moves past it
+    parts: tuple[Part, ...] = ()  # its answers so far; before the first reply, what the harness has told
+    summary: str | None = None  # the newest text that stands for the dropped exchanges; None before the first
+    # whether such a text is shown; otherwise one that a run has from another strategy changes nothing
     summarizes: bool = False
 
     @property
@@ -236,22 +209,15 @@ def one_line(word: str, result: ToolResult, step: int) -> ToolResult:
 
 
 class Rules(Struct, frozen=True):
-    """What tells one of these strategies from another.
+    """What tells one of these strategies from another."""
 
-    Attributes:
-        cut: Where the borders stand from now on; never before where they stand.
-        head: What is said instead of the dropped exchanges; empty for nothing.
-        shorten: A result of that step, once it is on the far side of the border.
-        say: A reply that is shown, once the conversation has been written anew.
-        first: Exchanges at the beginning that are shown whole, whatever is dropped.
-        pause: Where the borders stand from now on after so many seconds since the last request.
-    """
-
-    cut: Callable[[Linear], Cut]
-    head: Callable[[Linear], str] = nothing_said
+    cut: Callable[[Linear], Cut]  # where the borders stand from now on; never before where they stand
+    head: Callable[[Linear], str] = nothing_said  # what is said instead of the dropped exchanges; empty for nothing
+    # a result of that step, once it is on the far side of the border
     shorten: Callable[[ToolResult, int], ToolResult] = whole_result
-    say: Callable[[Message], Message] = as_said
-    first: int = 0
+    say: Callable[[Message], Message] = as_said  # a reply that is shown, once the conversation has been written anew
+    first: int = 0  # exchanges at the beginning that are shown whole, whatever is dropped
+    # where the borders stand from now on after so many seconds since the last request
     pause: Callable[[Linear, float], Cut] = not_paused
 
 
@@ -261,17 +227,13 @@ def no_tail(state: State, conversation: Linear) -> str:
 
 
 class OneConversation(Struct, frozen=True):
-    """A strategy that is its rules.
-
-    Attributes:
-        tail: What stands at the end of each prompt, and in no later one.
-    """
+    """A strategy that is its rules."""
 
     name: str
     rules: Rules
     tools: tuple[Tool, ...] = ONE_FRAME
     prompt: str = "full"
-    tail: Callable[[State, Linear], str] = no_tail
+    tail: Callable[[State, Linear], str] = no_tail  # what stands at the end of each prompt, and in no later one
     prefix_stable: bool = False
 
     def render(self, state: State) -> View:

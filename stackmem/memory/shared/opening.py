@@ -24,13 +24,7 @@ def first_parts(constants: str, frame: Frame, own: str) -> tuple[Text, ...]:
 
 
 def opening(frame: Frame, budgets: Budgets, listed: str = "", *, task: str = "", registers: bool = True) -> str:
-    """The block.
-
-    Args:
-        listed: The heap index; empty where the prompt shows none.
-        task: The run's, shown in a frame without registers.
-        registers: Whether there are any.
-    """
+    """The block."""
     if frame.request:
         return request_opening(frame, listed)
     lines = [f"FRAME {frame.name!r}, depth {frame.depth} of {budgets.depth}"]

@@ -49,25 +49,15 @@ Parameter = Choice | Count
 
 
 class Parameters(Struct, frozen=True):
-    """What was chosen.
+    """What was chosen."""
 
-    Attributes:
-        name: The strategy with its parameters, spelled in the one way.
-        words: Of each choice.
-        counts: Of each count.
-    """
-
-    name: str
-    words: dict[str, str]
-    counts: dict[str, int]
+    name: str  # the strategy with its parameters, spelled in the one way
+    words: dict[str, str]  # of each choice
+    counts: dict[str, int]  # of each count
 
 
 def parameters(strategy: str, text: str, known: tuple[Parameter, ...] = ()) -> Parameters:
-    """The value of every known parameter; its default where ``text`` does not name it.
-
-    Raises:
-        UsageError: An unknown parameter or value, or one that is given twice.
-    """
+    """The value of every known parameter; its default where ``text`` does not name it."""
     given = _given(strategy, text, known)
     words, counts, spelled = dict[str, str](), dict[str, int](), []
     for each in known:

@@ -66,11 +66,7 @@ def luck(*words: str) -> float:
 
 
 def read_dial(dials: ReaderDials, text: str) -> ReaderDials | None:
-    """``dials`` with a setting by its name, or ``NAME=SHARE``, over them; None where ``text`` is neither.
-
-    Raises:
-        UsageError: It names a dial, and its share is none.
-    """
+    """``dials`` with a setting by its name, or ``NAME=SHARE``, over them; None where ``text`` is neither."""
     if text in SETTINGS:
         return SETTINGS[text]
     name, equals, raw = text.partition("=")

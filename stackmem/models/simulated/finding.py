@@ -116,11 +116,7 @@ def _may_hold(known: Knowledge, row: SeenChunk, key: str) -> bool:
 
 
 def _read_on(known: Knowledge, key: str, path: str, *, believing: bool = True) -> ChosenCall | None:
-    """The first part of a file that was not read since the fact was last in doubt.
-
-    Args:
-        believing: What a text of its own says it has read counts as read.
-    """
+    """The first part of a file that was not read since the fact was last in doubt."""
     since = known.doubted_since(key)
     spans = [span for span in known.spans.get(path, ()) if span.order > since and (believing or not span.told)]
     return read_from(path, spans, f"{key} stands in {path}")

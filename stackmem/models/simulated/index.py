@@ -15,20 +15,14 @@ INDEX_HEAD = "HEAP INDEX: "
 
 
 class SeenChunk(Struct, frozen=True):
-    """One chunk.
-
-    Attributes:
-        items: What its description says it holds, by the part of a key after the topic.
-        whole: The description names everything in it.
-        written: The step it was last written at; 0 where the index shows none.
-    """
+    """One chunk."""
 
     name: str
     chars: int
-    items: frozenset[str]
-    whole: bool
+    items: frozenset[str]  # what its description says it holds, by the part of a key after the topic
+    whole: bool  # the description names everything in it
     source: str
-    written: int
+    written: int  # the step it was last written at; 0 where the index shows none
     stale: bool
 
 

@@ -19,11 +19,7 @@ _BATCH = 4
 
 
 def store_now(sight: ReaderSight, *, due: bool) -> ChosenCall | None:
-    """A call that only stores, where one is due.
-
-    Args:
-        due: Everything is stored, since the frame ends or a child starts and neither call stores.
-    """
+    """A call that only stores, where one is due."""
     known, names = sight.known, sight.offered.names
     if sight.variant == "forgetful" or not sight.offered.remembers:
         return None

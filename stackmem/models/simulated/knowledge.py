@@ -34,51 +34,34 @@ SEEN, TOLD, CHILD = "seen", "told", "child"
 
 
 class Held(Struct, frozen=True):
-    """A fact as it is held now.
-
-    Attributes:
-        at: The unit it holds as of; a fact without a stamp that was read after its topic changed holds as of then.
-        order: When it was read, counted over the parts of the conversation.
-        origin: ``seen`` in a file or an output, ``child`` for a result of a frame, ``told`` by anything remembered.
-        source: The file it was read in, or ``chunk:NAME``.
-    """
+    """A fact as it is held now."""
 
     value: str
-    at: int
-    order: int
-    origin: str
-    source: str = ""
+    at: int  # the unit it holds as of; a fact without a stamp that was read after its topic changed holds as of then
+    order: int  # when it was read, counted over the parts of the conversation
+    origin: str  # ``seen`` in a file or an output, ``child`` for a result of a frame, ``told`` by anything remembered
+    source: str = ""  # the file it was read in, or ``chunk:NAME``
 
 
 class ShownLines(Struct, frozen=True):
-    """Lines of a file that were shown; ``total`` is -1 where the file goes on.
-
-    Attributes:
-        told: A text of the reader's own says so, which may have left out what stood there.
-    """
+    """Lines of a file that were shown; ``total`` is -1 where the file goes on."""
 
     first: int
     last: int
     total: int
     order: int
-    told: bool = False
+    told: bool = False  # a text of the reader's own says so, which may have left out what stood there
 
 
 class FramesAdvised(Struct, frozen=True):
-    """What the prompt says a frame is worth.
+    """What the prompt says a frame is worth."""
 
-    Attributes:
-        least: Work of more steps than these pays in a frame.
-        phase: Steps of a phase.
-    """
-
-    least: int
-    phase: int
+    least: int  # work of more steps than these pays in a frame
+    phase: int  # steps of a phase
 
 
 class Knowledge:
-    """Attributes:
-    dials: How far the reader is from a perfect one.
+    """dials: How far the reader is from a perfect one.
     facts: Those that hold, by key.
     excluded: Candidates known to be wrong, by key, with their order.
     changed: Scope to the unit it changed at, and the order.
@@ -271,11 +254,7 @@ class Knowledge:
             del self.chunks[name]
 
     def _outdated(self, row: SeenChunk, *, witnessed: bool) -> None:
-        """The file that a chunk describes is another one now.
-
-        Args:
-            witnessed: It was not so before; then what was read in the file until now holds no more, either.
-        """
+        """The file that a chunk describes is another one now."""
         self.chunks.pop(row.name, None)
         sources = {f"chunk:{row.name}"} | ({row.source} if witnessed else set())
         if witnessed:

@@ -181,11 +181,6 @@ class BoundedReader:
     The oracle never forgets what any of its prompts has shown, for as long as it lives: the upper bound of what memory
     can be worth. It is the one variant that is no function of the request, so a run of it that is resumed in another
     process begins with what is visible there.
-
-    Args:
-        variant: One of ``VARIANTS``.
-        window_tokens: A longer prompt fails as at a provider.
-        dials: How far it is from a perfect reader.
     """
 
     def __init__(self, variant: str = "nesting", window_tokens: int = 200_000, dials: ReaderDials = PERFECT) -> None:

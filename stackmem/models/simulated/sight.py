@@ -52,8 +52,7 @@ _STARTS = ("push_frame", "delegate", "branch")
 
 
 class Offered(Struct, frozen=True):
-    """Attributes:
-    budgets: ``tool.parameter`` to the characters it may have, 0 where none are named.
+    """budgets: ``tool.parameter`` to the characters it may have, 0 where none are named.
     start: The tool that starts a child, if any.
     finish: The tool that ends the frame.
     inherits: The child sees this conversation.

@@ -19,20 +19,14 @@ LOST, MEMORY, MORE = "Lost and found again", "Memory", "From plug-ins"
 
 
 class Column(Struct, frozen=True):
-    """A figure of each line.
+    """A figure of each line."""
 
-    Attributes:
-        key: Its name among the figures of a line; of a comparison, which one.
-        group: What it belongs to, as a heading over it.
-        against: It is a difference to the baseline.
-    """
-
-    key: str
+    key: str  # its name among the figures of a line; of a comparison, which one
     title: str
     tells: str
-    group: str
+    group: str  # what it belongs to, as a heading over it
     kind: Kind
-    against: bool = False
+    against: bool = False  # it is a difference to the baseline
 
 
 def columns(section: Section, wants: Wants) -> tuple[Column, ...]:

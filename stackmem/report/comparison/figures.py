@@ -40,51 +40,36 @@ UnitOf = Callable[[TrialRow], Hashable]
 
 
 class Line(Struct, frozen=True):
-    """One strategy on one set of tasks.
-
-    Attributes:
-        trials: Those that count.
-        errors: How many more failed through no fault of the strategy.
-        figures: Name to figure; None where nothing was measured.
-        against: ``solved``, ``bill``, ``peak`` and the bills at the other prices of reads, held against the baseline;
-            without those that cannot be.
-        k: Trials of a task that ``pass_at_k`` and ``pass_hat_k`` speak of.
-    """
+    """One strategy on one set of tasks."""
 
     strategy: str
-    trials: int
-    errors: int
-    figures: Mapping[str, Interval | None]
+    trials: int  # those that count
+    errors: int  # how many more failed through no fault of the strategy
+    figures: Mapping[str, Interval | None]  # name to figure; None where nothing was measured
+    # ``solved``, ``bill``, ``peak`` and the bills at the other prices of reads, held against the baseline; without
+    # those that cannot be
     against: Mapping[str, Comparison]
-    k: int
+    k: int  # trials of a task that ``pass_at_k`` and ``pass_hat_k`` speak of
 
 
 class Section(Struct, frozen=True):
-    """A set of tasks that were given to each strategy.
-
-    Attributes:
-        task: Empty where it is all of them.
-        horizon: Nan where it is all of them, or where tasks have none.
-    """
+    """A set of tasks that were given to each strategy."""
 
     title: str
     model: str
     noise: str
-    task: str
-    horizon: float
+    task: str  # empty where it is all of them
+    horizon: float  # nan where it is all of them, or where tasks have none
     lines: tuple[Line, ...]
 
 
 class Wants(Struct, frozen=True):
-    """What a person wants to be shown.
-
-    Attributes:
-        asked_multiple: Price of a token read from the cache, in prices of an input token; None is the model's own.
-    """
+    """What a person wants to be shown."""
 
     price: Price
     price_of: str
     baseline: str = "full"
+    # price of a token read from the cache, in prices of an input token; None is the model's own
     asked_multiple: float | None = None
 
     @property

@@ -45,16 +45,11 @@ HORIZON = "horizon, steps of necessary work"
 
 
 class Slope(Struct, frozen=True):
-    """A strategy over the horizons, or over the requests of a conversation.
-
-    Attributes:
-        points: Horizon, or number of the request, and mean over its trials.
-        exponent: Of the fit over the trials; None with one horizon.
-    """
+    """A strategy over the horizons, or over the requests of a conversation."""
 
     name: str
-    points: tuple[tuple[float, float], ...]
-    exponent: Interval | None
+    points: tuple[tuple[float, float], ...]  # horizon, or number of the request, and mean over its trials
+    exponent: Interval | None  # of the fit over the trials; None with one horizon
 
 
 def slopes(trials: Sequence[TrialRow], value: Callable[[TrialRow], float]) -> list[Slope]:
@@ -137,25 +132,16 @@ def _tick(value: float, says: str) -> str:
 
 
 class Curve(Struct, frozen=True):
-    """A strategy's curve.
-
-    Attributes:
-        points: Step and the share without a loss from it on; the first is step 0.
-        end: The last step of its longest run.
-    """
+    """A strategy's curve."""
 
     name: str
-    points: tuple[tuple[float, float], ...]
-    end: float
+    points: tuple[tuple[float, float], ...]  # step and the share without a loss from it on; the first is step 0
+    end: float  # the last step of its longest run
     trials: int
 
 
 def loss_curves(trials: Sequence[TrialRow], column: str) -> list[Curve]:
-    """One for each strategy; none where no loss was looked for, or none found in any.
-
-    Args:
-        column: ``first_loss_step``: out of the prompt; ``first_gone_step``: and on no heap either.
-    """
+    """One for each strategy; none where no loss was looked for, or none found in any."""
     # Over several sessions in a row no loss was looked for.
     looked = [trial for trial in trials if trial.text("session") != "new"]
     counted = [trial for trial in looked if not trial.failed and trial.number("steps") > 0]

@@ -24,18 +24,13 @@ class Band(Struct, frozen=True):
 
 
 class StabilityMap(Struct, frozen=True):
-    """One set of tasks under several models.
-
-    Attributes:
-        strategies: Those that every model has figures of.
-        better: Of two strategies, under how many models the first is better.
-    """
+    """One set of tasks under several models."""
 
     title: str
     models: tuple[str, ...]
-    strategies: tuple[str, ...]
+    strategies: tuple[str, ...]  # those that every model has figures of
     bands: Mapping[str, Band]
-    better: Mapping[tuple[str, str], int]
+    better: Mapping[tuple[str, str], int]  # of two strategies, under how many models the first is better
 
 
 def stability_maps(sections: Sequence[Section], wants: Wants) -> list[StabilityMap]:

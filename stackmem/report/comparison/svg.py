@@ -16,12 +16,9 @@ CHAR_WIDTH = 6.3
 
 
 class Scale(Struct, frozen=True):
-    """From values to pixels.
+    """From values to pixels."""
 
-    Attributes:
-        low, high: Values at ``start`` and ``end``; both above 0 where it is logarithmic.
-    """
-
+    # low, high: values at ``start`` and ``end``; both above 0 where it is logarithmic
     low: float
     high: float
     start: float
@@ -77,15 +74,11 @@ def _even_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 class Axis(Struct, frozen=True):
-    """A scale as it is shown.
-
-    Attributes:
-        ticks: Values that have a line and a text.
-    """
+    """A scale as it is shown."""
 
     scale: Scale
     name: str
-    ticks: Sequence[tuple[float, str]]
+    ticks: Sequence[tuple[float, str]]  # values that have a line and a text
 
 
 def axes(box: Box, across: Axis, up: Axis) -> str:
@@ -167,18 +160,13 @@ _NEAR = 15.0
 
 
 class LabelPlace(Struct, frozen=True):
-    """A name's place.
+    """A name's place."""
 
-    Attributes:
-        x, y: Where its text begins, on its base line.
-        width: Of the text.
-        led: It stands so far from its point that a line leads to it.
-    """
-
+    # x, y: where its text begins, on its base line
     x: float
     y: float
-    width: float
-    led: bool
+    width: float  # of the text
+    led: bool  # it stands so far from its point that a line leads to it
 
     @property
     def middle(self) -> float:

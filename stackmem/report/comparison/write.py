@@ -33,29 +33,16 @@ PRICED_AS = "claude-sonnet-5-5"
 
 
 class Written(Struct, frozen=True):
-    """A report that was written.
-
-    Attributes:
-        trials: How many rows it speaks of.
-    """
+    """A report that was written."""
 
     path: Path
-    trials: int
+    trials: int  # how many rows it speaks of
 
 
 def write_report(
     folder: Path, output: str | None = None, *, baseline: str | None = None, read_multiple: float | None = None
 ) -> Written:
-    """The report of the bench in ``folder``; ``report.html`` in it where ``output`` is None.
-
-    Args:
-        baseline: The strategy that the others are held against; None is the first of full and stackheap that is there.
-        read_multiple: Price of a cached token in prices of an input token, 0 to 1; None is the model's own.
-
-    Raises:
-        UsageError: There is no bench, the file's name ends otherwise, or it cannot be written.
-        TraceError: The bench's files are broken.
-    """
+    """The report of the bench in ``folder``; ``report.html`` in it where ``output`` is None."""
     path = folder / "report.html" if output is None else Path(os.path.expanduser(output))
     if path.suffix.lower() not in KINDS:
         raise UsageError(f"-o {path} ends in none of {', '.join(KINDS)}; name the file by what it shall be")
@@ -68,11 +55,7 @@ def write_report(
 
 
 def report_page(folder: Path, home: str) -> bytes:
-    """The report of the bench in ``folder`` as a page, as it would stand there; raises as ``write_report`` does.
-
-    Args:
-        home: The address of the list of benches, to which the page leads back.
-    """
+    """The report of the bench in ``folder`` as a page, as it would stand there; raises as ``write_report`` does."""
     results = read_bench(folder)
     wants = _wants(results, None, None)
     return page(results, sections(results, wants), wants, folder / "report.html", home).encode(errors="replace")

@@ -17,11 +17,7 @@ _MOST_BYTES = 10 * 1024 * 1024
 
 
 def read_inputs(given: Iterable[str], file: str | None, cwd: Path) -> dict[str, Any]:
-    """Name to value: from the file first, then from ``k=TEXT``, ``k:=JSON`` and ``k=@FILE``.
-
-    Raises:
-        UsageError: One is neither, is given twice, or its file cannot be read.
-    """
+    """Name to value: from the file first, then from ``k=TEXT``, ``k:=JSON`` and ``k=@FILE``."""
     found: dict[str, Any] = {}
     if file is not None:
         read = read_yaml(file, cwd, "--inputs")
@@ -55,11 +51,7 @@ def _input(text: str, cwd: Path) -> tuple[str, Any]:
 
 
 def read_answers(file: str | None, cwd: Path) -> list[str]:
-    """The answers of ``--answers``, in their order: a list, or a mapping whose values are taken in order.
-
-    Raises:
-        UsageError: The file cannot be read or holds neither.
-    """
+    """The answers of ``--answers``, in their order: a list, or a mapping whose values are taken in order."""
     if file is None:
         return []
     read = read_yaml(file, cwd, "--answers")
@@ -71,11 +63,7 @@ def read_answers(file: str | None, cwd: Path) -> list[str]:
 
 
 def read_yaml(file: str, cwd: Path, flag: str) -> Any:
-    """What a YAML file holds, as plain values; a date or time is its text.
-
-    Raises:
-        UsageError: It cannot be read, or is no YAML.
-    """
+    """What a YAML file holds, as plain values; a date or time is its text."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 

@@ -67,12 +67,7 @@ class Live:
             raise ToolRefused(wrote.text)
 
     def next(self, answers: list[Any], seconds: float) -> dict[str, Any]:
-        """What the process says once it has these answers: a ``call``, or ``stdout``, ``stderr`` and ``exit_code``.
-
-        Raises:
-            TimeoutError: It has had more than its time.
-            WorkspaceError: The sandbox failed.
-        """
+        """What the process says once it has these answers: a ``call``, or ``stdout``, ``stderr`` and ``exit_code``."""
         for number in range(self._answered, len(answers)):
             self._write(f"answer-{number}.json", json.dumps(answers[number]))
         self._answered = len(answers)
@@ -121,12 +116,7 @@ class PythonCalls:
     def use(
         self, given: dict[str, Any], seconds: float, workspace: Workspace, scrub: Callable[[str], str]
     ) -> ToolAnswered:
-        """Go on with a call; see ``Live.next``.
-
-        Raises:
-            ToolRefused: The call's files cannot be written.
-            WorkspaceError: The sandbox failed.
-        """
+        """Go on with a call; see ``Live.next``."""
         folder, answers = given["folder"], given["answers"]
         live = self._live.pop(folder, None)
         try:

@@ -50,31 +50,19 @@ _WORD = re.compile(r"\w+")
 
 
 class ToolContext(Struct):
-    """What the tools work with.
-
-    Attributes:
-        snapshot: Keeps the workspace as it is now, and names it.
-        scrub: Takes secrets out of what becomes a fact.
-        rules: A new conversation about what ``.gitignore`` leaves out.
-        literal_bytes: Most bytes of a file that is read, and of each of a command's two outputs.
-        python: Processes of functions that wait for an answer.
-    """
+    """What the tools work with."""
 
     workspace: Workspace
-    snapshot: Callable[[], str]
-    scrub: Callable[[str], str]
+    snapshot: Callable[[], str]  # keeps the workspace as it is now, and names it
+    scrub: Callable[[str], str]  # takes secrets out of what becomes a fact
     command_seconds: float
-    rules: Callable[[], IgnoreRules]
-    literal_bytes: int = LITERAL_BYTES
-    python: PythonCalls = field(default_factory=PythonCalls)
+    rules: Callable[[], IgnoreRules]  # a new conversation about what ``.gitignore`` leaves out
+    literal_bytes: int = LITERAL_BYTES  # most bytes of a file that is read, and of each of a command's two outputs
+    python: PythonCalls = field(default_factory=PythonCalls)  # processes of functions that wait for an answer
 
 
 def use_built_in(call: InvokeTool, context: ToolContext) -> ToolAnswered:
-    """The answer of a built-in tool.
-
-    Raises:
-        WorkspaceError: The sandbox failed; the run stays resumable.
-    """
+    """The answer of a built-in tool."""
     if call.tool == "find_context":
         return _find_context(call.arguments, context)
     fault = _fault(call)
@@ -177,10 +165,6 @@ def _find_context(arguments: dict[str, Any], context: ToolContext) -> ToolAnswer
     """The names of the heap's chunks and the workspace's text files that hold what a program looks for.
 
     SQLite's FTS5 ranks them, best first, equal ones by name.
-
-    Args:
-        arguments: ``query``; ``strategy`` is ``content`` (what a text says) or ``metadata`` (names and descriptions);
-            ``chunks`` with ``name``, ``description`` and ``content``; ``most`` names are given.
     """
     words = list(dict.fromkeys(_WORD.findall(str(arguments.get("query") or "").lower())))[:MOST_QUERY_WORDS]
     if not words:

@@ -24,21 +24,13 @@ _MEMORY_MIB, _FILES = 16_384, 2_000_000
 
 def build_rules(
     flags: Mapping[str, object],
-    seconds: float,
-    arguments: Sequence[str],
+    seconds: float,  # wall time of one step
+    arguments: Sequence[str],  # ``NAME=VALUE`` each
     environ: Mapping[str, str],
     cwd: Path,
     tell: Callable[[str], object],
 ) -> BuildRules:
-    """The rules that flags and settings make.
-
-    Args:
-        seconds: Wall time of one step.
-        arguments: ``NAME=VALUE`` each.
-
-    Raises:
-        UsageError: One of them is none.
-    """
+    """The rules that flags and settings make."""
     resolved = resolve(flags, environ, cwd)
     args = {}
     for each in arguments:
@@ -57,12 +49,7 @@ def build_rules(
 
 
 def build_task(task: Task, rules: BuildRules) -> Image | None:
-    """Build what the task's commands run in; None where it runs on this machine's tools.
-
-    Raises:
-        BuildFailed: It cannot be built, and why.
-        WorkspaceError: No sandbox can be had for its steps.
-    """
+    """Build what the task's commands run in; None where it runs on this machine's tools."""
     source = task_source(task)
     return None if source is None else build_image(image_store(), source, rules)
 

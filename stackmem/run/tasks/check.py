@@ -37,12 +37,7 @@ class TaskFinding(Struct, frozen=True):
 
 
 def check_task(named: str, isolation: str | None, cwd: Path) -> Iterator[TaskFinding]:
-    """One finding for each property, as soon as it is known.
-
-    Raises:
-        UsageError: There is no such task.
-        WorkspaceError: The isolation cannot be had.
-    """
+    """One finding for each property, as soon as it is known."""
     subject = find_subject(named, None, cwd)
     task = subject.task
     if task is None:
@@ -79,12 +74,7 @@ def _twice(task: Task, what: str, verdicts: list[tuple[bool, str]], wanted: bool
 
 
 def stub_passes(named: str, cwd: Path) -> bool:
-    """Whether a task's checks pass where nothing was done.
-
-    Raises:
-        UsageError: There is no such task, or its image is not built.
-        WorkspaceError: The isolation cannot be had.
-    """
+    """Whether a task's checks pass where nothing was done."""
     subject = find_subject(named, None, cwd)
     scratch = Path(tempfile.mkdtemp(prefix="stackmem-task-check-"))
     try:

@@ -24,11 +24,7 @@ ROOT = "root"
 
 
 def task_source(task: Task) -> ImageSource | None:
-    """What the task's image is built from; None if it runs on this machine's tools.
-
-    Raises:
-        BuildFailed: It names services, which no sandbox starts.
-    """
+    """What the task's image is built from; None if it runs on this machine's tools."""
     own = task.image
     if own is None:
         return None
@@ -42,11 +38,7 @@ def task_source(task: Task) -> ImageSource | None:
 
 
 def built_image(task: Task) -> Image | None:
-    """The task's image; None where it runs on this machine's tools.
-
-    Raises:
-        UsageError: It has one of its own, and that is not built.
-    """
+    """The task's image; None where it runs on this machine's tools."""
     source = task_source(task)
     if source is None:
         return None
@@ -61,11 +53,7 @@ def built_image(task: Task) -> Image | None:
 
 
 def in_its_image(task: Task) -> tuple[Task, Image | None]:
-    """The task with the files that its image begins with, and that image; the task as it is where it has none.
-
-    Raises:
-        UsageError: The image is not built.
-    """
+    """The task with the files that its image begins with, and that image; the task as it is where it has none."""
     image = built_image(task)
     return (task, None) if image is None else (replace(task, workspace=Path(image.files)), image)
 
@@ -81,17 +69,13 @@ def room_of(image: Image | None) -> _RoomRules:
 
 
 class ImageRoom(Struct, frozen=True):
-    """Where a task in its own image is worked on, and judged.
-
-    Attributes:
-        scratch: Holds the agent's workspace, and beside it what the agent wrote outside of it.
-    """
+    """Where a task in its own image is worked on, and judged."""
 
     task: Task
     image: Image
     isolation: str
     profile: Profile
-    scratch: Path
+    scratch: Path  # holds the agent's workspace, and beside it what the agent wrote outside of it
 
     def open(
         self,
@@ -102,11 +86,7 @@ class ImageRoom(Struct, frozen=True):
         scrub: Callable[[str], str] = str,
         network_list: NetworkList | None = None,
     ) -> Workspace:
-        """The agent's workspace, or a copy of it to be judged, which sees what the agent wrote and leaves it as it is.
-
-        Raises:
-            WorkspaceError: The root cannot be mounted.
-        """
+        """The agent's workspace, or a copy to be judged that sees what the agent wrote and does not change it."""
         place = view.root.parent / ROOT
         apart = self.task.image is not None and self.task.image.apart
         seen = None if apart or place == self.scratch / ROOT else self.scratch / ROOT

@@ -18,27 +18,17 @@ _NAMED = 5
 
 
 class ImportVerdict(Struct, frozen=True):
-    """One task of an import.
-
-    Attributes:
-        folder: Empty where it was refused.
-        lacks: Why it cannot be run here, a sentence each; of a refused one, why it was.
-        passes: Its checks pass where nothing was done, so that it measures nothing.
-    """
+    """One task of an import."""
 
     name: str
-    folder: str
+    folder: str  # empty where it was refused
     notes: tuple[str, ...] = ()
-    lacks: tuple[str, ...] = ()
-    passes: bool = False
+    lacks: tuple[str, ...] = ()  # why it cannot be run here, a sentence each; of a refused one, why it was
+    passes: bool = False  # its checks pass where nothing was done, so that it measures nothing
 
 
 def verdict_of(task: ImportedTask | TaskRefused, *, checked: bool) -> ImportVerdict:
-    """What one task is good for.
-
-    Args:
-        checked: Its tests are run on what an agent starts with, where they can be run already.
-    """
+    """What one task is good for."""
     if isinstance(task, TaskRefused):
         return ImportVerdict(task.name, "", lacks=(task.why,))
     lacks = list(hindrances(read_task(task.folder)))

@@ -60,12 +60,7 @@ _OPTIONS = [("allow_once", "Allow"), ("allow_always", "Always allow this tool"),
 
 
 class EditorAgent:
-    """Answers what the library hands on; its methods are named as the library wants them.
-
-    Args:
-        runs_dir: Where the runs of a folder are kept.
-        mode: Which calls ask in a new session.
-    """
+    """Answers what the library hands on; its methods are named as the library wants them."""
 
     def __init__(self, turns: Turns, runs_dir: Callable[[Path], Path], mode: Approve) -> None:
         self._turns, self._runs_dir, self._mode = turns, runs_dir, mode
@@ -226,11 +221,7 @@ class EditorAgent:
         return self._sessions[name]
 
     def _found(self, name: str, folder: Path) -> Path:
-        """The run of a session about the folder; a conversation's run is found by its id, too.
-
-        Raises:
-            RequestError: There is none.
-        """
+        """The run of a session about the folder; a conversation's run is found by its id, too."""
         runs = self._runs_dir(folder)
         run = name
         if _ID.fullmatch(name):
@@ -320,11 +311,7 @@ def _title(run_dir: Path) -> dict[str, str]:
 
 
 def _folder(cwd: str) -> Path:
-    """The folder of a session.
-
-    Raises:
-        RequestError: It is none.
-    """
+    """The folder of a session."""
     with suppress(OSError, ValueError):
         if Path(cwd).is_absolute() and Path(cwd).is_dir():
             return Path(cwd).resolve()
@@ -337,11 +324,7 @@ def _modes(current: Approve) -> dict[str, Any]:
 
 
 def _text(prompt: list[Any], folder: Path) -> str:
-    """A prompt as words; a file that it links to by its path in the folder.
-
-    Raises:
-        RequestError: It holds something else than text and links, or nothing.
-    """
+    """A prompt as words; a file that it links to by its path in the folder."""
     parts = []
     for block in prompt:
         if block.type == "text":

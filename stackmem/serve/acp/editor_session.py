@@ -45,8 +45,7 @@ class Editor(Protocol):
 
 
 class EditorSession:
-    """Attributes:
-    mode: Which calls in the sandbox ask; it may change at any time.
+    """mode: Which calls in the sandbox ask; it may change at any time.
     run_dir: Where its run is kept; None before the first prompt.
     state: The newest; None before the first fact.
     queued: Whether a turn is played, or waits for it.

@@ -17,23 +17,16 @@ _PARSE_ERROR, _INVALID_REQUEST = -32700, -32600
 
 
 class BadLine(Exception):  # noqa: N818 - the editor's fault, answered and no error of ours
-    """A line that is no message.
-
-    Attributes:
-        answer: What the editor is told, as a message.
-    """
+    """A line that is no message."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
+        # what the editor is told, as a message
         self.answer = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": text}}
 
 
 def read_message(line: bytes) -> dict[str, Any]:
-    """The message of a line.
-
-    Raises:
-        BadLine: It is no JSON object, or one whose ``method``, ``id`` or ``error`` has a wrong type.
-    """
+    """The message of a line."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:

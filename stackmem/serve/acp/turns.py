@@ -56,9 +56,7 @@ def command_of(text: str) -> tuple[str, str]:
 
 
 class Turns:
-    """Attributes:
-    prepare: What a new conversation about a folder begins with.
-    """
+    """prepare: What a new conversation about a folder begins with."""
 
     def __init__(self, prepare: Callable[[Path], Prepared], look: Look, environ: Mapping[str, str]) -> None:
         self.prepare = prepare

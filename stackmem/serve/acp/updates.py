@@ -40,29 +40,18 @@ _TITLE_CHARS, _TEXT_CHARS = 200, 20_000
 
 
 class Shown(Struct, frozen=True):
-    """What an editor has been shown, and what of its files is known.
+    """What an editor has been shown, and what of its files is known."""
 
-    Attributes:
-        folder: The person's folder, absolute.
-        text_before: The text of a file in the state given; None where there is none, or it is no text.
-        heard: Words of the reply that were streamed already.
-        run: Told apart from the conversation's other runs: what is undone or forked goes on in a new one.
-        history: Whether an earlier conversation is shown again, with what the person said in it.
-    """
-
-    folder: str
+    folder: str  # the person's folder, absolute
+    # the text of a file in the state given; None where there is none, or it is no text
     text_before: Callable[[State, str], str | None]
-    heard: str = ""
-    run: str = ""
-    history: bool = False
+    heard: str = ""  # words of the reply that were streamed already
+    run: str = ""  # told apart from the conversation's other runs: what is undone or forked goes on in a new one
+    history: bool = False  # whether an earlier conversation is shown again, with what the person said in it
 
 
 def updates(event: facts.Event, before: State, after: State, shown: Shown) -> list[Update]:
-    """What an editor is told of a fact, in order.
-
-    Args:
-        before, after: The states that the fact was recorded in, and that it made.
-    """
+    """What an editor is told of a fact, in order."""
     told = _ended_calls(event, before, after, shown)
     match event:
         case PersonSaid(text=text) | PersonSteppedIn(text=text) if shown.history:

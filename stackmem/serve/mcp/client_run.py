@@ -58,28 +58,19 @@ _MOST_BYTES = 1 << 20
 
 
 class ClientPlan(Struct, frozen=True):
-    """What a client is offered.
-
-    Attributes:
-        system: What the agent is told of it.
-        store: Where the heap outlives the run; None where it does not.
-    """
+    """What a client is offered."""
 
     folder: Path
     settings: Settings
     runs_dir: Path
     budgets: Budgets
     tools: tuple[ToolSpec, ...]
-    system: str
-    store: HeapStore | None = None
+    system: str  # what the agent is told of it
+    store: HeapStore | None = None  # where the heap outlives the run; None where it does not
 
 
 def plan_client_run(folder: str, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path) -> ClientPlan:
-    """Everything that can be refused is refused here.
-
-    Raises:
-        UsageError: There is no such folder, or a setting cannot be.
-    """
+    """Everything that can be refused is refused here."""
     place = (cwd / os.path.expanduser(folder)).resolve()
     must_be_text(str(place), "the folder's path")
     if not place.is_dir():
@@ -111,11 +102,7 @@ class _Waiting(Struct):
 
 
 class ClientCalls:
-    """Where a server hands calls in, in their order, and the loop takes them as replies.
-
-    Attributes:
-        client: Who made the first call, as it says itself.
-    """
+    """Where a server hands calls in, in their order, and the loop takes them as replies."""
 
     def __init__(self) -> None:
         self._coming: SimpleQueue[_Waiting | None] = SimpleQueue()
@@ -123,7 +110,7 @@ class ClientCalls:
         self._under_way: _Waiting | None = None
         self._count = 0
         self._closed = ""
-        self.client = ""
+        self.client = ""  # who made the first call, as it says itself
         self._lock = threading.Lock()
 
     def call(self, name: str, arguments: Mapping[str, Any], client: str = "") -> Future[ClientAnswer]:
@@ -163,11 +150,7 @@ class ClientCalls:
                 asked.answer.set_result(ClientAnswer(why, failed=True))
 
     def next_call(self, view: View, scrub: Scrubber) -> ToolCall:
-        """Answer the call that is under way by the prompt that follows from it, and wait for the next one.
-
-        Raises:
-            Left: The client is gone.
-        """
+        """Answer the call that is under way by the prompt that follows from it, and wait for the next one."""
         if self._under_way is not None:
             self._under_way.answer.set_result(_answer(view))
             self._under_way = None
@@ -201,13 +184,7 @@ def _answer(view: View) -> ClientAnswer:
 def open_client_run(
     plan: ClientPlan, calls: ClientCalls, environ: Mapping[str, str], interrupts: Interrupts
 ) -> Iterator[Opened]:
-    """Everything that the run needs, for as long as it is played.
-
-    Raises:
-        UsageError: The run's folder cannot be made.
-        TraceError: The trace cannot be written.
-        WorkspaceError: The folder is gone.
-    """
+    """Everything that the run needs, for as long as it is played."""
     scrubber = scrubber_of(environ)
     with ExitStack() as stack:
         workspace = WatchedFolder(plan.folder)

@@ -35,17 +35,7 @@ _STOP_SECONDS = 5.0
 def serve_memory(
     plan: ClientPlan, environ: Mapping[str, str], http: tuple[int, str] | None, ready: Callable[[str], object]
 ) -> RunResult | None:
-    """Serve until the client goes, or a signal ends it; the run's result, None where no call was made.
-
-    Args:
-        http: Port (0 for any that is free) and token; None speaks over stdin and stdout.
-        ready: Given the address, once it listens over HTTP.
-
-    Raises:
-        UsageError: The extra is not installed, the port cannot be had, or the run's folder cannot be made.
-        TraceError: The trace cannot be written.
-        WorkspaceError: The folder is gone.
-    """
+    """Serve until the client goes, or a signal ends it; the run's result, None where no call was made."""
     try:
         from .protocol import memory_server
     except ModuleNotFoundError as error:

@@ -33,16 +33,7 @@ _PATIENCE_SECONDS = 10.0
 
 
 def command_of(action: str, folder: Path, values: Mapping[str, str], *, dry_run: bool = False) -> list[str]:
-    """The words of a command after ``stackmem``.
-
-    Args:
-        folder: Of the run; of ``prune`` the folder of the runs.
-        values: Flag, without its dashes, to value; an empty one is left out.
-        dry_run: Of ``prune``: whether nothing is to be removed.
-
-    Raises:
-        UsageError: There is no such action, flag or value.
-    """
+    """The words of a command after ``stackmem``."""
     if action not in _FLAGS:
         raise UsageError(f"a page cannot {action[:40]!r}; it can {', '.join(_FLAGS)}")
     for name, value in values.items():

@@ -22,15 +22,7 @@ _FILES = 16_384  # a connection takes one, and nobody asks who opens many
 
 
 def serve(folders: Sequence[Path], port: int, ready: Callable[[str], None]) -> list[str]:
-    """Serve until SIGINT or SIGTERM, and return the commands that were still running and were interrupted.
-
-    Args:
-        port: 0 takes any that is free.
-        ready: Given the address, which holds the token, once the server listens.
-
-    Raises:
-        UsageError: A folder is none of runs or benches, or the port is taken.
-    """
+    """Serve until SIGINT or SIGTERM, and return the commands that were still running and were interrupted."""
     studio = Studio(Places(folders))
     token = secrets.token_urlsafe(24)
     with listening(LOOPBACK, port) as listener:

@@ -64,12 +64,7 @@ def public_ones(texts: list[str]) -> list[str]:
 
 
 async def look_up(resolve: Resolve, host: str, port: int, seconds: float) -> list[str]:
-    """Ask a resolver that blocks, in a thread that nobody waits for longer than so many seconds.
-
-    Raises:
-        OSError: The name has no address.
-        TimeoutError: There was no answer in time.
-    """
+    """Ask a resolver that blocks, in a thread that nobody waits for longer than so many seconds."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[str]] = loop.create_future()
 

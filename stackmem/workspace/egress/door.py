@@ -48,16 +48,13 @@ os.execv(sys.argv[4], sys.argv[4:])
 
 
 class Door:
-    """One door, open from the command's start to its end.
-
-    Attributes:
-        variables: Lead the command's programs to the proxy.
-    """
+    """One door, open from the command's start to its end."""
 
     def __init__(self, network: NetworkList, stack: ExitStack) -> None:
         """Open it; the stack closes it, whatever happens to the command."""
         proxy = f"http://127.0.0.1:{PORT}"
         names = ("http_proxy", "https_proxy", "all_proxy")
+        # lead the command's programs to the proxy
         self.variables = {
             **{spelled: proxy for name in names for spelled in (name, name.upper())},
             "no_proxy": _AROUND, "NO_PROXY": _AROUND, "NODE_USE_ENV_PROXY": "1",
@@ -208,15 +205,11 @@ def _listens(sent: socket.socket) -> bool:
 
 
 class Start(Struct, frozen=True):
-    """How a command is started: behind a door, or as it is.
-
-    Attributes:
-        fds: To be inherited.
-    """
+    """How a command is started: behind a door, or as it is."""
 
     argv: tuple[str, ...]
     environ: dict[str, str]
-    fds: tuple[int, ...] = ()
+    fds: tuple[int, ...] = ()  # to be inherited
     door: Door | None = None
 
 
@@ -230,13 +223,7 @@ def start_through(network: NetworkList | None, start: Start, listener: int, stac
 
 
 def start_behind(network: NetworkList | None, start: Start, python: str, stack: ExitStack, above: int = 2) -> Start:
-    """Put a command behind a door of its own, where its network is a list.
-
-    Args:
-        python: The interpreter that the sandbox has.
-        stack: Closes what is opened here once the command has ended.
-        above: The inherited descriptor gets a larger number.
-    """
+    """Put a command behind a door of its own, where its network is a list."""
     if network is None:
         return start
     door = Door(network, stack)

@@ -36,21 +36,14 @@ _MOST_HOST_CHARS = 255
 
 
 class AllowedHost(Struct, frozen=True):
-    """One entry of the list.
-
-    Attributes:
-        host: In small letters; with ``*.`` before it every name below.
-        methods: Of requests that are seen; a tunnel has none.
-        address: Where the host is, as the person says; None is looked up.
-        address_port: The port at that address.
-    """
+    """One entry of the list."""
 
     way: Way
-    host: str
+    host: str  # in small letters; with ``*.`` before it every name below
     port: int
-    methods: tuple[str, ...] = ()
-    address: str | None = None
-    address_port: int = 0
+    methods: tuple[str, ...] = ()  # of requests that are seen; a tunnel has none
+    address: str | None = None  # where the host is, as the person says; None is looked up
+    address_port: int = 0  # the port at that address
 
     @property
     def spelled(self) -> str:
@@ -71,11 +64,7 @@ def joined(host: str, port: int) -> str:
 
 
 def read_allowed(text: str) -> AllowedHost:
-    """One entry.
-
-    Raises:
-        UsageError: It is none.
-    """
+    """One entry."""
     target, *methods = text.split(",")
     found = _ENTRY.fullmatch(target.strip())
     if found is None:
@@ -142,11 +131,7 @@ def host_name(text: str) -> str:
 
 
 def read_authority(text: str, port: int = 0) -> tuple[str, int, str]:
-    """Host and port of a request's target, and the host as it is spelled there; empty and 0 where there is none.
-
-    Args:
-        port: Where the text names none.
-    """
+    """Host and port of a request's target, and the host as it is spelled there; empty and 0 where there is none."""
     found = _AUTHORITY.fullmatch(text)
     if found is None:
         return "", 0, ""

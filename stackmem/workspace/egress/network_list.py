@@ -29,52 +29,30 @@ _MOST_FILE_BYTES = 16 * 1024
 
 
 class NetworkList(Struct, frozen=True):
-    """What the commands of a workspace reach, and within which bounds.
-
-    Attributes:
-        headers: Host to headers that are put into requests outside of the sandbox.
-        variables: For commands, beside those that name the proxy.
-        resolve: Looks names up, and may block; None asks the machine's own resolver.
-        connections: Most at once, of one command; more wait.
-        up_bytes: Most that one command sends to hosts, in sum.
-        down_bytes: Most that hosts send to one command, in sum.
-        head_seconds: In which a request's head must have come.
-        idle_seconds: After which a connection on which nothing moved is ended.
-        connect_seconds: For the look-up, and for each address that is tried.
-    """
+    """What the commands of a workspace reach, and within which bounds."""
 
     hosts: tuple[AllowedHost, ...] = ()
+    # host to headers that are put into requests outside of the sandbox
     headers: Mapping[str, tuple[tuple[str, str], ...]] = {}
-    variables: Mapping[str, str] = {}
-    resolve: Resolve | None = None
-    connections: int = 32
-    up_bytes: int = 64 << 20
-    down_bytes: int = 2048 << 20
-    head_seconds: float = 10.0
-    idle_seconds: float = 900.0
-    connect_seconds: float = 10.0
+    variables: Mapping[str, str] = {}  # for commands, beside those that name the proxy
+    resolve: Resolve | None = None  # looks names up, and may block; None asks the machine's own resolver
+    connections: int = 32  # most at once, of one command; more wait
+    up_bytes: int = 64 << 20  # most that one command sends to hosts, in sum
+    down_bytes: int = 2048 << 20  # most that hosts send to one command, in sum
+    head_seconds: float = 10.0  # in which a request's head must have come
+    idle_seconds: float = 900.0  # after which a connection on which nothing moved is ended
+    connect_seconds: float = 10.0  # for the look-up, and for each address that is tried
 
 
 def read_hosts(texts: tuple[str, ...]) -> tuple[AllowedHost, ...]:
-    """The entries, each once.
-
-    Raises:
-        UsageError: One of them is none.
-    """
+    """The entries, each once."""
     return tuple(dict.fromkeys(read_allowed(text) for text in texts))
 
 
 def read_credentials(
     texts: tuple[str, ...], hosts: tuple[AllowedHost, ...], environ: Mapping[str, str], folder: Path
 ) -> dict[str, tuple[tuple[str, str], ...]]:
-    """``HOST:NAME=$VARIABLE`` or ``HOST:NAME=@FILE``: headers for a host's requests, whose values commands never see.
-
-    Args:
-        folder: What the path of a file is relative to.
-
-    Raises:
-        UsageError: One is none, its value cannot be had, or it would travel unencrypted or unseen.
-    """
+    """``HOST:NAME=$VARIABLE`` or ``HOST:NAME=@FILE``: headers for a host; commands never see their values."""
     headers: dict[str, tuple[tuple[str, str], ...]] = {}
     for text in texts:
         found = _CREDENTIAL.fullmatch(text)

@@ -45,16 +45,11 @@ _CERTIFICATES = (
 
 
 class Registries(Struct, frozen=True):
-    """What the machine's package managers need.
-
-    Attributes:
-        headers: Host to the login in its address, as a header.
-        variables: Lead the same programs in the sandbox to the same registries.
-    """
+    """What the machine's package managers need."""
 
     hosts: tuple[AllowedHost, ...]
-    headers: Mapping[str, tuple[tuple[str, str], ...]]
-    variables: Mapping[str, str]
+    headers: Mapping[str, tuple[tuple[str, str], ...]]  # host to the login in its address, as a header
+    variables: Mapping[str, str]  # lead the same programs in the sandbox to the same registries
 
 
 class _Place(Struct, frozen=True):
@@ -68,11 +63,7 @@ class _Place(Struct, frozen=True):
 def machine_registries(
     environ: Mapping[str, str], run: Run | None = None, resolve: Resolve | None = None
 ) -> Registries:
-    """Ask the machine's own programs.
-
-    Raises:
-        UsageError: None of them names a registry.
-    """
+    """Ask the machine's own programs."""
     ask = run or (lambda command: _output(command, environ))
     with ThreadPoolExecutor() as at_once:  # each takes a second to answer
         asked = at_once.submit(_pip, ask), at_once.submit(_npm, ask), at_once.submit(_apt, ask)

@@ -19,12 +19,7 @@ def subject(host: str, port: int) -> str:
 
 
 class OpenRequest(Struct):
-    """One request, as far as it has come.
-
-    Attributes:
-        spoke: Anything came at all; who only connected asked for nothing.
-        answered: The host's answer, or its tunnel, has begun: nothing of ours can be said any more.
-    """
+    """One request, as far as it has come."""
 
     host: str = ""
     port: int = 0
@@ -33,8 +28,8 @@ class OpenRequest(Struct):
     why: str = ""
     sent: int = 0
     received: int = 0
-    spoke: bool = False
-    answered: bool = False
+    spoke: bool = False  # anything came at all; who only connected asked for nothing
+    answered: bool = False  # the host's answer, or its tunnel, has begun: nothing of ours can be said any more
 
     @property
     def subject(self) -> str:

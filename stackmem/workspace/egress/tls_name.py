@@ -32,15 +32,11 @@ def _asked_name(asked: list[str | None]) -> Callable[[ssl.SSLObject, str | None,
 
 
 class TunnelName:
-    """Holds what a command sends into a tunnel until it is known whom it is for.
-
-    Attributes:
-        why: What is wrong with it; empty where nothing is.
-    """
+    """Holds what a command sends into a tunnel until it is known whom it is for."""
 
     def __init__(self, host: str, port: int) -> None:
         """The tunnel that was asked for; on port 443 what is no TLS is refused, on others it is let through."""
-        self.why = ""
+        self.why = ""  # what is wrong with it; empty where nothing is
         self._host, self._port = host, port
         self._held = b""
         self._settled = False

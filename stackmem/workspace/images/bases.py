@@ -43,12 +43,7 @@ _ENGINES = ("podman", "docker")
 
 
 def add_base(store: ImageStore, given: str) -> SystemRoot:
-    """Take the base of ``NAME=PATH`` into the store; what is there under its content is not unpacked again.
-
-    Raises:
-        UsageError: It has no such form, the path holds no root, or not the one of the digest in the name.
-        WorkspaceError: It cannot be unpacked.
-    """
+    """Take the base of ``NAME=PATH`` into the store; what is there under its content is not unpacked again."""
     named, equals, place = given.partition("=")
     path = Path(os.path.expanduser(place)).absolute()
     if not equals or not named.strip() or not place:
@@ -102,11 +97,7 @@ def engine() -> str:
 
 
 def build_with_engine(store: ImageStore, recipe: Path, context: Path, args: Mapping[str, str]) -> SystemRoot:
-    """Let the engine build a Dockerfile, and export what it built as a base. The engine needs no base from us.
-
-    Raises:
-        UsageError: The engine cannot build it.
-    """
+    """Let the engine build a Dockerfile, and export what it built as a base. The engine needs no base from us."""
     program = engine()
     words = [word for pair in args.items() for word in ("--build-arg", "=".join(pair))]
     command = [program, "build", "-q", "-f", str(recipe), *words, str(context)]
@@ -180,12 +171,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 def _saved(
     path: Path, archive: BinaryIO, stack: ExitStack, scratch: Path, budget: ArchiveBudget
 ) -> tuple[list[BinaryIO], ImageConfig, tuple[str, ...]] | None:
-    """The layers, the configuration and the digests of an archive of ``docker save``; None where it is one of a root.
-
-    Raises:
-        ArchiveError: It is damaged, or contradicts its digests.
-        UsageError: Its manifest is not that of ``docker save``.
-    """
+    """The layers, the configuration and the digests of a ``docker save`` archive; None for an archive of a root."""
     if not _looks_saved(first_name(archive, structs.replace(budget))):
         return None
     files = SavedFiles(

@@ -47,33 +47,21 @@ class BuildFailed(UsageError):  # noqa: N818 - a finding, as stackmem.errors nam
 
 
 class BuildRules(Struct, frozen=True):
-    """How steps are run.
+    """How steps are run."""
 
-    Attributes:
-        profile: Limits and the network; ``command_seconds`` is the time of one step.
-        args: Build arguments over those of the Dockerfile.
-        tell: Told of each step, in a line.
-    """
-
-    profile: Profile
+    profile: Profile  # limits and the network; ``command_seconds`` is the time of one step
     network_list: NetworkList | None = None
-    args: Mapping[str, str] = {}
-    tell: Callable[[str], object] = str
+    args: Mapping[str, str] = {}  # build arguments over those of the Dockerfile
+    tell: Callable[[str], object] = str  # told of each step, in a line
 
 
 class ImageSource(Struct, frozen=True):
-    """What an image is made from.
+    """What an image is made from."""
 
-    Attributes:
-        context: The folder that COPY copies from.
-        recipe: The Dockerfile; None where a base is taken as it is.
-        named: That base.
-        workdir, env: Stand over what the recipe says, where they are given.
-    """
-
-    context: Path
-    recipe: Path | None = None
-    named: str = ""
+    context: Path  # the folder that COPY copies from
+    recipe: Path | None = None  # the Dockerfile; None where a base is taken as it is
+    named: str = ""  # that base
+    # workdir, env: stand over what the recipe says, where they are given
     workdir: str = ""
     env: Mapping[str, str] = {}
 
@@ -130,12 +118,7 @@ def source_digest(store: ImageStore, source: ImageSource) -> str:
 
 
 def build_image(store: ImageStore, source: ImageSource, rules: BuildRules) -> Image:
-    """The image of a source; layers that are there already are not made again.
-
-    Raises:
-        BuildFailed: A base is missing, a step cannot be carried out, or it failed.
-        WorkspaceError: No sandbox can be had for its steps.
-    """
+    """The image of a source; layers that are there already are not made again."""
     for name in bases_of(source.steps()):
         if store.base(name) is None:
             base_of_engine(store, name)

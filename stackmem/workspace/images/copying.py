@@ -31,11 +31,7 @@ Leaves = Callable[[PurePosixPath], bool]
 
 
 def open_folder(root: int, path: str) -> int:
-    """A folder of a root, made with those above it where it is missing.
-
-    Raises:
-        UsageError: Something else stands there.
-    """
+    """A folder of a root, made with those above it where it is missing."""
     plain = os.fsencode(path.strip("/")) or b"."
     with suppress(FileNotFoundError):
         return _opened(root, plain, path)
@@ -61,14 +57,7 @@ def _opened(root: int, plain: bytes, path: str) -> int:
 
 
 def copy_in(sources: Iterable[Path], root: int, target: str, *, many: bool, mode: int | None, leaves: Leaves) -> None:
-    """Copy files, and what folders hold, to a path of a root, as COPY does.
-
-    Args:
-        target: Absolute; one that ends with ``/`` is a folder.
-        many: There are several sources, so that the target is a folder.
-        mode: Of what is copied; None keeps each one's own.
-        leaves: Tells what of a folder is left out, by its path below it.
-    """
+    """Copy files, and what folders hold, to a path of a root, as COPY does."""
     for source in sources:
         if is_folder(source):
             _copy_folder(source, root, target, mode, leaves)
@@ -127,11 +116,7 @@ def _copy_file(source: Path, root: int, target: str, mode: int | None) -> None:
 
 
 def in_context(context: Path, source: str, leaves: Leaves) -> list[Path]:
-    """What a source of COPY names in a build's folder.
-
-    Raises:
-        UsageError: Nothing there has that name.
-    """
+    """What a source of COPY names in a build's folder."""
     plain = os.path.normpath(PurePosixPath("/", source)).strip("/")
     try:
         found = sorted(context.glob(plain)) if plain else [context]
@@ -145,11 +130,7 @@ def in_context(context: Path, source: str, leaves: Leaves) -> list[Path]:
 
 
 def written(scratch: Path, mark: str, step: RecipeStep, variables: Mapping[str, str]) -> Path:
-    """A here-document as a file.
-
-    Raises:
-        UsageError: It has no text, or its name is a path.
-    """
+    """A here-document as a file."""
     name = mark.lstrip("<-").strip("\"'")
     if name not in step.texts or "/" in name or name in ("", ".", ".."):
         raise UsageError(f"{mark} is not a here-document with a plain name; write <<NAME and end the text with NAME")
@@ -160,11 +141,7 @@ def written(scratch: Path, mark: str, step: RecipeStep, variables: Mapping[str, 
 
 
 def copy_out(root: int, path: str, folder: Path) -> None:
-    """Fill a folder of this machine with what one of a root holds.
-
-    Raises:
-        UsageError: A link leads there.
-    """
+    """Fill a folder of this machine with what one of a root holds."""
     with ExitStack() as stack:
         fd = open_folder(root, path)
         stack.callback(os.close, fd)
@@ -180,14 +157,7 @@ def leave_nothing(path: PurePosixPath) -> bool:
 
 
 def unpacked(source: Path, context: Path, scratch: Path) -> Path:
-    """What ADD makes of an archive: a folder with what it holds; anything else stays as it is.
-
-    Args:
-        context: A link is followed no further than this folder.
-
-    Raises:
-        UsageError: The archive cannot be unpacked, or is a link that leads out.
-    """
+    """What ADD makes of an archive: a folder with what it holds; anything else stays as it is."""
     mode = source.lstat().st_mode
     if (not stat.S_ISREG(mode) and not stat.S_ISLNK(mode)) or is_folder(source):
         return source

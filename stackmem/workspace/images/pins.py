@@ -22,14 +22,7 @@ _JSON_BYTES = 16 << 20
 
 
 def checked_pins(files: SavedFiles, config: bytes, layers: Sequence[str], budget: ArchiveBudget) -> tuple[str, ...]:
-    """The digests of an image that ``docker save`` wrote: of its manifests, the outermost first, and its configuration.
-
-    Returns:
-        An empty tuple if the configuration does not state the digests of the layers.
-
-    Raises:
-        ArchiveError: A layer or a manifest does not have the digest that is stated for it.
-    """
+    """Digests of an image that ``docker save`` wrote: its manifests, the outermost first, then its configuration."""
     stated = json.loads(config).get("rootfs", {}).get("diff_ids")
     if not stated:
         return ()

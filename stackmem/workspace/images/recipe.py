@@ -23,34 +23,21 @@ _SAYS_NOTHING = {
 
 
 class RecipeStep(Struct, frozen=True):
-    """One instruction.
+    """One instruction."""
 
-    Attributes:
-        word: In capitals.
-        values: As they are written, variables not filled in.
-        flags: Name to value; a flag without a value has an empty one.
-        texts: Name to text of its here-documents.
-        listed: The values stood in a JSON list, so no shell takes them apart.
-        line: From 1.
-    """
-
-    word: str
-    values: tuple[str, ...]
-    flags: Mapping[str, str] = {}
-    texts: Mapping[str, str] = {}
-    listed: bool = False
-    line: int = 1
+    word: str  # in capitals
+    values: tuple[str, ...]  # as they are written, variables not filled in
+    flags: Mapping[str, str] = {}  # name to value; a flag without a value has an empty one
+    texts: Mapping[str, str] = {}  # name to text of its here-documents
+    listed: bool = False  # the values stood in a JSON list, so no shell takes them apart
+    line: int = 1  # from 1
 
     def shown(self) -> str:
         return f"{self.word} {' '.join(self.values)}".replace("\n", " ")[:120]
 
 
 def read_recipe(path: Path) -> tuple[RecipeStep, ...]:
-    """The steps of a Dockerfile.
-
-    Raises:
-        UsageError: It cannot be read, is no Dockerfile, or the parser is not installed.
-    """
+    """The steps of a Dockerfile."""
     try:
         import dockerfile  # type: ignore[import-not-found]
     except ImportError as error:
@@ -92,11 +79,7 @@ def _step(command: object) -> RecipeStep:
 
 
 def filled_in(text: str, variables: Mapping[str, str]) -> str:
-    """A value with ``$NAME``, ``${NAME}``, ``${NAME:-word}`` and ``${NAME:+word}`` replaced.
-
-    Raises:
-        UsageError: ``${NAME:?word}`` names a variable that is not set.
-    """
+    """A value with ``$NAME``, ``${NAME}``, ``${NAME:-word}`` and ``${NAME:+word}`` replaced."""
 
     def one(found: re.Match[str]) -> str:
         if found[1]:

@@ -26,11 +26,7 @@ def image_store() -> ImageStore:
 
 
 def must_have_roots(isolation: str) -> None:
-    """Refuse an isolation in which no root can be had.
-
-    Raises:
-        UsageError: It is one.
-    """
+    """Refuse an isolation in which no root can be had."""
     if isolation not in _LEVELS:
         raise UsageError(
             f"a task in an image of its own needs isolation bubblewrap, not {isolation}; leave --isolation out, or let "
@@ -42,25 +38,16 @@ def open_in_image(
     image: Image,
     isolation: str,
     view: WorkspaceView,
-    place: Path,
+    place: Path,  # takes what is written outside of the working directory
     profile: Profile,
     mounts: tuple[Mount, ...] = (),
     env: Mapping[str, str] | None = None,
     *,
-    seen: Path | None = None,
+    seen: Path | None = None,  # the place of another workspace, whose writings are to be seen and not changed
     scrub: Callable[[str], str] = str,
     network_list: NetworkList | None = None,
 ) -> Workspace:
-    """Open a folder as a workspace in an image.
-
-    Args:
-        place: Takes what is written outside of the working directory.
-        seen: The place of another workspace, whose writings are to be seen and not changed.
-
-    Raises:
-        UsageError: The isolation is one that has no roots.
-        WorkspaceError: The root cannot be mounted.
-    """
+    """Open a folder as a workspace in an image."""
     must_have_roots(isolation)
     store = image_store()
     inside = image.inside

@@ -36,17 +36,12 @@ UPPER = "upper"
 
 
 class ImageRoot(Struct):
-    """A mounted root; its descriptors alone keep it.
-
-    Attributes:
-        starts: Words that start the shell which sets a command's limits.
-        listener: What listens at the door's port in the root's own network; -1 where it has no door.
-    """
+    """A mounted root; its descriptors alone keep it."""
 
     image: Image
     view: WorkspaceView
-    starts: tuple[str, ...]
-    listener: int = -1
+    starts: tuple[str, ...]  # words that start the shell which sets a command's limits
+    listener: int = -1  # what listens at the door's port in the root's own network; -1 where it has no door
 
     @property
     def fds(self) -> tuple[int, ...]:
@@ -66,18 +61,9 @@ class ImageRoot(Struct):
 
 def open_root(
     store: ImageStore, image: Image, place: Path, network: str, mounts: tuple[Mount, ...] = (),
-    below: tuple[Path, ...] = (),
+    below: tuple[Path, ...] = (),  # folders that lie over the image's own layers, as layers of another root
 ) -> ImageRoot:  # fmt: skip
-    """Mount a root whose changes go to ``place``; what an earlier process left there is part of it.
-
-    Args:
-        network: As in a profile: ``none`` and ``list`` get a network of their own.
-        mounts: Bound in, a writable one with all folders above it held in place.
-        below: Folders that lie over the image's own layers, as layers of another root.
-
-    Raises:
-        WorkspaceError: It cannot be mounted; run ``stackmem doctor``.
-    """
+    """Mount a root whose changes go to ``place``; what an earlier process left there is part of it."""
     folder, starts = limit_shell(store)
     places = OverlayPlaces(place / UPPER, place / "overlay", place / "hidden", place / "root")
     try:
@@ -124,11 +110,7 @@ def shell_of(layers: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def user_of(layers: tuple[str, ...], named: str) -> tuple[int, str]:
-    """The number and the home folder of a user, as the topmost layer that lists users says.
-
-    Raises:
-        WorkspaceError: No layer lists the name.
-    """
+    """The number and the home folder of a user, as the topmost layer that lists users says."""
     name = named.partition(":")[0]
     text = next((found for layer in layers if (found := _passwd(layer)) is not None), "")
     for line in text.splitlines():
@@ -161,11 +143,7 @@ def _opened_in(layer: str, name: str, flags: int) -> Iterator[int]:
 
 
 def limit_shell(store: ImageStore) -> tuple[Path, tuple[str, ...]]:
-    """The bash of this machine, for a root that need not have one: the folder to show, and the words that start it.
-
-    Raises:
-        WorkspaceError: This machine has no bash, or its libraries cannot be told.
-    """
+    """The bash of this machine, for a root that need not have one: the folder to show, and the words that start it."""
     bash = Path(_BASH).resolve()
     try:
         told = subprocess.run(["ldd", str(bash)], capture_output=True, text=True, timeout=20, check=False).stdout

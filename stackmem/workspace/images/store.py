@@ -31,50 +31,33 @@ MAX_CONTEXT_FILE_BYTES = 16 << 30
 
 
 class ImageConfig(Struct, frozen=True, omit_defaults=True):
-    """What a root says of the programs in it.
-
-    Attributes:
-        user: A name or a number, as the recipe has it; empty is root.
-        shell: What a line of shell is given to; empty is what the root has, bash before sh.
-    """
+    """What a root says of the programs in it."""
 
     env: Mapping[str, str] = {}
     workdir: str = "/"
-    user: str = ""
-    shell: tuple[str, ...] = ()
+    user: str = ""  # a name or a number, as the recipe has it; empty is root
+    shell: tuple[str, ...] = ()  # what a line of shell is given to; empty is what the root has, bash before sh
 
 
 class SystemRoot(Struct, frozen=True):
-    """A root that images are built over.
-
-    Attributes:
-        digest: Of what it was unpacked from.
-        root: The folder in the store.
-        pins: The digests by which a registry knows it, as in ``FROM NAME@sha256:...``; empty where none is known.
-    """
+    """A root that images are built over."""
 
     name: str
-    digest: str
-    root: str
+    digest: str  # of what it was unpacked from
+    root: str  # the folder in the store
     config: ImageConfig = ImageConfig()
+    # the digests by which a registry knows it, as in ``FROM NAME@sha256:...``; empty where none is known
     pins: tuple[str, ...] = ()
 
 
 class Image(Struct, frozen=True):
-    """A root that was built.
+    """A root that was built."""
 
-    Attributes:
-        digest: Of what it was built from.
-        layers: Folders of the store, topmost first.
-        files: A copy of what its working directory holds.
-        uid: The user in force, whose folder is ``home``.
-    """
-
-    digest: str
-    layers: tuple[str, ...]
+    digest: str  # of what it was built from
+    layers: tuple[str, ...]  # folders of the store, topmost first
     config: ImageConfig
-    files: str
-    uid: int = 0
+    files: str  # a copy of what its working directory holds
+    uid: int = 0  # the user in force, whose folder is ``home``
     home: str = "/root"
     shell: tuple[str, ...] = ("/bin/sh", "-c")
 
@@ -106,11 +89,7 @@ class ImageStore:
         self.folder = folder
 
     def make_ready(self) -> None:
-        """Create the folder, which only the user may enter: files of images have whatever modes their makers chose.
-
-        Raises:
-            WorkspaceError: It cannot be created.
-        """
+        """Create the folder, which only the user may enter: files of images have whatever modes their makers chose."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.folder.chmod(0o700)

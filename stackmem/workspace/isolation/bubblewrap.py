@@ -38,11 +38,7 @@ _HOME = "/tmp/home"  # noqa: S108 - inside the sandbox, where /tmp is private to
 
 
 def find_bwrap(workspace: Path, candidates: tuple[str, ...] = CANDIDATES) -> str:
-    """Find a bubblewrap that can be trusted and does what is needed.
-
-    Raises:
-        WorkspaceError: There is none; the message says why each was refused.
-    """
+    """Find a bubblewrap that can be trusted and does what is needed."""
     refused = []
     for path in candidates:
         why = _distrust(Path(path), workspace)
@@ -82,21 +78,14 @@ def _help(path: str) -> str:
 
 
 class _Setting(Struct, frozen=True):
-    """What does not differ between the commands of one workspace.
-
-    Attributes:
-        there: Which of the folders to hide there are.
-        opening: Words for bubblewrap up to the workspace, as they are handed over.
-        closing: Words after those for its ``.git``.
-        filter: Of system calls.
-    """
+    """What does not differ between the commands of one workspace."""
 
     seat: Seat
-    there: tuple[bool, ...]
+    there: tuple[bool, ...]  # which of the folders to hide there are
     program: str
-    opening: bytes
-    closing: tuple[str, ...]
-    filter: bytes
+    opening: bytes  # words for bubblewrap up to the workspace, as they are handed over
+    closing: tuple[str, ...]  # words after those for its ``.git``
+    filter: bytes  # of system calls
 
 
 class Bubblewrap:
@@ -239,11 +228,7 @@ def _covers(seat: Seat) -> list[str]:
 
 
 def check_destinations(seat: Seat) -> None:
-    """Refuse mounts that would lie in the way of the sandbox's own, or below files that commands can write.
-
-    Raises:
-        WorkspaceError: Names the path.
-    """
+    """Refuse mounts that would lie in the way of the sandbox's own, or below files that commands can write."""
     granted = (*seat.toolchain.mounts(), *seat.profile.mounts, *seat.mounts)
     places = [(mount.inside, mount.writable) for mount in granted] + [(seat.path, True)]
     for path, _ in places:

@@ -54,11 +54,7 @@ def all_rights(abi: int) -> int:
 
 
 def apply(order: bytes) -> None:
-    """Take the restrictions upon the calling thread, for good; children inherit them.
-
-    Raises:
-        OSError: One of them could not be had; the thread must not start anything.
-    """
+    """Take the restrictions upon the calling thread, for good; children inherit them."""
     wanted = json.loads(order)
     if wanted["loopback"]:
         _switch_loopback_on()

@@ -16,13 +16,7 @@ OWN_TASKS = Path(__file__).resolve().parents[1] / "_tasks"
 def places_to_cover(
     hidden: Iterable[Path], shown: Iterable[tuple[str, str]], needed: Iterable[str | Path] = ()
 ) -> list[str]:
-    """The paths at which commands would find the hidden folders; none of them lies in another.
-
-    Args:
-        hidden: Folders of the host; one that is shown itself was granted, and is left alone.
-        shown: Pairs of a host path and the path at which commands see it.
-        needed: Host paths that commands must be able to reach where they lie on the host.
-    """
+    """The paths at which commands would find the hidden folders; none of them lies in another."""
     kept = [os.path.realpath(path) for path in needed]
     # Where the person may not look, no command of hers may: isdir says no there, and needs no covering.
     folders = [path.resolve() for path in hidden if os.path.isdir(path)]  # noqa: PTH112

@@ -42,9 +42,6 @@ def build_order(
     Attributes:
         own_network: The command has a network namespace, in which it may use loopback as it likes.
         own_namespaces: The command has namespaces for mounts, in which folders can be covered, and for IPC.
-
-    Raises:
-        WorkspaceError: The kernel has no Landlock, or one that is too old.
     """
     abi = landlock_abi()
     if abi < NEEDED_ABI:

@@ -167,9 +167,6 @@ def build_filter(
         own_ipc: Leaves shared memory, semaphores and message queues, which an IPC namespace bounds.
         one_user: Changes of owners succeed without a change, for a root in which all files have the same one.
         machine: As ``platform.machine`` says it; empty for this one.
-
-    Raises:
-        WorkspaceError: The machine has no table of system calls here.
     """
     name = machine or platform.machine()
     if name not in _MACHINES:

@@ -27,21 +27,13 @@ _SECONDS = 20
 
 
 class OverlayPlaces(Struct, frozen=True):
-    """Folders of an overlay, all but ``upper`` empty on the host.
+    """Folders of an overlay, all but ``upper`` empty on the host."""
 
-    Attributes:
-        upper: Holds what is written.
-        work: On the same file system, for the kernel alone.
-        hide: Where whiteouts are mounted.
-        view: Where all of it is seen.
-        over: A folder that lies over the other one, and is not written either.
-    """
-
-    upper: Path
-    work: Path
-    hide: Path
-    view: Path
-    over: Path | None = None
+    upper: Path  # holds what is written
+    work: Path  # on the same file system, for the kernel alone
+    hide: Path  # where whiteouts are mounted
+    view: Path  # where all of it is seen
+    over: Path | None = None  # a folder that lies over the other one, and is not written either
 
 
 class MountOrder(Struct, frozen=True):
@@ -53,11 +45,7 @@ class MountOrder(Struct, frozen=True):
 
 
 def mount_overlay(folder: Path, hidden: Iterable[bytes], places: OverlayPlaces) -> WorkspaceView:
-    """Show the folder without ``hidden``, paths in it in their order, under what is written.
-
-    Raises:
-        WorkspaceError: The kernel cannot, or may not; nothing is left.
-    """
+    """Show the folder without ``hidden``, paths in it in their order, under what is written."""
     below = (places.over, folder) if places.over else (folder,)
     try:
         fds = _mounted((places.hide, places.upper, places.work, places.view, *below), hidden)
@@ -67,11 +55,7 @@ def mount_overlay(folder: Path, hidden: Iterable[bytes], places: OverlayPlaces) 
 
 
 def mount_root(below: tuple[Path, ...], places: OverlayPlaces, order: MountOrder) -> tuple[WorkspaceView, int]:
-    """A root over folders, the topmost first, with what is bound into it; and what listens on its network, or -1.
-
-    Raises:
-        WorkspaceError: As ``mount_overlay``.
-    """
+    """A root over folders, the topmost first, with what is bound into it; and what listens on its network, or -1."""
     folders = (places.hide, places.upper, places.work, places.view, *below)
     try:
         merged, mounts, *rest = _mounted(folders, (), order)
@@ -84,11 +68,7 @@ def mount_root(below: tuple[Path, ...], places: OverlayPlaces, order: MountOrder
 
 
 def show_read_only(folder: Path, others: Iterable[tuple[Path, bytes]]) -> WorkspaceView:
-    """Show a folder in which others are seen, each at the path of an empty folder in it, and nobody writes them.
-
-    Raises:
-        WorkspaceError: The kernel cannot, or may not; nothing is left.
-    """
+    """Show a folder in which others are seen, each at the path of an empty folder in it, and nobody writes them."""
     given = [part for other, path in others for part in (os.fsencode(other), path)]
     try:
         fds = _mounted((folder,), given)

@@ -16,19 +16,13 @@ _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class WorkspaceView(Struct):
-    """The files of a workspace. The descriptors alone keep the mount: nothing is left of it where we are killed.
+    """The files of a workspace. The descriptors alone keep the mount: nothing is left of it where we are killed."""
 
-    Attributes:
-        root: Where a program that is started by ``entered`` finds them.
-        fd: Their folder, open as O_PATH, which works from any namespace.
-        namespaces: Kind and descriptor of those that a program has to enter; none for a folder of the host.
-        layered: It lies over a folder, of which it may not rename what it did not make.
-    """
-
-    root: Path
-    fd: int
+    root: Path  # where a program that is started by ``entered`` finds them
+    fd: int  # their folder, open as O_PATH, which works from any namespace
+    # kind and descriptor of those that a program has to enter; none for a folder of the host
     namespaces: tuple[tuple[str, int], ...] = ()
-    layered: bool = True
+    layered: bool = True  # it lies over a folder, of which it may not rename what it did not make
 
     @property
     def fds(self) -> tuple[int, ...]:
@@ -50,11 +44,7 @@ class WorkspaceView(Struct):
 
 
 def folder_view(root: Path) -> WorkspaceView:
-    """A folder of the host as it stands.
-
-    Raises:
-        WorkspaceError: ``root`` is no directory, or a symlink to one.
-    """
+    """A folder of the host as it stands."""
     try:
         return WorkspaceView(root, os.open(root, _FOLDER))
     except OSError as error:

@@ -32,21 +32,13 @@ _NEVER = ("", ".local", ".local/share", ".cache", ".config", ".pyenv", ".nvm", "
 
 
 class Interpreter(Struct, frozen=True):
-    """The interpreter of an environment.
+    """The interpreter of an environment."""
 
-    Attributes:
-        environment: The environment, relative to the folder.
-        works: Whether its program can be run once the installations are seen.
-        version: As ``pyvenv.cfg`` says, cut to digits and dots; empty where it does not.
-        installations: Folders outside of the project that commands must see for it to run.
-        missing: What keeps it from running, or parts of it from being found: one sentence each.
-    """
-
-    environment: str
-    works: bool
-    version: str = ""
-    installations: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
+    environment: str  # the environment, relative to the folder
+    works: bool  # whether its program can be run once the installations are seen
+    version: str = ""  # as ``pyvenv.cfg`` says, cut to digits and dots; empty where it does not
+    installations: tuple[str, ...] = ()  # folders outside of the project that commands must see for it to run
+    missing: tuple[str, ...] = ()  # what keeps it from running, or parts of it from being found: one sentence each
 
 
 def read_small(path: Path) -> str:
@@ -64,13 +56,7 @@ def is_file(path: Path) -> bool:
 
 
 def find_interpreter(folder: Path, names: Iterable[str], granted: tuple[str, ...]) -> Interpreter | None:
-    """The interpreter of the first of these environments that is there.
-
-    Args:
-        folder: The project, an absolute path without links.
-        names: Paths below it.
-        granted: Folders of the host that the person lets commands see.
-    """
+    """The interpreter of the first of these environments that is there."""
     for name in names:
         place = folder / name
         if settings := read_small(place / "pyvenv.cfg"):
@@ -184,12 +170,7 @@ def _editable(environment: Path) -> list[Path]:
 
 
 def find_node(folder: Path, search: str, granted: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The installation of Node that the person has on her path, and what is missing of it.
-
-    Args:
-        search: Her PATH.
-        granted: As above.
-    """
+    """The installation of Node that the person has on her path, and what is missing of it."""
     if not is_file(folder / "package.json"):
         return (), ()
     for place in search.split(":"):
@@ -220,9 +201,6 @@ def find_program(place: Path) -> tuple[str, ...]:
     """What commands must see for a file of the person's to run: itself, or the environment that it belongs to.
 
     Nothing of what they see anyway, and no folder that holds more than programs.
-
-    Args:
-        place: As ``runnable`` says.
     """
     prefix = place.parent.parent
     modules = [folder for folder in place.parents if folder.name == "node_modules"]

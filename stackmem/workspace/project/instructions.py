@@ -34,11 +34,7 @@ def find_instructions(folder: Path) -> str:
 
 
 def read_instructions(path: Path) -> str:
-    """The instructions of a file that the person names.
-
-    Raises:
-        UsageError: It cannot be read, or is empty.
-    """
+    """The instructions of a file that the person names."""
     if not (text := read_small(path)).strip():
         raise UsageError(f"the instructions {path} cannot be read, or are empty; name a text file, or none")
     return instructions_text([(path.name, text)])

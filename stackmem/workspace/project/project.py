@@ -18,27 +18,16 @@ _PROGRAMS = "node_modules/.bin"
 
 
 class Project(Struct, frozen=True):
-    """A folder's own environment.
+    """A folder's own environment."""
 
-    Attributes:
-        environment: The Python environment in it, relative; empty where there is none.
-        version: Of its interpreter; empty where nothing says it.
-        programs: Folders of it that stand first on PATH, relative.
-        installations: Folders of the host that commands see for it, read-only.
-        suites: Commands that run its tests, the likeliest first.
-        locks: Names of its lock files.
-        missing: What is missing and how to grant it, one sentence each.
-        place: The folder in it where commands begin, relative; empty for the folder itself.
-    """
-
-    environment: str = ""
-    version: str = ""
-    programs: tuple[str, ...] = ()
-    installations: tuple[str, ...] = ()
-    suites: tuple[SuiteCommand, ...] = ()
-    locks: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    place: str = ""
+    environment: str = ""  # the Python environment in it, relative; empty where there is none
+    version: str = ""  # of its interpreter; empty where nothing says it
+    programs: tuple[str, ...] = ()  # folders of it that stand first on PATH, relative
+    installations: tuple[str, ...] = ()  # folders of the host that commands see for it, read-only
+    suites: tuple[SuiteCommand, ...] = ()  # commands that run its tests, the likeliest first
+    locks: tuple[str, ...] = ()  # names of its lock files
+    missing: tuple[str, ...] = ()  # what is missing and how to grant it, one sentence each
+    place: str = ""  # the folder in it where commands begin, relative; empty for the folder itself
 
     def path(self, workspace: str) -> tuple[str, ...]:
         """What stands first on PATH of commands that see the folder there."""
@@ -69,14 +58,7 @@ class Project(Struct, frozen=True):
 def find_project(
     folder: Path, include: tuple[str, ...] = (), search: str = "", granted: tuple[str, ...] = (), place: str = ""
 ) -> Project:
-    """Look at a folder.
-
-    Args:
-        include: Ignored paths that are copied along all the same; an environment may be among them.
-        search: The person's PATH.
-        granted: Folders of the host that she lets commands see.
-        place: Where commands begin, relative to the folder; what lies there comes first.
-    """
+    """Look at a folder."""
     root = folder.resolve()
     here = root / place
     own = (f"{place}/{name}" for name in _ENVIRONMENTS if place)

@@ -39,11 +39,7 @@ def lock_files(folder: Path) -> tuple[str, ...]:
 
 
 def find_suites(folder: Path, environment: str) -> tuple[SuiteCommand, ...]:
-    """Every test command that the folder speaks of, the likeliest first.
-
-    Args:
-        environment: The Python environment in the folder, relative to it; empty where there is none.
-    """
+    """Every test command that the folder speaks of, the likeliest first."""
     return tuple(
         suite
         for suites in (_python(folder, environment), _node(folder), _cargo(folder), _go(folder), _make(folder))
@@ -92,12 +88,7 @@ def _test_files(folder: Path) -> Iterator[Path]:
 
 
 def uninstalled(folder: Path, root: Path, environment: str) -> Iterator[str]:
-    """What its tests may need and the folder has not, one sentence each.
-
-    Args:
-        root: The project that the folder is a part of.
-        environment: The Python environment, also one that does not work; empty where there is none.
-    """
+    """What its tests may need and the folder has not, one sentence each."""
     python = next((name for name in lock_files(folder) if name in LOCKS[:_PYTHON_LOCKS]), "")
     if not python and is_file(folder / "pyproject.toml") and (folder / "src").is_dir():
         python = "pyproject.toml"

@@ -37,11 +37,7 @@ def own_commits() -> tuple[Commit, ...]:
 
 
 def commits_of(folder: Path) -> tuple[Commit, ...]:
-    """The commits of the repository that ``folder`` lies in, oldest first, merges left out.
-
-    Raises:
-        UsageError: It lies in none that may be read, or there are too few commits.
-    """
+    """The commits of the repository that ``folder`` lies in, oldest first, merges left out."""
     from stackmem.history.origin import find_origin, work_tree_of  # only where a person names one
 
     try:

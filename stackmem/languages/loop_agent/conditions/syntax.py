@@ -108,11 +108,7 @@ class _ConditionToken(Struct, frozen=True):
 
 
 def parse(text: Any) -> Node | None:
-    """The tree; None where there is nothing but space.
-
-    Raises:
-        ConditionFault: It is no condition.
-    """
+    """The tree; None where there is nothing but space."""
     if not isinstance(text, str) or not text:
         raise ConditionFault("Expression must be a non-empty string")
     if len(text) > MOST_CHARS:

@@ -181,11 +181,7 @@ def _numeral(text: str) -> float:
 
 
 def text_of(value: Any, visit: Visit) -> str:
-    """``String(value)``.
-
-    Raises:
-        ConditionFault: It has more than 100,000 characters.
-    """
+    """``String(value)``."""
     match value:
         case str():
             return value
@@ -271,11 +267,7 @@ _ITERATING = ("some", "every", "find", "filter", "map", "reduce")
 
 
 def call_method(owner: Any, method: str, arguments: list[Any], visit: Visit) -> Any:
-    """What a method gives.
-
-    Raises:
-        ConditionFault: There is no such method, or what it is given does not fit.
-    """
+    """What a method gives."""
     first = arguments[0] if arguments else UNDEFINED
     own = isinstance(owner, dict) and method in owner
     if method in ("toString", "valueOf") and not own and not (arguments and type_of(owner) == "number"):
