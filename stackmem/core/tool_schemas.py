@@ -8,8 +8,9 @@ from functools import lru_cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import Struct, json
-from msgspec.structs import fields, replace
+from msgspec.structs import asdict, fields, replace
 
+from .budgets import Budgets
 from .messages import ToolCall, ToolSpec
 from .text import fill
 from .tools import CALLS, OPTIONAL_TOOLS, Call, Offer, Refusal, StoreEntry, Tool, tool_name
@@ -39,6 +40,12 @@ class _Parameter(Struct, frozen=True):
     hint: Any
     required: bool
     words: str
+
+
+def prompt_slots(budgets: Budgets, command_seconds: float) -> dict[str, str]:
+    """The numbers that fill the slots of prompts and tool descriptions."""
+    numbers = {**asdict(budgets), "command_seconds": command_seconds}
+    return {name: f"{number:,.10g}" for name, number in numbers.items()}
 
 
 def spec(tool: Tool, slots: dict[str, str]) -> ToolSpec:

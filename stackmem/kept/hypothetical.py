@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from msgspec import UNSET, Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from stackmem.core.facts import FramePushed, ModelReplied, RunForked, RunStarted
 from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
-from stackmem.core.tool_schemas import spec
+from stackmem.core.tool_schemas import prompt_slots, spec
 from stackmem.core.tools import tool_name
 from stackmem.errors import UsageError
 from stackmem.measure.first_loss import facts_used
@@ -107,10 +107,7 @@ def start_with_frames(start: RunStarted, strategy: MemoryStrategy) -> RunStarted
     if not imported_from(start):
         return start
     budgets = budgets_of(strategy, start.budgets)
-    slots = {
-        name: f"{number:,.10g}"
-        for name, number in {**asdict(budgets), "command_seconds": start.command_seconds}.items()
-    }
+    slots = prompt_slots(budgets, start.command_seconds)
     named = memory_tools([tool_name(tool) for tool in strategy.tools]) | {"pop_frame", "return"}
     brought = tuple(spec(tool, slots) for tool in strategy.tools if tool_name(tool) in named)
     system = "\n\n".join(filter(None, (start.system, fill(prompt_text(_beside(strategy)), slots))))

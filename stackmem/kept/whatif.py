@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Literal
 
 from msgspec import UNSET, Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from stackmem.core.budgets import SmallSize
 from stackmem.core.facts import FramePushed, ModelReplied, RunForked, RunStarted
 from stackmem.core.messages import PromptText, ToolCall, ToolSpec
 from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
-from stackmem.core.tool_schemas import spec
+from stackmem.core.tool_schemas import prompt_slots, spec
 from stackmem.core.tools import OPTIONAL_TOOLS, tool_name
 from stackmem.errors import StackmemError, TraceError, UsageError
 from stackmem.formats.recordings.facts import TimedFact
@@ -267,8 +267,7 @@ def _start_under(start: RunStarted, strategy: MemoryStrategy) -> RunStarted:
     if imported_from(start):
         return start
     budgets = budgets_of(strategy, start.budgets)
-    numbers = {**asdict(budgets), "command_seconds": start.command_seconds}
-    slots = {name: f"{number:,.10g}" for name, number in numbers.items()}
+    slots = prompt_slots(budgets, start.command_seconds)
     optional = (tool for tool in start.tools if tool.name in OPTIONAL_TOOLS and tool.name not in start.registered)
     if start.small is not UNSET and has_small_size(strategy):
         return _small_start(replace(start, budgets=budgets), strategy, tuple(optional), slots)

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import UNSET, Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from stackmem.core.facts import RunStarted
 from stackmem.core.frames import pointers
@@ -30,6 +30,7 @@ from stackmem.core.messages import Text, ToolCall, View
 from stackmem.core.requests import Effect
 from stackmem.core.state import Compaction, Frame, Reply, Result, State, Turn
 from stackmem.core.text import fill
+from stackmem.core.tool_schemas import prompt_slots
 from stackmem.core.tools import Tool
 
 from .shared.break_even import FrameAdvice, Rates, first_advice, frame_advice, hour_pays, rates, worth_the_risk
@@ -217,7 +218,7 @@ def _named_chunks(frame: Frame) -> Iterator[str]:
 def _recorded(start: RunStarted, name: str) -> str:
     """The text as the run recorded it; a run that was forked from another strategy has none."""
     text = next((text.text for text in start.texts or () if text.name == name), "")
-    return fill(text, {budget: f"{size:,.10g}" for budget, size in asdict(start.budgets).items()})
+    return fill(text, prompt_slots(start.budgets, start.command_seconds))
 
 
 def adaptive(parameters: str) -> Adaptive:

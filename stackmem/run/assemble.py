@@ -14,7 +14,7 @@ from stackmem.core.facts import RunStarted
 from stackmem.core.messages import PromptText, ToolSpec
 from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
-from stackmem.core.tool_schemas import spec
+from stackmem.core.tool_schemas import prompt_slots, spec
 from stackmem.core.tools import OPTIONAL_TOOLS, HeapLoad, HeapRead, Tool, tool_name
 from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular_text
@@ -301,11 +301,6 @@ def _opened(
     workspace = open_at(places.layer.view, (), {})
     room = CheckRoom(places.layer, places.scratch, workspace.place, open_at, **room_of(subject.image))
     return workspace, _checks(settings, subject, room, places)
-
-
-def prompt_slots(budgets: Budgets, command_seconds: float) -> dict[str, str]:
-    numbers = {**msgspec.structs.asdict(budgets), "command_seconds": command_seconds}
-    return {name: f"{number:,.10g}" for name, number in numbers.items()}
 
 
 def _system(settings: Settings, prompt: str, slots: Mapping[str, str]) -> str:

@@ -17,12 +17,11 @@ from stackmem.core.facts import (
 from stackmem.core.machine import advance, evolve, fold
 from stackmem.core.messages import Text, Usage
 from stackmem.core.requests import AskModel, UseTool
-from stackmem.core.tool_schemas import spec
+from stackmem.core.tool_schemas import prompt_slots, spec
 from stackmem.core.tools import EditFile, HeapLoad
 from stackmem.memory import open_strategy
 from stackmem.memory.small import STRATEGIES_FOR_SMALL, has_small_size, small_offer
 from stackmem.prompts import prompt_text
-from stackmem.run.assemble import prompt_slots
 from tests.build import do, play, pop, push, started
 
 NAMES = list(STRATEGIES_FOR_SMALL)

@@ -16,6 +16,7 @@ from stackmem.core.state import Frame, State
 from stackmem.core.text import mark_cut
 from stackmem.errors import StackmemError
 from stackmem.report.page import write_page
+from stackmem.run.chat_commands import COMMANDS
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.open_run import Run
 from stackmem.trace.snapshot import Snapshot, changes
@@ -23,23 +24,7 @@ from stackmem.trace.walk import state_after
 
 from .text import one_line, readable
 
-COMMANDS = {
-    "/help": "show these commands",
-    "/show": "[STEP] show a step in full: what was called, and what came back; the last one without a number",
-    "/diff": "show what the agent changed so far",
-    "/apply": "bring it into your folder",
-    "/undo": "[N] take back the last N requests, with their files",
-    "/fork": "go on in a copy of this conversation",
-    "/heap": "[NAME] list what is on the heap, or show one chunk",
-    "/frames": "list the frames",
-    "/cost": "show tokens and cost",
-    "/model": "NAME go on with another model",
-    "/strategy": "NAME go on with another memory strategy",
-    "/budget": "steps|tokens|usd|seconds N|+N set a limit",
-    "/view": "write the conversation as a page",
-    "/save": "FILE write requests and results as Markdown",
-    "/quit": "leave; stackmem chat --continue takes it up again",
-}
+HELP = {f"/{name}": f"{each.takes} {each.says}".strip() for name, each in COMMANDS.items()}
 
 _SHOWN_CHARS = 40_000
 
@@ -55,7 +40,7 @@ class ChatCompleter(Completer):
         if before.startswith("/") and " " not in before:
             yield from (
                 Completion(name, start_position=-len(before), display_meta=says)
-                for name, says in COMMANDS.items()
+                for name, says in HELP.items()
                 if name.startswith(before)
             )
             return
@@ -80,7 +65,7 @@ class Look:
         try:
             match name:
                 case "/help":
-                    self._tell(*(f"{command:<10} {says}" for command, says in COMMANDS.items()))
+                    self._tell(*(f"{command:<10} {says}" for command, says in HELP.items()))
                 case "/show":
                     self._show_step(state, run_dir, rest)
                 case "/diff":

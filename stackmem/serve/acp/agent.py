@@ -30,6 +30,7 @@ from stackmem.core.text import mark_cut
 from stackmem.errors import StackmemError, TraceError
 from stackmem.foreign.files import read_regular
 from stackmem.kept.find import kept_sessions
+from stackmem.run.chat_commands import IN_EDITORS
 from stackmem.run.request import read_request
 from stackmem.run.run_folder import TRACE, is_run
 from stackmem.trace.open_run import Run
@@ -39,7 +40,7 @@ from stackmem.version import VERSION
 
 from .editor_session import EditorSession, TurnFailed
 from .messages import LineTransport
-from .turns import COMMANDS, Turns, command_of
+from .turns import Turns, command_of
 from .updates import Update
 
 PROTOCOL = 1
@@ -186,8 +187,8 @@ class EditorAgent:
             conversation.on_run = lambda run_dir: _keep(name, run_dir)
         self._sessions[name] = conversation
         commands = [
-            {"name": each, "description": says, **({"input": {"hint": hint}} if hint else {})}
-            for each, (hint, says) in COMMANDS.items()
+            {"name": name, "description": each.says, **({"input": {"hint": each.takes}} if each.takes else {})}
+            for name, each in IN_EDITORS.items()
         ]
         told = {"sessionUpdate": "available_commands_update", "availableCommands": commands}
         task = self._loop.create_task(self._send(name, told))  # runs once the session's own answer was written

@@ -17,6 +17,7 @@ from stackmem.core.facts import RunEnded
 from stackmem.core.state import State
 from stackmem.errors import StackmemError
 from stackmem.models.spoken import listening
+from stackmem.run.chat_commands import IN_EDITORS
 from stackmem.run.ending import apply_run
 from stackmem.run.fork import ForkChanges, before_request, fork
 from stackmem.run.limits import LIMITS
@@ -30,19 +31,6 @@ from stackmem.trace.open_run import Run
 
 from .editor_session import EditorSession
 
-COMMANDS = {
-    "apply": ("", "bring what the agent changed into your folder"),
-    "undo": ("how many requests; 1 without", "take back the last requests, with their files"),
-    "diff": ("", "show what the agent changed"),
-    "heap": ("a chunk", "list what is on the heap, or show one chunk"),
-    "frames": ("", "list the frames"),
-    "cost": ("", "show tokens and cost"),
-    "model": ("a name", "go on with another model"),
-    "strategy": ("a name", "go on with another memory strategy"),
-    "budget": ("steps, tokens, usd or seconds, then N or +N", "set a limit, and go on"),
-}
-"""Each command, what stands after it, and what it does."""
-
 _GONE_SECONDS = 5.0
 
 Look = Callable[[str, str, State, Path], str]
@@ -52,7 +40,7 @@ Look = Callable[[str, str, State, Path], str]
 def command_of(text: str) -> tuple[str, str]:
     """The command that a prompt is, and what stands after it; both empty where it is none."""
     name, _, rest = text.strip().removeprefix("/").partition(" ")
-    return (name, rest.strip()) if text.lstrip().startswith("/") and name in COMMANDS else ("", "")
+    return (name, rest.strip()) if text.lstrip().startswith("/") and name in IN_EDITORS else ("", "")
 
 
 class Turns:

@@ -26,10 +26,11 @@ from stackmem.core.messages import Text, ToolCall, ToolResult, ToolSpec, Usage, 
 from stackmem.core.requests import AskModel
 from stackmem.core.strategy import budgets_of
 from stackmem.core.text import fill, mark_cut, whole, whole_value
+from stackmem.core.tool_schemas import prompt_slots
 from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
 from stackmem.prompts import prompt_text
-from stackmem.run.assemble import RunParts, RunPlaces, prompt_slots, scrubber_of, tool_specs
+from stackmem.run.assemble import RunParts, RunPlaces, scrubber_of, tool_specs
 from stackmem.run.in_memory import NoHistory
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.open import Opened, Person
