@@ -21,6 +21,7 @@ import msgspec
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import bounded_lines, descriptor_of_regular, open_regular, read_regular
+from stackmem.run.run_folder import LEDGER
 from stackmem.trace.lock import Lock
 from stackmem.trace.store import append_line, cut_torn_line
 from stackmem.version import VERSION
@@ -28,7 +29,7 @@ from stackmem.version import VERSION
 from .plan import BenchPlan, trials
 from .results import columns
 
-LEDGER, PLAN = "ledger.jsonl", "plan.json"
+PLAN = "plan.json"
 
 KEPT = (
     "id", "task", "horizon", "model", "strategy", "outcome", "solved", "error", "cost_usd", "bill_usd",

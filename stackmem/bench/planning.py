@@ -16,13 +16,13 @@ from stackmem.measure.metrics import measure
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.models.endpoint import without_login
 from stackmem.models.registry import open_model
+from stackmem.neighbors import neighbor
 from stackmem.run.in_memory import MEMORY, is_world
 from stackmem.settings.options import suggestion
 from stackmem.tasks.find import find_task
 from stackmem.tasks.reader import read_task
 from stackmem.tools.plugins import load_plugins, plugin_digests
 
-from .agent import read_agent, refuse_for_agent
 from .bill import PRICE, billed_by_themselves, priced
 from .plan import BenchPlan, TrialSubject, Variant
 from .results import columns
@@ -74,14 +74,14 @@ def make_plan(
         suite=suite,
         about=asked.about,
         command=command,
-        agent=read_agent(asked.agent, cwd, environ.get("PATH", "")) if asked.agent else (),
+        agent=neighbor("doors: read an agent")(asked.agent, cwd, environ.get("PATH", "")) if asked.agent else (),
         plugins=plugin_digests(),
     )
     if plan.count > MOST_TRIALS:
         raise UsageError(f"the plan has {plan.count:,} trials, at most {MOST_TRIALS:,} are run; make it smaller")
     _refuse_sessions(plan)
     for variant in plan.variants if plan.agent else ():
-        refuse_for_agent(plan.models, (variant.strategy,), {**plan.settings, **variant.settings})
+        neighbor("doors: refuse for an agent")(plan.models, (variant.strategy,), {**plan.settings, **variant.settings})
     model_prices(plan, environ)
     _try_plugins(plan)
     return plan

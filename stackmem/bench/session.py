@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from stackmem.core.person_facts import SessionRules
 from stackmem.core.requests import AskUser
-from stackmem.measure.whatif import has_frames
+from stackmem.core.strategy import has_frames
 from stackmem.memory import open_strategy
 from stackmem.run.in_memory import open_in_memory, recall
 from stackmem.run.models import Nobody

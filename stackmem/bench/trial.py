@@ -27,6 +27,7 @@ from stackmem.measure.cached_steps import with_prompts
 from stackmem.measure.first_loss import first_loss, literals
 from stackmem.measure.metrics import measure
 from stackmem.measure.moments import Moment
+from stackmem.neighbors import neighbor
 from stackmem.run.prepare import Prepared, prepare
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve
@@ -189,8 +190,7 @@ def _solved(job: Job, throttled: Callable[[], None], environ: Mapping[str, str])
     failure = ""
     try:
         if trial.agent:
-            from .agent import solve_by_agent  # what it needs is an extra
-
+            solve_by_agent = neighbor("doors: solve by an agent")  # what it needs is an extra
             done = solve_by_agent(trial, partial(prepare_at, task), (runs, scratch / "agent"), variables)
             result, conversations, failure = done.result, done.conversations, done.failure
         elif trial.variant.session is None:

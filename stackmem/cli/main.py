@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import partial
 from importlib import import_module
-from keyword import iskeyword
 from typing import Any, NoReturn
 
 import typer
@@ -25,6 +24,7 @@ from typer.completion import get_completion_inspect_parameters
 from typer.core import TyperGroup
 
 from stackmem.errors import StackmemError, UsageError, way_out
+from stackmem.neighbors import COMMANDS as NEIGHBORS_COMMANDS
 from stackmem.tools.plugin_places import any_plugin
 from stackmem.version import VERSION
 
@@ -56,7 +56,7 @@ def _own_command(name: str) -> Any:
 
         add_light(parent, name)
     else:
-        module = import_module(f".commands.{name}{'_' * iskeyword(name)}", __package__)
+        module = import_module(NEIGHBORS_COMMANDS.get(name, f"{__package__}.commands.{name}"))
         if hasattr(module, "app"):
             parent.add_typer(module.app, name=name)
         else:

@@ -8,7 +8,10 @@ from .budgets import Budgets
 from .messages import View
 from .requests import Effect
 from .state import State
-from .tools import Tool
+from .tools import Tool, tool_name, tools_that
+
+PUSHES = tools_that(lambda behavior: behavior.frame == "starts")
+"""Names of the tools that push a frame."""
 
 
 class MemoryStrategy(Protocol):
@@ -53,3 +56,8 @@ class ChangesBudgets(Protocol):
 def budgets_of(strategy: MemoryStrategy, asked: Budgets) -> Budgets:
     """The budgets of a run under this strategy, where these were asked for."""
     return strategy.budgets(asked) if isinstance(strategy, ChangesBudgets) else asked
+
+
+def has_frames(strategy: MemoryStrategy) -> bool:
+    """Whether the strategy offers a tool that pushes a frame."""
+    return not PUSHES.isdisjoint(map(tool_name, strategy.tools))

@@ -23,8 +23,6 @@ from stackmem.trace.store import append_line, cut_torn_line
 from .conversations import Kind
 from .wires.wire import Role
 
-EXCHANGES = "exchanges.jsonl"
-
 
 class ToldMessage(Struct, frozen=True):
     """A message as it is recorded."""

@@ -18,7 +18,7 @@ from stackmem.core.machine import fold
 from stackmem.errors import TraceError
 from stackmem.foreign.files import opener_of_regular
 from stackmem.run.result import RunResult, result_fields, write_result
-from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run
+from stackmem.run.run_folder import EXCHANGES, RESULT, RUN, TRACE, new_run
 from stackmem.trace.lock import Lock as RunLock
 from stackmem.trace.private import write_json
 from stackmem.trace.record import Record
@@ -27,15 +27,7 @@ from stackmem.version import VERSION
 from stackmem.workspace.secrets import Scrubber, scrub_value
 
 from .conversations import Placed
-from .exchanges import (
-    EXCHANGES,
-    AnswerPassed,
-    ExchangeWriter,
-    Passed,
-    RequestPassed,
-    RunClosed,
-    read_exchanges,
-)
+from .exchanges import AnswerPassed, ExchangeWriter, Passed, RequestPassed, RunClosed, read_exchanges
 from .telling import Telling, opening_of
 
 P = TypeVar("P", RequestPassed, AnswerPassed)

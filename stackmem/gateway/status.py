@@ -13,10 +13,10 @@ from stackmem.errors import StackmemError, UsageError
 from stackmem.kept.cache_bill import moments_of
 from stackmem.kept.whatif import WhatIfQuestion, tell_again
 from stackmem.models.catalog import lookup
-from stackmem.run.run_folder import RESULT, TRACE
+from stackmem.run.run_folder import EXCHANGES, RESULT, TRACE
 from stackmem.trace.lock import is_held
 
-from .exchanges import EXCHANGES, AnswerPassed, RequestPassed, read_exchanges
+from .exchanges import AnswerPassed, RequestPassed, read_exchanges
 from .framing import FRAMES
 from .recording import tell_to_end
 

@@ -15,11 +15,11 @@ from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import ToolSpec
 from stackmem.errors import RulesDiffer, TraceError
 from stackmem.foreign.files import read_regular
-from stackmem.run.run_folder import TRACE
+from stackmem.run.run_folder import EXCHANGES, TRACE
 
 from .conversations import said
 from .cutting import Cutter
-from .exchanges import EXCHANGES, AnswerPassed, RequestPassed, read_exchanges
+from .exchanges import AnswerPassed, RequestPassed, read_exchanges
 from .framing import FrameCutter, cutter_of
 from .identity import Chains, PrefixChain
 from .recording import told_lines

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stackmem.core.budgets import SmallSize
 from stackmem.core.facts import FramePushed, ModelReplied, RunForked, RunStarted
 from stackmem.core.messages import PromptText, ToolCall, ToolSpec
-from stackmem.core.strategy import MemoryStrategy, budgets_of
+from stackmem.core.strategy import PUSHES, MemoryStrategy, budgets_of, has_frames
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import prompt_slots, spec
 from stackmem.core.tools import OPTIONAL_TOOLS, tool_name
@@ -27,12 +27,10 @@ from stackmem.measure.moments import Moment, moments
 from stackmem.measure.phases import PhaseRule
 from stackmem.measure.speed import learned_speed
 from stackmem.measure.whatif import (
-    PUSHES,
     Terms,
     WhatIfOutcome,
     as_recorded,
     by_program,
-    has_frames,
     memory_tools,
     outcome,
 )

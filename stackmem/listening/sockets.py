@@ -12,8 +12,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from stackmem.errors import UsageError
-
-from .framing import StrictConnection
+from stackmem.foreign.framing import StrictConnection
 
 LOOPBACK = "127.0.0.1"
 _BACKLOG = 512

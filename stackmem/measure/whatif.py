@@ -28,9 +28,9 @@ from stackmem.core.pricing import Price, cost_usd
 from stackmem.core.requests import Compact
 from stackmem.core.retries import wait_seconds
 from stackmem.core.state import Notice, Result, State, Turn
-from stackmem.core.strategy import MemoryStrategy
+from stackmem.core.strategy import MemoryStrategy, has_frames
 from stackmem.core.text import mark_cut
-from stackmem.core.tools import tool_name, tools_that
+from stackmem.core.tools import tools_that
 from stackmem.memory import open_strategy
 
 from .cache import Cache, CacheRequest
@@ -41,7 +41,6 @@ from .prefix import Count, PromptBlock
 from .server_cache import ServerCache
 from .speed import Speed, evaluated_tokens
 
-PUSHES = tools_that(lambda behavior: behavior.frame == "starts")
 _SUMMARIES_IN_A_ROW = 4
 _OF_ALL = tools_that(lambda behavior: behavior.reads_files or behavior.changes_files or behavior.frame == "ends")
 
@@ -94,10 +93,6 @@ class WhatIfOutcome(Struct, frozen=True):
     estimated: bool
     loss: FirstLoss
     too_long_from: int | None
-
-
-def has_frames(strategy: MemoryStrategy) -> bool:
-    return not PUSHES.isdisjoint(map(tool_name, strategy.tools))
 
 
 def memory_tools(names: Sequence[str]) -> frozenset[str]:

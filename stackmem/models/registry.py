@@ -13,6 +13,7 @@ from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
+from stackmem.neighbors import neighbor
 
 from .anthropic import AnthropicModel
 from .asked import NOTHING_ASKED, Asked
@@ -253,23 +254,11 @@ def _demo(wanted: ModelRequest) -> Model:
 
 
 def _simulated(wanted: ModelRequest) -> Model:
-    from .simulated import PERFECT, SETTINGS, VARIANTS, BoundedReader, ReaderDials, read_dial
-
     name, _, variant = wanted.rest.partition(":")
     if name != SIMULATED:
         raise UsageError(f"there is no simulated model {wanted.rest[:80]!r}; the one there is: sim/{SIMULATED}")
     window = wanted.window_tokens or _SCRIPT_WINDOW_TOKENS
-    policy, dials = VARIANTS[0], PERFECT
-    for word in filter(None, variant.split("+")):
-        turned = read_dial(dials, word)
-        if turned is not None:
-            dials = turned
-        elif word in VARIANTS:
-            policy = word
-        else:
-            known = ", ".join((*VARIANTS, *SETTINGS, *(f"{name}=SHARE" for name in ReaderDials.__struct_fields__)))
-            raise UsageError(f"sim/{SIMULATED} has no variant {word[:80]!r}; there are {known}, with + between")
-    return Scripted(f"sim/{wanted.rest}", window, BoundedReader(policy, window, dials))
+    return Scripted(f"sim/{wanted.rest}", window, neighbor("lab: open a simulated model")(variant, window, SIMULATED))
 
 
 MODELS: dict[str, Callable[[ModelRequest], Model]] = {

@@ -21,12 +21,11 @@ from stackmem.core.machine import evolve
 from stackmem.core.messages import ToolSpec
 from stackmem.core.person_facts import PersonSaid, WordsGiven
 from stackmem.core.state import State
-from stackmem.core.strategy import budgets_of
+from stackmem.core.strategy import budgets_of, has_frames
 from stackmem.core.tools import HeapRead, StoreEntry, tool_name
 from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.foreign.files import read_regular, read_regular_text
 from stackmem.languages.program import ProgramDecider
-from stackmem.measure.whatif import has_frames
 from stackmem.memory import open_strategy
 from stackmem.memory.shared.constants import run_constants
 from stackmem.settings.option_values import ValuePlace, read_value

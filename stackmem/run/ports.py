@@ -13,6 +13,7 @@ from stackmem.core.facts import ChecksReturned, ModelFailed, ModelReplied
 from stackmem.core.network import NetworkRequest
 from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped
 from stackmem.core.requests import AskModel, AskPermission, AskUser
+from stackmem.neighbors import neighbor
 from stackmem.trace.record import Record
 
 
@@ -135,9 +136,8 @@ def live_spans(run_dir: Path, url: str | None, environ: Mapping[str, str]) -> Sp
     """
     if url is None:
         return None
-    from stackmem.formats.exports.live_spans import PROTOCOL, LiveSpans  # few runs have one
-
-    return LiveSpans(run_dir, url, environ.get(PROTOCOL, "").strip())
+    sender: SpanSender = neighbor("formats: send spans")(run_dir, url, environ)
+    return sender
 
 
 def end_spans(sender: SpanSender | None, notice: Callable[[str], object]) -> None:

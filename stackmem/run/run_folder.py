@@ -20,6 +20,10 @@ PATCH = "changes.patch"
 CHANGES = "changes.json"
 APPLIED = "applied.json"
 HISTORY = "history.git"
+LEDGER = "ledger.jsonl"
+"""The trials of a bench, in the folder above their runs."""
+EXCHANGES = "exchanges.jsonl"
+"""What passed the gateway, in the run of an agent behind it."""
 
 
 _NAME = re.compile(r"\d{8}T\d{6}Z-.+-[0-9a-f]{6}")

@@ -25,6 +25,7 @@ from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import StackmemError, UsageError
 from stackmem.memory import STRATEGIES
 from stackmem.models.registry import MODELS, Model, ModelRequest
+from stackmem.neighbors import neighbor
 from stackmem.settings.options import OPTIONS
 from stackmem.workspace.isolation.launch import Level
 from stackmem.workspace.isolation.levels import WORKSPACES
@@ -97,9 +98,9 @@ def _metrics() -> PluginTable:
 
 
 def _exports() -> PluginTable:
-    from stackmem.formats.exports import EXPORTS
-
-    return PluginTable("exporter", EXPORTS, no_function, taken={"inspect", "swebench"}.__contains__)
+    return PluginTable(
+        "exporter", neighbor("formats: exporters"), no_function, taken={"inspect", "swebench"}.__contains__
+    )
 
 
 def fits(kind: type, member: str) -> Callable[[Any], str]:

@@ -28,7 +28,7 @@ from tests.gateway.upstream import RawAnswer, RawUpstream
 from tests.stage import ROOT, Stage, events
 
 KEY = "sk-the-persons-own-key-1234"
-OF_OTHERS = f"{sys.executable} {ROOT}/tests/bench/agent_of_others.py {{model}} {{instruction}}"
+OF_OTHERS = f"{sys.executable} {Path(__file__).with_name('agent_of_others.py')} {{model}} {{instruction}}"
 ASKS = """
 import json, os, sys, urllib.request
 def ask(address, **more):

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from stackmem.bench.bench import Means, run_bench
-from stackmem.bench.ledger import LEDGER, read_rows
+from stackmem.bench.ledger import read_rows
 from stackmem.bench.results import RESULTS, read_results, read_suite
 from stackmem.errors import UsageError
+from stackmem.run.run_folder import LEDGER
 from tests.stage import UNSOLVED, command, events, eventually, fails, mounted, pop
 
 from .benches import FAST, benched, planned, small_tasks, timeless

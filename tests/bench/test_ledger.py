@@ -4,10 +4,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from stackmem.bench.ledger import LEDGER, PLAN, Ledger, latest_rows, read_plan, read_rows
+from stackmem.bench.ledger import PLAN, Ledger, latest_rows, read_plan, read_rows
 from stackmem.bench.plan import BenchPlan, TrialSubject, Variant, trials
 from stackmem.bench.results import read_results, write_results
 from stackmem.errors import TraceError, UsageError
+from stackmem.run.run_folder import LEDGER
 from stackmem.version import VERSION
 
 PLANNED = BenchPlan(

@@ -12,7 +12,7 @@ import msgspec
 from pydantic import ValidationError
 
 from stackmem.bench.evidence import TOOLS, entries_of, read_entries
-from stackmem.bench.ledger import LEDGER, PLAN, read_plan
+from stackmem.bench.ledger import PLAN, read_plan
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Message, Text, Usage, View
 from stackmem.core.schemas.json_schema import first_fault, read_json
@@ -28,6 +28,7 @@ from stackmem.report.view import read_runs
 from stackmem.run.ending import _kept
 from stackmem.run.programs.inputs import read_answers, read_inputs
 from stackmem.run.request import RunRequest, read_request
+from stackmem.run.run_folder import LEDGER
 from stackmem.serve.mcp.client_run import ClientCalls
 from stackmem.serve.mcp.protocol import _mended
 from stackmem.settings.kept_heap import HeapStore

@@ -23,7 +23,7 @@ from stackmem.errors import StackmemError
 from stackmem.formats.recordings import IMPORTERS
 from stackmem.formats.tasks import import_tasks
 from stackmem.gateway.conversations import Conversations
-from stackmem.gateway.exchanges import EXCHANGES, read_exchanges
+from stackmem.gateway.exchanges import read_exchanges
 from stackmem.gateway.framing import cutter_of
 from stackmem.gateway.identity import chain
 from stackmem.gateway.recording import told_lines
@@ -37,6 +37,7 @@ from stackmem.models.event_stream import server_events
 from stackmem.models.script_language import parse_script
 from stackmem.replays.replay import replay_run
 from stackmem.run.programs.lint import lint_all
+from stackmem.run.run_folder import EXCHANGES
 from stackmem.serve.acp.agent import _text
 from stackmem.serve.acp.messages import BadLine
 from stackmem.serve.acp.messages import read_message as read_line

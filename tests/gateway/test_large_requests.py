@@ -12,9 +12,10 @@ import httpx2
 import pytest
 
 from stackmem.gateway import recording, workers
-from stackmem.gateway.exchanges import EXCHANGES, AnswerPassed, RequestPassed, read_exchanges
+from stackmem.gateway.exchanges import AnswerPassed, RequestPassed, read_exchanges
 from stackmem.gateway.verifying import verify_gateway_run
 from stackmem.gateway.wires.bodies import ReadBodies
+from stackmem.run.run_folder import EXCHANGES
 from tests.gateway.test_proxy import CLIENT, DONE, gateway, post
 from tests.gateway.upstream import RawAnswer, RawUpstream, assistant, message_events, request, text, user
 

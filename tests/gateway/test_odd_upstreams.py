@@ -9,9 +9,10 @@ import pytest
 
 from stackmem.core.facts import ModelFailed, RunEnded
 from stackmem.gateway import upstream as upstream_module
-from stackmem.gateway.exchanges import EXCHANGES, AnswerPassed, RequestPassed, RunClosed, read_exchanges
+from stackmem.gateway.exchanges import AnswerPassed, RequestPassed, RunClosed, read_exchanges
 from stackmem.gateway.status import run_status
 from stackmem.gateway.verifying import verify_gateway_run
+from stackmem.run.run_folder import EXCHANGES
 from tests.gateway.test_proxy import CLIENT, HEADERS, KEY, events, gateway, only_run, post
 from tests.gateway.upstream import RawAnswer, RawUpstream, message_events, request, text, user
 

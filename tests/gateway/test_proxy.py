@@ -18,12 +18,12 @@ import pytest
 from stackmem.core.facts import FramePopped, FramePushed, ModelFailed, ModelReplied, NoticeGiven, RunEnded, ToolReturned
 from stackmem.core.messages import ToolCall
 from stackmem.gateway import proxy
-from stackmem.gateway.exchanges import EXCHANGES, RequestPassed, read_exchanges
+from stackmem.gateway.exchanges import RequestPassed, read_exchanges
 from stackmem.gateway.recording import tell_to_end, told_lines
 from stackmem.gateway.serving import GatewayTerms, ServedGateway, serving
 from stackmem.gateway.upstream import upstreams
 from stackmem.listening.sockets import listening
-from stackmem.run.run_folder import RESULT, TRACE
+from stackmem.run.run_folder import EXCHANGES, RESULT, TRACE
 from stackmem.trace.store import TraceReader
 from tests.gateway.upstream import (
     CLIENT,

@@ -7,12 +7,11 @@ import pytest
 
 from stackmem.core.facts import ModelReplied, RunEnded
 from stackmem.errors import RulesDiffer, TraceError
-from stackmem.gateway.exchanges import EXCHANGES
 from stackmem.gateway.serving import GatewayTerms, serving
 from stackmem.gateway.status import gateway_status
 from stackmem.gateway.upstream import upstreams
 from stackmem.gateway.verifying import verify_gateway_run
-from stackmem.run.run_folder import TRACE
+from stackmem.run.run_folder import EXCHANGES, TRACE
 from stackmem.trace.store import TraceReader
 from tests.gateway.upstream import (
     CLIENT,

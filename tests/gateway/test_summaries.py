@@ -11,13 +11,14 @@ import pytest
 from msgspec import UNSET
 
 from stackmem.core.facts import ContextCompacted, ModelFailed, ModelReplied
-from stackmem.gateway.exchanges import EXCHANGES, RequestPassed, read_exchanges
+from stackmem.gateway.exchanges import RequestPassed, read_exchanges
 from stackmem.gateway.serving import ServedGateway
 from stackmem.gateway.status import run_status
 from stackmem.gateway.verifying import verify_gateway_run
 from stackmem.gateway.wires.chat import CHAT
 from stackmem.gateway.wires.messages import MESSAGES
 from stackmem.gateway.wires.responses import RESPONSES
+from stackmem.run.run_folder import EXCHANGES
 from tests.gateway.test_cutting import anthropic, body_of, chat, responses
 from tests.gateway.test_proxy import CLIENT, HEADERS, KEY, events, gateway, only_run, post
 from tests.gateway.upstream import RawAnswer, RawUpstream, assistant, message_events, request, result, text, use, user

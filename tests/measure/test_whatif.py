@@ -9,6 +9,7 @@ from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, ToolCall, ToolResult, Usage, View
 from stackmem.core.program_facts import ProgramStarted
 from stackmem.core.requests import AskModel, Compact
+from stackmem.core.strategy import has_frames
 from stackmem.measure.cached_steps import bill, cached_steps
 from stackmem.measure.first_loss import facts_used
 from stackmem.measure.prefix import text_of
@@ -19,7 +20,6 @@ from stackmem.measure.whatif import (
     as_recorded,
     by_program,
     extract_summary,
-    has_frames,
     memory_tools,
     outcome,
 )

@@ -14,9 +14,9 @@ from stackmem.core.program_facts import UserAnswered
 from stackmem.core.requests import AskModel, AskPermission, AskPerson, AskUser, Effect, UseTool
 from stackmem.core.session import SESSION_TASK
 from stackmem.core.state import State
+from stackmem.core.strategy import has_frames
 from stackmem.core.tool_schemas import spec
 from stackmem.core.tools import AskQuestion
-from stackmem.measure.whatif import has_frames
 from stackmem.memory import open_strategy
 from stackmem.trace.record import Record
 from stackmem.trace.verify import verify

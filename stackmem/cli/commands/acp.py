@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from stackmem.cli.options import Flags, option, settings, takes
 from stackmem.core.person_facts import Approve, SessionRules
 from stackmem.core.state import State
+from stackmem.core.strategy import has_frames
 from stackmem.errors import UsageError
 from stackmem.installing import install_command
-from stackmem.measure.whatif import has_frames
 from stackmem.memory import open_strategy
 from stackmem.run.prepare import Prepared, prepare
 from stackmem.tools.mcp_servers import own_servers

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from stackmem.cli.options import Flags, argument, option, run_folder, runs_folder, settings, switch, takes
 from stackmem.cli.screen.text import say
 from stackmem.core.person_facts import Approve, Policy, SessionRules
+from stackmem.core.strategy import has_frames
 from stackmem.errors import UsageError
 from stackmem.kept.find import newest_session
-from stackmem.measure.whatif import has_frames
 from stackmem.memory import open_strategy
 from stackmem.run.prepare import prepare
 from stackmem.run.request import read_request

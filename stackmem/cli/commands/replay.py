@@ -22,12 +22,12 @@ from stackmem.cli.screen.trace_tables import step_text
 from stackmem.core.facts import Event
 from stackmem.core.state import State
 from stackmem.errors import UsageError
-from stackmem.gateway.exchanges import EXCHANGES
-from stackmem.gateway.verifying import verify_gateway_run
+from stackmem.neighbors import neighbor
 from stackmem.replays.live import WorkspaceCall, brief_call, replay_live
 from stackmem.replays.model import replay_model
 from stackmem.replays.replay import replay_checks, replay_run
 from stackmem.run.interrupts import Interrupts
+from stackmem.run.run_folder import EXCHANGES
 from stackmem.settings.keys import trusted_keys
 from stackmem.trace.open_run import Run
 from stackmem.trace.step_view import last_step_of, view_step
@@ -156,7 +156,7 @@ def _verify(folder: Path, *, signed: bool, as_json: bool) -> None:
 
 def _verify_gateway(folder: Path, *, as_json: bool) -> None:
     """A run of another's agent: its trace follows from what passed the gateway."""
-    done = verify_gateway_run(folder)
+    done = neighbor("doors: verify a gateway's run")(folder)
     if as_json:
         echo_json(done)
         return

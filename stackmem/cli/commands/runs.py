@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import typer
 from rich.cells import cell_len
 
-from stackmem.bench.ledger import LEDGER
 from stackmem.cli.options import JsonArray, argument, flag, option, run_folder, runs_folder, switch
 from stackmem.cli.screen.text import align, echo_json, one_line, readable, terminal_width
 from stackmem.errors import UsageError
 from stackmem.kept.removal import prune, prune_histories, read_age, remove_run
 from stackmem.kept.run_list import INTERRUPTED, UNBEGUN, RunRow, choose_runs, find_runs
+from stackmem.run.run_folder import LEDGER
 
 _HEADINGS = ("run", "outcome", "steps", "frames", "tokens", "cost", "seconds", "size", "model", "from", "request")
 _SPARED = ("model", "frames", "seconds", "size", "tokens", "from")  # on a terminal without room, the first one first

@@ -8,7 +8,7 @@ Rule 3: the spans are those of ``export --format otel``, with the same ids: sent
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from logging import CRITICAL, getLogger
 from pathlib import Path
@@ -37,6 +37,11 @@ _REQUEST_SECONDS = 4.0
 _DELAY_MILLIS = 500
 _MOST_WAITING = 100_000
 _KINDS = {1: "INTERNAL", 3: "CLIENT"}
+
+
+def live_spans(run_dir: Path, url: str, environ: Mapping[str, str]) -> LiveSpans:
+    """What sends a run's spans, by the protocol that the environment names; see ``LiveSpans``."""
+    return LiveSpans(run_dir, url, environ.get(PROTOCOL, "").strip())
 
 
 class LiveSpans:

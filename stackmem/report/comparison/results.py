@@ -9,9 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.bench.ledger import LEDGER, read_rows
+from stackmem.bench.ledger import read_rows
 from stackmem.bench.results import RESULTS, read_results, read_suite
 from stackmem.errors import UsageError
+from stackmem.run.run_folder import LEDGER
 from stackmem.tools.plugins import load_plugins
 
 _MAX_FIGURE = 1 << 63

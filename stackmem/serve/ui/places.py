@@ -8,12 +8,12 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from stackmem.bench.ledger import LEDGER, PLAN, read_plan, read_rows
+from stackmem.bench.ledger import PLAN, read_plan, read_rows
 from stackmem.bench.trial import RUNS
 from stackmem.errors import StackmemError, UsageError
 from stackmem.kept.run_index import RunIndex
 from stackmem.kept.run_list import RunRow, choose_runs
-from stackmem.run.run_folder import is_run
+from stackmem.run.run_folder import LEDGER, is_run
 from stackmem.trace.lock import is_held
 
 _LATELY = 50  # trials that the time left is judged by

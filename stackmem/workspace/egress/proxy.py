@@ -18,7 +18,7 @@ from functools import partial
 
 import h11
 
-from stackmem.listening.framing import AmbiguousLength, StrictConnection
+from stackmem.foreign.framing import AmbiguousLength, StrictConnection
 
 from .addresses import look_up, public_ones, system_addresses
 from .hosts import AllowedHost, entry_for, entry_for_request, joined, read_authority, why_refused

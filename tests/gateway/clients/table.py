@@ -16,9 +16,10 @@ from pathlib import Path
 
 from msgspec import UNSET, Struct
 
-from stackmem.gateway.exchanges import EXCHANGES, RequestPassed, read_exchanges
+from stackmem.gateway.exchanges import RequestPassed, read_exchanges
 from stackmem.gateway.status import GatewayRunStatus, run_status
 from stackmem.gateway.verifying import verify_gateway_run
+from stackmem.run.run_folder import EXCHANGES
 from tests.gateway.clients.provider import DONE, FAREWELL, TASK, Reply, ScriptedProvider
 from tests.gateway.upstream import RawUpstream
 

@@ -1,0 +1,29 @@
+"""The kernel imports none of its neighbors; it finds their parts and commands by name."""
+
+from importlib import import_module
+
+import pytest
+
+from stackmem.cli.catalog import COMMANDS
+from stackmem.neighbors import COMMANDS as NEIGHBORS_COMMANDS
+from stackmem.neighbors import NEIGHBORS, neighbor
+from tests.house.houses import KERNEL, forbidden_imports, house_of
+
+
+def test_no_package_imports_one_above_it():
+    assert list(forbidden_imports()) == []
+
+
+@pytest.mark.parametrize("part", NEIGHBORS)
+def test_every_part_is_there_and_in_the_package_that_its_name_says(part):
+    assert neighbor(part) is not None
+    module = NEIGHBORS[part].partition(":")[0]
+    assert house_of(module) == part.partition(":")[0]
+
+
+def test_every_command_of_a_neighbor_is_there():
+    for name, place in NEIGHBORS_COMMANDS.items():
+        module = import_module(place)
+        assert name in COMMANDS
+        assert house_of(place) != KERNEL
+        assert hasattr(module, "app") or hasattr(module, "command"), place
