@@ -22,13 +22,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stackmem.errors import ProgramError, UsageError
+from stackmem.errors import Halted, ProgramError, UsageError
 from stackmem.languages.language import Language, Launch, language_of, read_with
-from stackmem.languages.operations import Halted
 from stackmem.run.programs.lint import lint_all
-from stackmem.run.programs.prepare import read_program, with_config
-from stackmem.run.programs.sources import Loader, source_reader
-from stackmem.trace.program import open_language
+from stackmem.run.programs.prepare import read_program, source_reader, with_config
+from stackmem.run.programs.sources import Loader
+from stackmem.trace.opening import open_language
 
 TESTS = re.compile(r"(?:^|/)tests?/")
 _LACKS_INPUT = "Missing Required Input"

@@ -58,3 +58,17 @@ def way_out(error: OSError) -> str:
             return "name the folder that holds this program in PATH"
         case _:
             return "make room or rights there"
+
+
+class Halted(ProgramError):  # noqa: N818 - a report, not a crash; the word of every language's documents
+    """A program stops with a fault.
+
+    Attributes:
+        kind: The error's type as the language names it, such as ``Command Failed``.
+        report: What is printed, whole.
+        path: The step's place in the program.
+    """
+
+    def __init__(self, kind: str, report: str, path: str = "") -> None:
+        super().__init__(report)
+        self.kind, self.report, self.path = kind, report, path

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 NEIGHBORS: dict[str, str] = {
+    "doors: debug at the terminal": "stackmem.cli.screen.debug_terminal:TerminalDebugger",
     "doors: read an agent": "stackmem.bench.agent:read_agent",
     "doors: refuse for an agent": "stackmem.bench.agent:refuse_for_agent",
     "doors: solve by an agent": "stackmem.bench.agent:solve_by_agent",
@@ -16,6 +17,12 @@ NEIGHBORS: dict[str, str] = {
     "formats: exporters": "stackmem.formats.exports:EXPORTS",
     "formats: import tasks": "stackmem.cli.commands.tasks_import:command",
     "formats: send spans": "stackmem.formats.exports.live_spans:live_spans",
+    "languages: continue an edited program": "stackmem.cli.screen.program:continue_kept",
+    "languages: open a program": "stackmem.trace.opening:open_program",
+    "languages: screen of a program": "stackmem.cli.screen.program:screen_of_kept",
+    "languages: show a halt": "stackmem.cli.screen.program:show_halt",
+    "languages: show a result": "stackmem.cli.screen.program:show_program",
+    "languages: words after a task": "stackmem.languages.frame.task_text:words_after_task",
     "lab: open a simulated model": "stackmem.models.simulated.opening:open_simulated",
 }
 """What is used, as ``package: what``, to ``module:name``. The lab uses the doors by this table, too."""

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from stackmem.core.facts import Event, ModelReplied
 from stackmem.core.messages import ToolCall
 from stackmem.core.state import State
-
-from .operations import Halted
+from stackmem.errors import Halted
 
 
 class FrameView(Struct, frozen=True):
@@ -56,30 +55,6 @@ def together(watchers: Sequence[Watcher]) -> Watcher:
             each(moment, state)
 
     return watch
-
-
-class LiveMoments:
-    """Tells a watcher nothing while recorded answers are played, then where the program stands, then everything."""
-
-    def __init__(self, watch: Watcher) -> None:
-        self._watch = watch
-        self._live = False
-        self._last: tuple[DebugMoment, State] | None = None
-
-    def __call__(self, moment: DebugMoment, state: State) -> None:
-        self._last = (moment, state)
-        if self._live:
-            self._watch(moment, state)
-
-    def go_live(self) -> None:
-        """Tell of the line at which the program goes on, and of each one after it.
-
-        Raises:
-            Halted: The watcher ends the program.
-        """
-        self._live = True
-        if self._last is not None:
-            self._watch(*self._last)
 
 
 class DebugPort:

@@ -13,9 +13,10 @@ from msgspec import Struct
 from stackmem.core.messages import ToolSpec
 from stackmem.core.program_facts import ProgramEvent
 from stackmem.core.requests import LoadSource
+from stackmem.errors import Halted
 
 from .debugger import DebugPort
-from .operations import Answer, Halted, Operation, Program, ReplyRefused, Source
+from .operations import Answer, Operation, Program, ReplyRefused, Source
 
 Happening = Operation | ProgramEvent | Answer | ReplyRefused
 """In their order: an operation before it is settled, the fact and the answer after it, each note as it is given."""

@@ -18,21 +18,6 @@ from msgspec import Struct
 from stackmem.core.messages import Breakpoint, Message, Text, Usage
 from stackmem.core.program_facts import Note, ToolFailure
 from stackmem.core.requests import AskUser, InvokeTool, LoadSource, Wait
-from stackmem.errors import ProgramError
-
-
-class Halted(ProgramError):  # noqa: N818 - a report, not a crash; the word of every language's documents
-    """A program stops with a fault.
-
-    Attributes:
-        kind: The error's type as the language names it, such as ``Command Failed``.
-        report: What is printed, whole.
-        path: The step's place in the program.
-    """
-
-    def __init__(self, kind: str, report: str, path: str = "") -> None:
-        super().__init__(report)
-        self.kind, self.report, self.path = kind, report, path
 
 
 class ToolAnswer(Struct, frozen=True):

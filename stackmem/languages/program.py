@@ -16,6 +16,7 @@ from msgspec import UNSET, Struct
 
 from stackmem.core import machine
 from stackmem.core.budgets import PROGRAM_DEPTH, PROGRAM_RESULT_CHARS
+from stackmem.core.decider import Tell
 from stackmem.core.facts import (
     ClockRead,
     Event,
@@ -42,7 +43,11 @@ from stackmem.core.requests import AskUser, Effect, InvokeTool, LoadSource, Read
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.text import clip_chars, mark_cut, whole
-from stackmem.errors import ProgramError, UsageError
+from stackmem.errors import (
+    Halted,  # fmt: skip
+    ProgramError,
+    UsageError,
+)
 
 from .debugger import DebugPort
 from .frame.values import as_text, digest_of, kind_and_size
@@ -54,7 +59,6 @@ from .operations import (
     DropChunk,
     EnterFrame,
     Group,
-    Halted,
     KeepChunk,
     LeaveFrame,
     ListChunks,
@@ -66,11 +70,8 @@ from .operations import (
     Say,
     Single,
     Value,
-)  # fmt: skip
+)
 from .settle import Round, bounded, chunk_name, settle_chunk, spending
-
-Tell = Callable[[tuple[Happening, ...], State], object]
-"""Told of what happened since it was told last, and of the state that it made."""
 
 
 class ProgramDecider:

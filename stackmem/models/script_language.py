@@ -19,7 +19,7 @@ from stackmem.core.messages import Usage
 from stackmem.core.text import whole
 from stackmem.errors import UsageError
 from stackmem.foreign.files import read_start
-from stackmem.languages.frame.yaml_depth import bounded_scanner
+from stackmem.foreign.yaml_depth import bounded_scanner
 
 MAX_SCRIPT_BYTES = 2 * 1024 * 1024
 MAX_VALUES = 200_000

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.decider import ProgramUnderWay
 from stackmem.core.facts import ModelReplied, RunForked, RunStarted
 from stackmem.core.heap import ChunkSet, Heap, faults, no_chunk
 from stackmem.core.machine import evolve
@@ -25,7 +26,6 @@ from stackmem.core.strategy import budgets_of, has_frames
 from stackmem.core.tools import HeapRead, StoreEntry, tool_name
 from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.foreign.files import read_regular, read_regular_text
-from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
 from stackmem.memory.shared.constants import run_constants
 from stackmem.settings.option_values import ValuePlace, read_value
@@ -237,7 +237,7 @@ def _own(start: RunStarted) -> tuple[ToolSpec, ...]:
     return tuple(tool for tool in start.tools if tool.name in start.registered)
 
 
-def _program_at(run: Run, moment: StepMoment, opened: Opened) -> ProgramDecider:
+def _program_at(run: Run, moment: StepMoment, opened: Opened) -> ProgramUnderWay:
     """The program as it stands at ``moment``.
 
     Raises:

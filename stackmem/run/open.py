@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.decider import ProgramUnderWay, Tell, Watcher
 from stackmem.core.facts import Event
 from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
@@ -28,9 +30,6 @@ from stackmem.history.lent_folders import lend_folders
 from stackmem.history.repository import CopyPlan, copy_planned
 from stackmem.history.restore import restore
 from stackmem.history.walk import path_bytes
-from stackmem.languages.debugger import Watcher
-from stackmem.languages.language import Happening
-from stackmem.languages.program import ProgramDecider, Tell
 from stackmem.settings.keys import signing_key
 from stackmem.tools.own_tools import TOOLS
 from stackmem.trace.lineage import RunReader
@@ -52,8 +51,7 @@ from .perform import ProgramWorld
 from .ports import AnswersQuestions, Clock, PersonPort, SpanSender, live_spans
 from .prepare import Prepared, first_request
 from .programs.edited_sources import EditedSources
-from .programs.prepare import reachable_folders
-from .programs.sources import Loader, as_read, source_keeper
+from .programs.sources import Loader, as_read, reachable_folders, source_keeper
 from .programs.tools import ToolContext
 from .request import ProgramRequest, RunRequest, write_request
 from .run_folder import HISTORY, TRACE
@@ -73,7 +71,7 @@ def everybody_agrees(prepared: Prepared) -> None:
     """Nobody is asked."""
 
 
-def nobody_listens(happened: tuple[Happening, ...], state: State) -> None:
+def nobody_listens(happened: tuple[Any, ...], state: State) -> None:
     """Nobody is told."""
 
 
@@ -130,7 +128,7 @@ class Opened(Struct):
     seconds_before: float = 0.0
     steps_with_secrets: tuple[int, ...] = ()
     missing: tuple[str, ...] = ()
-    program: ProgramDecider | None = None
+    program: ProgramUnderWay | None = None
     live: SpanSender | None = None
     late: LateRepository | None = None
 

@@ -15,14 +15,13 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from stackmem.core.decider import LiveMoments, ProgramUnderWay
 from stackmem.core.facts import Event, RunResumed
 from stackmem.core.machine import advance, evolve
 from stackmem.core.pricing import Answerer
 from stackmem.core.requests import Effect, RunChecks
 from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
-from stackmem.languages.debugger import LiveMoments
-from stackmem.languages.program import ProgramDecider
 from stackmem.models.registry import NOBODY, Model
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.lock import Lock
@@ -37,7 +36,7 @@ from .limits import later_limits, refuse_spent
 from .open import Observe, Opened, Person, open_run
 from .play import play
 from .prepare import prepare_kept, with_model
-from .programs.run import ProgramResult, program_result
+from .programs.result import ProgramResult, program_result
 from .repeats import changes_files, put_back, refuse_unsafe, result_of_interrupted
 from .request import RunRequest, read_request
 from .result import RunResult
@@ -255,7 +254,7 @@ def _next(beginning: Resumed, opened: Opened, *, yes: bool) -> tuple[tuple[Event
     return ((), again) if partial is None else ((again,), partial)
 
 
-def _program_effect(program: ProgramDecider, again: RunResumed, reopened: State) -> Effect | None:
+def _program_effect(program: ProgramUnderWay, again: RunResumed, reopened: State) -> Effect | None:
     """What the program itself had asked for; None where an agent's frame in it runs. A halt is taken back."""
     program.note(again, reopened)
     # What was under way is what counts here, and not that the clock is looked at first.

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from stackmem.core.decider import ProgramUnderWay, Watcher
 from stackmem.core.facts import RULES, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted
 from stackmem.core.state import State
 from stackmem.errors import RulesDiffer, TraceError
 from stackmem.foreign.files import open_regular
-from stackmem.languages.debugger import Watcher
-from stackmem.languages.program import ProgramDecider
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.program import sources_of
 from stackmem.trace.record import Record
@@ -43,7 +42,7 @@ class Stopped(Struct, frozen=True):
     seconds: float
     asked_at: float
     steps_with_secrets: tuple[int, ...]
-    program: ProgramDecider | None = None
+    program: ProgramUnderWay | None = None
 
 
 class _Records:

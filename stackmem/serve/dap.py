@@ -16,11 +16,10 @@ from msgspec import Struct
 
 from stackmem.core.program_facts import ProgramHalted, Said
 from stackmem.core.state import State
-from stackmem.errors import StackmemError
+from stackmem.errors import Halted, StackmemError
 from stackmem.languages.debugger import DebugMoment, FrameView
 from stackmem.languages.language import Happening
 from stackmem.languages.loop_agent.conditions.evaluator import syntax_fault
-from stackmem.languages.operations import Halted
 from stackmem.languages.stepper import Mode, Stepper
 from stackmem.replays.debugged import RecordedMoments
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from stackmem.errors import UsageError
 from stackmem.languages.language import language_of
 from stackmem.run.programs.prepare import read_program
-from stackmem.trace.program import open_language
+from stackmem.trace.opening import open_language
 
 
 def why_never(path: Path) -> Callable[[int], str]:

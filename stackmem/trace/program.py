@@ -6,11 +6,9 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from pathlib import Path
 
-from msgspec.structs import replace
-
+from stackmem.core.decider import ProgramUnderWay, Watcher
 from stackmem.core.facts import Event, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.messages import View
@@ -18,12 +16,10 @@ from stackmem.core.program_facts import ProgramStarted
 from stackmem.core.requests import AskModel, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
-from stackmem.errors import TraceError, UsageError
+from stackmem.errors import TraceError
 from stackmem.foreign.files import read_regular
-from stackmem.languages.debugger import DebugPort, Watcher
-from stackmem.languages.language import INTERPRETERS, MODULES, Language, Launch
-from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
+from stackmem.neighbors import neighbor
 
 from .lineage import sources
 from .private import owners
@@ -89,28 +85,16 @@ def program_of(
     *,
     keep: bool = True,
     watch: Watcher | None = None,
-) -> ProgramDecider:
+) -> ProgramUnderWay:
     """The program that the record tells of, at its beginning; ``watch`` is told of its lines.
 
     Raises:
         TraceError: Its language is not here, or its text is gone.
     """
-    try:
-        language = open_language(event.language)
-        port = DebugPort(watch, evolve(State(), start)) if watch else None
-        launch = replace(launch_of(event, start, text_of(event.digest)), watch=port)
-        return ProgramDecider(
-            event, lambda: language.start(launch), strategy, open_strategy, text_of, keep=keep, watch=port
-        )
-    except UsageError as error:
-        raise TraceError(f"the program cannot be run again ({error}); use the version that ran it") from error
-
-
-def launch_of(event: ProgramStarted, start: RunStarted, text: str) -> Launch:
-    """What the interpreter is given, from what was recorded."""
-    own = tuple(tool for tool in start.tools if tool.name in start.registered)
-    options = {"window_tokens": start.window_tokens, **event.options}
-    return Launch(event.path, text, event.inputs, event.module_path, start.workspace, options, own)
+    opened: ProgramUnderWay = neighbor("languages: open a program")(
+        event, start, strategy, text_of, keep=keep, watch=watch
+    )
+    return opened
 
 
 class Completions:
@@ -124,7 +108,7 @@ class Completions:
 
     def __init__(self, text_of: TextOf) -> None:
         self._text_of = text_of
-        self._program: ProgramDecider | None = None
+        self._program: ProgramUnderWay | None = None
         self.question: Effect | None = None
 
     def take(self, event: Event, before: State, after: State) -> View | None:
@@ -160,16 +144,3 @@ def completion_of(folder: Path, records: Iterable[Record], seq: int) -> View:
             return found
         state = after
     raise TraceError(f"record {seq} answers no completion that the program asks for today; stackmem replay tells more")
-
-
-def open_language(name: str) -> Language:
-    """The language.
-
-    Raises:
-        UsageError: There is none of that name.
-    """
-    known = sorted(set(INTERPRETERS.values()))
-    if name not in known:
-        raise UsageError(f"no language {name[:80]!r}; known: {', '.join(known) or 'none'}")
-    found: Language = import_module(MODULES.get(name, f"stackmem.languages.{name}.language")).LANGUAGE
-    return found

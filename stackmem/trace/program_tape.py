@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from stackmem.core import facts
 from stackmem.core.budgets import Limits
+from stackmem.core.decider import ProgramUnderWay
 from stackmem.core.machine import evolve
 from stackmem.core.program_facts import ProgramStarted
 from stackmem.core.requests import AskModel, Compact, Effect, InvokeTool, ReadClock, answered, effects_of
 from stackmem.core.state import State
 from stackmem.errors import TraceError
-from stackmem.languages.program import ProgramDecider
 
 from .program import TextOf
 from .record import Record
@@ -79,7 +79,7 @@ def _halted(state: State) -> bool:
     return state.program is not None and state.program.halted is not None
 
 
-def _pending(program: ProgramDecider, state: State, heard: list[Heard], repeatable: frozenset[str]) -> Effect | None:
+def _pending(program: ProgramUnderWay, state: State, heard: list[Heard], repeatable: frozenset[str]) -> Effect | None:
     if state.end is None:
         upcoming = program.decide(replace(state, clock_fresh=True))
         return upcoming if isinstance(upcoming, Effect) else None
@@ -117,7 +117,7 @@ def _heard(step: WalkedRecord) -> list[Heard]:
 
 
 def play_tape(
-    program: ProgramDecider, opening: tuple[facts.Event, ...], tape: Tape
+    program: ProgramUnderWay, opening: tuple[facts.Event, ...], tape: Tape
 ) -> tuple[tuple[facts.Event, ...], State, int]:
     """``(events, state, answers used)``: the program run against the answers for as long as it asks the same.
 

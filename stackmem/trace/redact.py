@@ -21,6 +21,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stackmem.core import facts
+from stackmem.core.decider import ProgramUnderWay
 from stackmem.core.frames import partial_result
 from stackmem.core.machine import advance
 from stackmem.core.program_facts import ChunkKept, PhaseEnded, ProgramStarted, SourceLoaded, ToolAnswered, VariableSet
@@ -29,10 +30,8 @@ from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.text import mark_cut
 from stackmem.errors import RulesDiffer, TraceError, UsageError
-from stackmem.languages.frame.task_text import task_text
-from stackmem.languages.operations import RunFrame
-from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
+from stackmem.neighbors import neighbor
 
 from .difference import equal_facts
 from .program import TextOf, no_sources, program_of
@@ -157,7 +156,7 @@ def redact(
             program = _program(event, state, strategy, sources[1])
 
 
-def _program(event: ProgramStarted, state: State, strategy: MemoryStrategy, text_of: TextOf) -> ProgramDecider:
+def _program(event: ProgramStarted, state: State, strategy: MemoryStrategy, text_of: TextOf) -> ProgramUnderWay:
     try:
         return program_of(event, state.begun, strategy, text_of)
     except TraceError as error:
@@ -185,7 +184,7 @@ def _without_files(event: facts.Event) -> facts.Event:
             return event
 
 
-def _in_program(event: facts.Event, state: State, program: ProgramDecider, mask: Mask, number: int) -> facts.Event:
+def _in_program(event: facts.Event, state: State, program: ProgramUnderWay, mask: Mask, number: int) -> facts.Event:
     """The event as it follows from the copy's program, or in a frame of the agent from the rules."""
     upcoming = program.decide(state)
     if isinstance(event, facts.RunEnded) and is_stop(event, upcoming, state):
@@ -300,7 +299,7 @@ def _searched(derived: facts.Event) -> facts.Event:
     if isinstance(derived, PhaseEnded):
         return replace(derived, digests=dict.fromkeys(derived.digests, ""))
     if isinstance(derived, facts.FramePushed) and derived.program is not UNSET:
-        own = task_text(RunFrame("", ""), "").strip().removesuffix(".")
+        own = neighbor("languages: words after a task")()
         lines = [line for line in derived.program.task.splitlines() if line not in _LABELS and not line.startswith(own)]
         told = "\n".join(line.removeprefix("INPUT ") for line in lines)
         return replace(derived, program=replace(derived.program, task=told))

@@ -8,14 +8,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core import facts
+from stackmem.core.decider import ProgramUnderWay, Watcher
 from stackmem.core.frames import partial_result
 from stackmem.core.person_facts import PersonSteppedIn, PersonStopped
 from stackmem.core.requests import STOPS, STOPS_WITH_PARTIAL, AskModel, Compact, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import RulesDiffer, TraceError
-from stackmem.languages.debugger import Watcher
-from stackmem.languages.program import ProgramDecider
 
 from .difference import equal_facts, explain_difference, prompt_difference
 from .imported import refuse_imported
@@ -42,7 +41,7 @@ class Replay(Struct, frozen=True):
     events: int
     prompts: int
     same_rules: bool
-    program: ProgramDecider | None = None
+    program: ProgramUnderWay | None = None
 
 
 def verify(records: Iterable[Record], text_of: TextOf = no_sources, watch: Watcher | None = None) -> Replay:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from stackmem.core.decider import ProgramUnderWay, Watcher
 from stackmem.core.facts import Event, RunForked, RunResumed, RunStarted
 from stackmem.core.machine import advance, evolve
 from stackmem.core.program_facts import ProgramStarted
@@ -13,8 +14,6 @@ from stackmem.core.requests import Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
-from stackmem.languages.debugger import Watcher
-from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
 
 from .program import TextOf, no_sources, program_of
@@ -57,7 +56,7 @@ class RecordWalk:
         self._named = ""  # the strategy in force
         self._strategy: MemoryStrategy | None = None
         self.state = State()
-        self.program: ProgramDecider | None = None
+        self.program: ProgramUnderWay | None = None
 
     @property
     def strategy(self) -> MemoryStrategy:
@@ -115,7 +114,7 @@ class RecordWalk:
             self.program = program_of(event, self.state.begun, self.strategy, self._text_of, watch=self._watch)
 
 
-def program_at(records: Iterable[Record], text_of: TextOf, seq: int) -> ProgramDecider | None:
+def program_at(records: Iterable[Record], text_of: TextOf, seq: int) -> ProgramUnderWay | None:
     """The program as it stands before record ``seq``; None where none had begun. Raises as ``RecordWalk`` does."""
     walk = RecordWalk(records, text_of)
     for step in walk:

@@ -14,11 +14,11 @@ from ruamel.yaml import YAML
 from stackmem.core.messages import ToolSpec
 from stackmem.core.program_facts import Note, ToolAnswered
 from stackmem.core.requests import InvokeTool, LoadSource
-from stackmem.errors import UsageError
+from stackmem.errors import Halted, UsageError
 from stackmem.languages import apl
 from stackmem.languages.apl.language import LANGUAGE
 from stackmem.languages.language import Launch
-from stackmem.languages.operations import FrameAnswer, Group, Halted, RunFrame, Say, Source, ToolAnswer
+from stackmem.languages.operations import FrameAnswer, Group, RunFrame, Say, Source, ToolAnswer
 
 HERE = Path(__file__).parent / "apl"
 PROGRAM = "/w/main.apl"

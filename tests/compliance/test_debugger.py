@@ -21,7 +21,7 @@ from stackmem.replays.debugged import RecordedMoments
 from stackmem.run.open import Person
 from stackmem.run.programs.prepare import ProgramArguments, prepare_program
 from stackmem.run.programs.run import run_program
-from stackmem.trace.program import open_language
+from stackmem.trace.opening import open_language
 from tests.in_process import command_line
 from tests.languages.in_memory import run_in_memory
 from tests.languages.playbook.stage import PACKAGED

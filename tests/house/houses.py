@@ -21,6 +21,7 @@ NEIGHBORS: dict[str, tuple[str, ...]] = {
         "stackmem.run.programs.prepare",
         "stackmem.run.programs.run",
         "stackmem.trace.program_tape",
+        "stackmem.trace.opening",
     ),
     "formats": (
         "stackmem.formats",
@@ -46,7 +47,6 @@ NEIGHBORS: dict[str, tuple[str, ...]] = {
         "stackmem.measure.hypothetical_frames",
         "stackmem.cli.commands.bench",
         "stackmem.cli.commands.evidence",
-        "stackmem.cli.commands.log",
         "stackmem.cli.commands.report",
         "stackmem.cli.commands.whatif",
         "stackmem.cli.commands.worlds",
@@ -69,9 +69,9 @@ NEIGHBORS: dict[str, tuple[str, ...]] = {
     ),
 }
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    KERNEL: ("languages",),
+    KERNEL: (),
     "languages": (KERNEL,),
-    "formats": (KERNEL, "languages"),
+    "formats": (KERNEL,),
     "lab": (KERNEL, "formats", "languages"),
     "doors": (KERNEL, "formats", "languages", "lab"),
 }

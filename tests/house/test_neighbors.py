@@ -1,5 +1,8 @@
 """The kernel imports none of its neighbors; it finds their parts and commands by name."""
 
+import json
+import subprocess
+import sys
 from importlib import import_module
 
 import pytest
@@ -8,6 +11,7 @@ from stackmem.cli.catalog import COMMANDS
 from stackmem.neighbors import COMMANDS as NEIGHBORS_COMMANDS
 from stackmem.neighbors import NEIGHBORS, neighbor
 from tests.house.houses import KERNEL, forbidden_imports, house_of
+from tests.house.sources import ROOT
 
 
 def test_no_package_imports_one_above_it():
@@ -27,3 +31,14 @@ def test_every_command_of_a_neighbor_is_there():
         assert name in COMMANDS
         assert house_of(place) != KERNEL
         assert hasattr(module, "app") or hasattr(module, "command"), place
+
+
+@pytest.mark.parametrize("code", ["import stackmem", "import stackmem.api", "import stackmem.run.solve"])
+def test_importing_the_kernel_imports_no_neighbor(code):
+    listed = (
+        f"{code}\nimport json, sys\nprint(json.dumps([name for name in sys.modules if name.startswith('stackmem')]))"
+    )
+    ran = subprocess.run([sys.executable, "-c", listed], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = json.loads(ran.stdout)
+    assert "stackmem" in loaded
+    assert [name for name in loaded if house_of(name) != KERNEL] == []

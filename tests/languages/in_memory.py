@@ -9,13 +9,13 @@ from msgspec import Struct
 
 from stackmem.core.program_facts import Note
 from stackmem.core.requests import LoadSource, Wait
+from stackmem.errors import Halted
 from stackmem.languages.operations import (
     Answer,
     ChunkAnswer,
     DropChunk,
     EnterFrame,
     Group,
-    Halted,
     KeepChunk,
     LeaveFrame,
     ListChunks,

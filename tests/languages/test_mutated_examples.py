@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 
 from stackmem.core.program_facts import Note, StepEntered
 from stackmem.core.requests import LoadSource
-from stackmem.errors import UsageError
+from stackmem.errors import Halted, UsageError
 from stackmem.languages.language import INTERPRETERS, Finding, Language, Launch, language_of, read_with
-from stackmem.languages.operations import Halted
-from stackmem.run.programs.prepare import with_config
-from stackmem.run.programs.sources import Loader, source_reader
-from stackmem.trace.program import open_language
+from stackmem.run.programs.prepare import source_reader, with_config
+from stackmem.run.programs.sources import Loader
+from stackmem.trace.opening import open_language
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAMS = sorted(path for path in EXAMPLES.rglob("*.*") if language_of(path.name))

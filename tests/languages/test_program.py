@@ -26,7 +26,7 @@ from stackmem.core.state import State
 from stackmem.errors import RulesDiffer
 from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
-from stackmem.trace.program import launch_of
+from stackmem.trace.opening import launch_of
 from stackmem.trace.record import Record
 from stackmem.trace.verify import verify
 from tests.build import SPENT, call, started

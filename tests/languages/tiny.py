@@ -8,7 +8,7 @@ from typing import Any
 
 from stackmem.core.program_facts import PhaseEnded, StepEntered
 from stackmem.core.requests import AskUser, InvokeTool, LoadSource, Wait
-from stackmem.errors import UsageError
+from stackmem.errors import Halted, UsageError
 from stackmem.languages.frame.values import digest_of, step_left, variable_set
 from stackmem.languages.language import INTERPRETERS, MODULES, Finding, Language, Launch, Reading
 from stackmem.languages.operations import (
@@ -19,7 +19,6 @@ from stackmem.languages.operations import (
     EnterFrame,
     FrameAnswer,
     Group,
-    Halted,
     KeepChunk,
     LeaveFrame,
     ListChunks,

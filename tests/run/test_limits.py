@@ -17,7 +17,7 @@ from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.limits import LIMITS, first_limits, later_limits
 from stackmem.run.open import Person
 from stackmem.run.programs.edited_run import continue_program
-from stackmem.run.programs.run import ProgramResult
+from stackmem.run.programs.result import ProgramResult
 from stackmem.run.resume import resume
 from stackmem.trace.open_run import Run
 from stackmem.worlds import make_task

@@ -7,7 +7,7 @@ import typer
 from stackmem.cli.options import switch
 from stackmem.cli.screen.text import echo_json
 from stackmem.languages.language import INTERPRETERS
-from stackmem.trace.program import open_language
+from stackmem.trace.opening import open_language
 
 
 def command(json: bool = switch("--json", "Print a list of objects.")) -> None:

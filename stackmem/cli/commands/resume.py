@@ -6,20 +6,18 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
 from stackmem.cli.options import Flags, JsonResult, Quiet, RunName, flag, limits, option, run_folder, switch, takes
 from stackmem.cli.screen.live import is_played_by_person, open_screen, stop_at_once
-from stackmem.cli.screen.program import ProgramScreen, screen_of_kept, show_halt, show_program
 from stackmem.cli.screen.result import show_result
 from stackmem.cli.screen.text import echo_json, readable, say
 from stackmem.core.requests import InvokeTool
-from stackmem.errors import UsageError
-from stackmem.languages.operations import Halted
+from stackmem.errors import Halted, UsageError
+from stackmem.neighbors import neighbor
 from stackmem.run.open import Person
-from stackmem.run.programs.edited_run import Divergence, continue_program
 from stackmem.run.repeats import MayRepeat
 from stackmem.run.resume import ResumeResult, resume
 from stackmem.run.stopped import Stopped
@@ -56,7 +54,9 @@ def command(
             raise UsageError("--model does not go with --program; resume the new run with it, should it need one")
 
         def play() -> None:
-            talk = screen_of_kept(folder, says or (), answers, as_json=json, quiet=quiet, debug=debug, verbose=verbose)
+            talk = neighbor("languages: screen of a program")(
+                folder, says or (), answers, as_json=json, quiet=quiet, debug=debug, verbose=verbose
+            )
             if talk is None and (debug or verbose):
                 raise UsageError(f"{folder.name} is no run of a program; leave out --debug and --verbose")
             if talk is None and says:
@@ -66,12 +66,12 @@ def command(
             elif talk is None:
                 raise UsageError(f"{folder.name} is no run of a program; leave out --program")
             else:
-                _continue(folder, program, wanted, *talk, as_json=json)
+                neighbor("languages: continue an edited program")(folder, program, wanted, *talk, as_json=json)
 
         try:
             play_or_ask(play, wanted, asks=not json)
         except Halted as halted:  # in the debugger, before it went on
-            show_halt(halted, as_json=json)
+            neighbor("languages: show a halt")(halted, as_json=json)
 
 
 def play_or_ask(play: Callable[[], None], wanted: Flags, *, asks: bool) -> None:
@@ -91,25 +91,7 @@ def play_or_ask(play: Callable[[], None], wanted: Flags, *, asks: bool) -> None:
         play()
 
 
-def _continue(
-    folder: Path, program: str, wanted: Flags, screen: ProgramScreen, person: Person, *, as_json: bool
-) -> NoReturn:
-    """Go on with an edited program, and exit with the new run's code."""
-
-    def say_where(parted: Divergence) -> None:
-        if not screen.quiet:
-            where = f" in {readable(parted.path)}" if parted.path else ""
-            if parted.changed:
-                say(f"read as they are now: {', '.join(map(readable, parted.changed))}")
-            say(f"{parted.answers:,} of {parted.recorded:,} recorded answers hold; it goes on from there{where}")
-
-    result = continue_program(folder, Path.cwd() / os.path.expanduser(program), wanted, os.environ, person, say_where)
-    show_program(result, screen, as_json=as_json)
-
-
-def _resume(
-    folder: Path, wanted: Flags, talk: tuple[ProgramScreen, Person] | None, *, as_json: bool, quiet: bool
-) -> NoReturn:
+def _resume(folder: Path, wanted: Flags, talk: tuple[Any, Person] | None, *, as_json: bool, quiet: bool) -> NoReturn:
     def say_where(stopped: Stopped) -> None:
         if stopped.torn_bytes:
             say(f"the last {stopped.torn_bytes:,} bytes of the trace were cut short by a crash; they are cut off")
@@ -120,7 +102,7 @@ def _resume(
         screen, person = talk
         resumed = resume(folder, wanted, os.environ, person.observe, stop_at_once, say_where, person)
         if resumed.program is not None:
-            show_program(resumed.program, screen, as_json=as_json)
+            neighbor("languages: show a result")(resumed.program, screen, as_json=as_json)
         _show(resumed, folder.name, as_json=as_json)
         sys.exit(0)
     with open_screen(quiet=quiet, asks=is_played_by_person(folder)) as screen_of_run:

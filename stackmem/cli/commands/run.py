@@ -15,7 +15,7 @@ from stackmem.cli.screen.live import stop_at_once
 from stackmem.cli.screen.program import Answers, ProgramScreen, show_halt, show_program, watcher
 from stackmem.cli.screen.result import ask_about_size
 from stackmem.cli.screen.text import readable, say
-from stackmem.languages.operations import Halted
+from stackmem.errors import Halted
 from stackmem.run.open import Person
 from stackmem.run.programs.inputs import read_answers, read_inputs
 from stackmem.run.programs.prepare import PreparedProgram, ProgramArguments, prepare_program

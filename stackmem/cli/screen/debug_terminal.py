@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from stackmem.core.state import State
+from stackmem.errors import Halted
 from stackmem.languages.debugger import DebugMoment
 from stackmem.languages.loop_agent.conditions.evaluator import syntax_fault
-from stackmem.languages.operations import Halted
 from stackmem.languages.stepper import Mode, Stepper
 from stackmem.replays.debugged import RecordedMoments
 from stackmem.serve.inspection import scopes_of

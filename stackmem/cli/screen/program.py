@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -13,19 +14,20 @@ import typer
 from stackmem.core.facts import Event, FramePopped, RunStarted
 from stackmem.core.program_facts import ProgramEvent, ProgramHalted, Said, StepFailed
 from stackmem.core.state import State
-from stackmem.errors import TraceError
+from stackmem.errors import Halted, TraceError
 from stackmem.languages.changes import VariableChanges
 from stackmem.languages.debugger import DebugMoment, Watcher, together
 from stackmem.languages.frame.values import as_text
 from stackmem.languages.language import Announcer, Happening
-from stackmem.languages.operations import Halted, ReplyRefused
+from stackmem.languages.operations import ReplyRefused
+from stackmem.neighbors import neighbor
 from stackmem.run.open import Person
+from stackmem.run.programs.edited_run import Divergence, continue_program
 from stackmem.run.programs.inputs import read_answers
-from stackmem.run.programs.run import ProgramResult
+from stackmem.run.programs.result import ProgramResult
 from stackmem.run.request import read_request
-from stackmem.trace.program import open_language
+from stackmem.trace.opening import open_language
 
-from .debug_terminal import TerminalDebugger
 from .live import stop_at_once
 from .progress import Progress
 from .result import say_kept, say_unsigned, show_patch
@@ -122,7 +124,7 @@ class Answers:
 def watcher(screen: ProgramScreen, file: str, *, debug: bool, verbose: bool) -> Watcher | None:
     """What is told of the lines of the program ``file``: the terminal's debugger, the screen's changes, or both."""
     watchers: list[Watcher] = [screen.show_changes] if verbose else []
-    watchers += [TerminalDebugger(Path(file).parent)] if debug else []
+    watchers += [neighbor("doors: debug at the terminal")(Path(file).parent)] if debug else []
     return together(watchers) if watchers else None
 
 
@@ -181,3 +183,19 @@ def show_program(result: ProgramResult, screen: ProgramScreen, *, as_json: bool)
     if run.changed or run.not_kept or run.commits or run.changed_meanwhile:
         show_patch(run)
     sys.exit(run.exit_code)
+
+
+def continue_kept(
+    folder: Path, program: str, wanted: dict[str, str | None], screen: ProgramScreen, person: Person, *, as_json: bool
+) -> NoReturn:
+    """Go on with an edited program, and exit with the new run's code."""
+
+    def say_where(parted: Divergence) -> None:
+        if not screen.quiet:
+            where = f" in {readable(parted.path)}" if parted.path else ""
+            if parted.changed:
+                say(f"read as they are now: {', '.join(map(readable, parted.changed))}")
+            say(f"{parted.answers:,} of {parted.recorded:,} recorded answers hold; it goes on from there{where}")
+
+    result = continue_program(folder, Path.cwd() / os.path.expanduser(program), wanted, os.environ, person, say_where)
+    show_program(result, screen, as_json=as_json)

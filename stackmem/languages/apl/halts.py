@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from stackmem.errors import Halted
 from stackmem.languages.frame.values import brief
 from stackmem.languages.frame.yaml_tree import Place
-from stackmem.languages.operations import Halted, Source, ToolAnswer
+from stackmem.languages.operations import Source, ToolAnswer
 
 from .command_output import MalformedOutputError
 from .templates import TemplateFault, mentions

@@ -14,9 +14,9 @@ from stackmem.core.facts import FramePushed, ModelReplied
 from stackmem.core.messages import Text
 from stackmem.core.program_facts import PhaseEnded, StepEntered, StepLeft, ToolAnswered, VariableSet
 from stackmem.core.requests import InvokeTool
-from stackmem.errors import UsageError
+from stackmem.errors import Halted, UsageError
 from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading
-from stackmem.languages.operations import FrameAnswer, Group, Halted, Program, RunFrame
+from stackmem.languages.operations import FrameAnswer, Group, Program, RunFrame
 
 from . import tree
 from .checks import broken_tool_files, check_program

@@ -33,6 +33,11 @@ def task_text(effect: RunFrame, frame: str) -> str:
     return "\n\n".join([*parts, end if effect.schema is not None else end + "."])
 
 
+def words_after_task() -> str:
+    """The words of ours that follow every task."""
+    return task_text(RunFrame("", ""), "").strip().removesuffix(".")
+
+
 def input_files(effect: RunFrame, frame: str) -> dict[str, str]:
     """Input to the file that it is written to when it is long; no two share one."""
     found: dict[str, str] = {}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from stackmem.languages.frame.yaml_depth import bounded_scanner
+from stackmem.foreign.yaml_depth import bounded_scanner
 
 if TYPE_CHECKING:
     from ruamel.yaml.error import StreamMark

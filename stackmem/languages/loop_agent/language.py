@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from stackmem.core.program_facts import PhaseEnded, StepEntered, StepLeft, ToolAnswered
 from stackmem.core.requests import InvokeTool
 from stackmem.core.schemas.json_schema import first_fault
-from stackmem.errors import UsageError
+from stackmem.errors import Halted, UsageError
 from stackmem.languages.frame.values import digest_of
 from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading
-from stackmem.languages.operations import Complete, EnterFrame, Group, Halted, LeaveFrame, Program, Say
+from stackmem.languages.operations import Complete, EnterFrame, Group, LeaveFrame, Program, Say
 
 from .interpreter import run_agent
 from .lint import check_agent, lint

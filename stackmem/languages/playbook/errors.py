@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackmem.languages.operations import Halted
+from stackmem.errors import Halted
 
 MOST_SHOWN = 500
 

@@ -13,10 +13,10 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.core.program_facts import PhaseEnded
-from stackmem.errors import UsageError
+from stackmem.errors import Halted, UsageError
 from stackmem.languages.debugger import DebugPort
 from stackmem.languages.frame.values import as_text, digest_of, variable_set
-from stackmem.languages.operations import Completion, Halted, Routine
+from stackmem.languages.operations import Completion, Routine
 
 from .errors import halt
 from .prompt import frame_request

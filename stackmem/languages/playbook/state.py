@@ -8,10 +8,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.errors import Halted
 from stackmem.languages.debugger import DebugMoment, DebugPort, FrameView
 from stackmem.languages.frame.artifacts import Artifact
 from stackmem.languages.frame.values import as_text
-from stackmem.languages.operations import EnterFrame, Halted, LeaveFrame, Routine
+from stackmem.languages.operations import EnterFrame, LeaveFrame, Routine
 
 from .errors import halt
 from .literals import CallTo, Variable

@@ -8,11 +8,11 @@ from typing import Any
 
 from stackmem.core.program_facts import StepEntered, StepLeft, ToolAnswered
 from stackmem.core.requests import AskUser
-from stackmem.errors import UsageError
+from stackmem.errors import Halted, UsageError
 from stackmem.languages.debugger import DebugMoment, FrameView
 from stackmem.languages.frame.values import step_left
 from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading
-from stackmem.languages.operations import Completion, FrameAnswer, Halted, Program, Say, Value
+from stackmem.languages.operations import Completion, FrameAnswer, Program, Say, Value
 
 from .analysis import Analysis
 from .definitions import definitions_of

@@ -19,13 +19,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
+from stackmem.core.decider import LiveMoments, ProgramUnderWay, Watcher
 from stackmem.core.facts import Event
 from stackmem.core.machine import fold
 from stackmem.core.program_facts import Continued, ProgramStarted, Said, SourceLoaded, StepFailed
+from stackmem.core.requests import LoadSource
 from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
-from stackmem.languages.debugger import LiveMoments, Watcher
-from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
 from stackmem.run.assemble import scrubber_of
 from stackmem.run.begin import Edited, must_be_original, plan_kept
@@ -41,13 +41,13 @@ from stackmem.run.run_folder import HISTORY
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import TextOf, keep_source, program_of, sources_of
-from stackmem.trace.program_tape import Tape, play_tape, tape_of
+from stackmem.trace.program_tape import Heard, Tape, play_tape, tape_of
 from stackmem.trace.record import Record
 from stackmem.version import VERSION
 
-from .edited_sources import EditedSources, digest_of_text, reread_sources
+from .edited_sources import EditedSources, digest_of_text
 from .prepare import read_program
-from .run import ProgramResult, program_result
+from .result import ProgramResult, program_result
 from .sources import is_below
 from .tools import BUILT_IN
 
@@ -191,7 +191,7 @@ def _instead(texts: Mapping[str, str], sources: TextOf) -> TextOf:
     return lambda digest: texts[digest] if digest in texts else sources(digest)
 
 
-def _rerun(run: Run, again: _Again, opened: Opened, watch: Watcher | None) -> tuple[ProgramDecider, tuple[Event, ...]]:
+def _rerun(run: Run, again: _Again, opened: Opened, watch: Watcher | None) -> tuple[ProgramUnderWay, tuple[Event, ...]]:
     """The program where it goes on live, and the facts up to there; every text that it is given is kept."""
     parts, run_dir, before = opened.parts, opened.places.run, again.tape.start.workspace
     text_of = _instead(again.texts, sources_of(run.folder))
@@ -216,3 +216,21 @@ def _rerun(run: Run, again: _Again, opened: Opened, watch: Watcher | None) -> tu
             f"and {again.parted.answers:,} before); run it anew with stackmem run"
         )
     return program, facts
+
+
+def reread_sources(tape: Tape, edited: EditedSources, text_of: TextOf) -> tuple[Tape, dict[str, str], tuple[str, ...]]:
+    """``(tape, texts by digest, paths)``: the answers with every source as it is now, and which sources changed."""
+    texts: dict[str, str] = {}
+    changed: dict[str, None] = {}
+    heard: list[Heard] = []
+    for one in tape.heard:
+        event, asked = one.event, one.asked
+        if isinstance(event, SourceLoaded) and isinstance(asked, LoadSource):
+            before = text_of(event.digest) if event.digest else ""
+            text, failed = edited.instead(asked, event.path, before, event.failed)
+            if (text, failed) != (before, event.failed):
+                changed[event.path] = None
+                texts[digest_of_text(text)] = text
+                event = replace(event, digest=digest_of_text(text), chars=len(text), failed=failed)
+        heard.append(replace(one, event=event))
+    return replace(tape, heard=tuple(heard)), texts, tuple(changed)

@@ -12,18 +12,12 @@ import posixpath
 from collections.abc import Callable
 from pathlib import Path
 
-from msgspec.structs import replace
-
-from stackmem.core.program_facts import SourceLoaded
 from stackmem.core.requests import LoadSource
 from stackmem.run.request import EditedProgram, ProgramRequest
 from stackmem.trace.objects import Objects
-from stackmem.trace.program import TextOf
-from stackmem.trace.program_tape import Heard, Tape
 from stackmem.trace.snapshot import Snapshot
 
-from .prepare import reachable_folders
-from .sources import PACKAGED, Loader, is_below
+from .sources import PACKAGED, Loader, is_below, reachable_folders
 
 
 class EditedSources:
@@ -78,24 +72,6 @@ class EditedSources:
         if is_below(path, self._workspace):
             return [*found, Path(self._edited.subject) / posixpath.relpath(path, self._workspace)]
         return [*found, Path(path)]
-
-
-def reread_sources(tape: Tape, edited: EditedSources, text_of: TextOf) -> tuple[Tape, dict[str, str], tuple[str, ...]]:
-    """``(tape, texts by digest, paths)``: the answers with every source as it is now, and which sources changed."""
-    texts: dict[str, str] = {}
-    changed: dict[str, None] = {}
-    heard: list[Heard] = []
-    for one in tape.heard:
-        event, asked = one.event, one.asked
-        if isinstance(event, SourceLoaded) and isinstance(asked, LoadSource):
-            before = text_of(event.digest) if event.digest else ""
-            text, failed = edited.instead(asked, event.path, before, event.failed)
-            if (text, failed) != (before, event.failed):
-                changed[event.path] = None
-                texts[digest_of_text(text)] = text
-                event = replace(event, digest=digest_of_text(text), chars=len(text), failed=failed)
-        heard.append(replace(one, event=event))
-    return replace(tape, heard=tuple(heard)), texts, tuple(changed)
 
 
 def digest_of_text(text: str) -> str:

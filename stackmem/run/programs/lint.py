@@ -15,10 +15,10 @@ from stackmem.errors import UsageError
 from stackmem.languages.language import INTERPRETERS, LINTED, Finding, Language, language_of, read_with
 from stackmem.tools.own_tools import TOOLS
 from stackmem.tools.plugins import load_plugins
-from stackmem.trace.program import open_language
+from stackmem.trace.opening import open_language
 
-from .prepare import read_program, with_config
-from .sources import Loader, source_reader
+from .prepare import read_program, source_reader, with_config
+from .sources import Loader
 
 _LEFT_OUT = ("node_modules", "__pycache__", "venv")
 """Folders that are not looked into, as those whose names begin with a dot."""

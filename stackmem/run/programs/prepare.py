@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,20 +11,21 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.requests import LoadSource
 from stackmem.core.text import whole_value
-from stackmem.errors import StackmemError, UsageError
+from stackmem.errors import Halted, StackmemError, UsageError
 from stackmem.foreign.files import read_start
 from stackmem.languages.language import INTERPRETERS, Language, Launch, language_of, read_with
-from stackmem.languages.operations import Halted
+from stackmem.languages.operations import Source
 from stackmem.models.registry import NOBODY, default_model
 from stackmem.run.prepare import Prepared, Subject, must_be_text, place_run
 from stackmem.run.request import ProgramRequest
 from stackmem.settings.settings import resolve
 from stackmem.tools.own_tools import TOOLS
 from stackmem.tools.plugins import load_plugins
-from stackmem.trace.program import open_language
+from stackmem.trace.opening import open_language
 
-from .sources import SOURCE_BYTES, Loader, source_reader
+from .sources import SOURCE_BYTES, Loader, reachable_folders
 
 HEAP_CHARS = 100_000
 """The heap of a program's run, where nothing else is set."""
@@ -136,14 +137,6 @@ def with_outline(ready: PreparedProgram) -> PreparedProgram:
     return replace(ready, outline=told if isinstance(told, str) else "\n".join(told))
 
 
-def reachable_folders(request: ProgramRequest, folder: Path | None) -> tuple[Path, ...]:
-    """The folders of the host, beside the program's own, that its sources may be read from."""
-    config = request.options.get("config")
-    named = (*request.mounts, *([str(Path(str(config)).parent)] if config else []), *([str(folder)] if folder else []))
-    libraries = [Path(str(path)).parent for path in request.options.get("lib") or ()]
-    return (*map(Path, named), *libraries)
-
-
 def with_config(options: dict[str, Any], language: Language, cwd: Path, program: Path) -> dict[str, Any]:
     """The options with the language's configuration: as it was given, else the nearest that is found."""
     if options.get("config") or not language.config:
@@ -227,3 +220,13 @@ def _folder(named: str, cwd: Path, flag: str) -> Path:
         raise UsageError(f"{flag} {named}: there is no such folder; name one that exists")
     must_be_text(str(path), f"the path of {flag}")
     return path
+
+
+def source_reader(loader: Loader) -> Callable[[LoadSource], Source]:
+    """Reads a source for a look at a program that is not run; nothing is kept."""
+
+    def load(asked: LoadSource) -> Source:
+        path, text, failed = loader.read(asked)
+        return Source(path, text, failed=failed)
+
+    return load

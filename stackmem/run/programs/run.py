@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
-from stackmem.core.program_facts import ProgramStarted, StepFailed
+from stackmem.core.program_facts import ProgramStarted
 from stackmem.core.state import State
 from stackmem.errors import ProgramError, UsageError, WorkspaceError
 from stackmem.run.assemble import plan_run
@@ -18,32 +17,10 @@ from stackmem.run.interrupts import Interrupts
 from stackmem.run.open import Opened, Person, open_run
 from stackmem.run.play import play
 from stackmem.run.request import ProgramRequest
-from stackmem.run.result import RunResult
 from stackmem.trace.program import keep_source, program_of, sources_of
 
 from .prepare import PreparedProgram, ProgramArguments, prepare_program
-
-
-class ProgramResult(Struct, frozen=True):
-    """What a program's run came to.
-
-    Attributes:
-        value: What the program returned; None where it did not.
-        said: What it told its person.
-        failed: What was refused, failed or did nothing.
-    """
-
-    run: RunResult
-    value: Any = None
-    said: tuple[str, ...] = ()
-    failed: tuple[StepFailed, ...] = ()
-
-
-def program_result(result: RunResult, opened: Opened) -> ProgramResult:
-    program = opened.program
-    if program is None:
-        return ProgramResult(result)
-    return ProgramResult(result, program.value, tuple(program.said), tuple(program.failed))
+from .result import ProgramResult, program_result
 
 
 def run_program(ready: PreparedProgram, environ: Mapping[str, str], person: Person) -> ProgramResult:

@@ -14,7 +14,7 @@ from pathlib import Path
 from stackmem.core.program_facts import SourceLoaded
 from stackmem.core.requests import LoadSource
 from stackmem.foreign.files import read_start
-from stackmem.languages.operations import Source
+from stackmem.run.request import ProgramRequest
 from stackmem.workspace.files import Files
 from stackmem.workspace.refusals import ToolRefused
 
@@ -141,11 +141,9 @@ def source_keeper(
     return load
 
 
-def source_reader(loader: Loader) -> Callable[[LoadSource], Source]:
-    """Reads a source for a look at a program that is not run; nothing is kept."""
-
-    def load(asked: LoadSource) -> Source:
-        path, text, failed = loader.read(asked)
-        return Source(path, text, failed=failed)
-
-    return load
+def reachable_folders(request: ProgramRequest, folder: Path | None) -> tuple[Path, ...]:
+    """The folders of the host, beside the program's own, that its sources may be read from."""
+    config = request.options.get("config")
+    named = (*request.mounts, *([str(Path(str(config)).parent)] if config else []), *([str(folder)] if folder else []))
+    libraries = [Path(str(path)).parent for path in request.options.get("lib") or ()]
+    return (*map(Path, named), *libraries)

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackmem.core.requests import InvokeTool
+from stackmem.errors import Halted
 from stackmem.languages.apl.language import LANGUAGE
 from stackmem.languages.apl.templates import TemplateFault, evaluate, fault_of, mentions, render, render_command
 from stackmem.languages.language import Launch, read_with
-from stackmem.languages.operations import FrameAnswer, Halted, RunFrame, Say, Source, ToolAnswer
+from stackmem.languages.operations import FrameAnswer, RunFrame, Say, Source, ToolAnswer
 from tests.languages.in_memory import run_in_memory
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid escape sequence")

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.core.requests import LoadSource
+from stackmem.errors import Halted
 from stackmem.languages.language import Launch, read_with
 from stackmem.languages.loop_agent.language import start
 from stackmem.languages.loop_agent.lint import lint
-from stackmem.languages.operations import Halted, Source
+from stackmem.languages.operations import Source
 
 from .stage import OWN, PATH
 

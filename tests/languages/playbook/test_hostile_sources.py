@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.errors import Halted, UsageError
 from stackmem.languages.language import Finding, read_with
-from stackmem.languages.operations import Halted, Source
+from stackmem.languages.operations import Source
 from stackmem.languages.playbook.errors import PlaybookError
 from stackmem.languages.playbook.language import LANGUAGE
 from stackmem.languages.playbook.reader import read_program

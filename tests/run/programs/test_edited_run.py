@@ -14,7 +14,7 @@ from stackmem.errors import UsageError
 from stackmem.replays.replay import replay_run
 from stackmem.run.open import Person
 from stackmem.run.programs.edited_run import Divergence, continue_program
-from stackmem.run.programs.run import ProgramResult
+from stackmem.run.programs.result import ProgramResult
 from stackmem.run.resume import resume
 from stackmem.tools.own_tools import TOOLS, tool
 from stackmem.trace.open_run import Run

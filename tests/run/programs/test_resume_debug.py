@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from stackmem.errors import Halted
 from stackmem.languages.debugger import DebugMoment
-from stackmem.languages.operations import Halted
 from stackmem.run.open import Person
 from stackmem.run.programs.edited_run import continue_program
 from stackmem.run.resume import resume

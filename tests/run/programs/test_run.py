@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from stackmem.core.program_facts import Said, ToolAnswered
-from stackmem.errors import UsageError
+from stackmem.errors import Halted, UsageError
 from stackmem.kept.export import export_run
-from stackmem.languages.operations import Halted
 from stackmem.replays.replay import replay_run
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.open import Person
 from stackmem.run.programs.prepare import ProgramArguments, find_program, prepare_program
-from stackmem.run.programs.run import ProgramResult, run_program
+from stackmem.run.programs.result import ProgramResult
+from stackmem.run.programs.run import run_program
 from stackmem.run.resume import resume
 from stackmem.tools.own_tools import TOOLS, register, tool
 from stackmem.trace.open_run import Run

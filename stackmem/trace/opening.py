@@ -1,0 +1,64 @@
+"""Opens languages by name, and a recorded program in its language."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from msgspec.structs import replace
+
+from stackmem.core.facts import RunStarted
+from stackmem.core.machine import evolve
+from stackmem.core.program_facts import ProgramStarted
+from stackmem.core.state import State
+from stackmem.core.strategy import MemoryStrategy
+from stackmem.errors import TraceError, UsageError
+from stackmem.languages.debugger import DebugPort, Watcher
+from stackmem.languages.language import INTERPRETERS, MODULES, Language, Launch
+from stackmem.languages.program import ProgramDecider
+from stackmem.memory import open_strategy
+from stackmem.trace.program import TextOf
+
+
+def open_program(
+    event: ProgramStarted,
+    start: RunStarted,
+    strategy: MemoryStrategy,
+    text_of: TextOf,
+    *,
+    keep: bool = True,
+    watch: Watcher | None = None,
+) -> ProgramDecider:
+    """The program that the record tells of, at its beginning; ``watch`` is told of its lines.
+
+    Raises:
+        TraceError: Its language is not here, or its text is gone.
+    """
+    try:
+        language = open_language(event.language)
+        port = DebugPort(watch, evolve(State(), start)) if watch else None
+        launch = replace(launch_of(event, start, text_of(event.digest)), watch=port)
+        return ProgramDecider(
+            event, lambda: language.start(launch), strategy, open_strategy, text_of, keep=keep, watch=port
+        )
+    except UsageError as error:
+        raise TraceError(f"the program cannot be run again ({error}); use the version that ran it") from error
+
+
+def launch_of(event: ProgramStarted, start: RunStarted, text: str) -> Launch:
+    """What the interpreter is given, from what was recorded."""
+    own = tuple(tool for tool in start.tools if tool.name in start.registered)
+    options = {"window_tokens": start.window_tokens, **event.options}
+    return Launch(event.path, text, event.inputs, event.module_path, start.workspace, options, own)
+
+
+def open_language(name: str) -> Language:
+    """The language.
+
+    Raises:
+        UsageError: There is none of that name.
+    """
+    known = sorted(set(INTERPRETERS.values()))
+    if name not in known:
+        raise UsageError(f"no language {name[:80]!r}; known: {', '.join(known) or 'none'}")
+    found: Language = import_module(MODULES.get(name, f"stackmem.languages.{name}.language")).LANGUAGE
+    return found
