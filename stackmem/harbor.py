@@ -28,8 +28,8 @@ KEYS = (
 """Variables that a model needs, handed on where they are set."""
 
 _NO_HARBOR = (
-    "stackmem.harbor:StackmemAgent is loaded by Harbor, which is not installed here; install it (Python 3.12 or later) "
-    "with pip install harbor, in the environment that runs 'harbor run'"
+    "stackmem.harbor:StackmemAgent is loaded by Harbor, which is not installed here; "
+    "install it (Python 3.12 or later) with pip install harbor, in the environment that runs 'harbor run'"
 )
 
 

@@ -22,18 +22,21 @@ from tests.stage import Stage
 CAMPAIGN = os.environ.get("STACKMEM_CAMPAIGN") == "1"
 # Files that take nine seconds and more beside others, those that took longest first.
 FEW_AND_LONG = [Path(__file__).parent / name for name in (
-    "run/test_resume_killed.py", "serve/ui/test_keyboard.py", "tasks/test_shipped.py", "docs/test_tutorials.py",
-    "run/test_resume.py", "cli/test_solve.py", "bench/test_engine_dask.py", "replays/test_live_and_model.py",
-    "cli/test_chat.py", "tools/test_plugin_kinds.py", "workspace/test_command_files.py", "report/test_browser.py",
-    "simulation/test_simulation.py", "workspace/test_command_time.py", "serve/test_acp_clients.py",
-    "run/test_session.py", "contracts/test_runs_over_http.py", "formats/test_live_spans.py", "house/test_docs.py",
+    "run/test_resume_killed.py", "serve/ui/test_keyboard.py", "tasks/test_shipped.py",
+    "docs/test_tutorials.py", "run/test_resume.py", "cli/test_solve.py", "bench/test_engine_dask.py",
+    "replays/test_live_and_model.py", "cli/test_chat.py", "tools/test_plugin_kinds.py",
+    "workspace/test_command_files.py", "report/test_browser.py", "simulation/test_simulation.py",
+    "workspace/test_command_time.py", "serve/test_acp_clients.py", "run/test_session.py",
+    "contracts/test_runs_over_http.py", "formats/test_live_spans.py", "house/test_docs.py",
     "serve/ui/test_states.py", "run/test_solve_anthropic.py", "report/test_comparison_browser.py",
-    "cli/test_folder.py", "serve/test_acp.py", "bench/test_bench.py", "fuzz/test_fuzz.py", "cli/test_shapes.py",
-    "bench/test_agent.py", "replays/test_signed.py", "serve/ui/test_browser.py", "docs/test_apl_page.py",
-    "worlds/test_worlds.py", "cli/test_exit_codes.py", "workspace/test_images.py", "history/test_apply.py",
-    "cli/test_tmux.py", "house/test_import_time.py", "gateway/test_clients.py", "tools/test_plugins.py",
-    "report/test_questions.py", "run/test_image_tasks.py", "kept/test_recover.py", "workspace/test_judge.py",
-    "cli/test_gateway.py", "models/test_gemini.py", "run/test_evil_agents.py",
+    "cli/test_folder.py", "serve/test_acp.py", "bench/test_bench.py", "fuzz/test_fuzz.py",
+    "cli/test_shapes.py", "bench/test_agent.py", "replays/test_signed.py", "serve/ui/test_browser.py",
+    "docs/test_apl_page.py", "worlds/test_worlds.py", "cli/test_exit_codes.py",
+    "workspace/test_images.py", "history/test_apply.py", "cli/test_tmux.py",
+    "house/test_import_time.py", "gateway/test_clients.py", "tools/test_plugins.py",
+    "report/test_questions.py", "run/test_image_tasks.py", "kept/test_recover.py",
+    "workspace/test_judge.py", "cli/test_gateway.py", "models/test_gemini.py",
+    "run/test_evil_agents.py",
 )]  # fmt: skip
 CALLERS_OWN = ("ANTHROPIC_", "OPENAI_", "STACKMEM_", "XDG_", "TIKTOKEN_", "GIT_")
 

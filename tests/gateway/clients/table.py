@@ -1,4 +1,6 @@
-"""Agents that nobody here wrote, each behind a gateway under every strategy: ``python -m tests.gateway.clients.table``.
+"""Agents that nobody here wrote, each behind a gateway under every strategy.
+
+Run it by ``python -m tests.gateway.clients.table``.
 
 ``scripts/clients.sh`` installs them, each into a folder of its own, and runs this; the table goes to docs/gateway.md.
 """
