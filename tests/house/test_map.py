@@ -63,6 +63,7 @@ UNEXPLAINED = {
     "ConversationSearch": "the tool of `letta` and `handoff`",
     "Continued": "a part of ProgramStarted, which says from which run",
     "Expand": "the tool of `expandable`",
+    "LiveMoments": "what a debugger is told once a program goes on live",
     "PromptText": "a template that a strategy reads, by its name",
     "Pending": "a part of the state: the reply that is not settled yet",
     "Return": "the tool of `fold`",
