@@ -109,6 +109,14 @@ def test_words_behind_a_call_do_not_hide_it_where_only_a_call_is_accepted():
     assert found.calls[0].arguments == ARGUMENTS
 
 
+@pytest.mark.parametrize("behind", ["This writes the file.", '{"name": "read_file", "arguments": {"path": "b'])
+def test_a_reply_that_begins_with_a_call_makes_it_whatever_follows(behind: str):
+    for text in (f"{WRITE}\n{behind}", f"```json\n{WRITE}\n```\n\n{behind}"):
+        found = find_calls(text, TOOLS, answers=True)
+        assert found is not None
+        assert (found.calls[0].name, found.calls[0].arguments) == ("write_file", ARGUMENTS)
+
+
 def test_several_calls_keep_their_order_and_what_is_said_before_them_stays():
     found = find_calls(f"First I write.\n{WRITE}\n{WRITE.replace('write', 'read')}", TOOLS, answers=False)
     assert found is not None

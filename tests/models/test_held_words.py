@@ -4,9 +4,15 @@ import random
 
 import pytest
 
+from stackmem.core.messages import ToolCall
+from stackmem.models.asked import Asked
 from stackmem.models.calls.held_words import HeldWords
 from stackmem.models.calls.reader import find_calls
+from stackmem.models.registry import open_model
+from stackmem.models.spoken import listening
 
+from .chat_server import ChatServer, chunks
+from .test_asked import asked_of
 from .test_call_reader import ANSWERS, BROKEN, FORMS, TOOLS
 
 CODE = """A dictionary maps keys to values:
@@ -77,3 +83,16 @@ def test_what_is_held_is_looked_at_a_few_times_only(monkeypatch: pytest.MonkeyPa
     held = HeldWords(TOOLS)
     assert "".join(held.pass_on('{"a": {}} '[number % 10]) for number in range(50_000)) == ""
     assert len(looks) < 200
+
+
+def test_who_listens_to_a_served_model_hears_its_words_and_no_call():
+    pieces = ["I read ", "it.\n```json\n", '{"name": "read_', 'file", "arguments": {"path": "a"}}', "\n```"]
+    said = chunks(*({"content": piece} for piece in pieces))
+    heard: dict[str, list[str]] = {}
+    for text_calls in ("auto", "off"):
+        with ChatServer(said) as server, listening(heard.setdefault(text_calls, []).append):
+            asked = Asked(text_calls=text_calls)
+            reply = open_model("openai/m", {}, base_url=server.url, asked=asked).reply(asked_of("any"))
+        assert isinstance(reply.parts[-1], ToolCall) == (text_calls == "auto")
+    assert "".join(heard["auto"]) == "I read it.\n"
+    assert heard["off"] == pieces

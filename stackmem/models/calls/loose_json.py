@@ -1,5 +1,7 @@
-"""JSON objects as small models write them, with one or more of these faults: line breaks in strings, single quotes,
-trailing commas, comments, keys without quotes, typographic quotes, a missing brace.
+"""JSON objects as small models write them.
+
+Mended are line breaks in strings, single quotes, trailing commas, comments, keys without quotes, typographic quotes,
+and a missing brace.
 """
 
 from __future__ import annotations

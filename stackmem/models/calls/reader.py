@@ -3,7 +3,8 @@
 Rule 1: a call names an offered tool. A well-known tool of another agent, or any name in explicit call markup, counts
     too: the machine then refuses it and names our tool.
 Rule 2: where a plain answer would end the turn, an answer that only quotes a call stays an answer. A call counts there
-    only in explicit call markup, or if the reply ends with it.
+    only in explicit call markup, if the reply ends with it, or if the reply begins with it as JSON. An answer that
+    quotes a call has words before it, and small models write words or one more call behind the one they mean.
 Rule 3: a call inside a thought never counts, and a reply that was cut inside a string makes no call.
 Rule 4: text that means a call by these rules and cannot be read is a malformed call, so that the model learns what is
     wrong with it. It is never an answer.
@@ -85,7 +86,8 @@ def find_calls(text: str, offered: Collection[str], *, answers: bool) -> FoundCa
     if not calls:
         return _unreadable(text, searched, beginning, opener) or _broken(text, searched, beginning, names, answers)
     ends_with_it = _CLOSING.fullmatch(searched, calls[-1].end) is not None
-    if answers and opener is None and not ends_with_it:
+    begins_with_it = calls[0].form.startswith("JSON") and _begins(_FENCE_BEFORE.sub("", searched[: calls[0].start]))
+    if answers and opener is None and not (ends_with_it or begins_with_it):
         return None
     first = opener.start() if opener is not None and opener.start() < calls[0].start else calls[0].start
     said = text[: beginning + first]

@@ -1,0 +1,92 @@
+"""Recorded replies of real models, replayed through the reader and the machine.
+
+Calls are performed or answered with a lesson, and no answer is performed. A row of ``corpus/replies.jsonl`` is a reply
+as Qwen2.5-Coder wrote it, with a label that was given by reading it: ``call`` with the name and the arguments that were
+meant, ``answer``, or ``unreadable``. ``scripts/reply_corpus.py`` takes more rows from recordings.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stackmem.core.budgets import Budgets
+from stackmem.core.facts import CallRejected, ModelReplied, ReplyNudged
+from stackmem.core.messages import Text, ToolCall, ToolSpec, Usage
+from stackmem.core.requests import AskModel
+from stackmem.core.tool_schemas import spec
+from stackmem.core.tools import CALLS
+from stackmem.models.calls.text_calls import with_calls
+from tests.build import play, slots, started
+
+CORPUS = Path(__file__).parent / "corpus" / "replies.jsonl"
+ROWS: list[dict[str, Any]] = [json.loads(line) for line in CORPUS.read_text("utf-8").splitlines()]
+CALL_ROWS = [row for row in ROWS if row["label"] == "call"]
+OTHER_ROWS = [row for row in ROWS if row["label"] != "call"]
+LEAST_SHARE = 0.95
+
+
+def tools_of(row: dict[str, Any]) -> tuple[ToolSpec, ...]:
+    return tuple(spec(CALLS[name], slots(Budgets())) for name in row["tools"])
+
+
+def read(row: dict[str, Any], *, expects: str) -> ModelReplied:
+    """The reply as a run records it. A reply that the recording's limit cut is read up to there."""
+    begun = started("full", tools=tools_of(row))
+    asked: AskModel = play(start=begun).asked[0]
+    said = ModelReplied((Text(row["text"]),), "end", Usage(output=1))
+    return with_calls(said, AskModel(asked.view, step=1, facts=0, expects=expects))
+
+
+def comes_to(row: dict[str, Any]) -> str:
+    """What the machine does with the reply: ``performed``, the code of a refusal, or ``nudged``."""
+    played = play(read(row, expects="call"), start=started("full", tools=tools_of(row)))
+    following = next((event for event in played.events if isinstance(event, CallRejected | ReplyNudged)), None)
+    if isinstance(following, ReplyNudged):
+        return "nudged"
+    return following.code if isinstance(following, CallRejected) else "performed"
+
+
+def first_call(reply: ModelReplied) -> ToolCall | None:
+    return next((part for part in reply.parts if isinstance(part, ToolCall)), None)
+
+
+def test_calls_are_performed_or_answered_with_a_lesson(record_property):
+    outcomes = [comes_to(row) for row in CALL_ROWS]
+    named = exact = 0
+    for row in CALL_ROWS:
+        call = first_call(read(row, expects="call"))
+        named += call is not None and call.name == row["name"]
+        exact += call is not None and (call.name, call.arguments) == (row["name"], row["arguments"])
+    share = named / len(CALL_ROWS)
+    counted = {outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))}
+    record_property("share_of_calls_accepted", share)
+    sys.stdout.write(
+        f"\n{len(CALL_ROWS)} calls: {named} read ({share:.1%}), {exact} with exactly the arguments meant; {counted}\n"
+    )
+    assert share >= LEAST_SHARE
+    assert outcomes.count("nudged") <= len(CALL_ROWS) * (1 - LEAST_SHARE)
+
+
+@pytest.mark.parametrize("expects", ["call", "any"])
+def test_no_answer_is_performed(expects: str):
+    performed = [row["text"] for row in OTHER_ROWS if first_call(read(row, expects=expects)) is not None]
+    assert performed == []
+
+
+def test_a_conversation_never_shows_a_recorded_call_as_the_answer():
+    shown = [
+        row["text"] for row in CALL_ROWS if row["name"] in row["tools"] and not first_call(read(row, expects="any"))
+    ]
+    assert shown == []
+
+
+def test_rows_are_labelled_differ_and_say_nothing_of_a_machine():
+    assert {row["label"] for row in ROWS} <= {"call", "answer", "unreadable"}
+    assert len({(row["model"], row["text"]) for row in ROWS}) == len(ROWS)
+    assert not re.search(r"/(?:tmp|home|root|Users)/", CORPUS.read_text("utf-8"))
