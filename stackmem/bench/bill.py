@@ -34,15 +34,7 @@ _ACTS = (CallAnswered, ChunkAllocated, ChunkFreed, ChunkRead, ChunkWritten, Cont
 
 
 class TrialBill(Struct, frozen=True):
-    """Tokens by class, the last breakpoint's rules applied; USD by the model's own prices.
-
-    Attributes:
-        cache_read_share: Of all prompt tokens; None without any.
-        not_sent: Prompts that were billed otherwise than they had been sent; 0 where strategies are what they must be.
-        acted: Requests that the strategy made other than the whole history would have been, and its own calls: prompts
-            written anew, summaries, frames, chunks, notes and what else is looked up. 0 where it never acted.
-        requests: Of a conversation, what each request took, a list for each figure, as JSON; else None.
-    """
+    """Tokens by class, the last breakpoint's rules applied; USD by the model's own prices."""
 
     bill_uncached: int
     bill_read: int
@@ -50,21 +42,17 @@ class TrialBill(Struct, frozen=True):
     bill_write_1h: int
     bill_output: int
     bill_usd: float | None
-    cache_read_share: float | None
+    cache_read_share: float | None  # of all prompt tokens; None without any
+    # prompts that were billed otherwise than they had been sent; 0 where strategies are what they must be
     not_sent: int
+    # requests that the strategy made other than the whole history would have been, and its own calls: prompts written
+    # anew, summaries, frames, chunks, notes and what else is looked up. 0 where it never acted
     acted: int
-    requests: str | None
+    requests: str | None  # of a conversation, what each request took, a list for each figure, as JSON; else None
 
 
 def trial_bill(run: Sequence[Moment], model: str, latency_seconds: float, pause_seconds: float = 0.0) -> TrialBill:
-    """What the run's prompts and replies would have cost as ``model``.
-
-    Args:
-        model: Of the price table; empty for the run's own. One that nobody is paid for has a bill in tokens alone.
-
-    Raises:
-        UsageError: The table has no such model.
-    """
+    """What the run's prompts and replies would have cost as ``model``."""
     steps, price = list[CachedStep](), None
     if run:
         start = run[0].after.begun
@@ -90,11 +78,7 @@ def trial_bill(run: Sequence[Moment], model: str, latency_seconds: float, pause_
 
 
 def priced(model: str) -> ModelRow:
-    """The model's row in the table of prices.
-
-    Raises:
-        UsageError: The table has no such model.
-    """
+    """The model's row in the table of prices."""
     row = lookup(model)
     if row is None:
         raise UsageError(f"--price: no model {model[:80]!r} in the table of prices; stackmem models lists them")

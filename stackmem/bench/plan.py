@@ -23,23 +23,14 @@ SessionKind = Literal["frame", "flat", "new"]
 
 
 class TrialSubject(Struct, frozen=True):
-    """What is solved: a fixed task, or a family of generated ones at one horizon.
+    """What is solved: a fixed task, or a family of generated ones at one horizon."""
 
-    Attributes:
-        task: The task's name, or the family's.
-        family: Empty for a fixed task.
-        path: Folder of a fixed task; empty for a world.
-        digest: Of a fixed task's files; a bench goes on only with the same ones.
-        horizon: Steps of necessary work; None for a fixed task.
-        noise: 1 is about 1,500 characters an output; None for a fixed task.
-    """
-
-    task: str
-    family: str = ""
-    path: str = ""
-    digest: str = ""
-    horizon: int | None = None
-    noise: float | None = None
+    task: str  # the task's name, or the family's
+    family: str = ""  # empty for a fixed task
+    path: str = ""  # folder of a fixed task; empty for a world
+    digest: str = ""  # of a fixed task's files; a bench goes on only with the same ones
+    horizon: int | None = None  # steps of necessary work; None for a fixed task
+    noise: float | None = None  # 1 is about 1,500 characters an output; None for a fixed task
 
     @property
     def shown(self) -> str:
@@ -49,68 +40,47 @@ class TrialSubject(Struct, frozen=True):
 
 
 class Variant(Struct, frozen=True):
-    """A strategy, perhaps under other settings.
+    """A strategy, perhaps under other settings."""
 
-    Attributes:
-        name: As tables show it; without settings of its own the strategy as spelled.
-        settings: Options that hold for this variant alone.
-        session: How a world's requests are worked on; None where the whole world is one task.
-    """
-
-    name: str
+    name: str  # as tables show it; without settings of its own the strategy as spelled
     strategy: str
-    settings: dict[str, Any] = field(default_factory=dict)
-    session: SessionKind | None = None
+    settings: dict[str, Any] = field(default_factory=dict)  # options that hold for this variant alone
+    session: SessionKind | None = None  # how a world's requests are worked on; None where the whole world is one task
 
 
 class Trial(Struct, frozen=True):
-    """One run to be made.
+    """One run to be made."""
 
-    Attributes:
-        id: Names it in the ledger and in the runs' folder.
-        settings: Every option that was given, by name.
-        agent: The words of the command that works on it, where the agent is not ours.
-    """
-
-    id: str
+    id: str  # names it in the ledger and in the runs' folder
     subject: TrialSubject
     seed: int
     model: str
     variant: Variant
-    settings: dict[str, Any]
-    agent: tuple[str, ...] = ()
+    settings: dict[str, Any]  # every option that was given, by name
+    agent: tuple[str, ...] = ()  # the words of the command that works on it, where the agent is not ours
 
 
 class BenchPlan(Struct, frozen=True):
-    """The matrix, and how each trial is measured.
-
-    Attributes:
-        suite, about: Name of the suite it was made from, and what it says of itself; empty without one.
-        trials: How many of each cell; their seeds are 1 to this.
-        settings: Options of every trial; a variant's own go over them.
-        price: The model of the price table that the bill is made by; empty if each model makes its own.
-        latency_seconds: Between two requests to the model, by the bill's clock.
-        pause_seconds: More of them before each of a person's requests but the first.
-        command: How it was asked for.
-        version: The stackmem that began it; no other one goes on with it.
-        plugins: Package and version of each plug-in to its digest; with no other ones it goes on.
-        agent: The words of the command that works on the tasks, where the agent is not ours; each by its whole path.
-    """
+    """The matrix, and how each trial is measured."""
 
     subjects: tuple[TrialSubject, ...]
     models: tuple[str, ...]
     variants: tuple[Variant, ...]
-    trials: int = 1
-    settings: dict[str, Any] = field(default_factory=dict)
+    trials: int = 1  # how many of each cell; their seeds are 1 to this
+    settings: dict[str, Any] = field(default_factory=dict)  # options of every trial; a variant's own go over them
+    # the model of the price table that the bill is made by; empty if each model makes its own
     price: str = "claude-sonnet-5-5"
-    latency_seconds: float = 10.0
-    pause_seconds: float = 0.0
+    latency_seconds: float = 10.0  # between two requests to the model, by the bill's clock
+    pause_seconds: float = 0.0  # more of them before each of a person's requests but the first
     keep_traces: Keep = "all"
+    # suite, about: name of the suite it was made from, and what it says of itself; empty without one
     suite: str = ""
     about: str = ""
-    command: str = ""
-    version: str = VERSION
+    command: str = ""  # how it was asked for
+    version: str = VERSION  # the stackmem that began it; no other one goes on with it
+    # the words of the command that works on the tasks, where the agent is not ours; each by its whole path
     agent: tuple[str, ...] = ()
+    # package and version of each plug-in to its digest; with no other ones it goes on
     plugins: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -45,19 +45,17 @@ class Strand(Struct):
     """A conversation as it is told, with the edits and compactions that followed.
 
     Attributes:
-        held: Its last reply, which waits for the results of its calls.
-        children: Conversations that work for those calls, with the call of each, where it is known.
-        written: Texts that stand for its beginning, until the results before them are told.
         told: Turns that are ready.
-        attached: The strand is a child whose result was told.
     """
 
     session: RecordedSession
-    held: RecordedReply | None = None
+    held: RecordedReply | None = None  # its last reply, which waits for the results of its calls
+    # conversations that work for those calls, with the call of each, where it is known
     children: list[tuple[Strand, str]] = field(default_factory=list)
     failures: list[RecordedFailure] = field(default_factory=list)
+    # texts that stand for its beginning, until the results before them are told
     written: list[RecordedSummary] = field(default_factory=list)
-    attached: bool = False
+    attached: bool = False  # the strand is a child whose result was told
     late: bool = False
 
     @property

@@ -17,29 +17,18 @@ from .costing import costing_as, counter_for
 
 
 class CacheBill(Struct, frozen=True):
-    """The bill of a run under one model.
-
-    Attributes:
-        counted: How the tokens of texts were counted.
-        requests: Of a conversation, what each of the person's requests took.
-        minimum_tokens: The shortest prefix that the model's cache keeps.
-    """
+    """The bill of a run under one model."""
 
     model: str
-    counted: str
-    minimum_tokens: int
+    counted: str  # how the tokens of texts were counted
+    minimum_tokens: int  # the shortest prefix that the model's cache keeps
     bill: Bill
     steps: tuple[CachedStep, ...]
-    requests: tuple[RequestUse, ...] = ()
+    requests: tuple[RequestUse, ...] = ()  # of a conversation, what each of the person's requests took
 
 
 def cache_bill(run_dir: Path, model: str) -> CacheBill:
-    """The prompts of a run as the cache of ``model`` would have served them; replies keep their length.
-
-    Raises:
-        UsageError: The table has no such model, or the run's strategy is not installed.
-        TraceError: The trace is broken.
-    """
+    """The prompts of a run as the cache of ``model`` would have served them; replies keep their length."""
     costing = costing_as(model, next(moments_of(run_dir)).after.begun)
     counter, counted = counter_for(lambda: moments_of(run_dir), costing)
     steps = tuple(cached_steps(moments_of(run_dir), costing.minimum_tokens, counter))

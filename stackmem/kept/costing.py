@@ -27,30 +27,19 @@ _O200K = "openai/gpt-5"
 
 
 class Costing(Struct, frozen=True):
-    """What a run is costed by.
+    """What a run is costed by."""
 
-    Attributes:
-        model: As the price table spells it, else as the run does.
-        price: None where none is known.
-        own: Whether it is the run's own model, so that the counts in the recording say how it counts.
-        free: A server that nobody is paid for: it costs evaluated tokens and seconds, and caches by itself.
-    """
-
-    model: str
+    model: str  # as the price table spells it, else as the run does
     wire: WireName
-    price: Price | None
+    price: Price | None  # none where none is known
     minimum_tokens: int
     window_tokens: int
-    own: bool = False
-    free: bool = False
+    own: bool = False  # whether it is the run's own model, so that the counts in the recording say how it counts
+    free: bool = False  # a server that nobody is paid for: it costs evaluated tokens and seconds, and caches by itself
 
 
 def costing_as(wanted: str, start: RunStarted) -> Costing:
-    """The costing by a model of the table.
-
-    Raises:
-        UsageError: The table has no such model.
-    """
+    """The costing by a model of the table."""
     row = lookup(wanted)
     if row is None:
         raise UsageError(f"no model {wanted!r} in the table of prices; stackmem models lists them")
@@ -58,11 +47,7 @@ def costing_as(wanted: str, start: RunStarted) -> Costing:
 
 
 def own_costing(start: RunStarted, otherwise: str) -> Costing:
-    """The costing by the run's own model: by the table, else by what the run knows of it.
-
-    Args:
-        otherwise: A model of the table, for runs whose model no server gave: scripts, and other agents' recordings.
-    """
+    """The costing by the run's own model: by the table, else by what the run knows of it."""
     row = lookup(start.model)
     as_text = start.text_calls == "prompt"
     if row is not None:
@@ -81,11 +66,7 @@ def _of_row(row: ModelRow, spelled: str, *, own: bool) -> Costing:
 
 
 def counter_for(run: Callable[[], Iterable[Moment]], costing: Costing) -> tuple[Count, str]:
-    """How blocks are counted: by the counts that the run's own replies brought, else by the known factor.
-
-    Args:
-        run: Begins the run's moments anew.
-    """
+    """How blocks are counted: by the counts that the run's own replies brought, else by the known factor."""
     learned = learned_count(_pairs(run(), costing.wire)) if costing.own else None
     return BlockCounter(costing.wire, costing.model, learned), count("", costing.model, learned).source
 

@@ -27,34 +27,25 @@ _CONVERSATIONS = 64
 
 
 class CacheRequest(Struct, frozen=True):
-    """One request to a model.
+    """One request to a model."""
 
-    Attributes:
-        at: When it was sent, in seconds on any clock.
-        settings: What else invalidates the messages when it changes: the choice of tools, the kind of thinking.
-        began: When its response began; None: at once.
-        literal: Whether later prompts hold the reply as the model wrote it; a call that was read from text comes back
-            in another form.
-    """
-
-    at: float
+    at: float  # when it was sent, in seconds on any clock
     view: View
-    settings: str = ""
-    began: float | None = None
+    settings: str = ""  # what else invalidates the messages when it changes: the choice of tools, the kind of thinking
+    began: float | None = None  # when its response began; None: at once
+    # whether later prompts hold the reply as the model wrote it; a call that was read from text comes back in another
+    # form
     literal: bool = True
 
 
 class Cached(Struct, frozen=True):
-    """What the cache did for one request, in tokens.
-
-    Attributes:
-        broken: Why the request did not go on from where the last one of its conversation ended; empty where it did.
-    """
+    """What the cache did for one request, in tokens."""
 
     read: int
     written_5m: int
     written_1h: int
     uncached: int
+    # why the request did not go on from where the last one of its conversation ended; empty where it did
     broken: str = ""
 
     def usage(self, output_tokens: int) -> Usage:

@@ -23,43 +23,29 @@ from .server_cache import ServerCache
 
 
 class CachedStep(Struct, frozen=True):
-    """A step, or a request for a summary, with what the cache would have done for its prompt.
+    """A step, or a request for a summary, with what the cache would have done for its prompt."""
 
-    Attributes:
-        step: Of a summary the step before it.
-        recorded: What the provider reported, or what was estimated, at the time.
-        usage: By the simulator; the reply is as long as it was.
-        sent: Whether the prompt rendered today is the very one that was sent. It is not where the rules have changed
-            since, or where the run was imported: then it stands in for it.
-        compaction: Whether it is a request for a summary.
-        request: Number of the person's request that it belongs to, over all sessions; 0 where there is none.
-    """
-
-    step: int
+    step: int  # of a summary the step before it
     frame: str
-    recorded: Usage
+    recorded: Usage  # what the provider reported, or what was estimated, at the time
     cached: Cached
-    usage: Usage
+    usage: Usage  # by the simulator; the reply is as long as it was
+    # whether the prompt rendered today is the very one that was sent. It is not where the rules have changed since, or
+    # where the run was imported: then it stands in for it
     sent: bool
-    compaction: bool = False
-    request: int = 0
+    compaction: bool = False  # whether it is a request for a summary
+    request: int = 0  # number of the person's request that it belongs to, over all sessions; 0 where there is none
 
 
 class Bill(Struct, frozen=True):
-    """What the steps of a run cost.
-
-    Attributes:
-        usd: None without a price.
-        usd_without_cache: The same prompts with every token at the full price.
-        not_sent: Prompts that only stand in for those that were sent.
-        broken: Why prefixes broke, each reason with its number of requests; requests that went on are not in it.
-    """
+    """What the steps of a run cost."""
 
     requests: int
     usage: Usage
-    usd: float | None
-    usd_without_cache: float | None
-    not_sent: int = 0
+    usd: float | None  # none without a price
+    usd_without_cache: float | None  # the same prompts with every token at the full price
+    not_sent: int = 0  # prompts that only stand in for those that were sent
+    # why prefixes broke, each reason with its number of requests; requests that went on are not in it
     broken: dict[str, int] = field(default_factory=dict)
 
 
@@ -70,12 +56,6 @@ def cached_steps(
 
     A request is sent when the record before its reply was written, and after the wait that the rules ask for. Attempts
     that failed are taken to have cached nothing.
-
-    Args:
-        server_cache: Whether the server caches by itself what it evaluated; the minimum does not count then.
-
-    Raises:
-        UsageError: The run's strategy is not installed.
     """
     cache, request = ServerCache(count) if server_cache else Cache(minimum_tokens, count), 0
     for moment in with_prompts(run):
@@ -98,11 +78,7 @@ def cached_steps(
 
 
 def with_prompts(run: Iterable[Moment]) -> Iterator[Moment]:
-    """The run with the prompt of every answer rendered, for several folds to share.
-
-    Raises:
-        UsageError: A strategy of the run is not installed.
-    """
+    """The run with the prompt of every answer rendered, for several folds to share."""
     strategies: dict[str, MemoryStrategy] = {}
     for moment in run:
         answer, before = moment.event, moment.before

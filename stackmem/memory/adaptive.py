@@ -55,30 +55,18 @@ _SHORT = 0.5  # of a phase: a child of fewer steps is named
 
 
 class AdvisedConversation(Struct, frozen=True):
-    """A frame's messages so far, with what it was told of frames.
-
-    Attributes:
-        rates: None where no frame may be pushed from this one.
-        guide: How to push; empty once it was told.
-        advice: The last one.
-        advised_at: Tokens of the turns at that time; 0 at the start.
-        growth: Tokens of each step but the last.
-        open_tokens: Of the last, with what followed its reply.
-        tokens: Of all of them.
-        cost: Of all of them, in tokens of input: written, said, and read at each later step.
-        reply_step: Of the last reply.
-    """
+    """A frame's messages so far, with what it was told of frames."""
 
     messages: Conversation
-    rates: Rates | None
-    guide: str
-    advice: FrameAdvice
-    advised_at: int
-    growth: Log[int]
-    open_tokens: int = 0
-    tokens: int = 0
-    cost: float = 0.0
-    reply_step: int = 0
+    rates: Rates | None  # none where no frame may be pushed from this one
+    guide: str  # how to push; empty once it was told
+    advice: FrameAdvice  # the last one
+    advised_at: int  # tokens of the turns at that time; 0 at the start
+    growth: Log[int]  # tokens of each step but the last
+    open_tokens: int = 0  # of the last, with what followed its reply
+    tokens: int = 0  # of all of them
+    cost: float = 0.0  # of all of them, in tokens of input: written, said, and read at each later step
+    reply_step: int = 0  # of the last reply
 
 
 def grow(before: AdvisedConversation, turn: Turn) -> AdvisedConversation:
@@ -142,9 +130,7 @@ def index_tokens(heap: Heap) -> float:
 
 
 class Adaptive(Struct, frozen=True):
-    """Attributes:
-    read: Price of a token read from the cache, in prices of an input token; None is what the run records.
-    """
+    """read: Price of a token read from the cache, in prices of an input token; None is what the run records."""
 
     name: str = "adaptive"
     read: float | None = None

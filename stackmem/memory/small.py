@@ -59,17 +59,11 @@ _LATER = {
 
 
 class SmallOffer(Struct, frozen=True):
-    """What the model reads of a run.
+    """What the model reads of a run."""
 
-    Attributes:
-        prompt: Name of the system prompt.
-        tools: In every request.
-        later: Told of once half of the window is used.
-    """
-
-    prompt: str
-    tools: tuple[Tool, ...]
-    later: tuple[Tool, ...]
+    prompt: str  # name of the system prompt
+    tools: tuple[Tool, ...]  # in every request
+    later: tuple[Tool, ...]  # told of once half of the window is used
 
 
 def has_small_size(strategy: MemoryStrategy) -> bool:
@@ -77,11 +71,7 @@ def has_small_size(strategy: MemoryStrategy) -> bool:
 
 
 def small_offer(strategy: MemoryStrategy, optional: tuple[Tool, ...]) -> SmallOffer:
-    """The offer under a strategy that has one.
-
-    Args:
-        optional: Tools that the run's settings add.
-    """
+    """The offer under a strategy that has one."""
     every = (*strategy.tools, *optional)
     shown = sorted((tool for tool in every if tool_name(tool) not in _LATER), key=_ends)
     later = (tool for tool in every if tool_name(tool) in _LATER)

@@ -49,8 +49,7 @@ PARAMETERS = (
 
 
 class StackHeap(Struct, frozen=True):
-    """Attributes:
-    place: Where the index stands, see above.
+    """place: Where the index stands, see above.
     described: Whether the index shows descriptions.
     registers: Characters of R0 and R1 each; 0 for none.
     """
@@ -134,12 +133,7 @@ def stackheap(parameters: str) -> StackHeap:
 
 
 def configured(strategy: str, parameters: str, reading: Tool = HeapRead, traits: str = "") -> StackHeap:
-    """The strategy with these parameters.
-
-    Args:
-        reading: The tool that reads the heap.
-        traits: Of the prompt, each with ``+`` before it.
-    """
+    """The strategy with these parameters."""
     chosen = parse(strategy, parameters, PARAMETERS)
     words = chosen.words
     listed, described = words["index"] == "listed", words["descriptions"] == "on"

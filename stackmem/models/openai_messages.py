@@ -28,15 +28,10 @@ _MISSED = re.compile(r"missing|must be (passed|provided|included)|is required", 
 
 
 class Extras(Struct, frozen=True):
-    """What a server turned out to want of the messages that are sent back.
+    """What a server turned out to want of the messages that are sent back."""
 
-    Attributes:
-        left_out: Fields that it refuses.
-        filled: Fields that it misses in a message with calls.
-    """
-
-    left_out: frozenset[str] = frozenset()
-    filled: frozenset[str] = frozenset()
+    left_out: frozenset[str] = frozenset()  # fields that it refuses
+    filled: frozenset[str] = frozenset()  # fields that it misses in a message with calls
 
     def after(self, refusal: str) -> Extras:
         """These, and what a refusal says of a field that goes back, or is missing."""

@@ -62,15 +62,10 @@ class TokenCount(Struct, frozen=True):
 
 
 class LearnedCount(Struct, frozen=True):
-    """How a model's server counts, learned from the counts that came back.
+    """How a model's server counts, learned from the counts that came back."""
 
-    Attributes:
-        factor: Of the tokens counted in o200k.
-        base: Tokens of every request beside its blocks, such as what a template says before the tools.
-    """
-
-    factor: float
-    base: int = 0
+    factor: float  # of the tokens counted in o200k
+    base: int = 0  # tokens of every request beside its blocks, such as what a template says before the tools
 
 
 def count(text: str, model: str, learned: LearnedCount | None = None) -> TokenCount:
@@ -127,11 +122,7 @@ def o200k_tokens(text: str) -> int:
 
 
 def o200k_encoding() -> dict[str, Any]:
-    """What tiktoken builds the encoding from.
-
-    Raises:
-        UsageError: The ranks in the package are not those that tiktoken publishes.
-    """
+    """What tiktoken builds the encoding from."""
     path = resources.files("stackmem.models").joinpath("o200k_base.tiktoken.gz")
     try:
         ranks = gzip.decompress(path.read_bytes())

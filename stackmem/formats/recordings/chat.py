@@ -109,11 +109,7 @@ def _listed(value: object) -> object:
 
 
 def read_chat(text: str, where: str) -> list[RecordedSession]:
-    """The messages as one session, or a session for each of tau-bench's runs, trials of a task under one name.
-
-    Raises:
-        UsageError: It is neither.
-    """
+    """The messages as one session, or a session for each of tau-bench's runs, trials of a task under one name."""
     session = RecordedSession("chat", "conversation", left_out=[])
     try:
         value = load(text, where)
@@ -144,14 +140,7 @@ def _conversation(messages: list[ChatMessage], where: str, session: RecordedSess
 
 
 def add_message(session: RecordedSession, message: ChatMessage, where: str, *, fenced: bool) -> None:
-    """Take one message into the session: as its beginning, a reply, an answer to a call, or words in between.
-
-    Args:
-        fenced: A reply without calls makes one by the only fenced block of its text, as mini-swe-agent 1 reads it.
-
-    Raises:
-        UsageError: Its role is none that a chat has.
-    """
+    """Take one message into the session: as its beginning, a reply, an answer to a call, or words in between."""
     extra = message.extra
     text, at = words(message.content, session.lost), seconds(extra.timestamp or message.timestamp, where)
     last = session.turns[-1] if session.turns else None

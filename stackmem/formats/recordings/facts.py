@@ -63,16 +63,11 @@ def own_model(said: RecordedReply) -> UnsetType:
 
 def facts(
     session: RecordedSession,
-    price: Price | None,
+    price: Price | None,  # of the recording's own model; None where it is not known
     window_tokens: int,
-    by: Callable[[RecordedReply], Answerer | UnsetType] = own_model,
+    by: Callable[[RecordedReply], Answerer | UnsetType] = own_model,  # which other model gave a reply
 ) -> Iterator[TimedFact]:
-    """The whole trace of a recording.
-
-    Args:
-        price: Of the recording's own model; None where it is not known.
-        by: Which other model gave a reply.
-    """
+    """The whole trace of a recording."""
     times = (at for at in (session.began, *_times(session)) if at is not None)
     teller = Teller(next(times, 0.0), by)
     yield teller.fact(None, started(session, price, window_tokens, "stackheap" if _has_children(session) else "full"))

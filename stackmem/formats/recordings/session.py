@@ -23,15 +23,11 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class RecordingFile(Struct, frozen=True):
-    """A file that holds one recording or several.
-
-    Attributes:
-        where: What to call it in messages.
-        subagents: Name and text of the files beside it that hold its subagents.
-    """
+    """A file that holds one recording or several."""
 
     content: bytes
-    where: str
+    where: str  # what to call it in messages
+    # name and text of the files beside it that hold its subagents
     subagents: Callable[[], Iterable[tuple[str, str]]] = tuple
 
     @property
@@ -40,28 +36,18 @@ class RecordingFile(Struct, frozen=True):
 
 
 class RecordedResult(Struct):
-    """What came back for one call.
-
-    Attributes:
-        at: Seconds since 1970; None where the recording does not say.
-        child: The conversation of the agent that the call started.
-    """
+    """What came back for one call."""
 
     call_id: str
     text: str
     failed: bool = False
-    at: float | None = None
+    at: float | None = None  # seconds since 1970; None where the recording does not say
     exit_code: int | None = None
-    child: RecordedSession | None = None
+    child: RecordedSession | None = None  # the conversation of the agent that the call started
 
 
 class RecordedReply(Struct):
-    """One reply of a model, and the answers to its calls.
-
-    Attributes:
-        usd: What the recording says it cost.
-        repairs: What was done to find a call in its text.
-    """
+    """One reply of a model, and the answers to its calls."""
 
     parts: tuple[ReplyPart, ...]
     at: float | None = None
@@ -69,9 +55,9 @@ class RecordedReply(Struct):
     usage: Usage = Usage()
     model: str = ""
     reply_id: str = ""
-    usd: float | None = None
+    usd: float | None = None  # what the recording says it cost
     answers: list[RecordedResult] = []
-    repairs: tuple[str, ...] = ()
+    repairs: tuple[str, ...] = ()  # what was done to find a call in its text
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -86,15 +72,10 @@ class RecordedText(Struct):
 
 
 class RecordedSummary(Struct):
-    """A text that the model wrote to stand for the beginning of its conversation.
+    """A text that the model wrote to stand for the beginning of its conversation."""
 
-    Attributes:
-        said: The reply that it is; it is no step.
-        kept: So many replies before it, and what answered them, it does not stand for.
-    """
-
-    said: RecordedReply
-    kept: int
+    said: RecordedReply  # the reply that it is; it is no step
+    kept: int  # so many replies before it, and what answered them, it does not stand for
     at: float | None = None
 
 
@@ -109,21 +90,9 @@ RecordedTurn = RecordedReply | RecordedText | RecordedFailure | RecordedSummary
 
 
 class RecordedSession(Struct):
-    """One conversation, with those that it started inside it.
+    """One conversation, with those that it started inside it."""
 
-    Attributes:
-        origin: The format and, where it says so, what wrote it.
-        began: When the task was given; None where the recording does not say.
-        usd: The whole cost that the recording names, its children's included.
-        strategy: The memory strategy that the recording names; empty if it names none.
-        finished: Whether it came to an end of its own; None where only its last reply can tell.
-        ending: How it ended, where the recording says so in words of ours.
-        checks: What judged it, where the recording holds a verdict.
-        left_out: What the recording holds that a trace has no place for, a sentence each.
-        lost: How many parts of its messages were no text, by their kind; each has a word in brackets for it.
-    """
-
-    origin: str
+    origin: str  # the format and, where it says so, what wrote it
     id: str
     task: str = ""
     system: str = ""
@@ -132,14 +101,15 @@ class RecordedSession(Struct):
     workspace: str = ""
     tools: tuple[ToolSpec, ...] = ()
     turns: list[RecordedTurn] = []
-    began: float | None = None
-    usd: float | None = None
-    strategy: str = ""
+    began: float | None = None  # when the task was given; None where the recording does not say
+    usd: float | None = None  # the whole cost that the recording names, its children's included
+    strategy: str = ""  # the memory strategy that the recording names; empty if it names none
     result: str | None = None
-    finished: bool | None = None
-    ending: Ending | None = None
-    checks: ChecksReturned | None = None
-    left_out: list[str] = []
+    finished: bool | None = None  # whether it came to an end of its own; None where only its last reply can tell
+    ending: Ending | None = None  # how it ended, where the recording says so in words of ours
+    checks: ChecksReturned | None = None  # what judged it, where the recording holds a verdict
+    left_out: list[str] = []  # what the recording holds that a trace has no place for, a sentence each
+    # how many parts of its messages were no text, by their kind; each has a word in brackets for it
     lost: Counter[str] = field(default_factory=Counter)
 
     def losses(self) -> tuple[str, ...]:
@@ -169,11 +139,7 @@ class RecordedSession(Struct):
 
 
 def load(text: str, where: str) -> Any:
-    """The JSON value of ``text``; half a surrogate pair, which no UTF-8 can hold, becomes ``?``.
-
-    Raises:
-        UsageError: It is no JSON.
-    """
+    """The JSON value of ``text``; half a surrogate pair, which no UTF-8 can hold, becomes ``?``."""
     try:
         return _whole(strict_value(text))
     except (ValueError, RecursionError) as error:
@@ -181,11 +147,7 @@ def load(text: str, where: str) -> Any:
 
 
 def json_lines(text: str, where: str, left_out: list[str]) -> Iterator[tuple[str, Any]]:
-    """The values of JSON Lines, each with its place. A line that is no JSON is counted: a writer was stopped in it.
-
-    Raises:
-        UsageError: No line is JSON.
-    """
+    """The values of JSON Lines, each with its place. A line that is no JSON is counted: a writer was stopped in it."""
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     torn, first = [], None
     for number, line in lines:
@@ -221,11 +183,7 @@ def _whole(value: Any) -> Any:
 
 
 def shaped(value: object, kind: type[T], where: str) -> T:
-    """``value`` as ``kind``.
-
-    Raises:
-        UsageError: It has another shape; the message names the place in it.
-    """
+    """``value`` as ``kind``."""
     try:
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -233,11 +191,7 @@ def shaped(value: object, kind: type[T], where: str) -> T:
 
 
 def seconds(stamp: str | float | None, where: str) -> float | None:
-    """A time as seconds since 1970; one without a zone is taken as UTC.
-
-    Raises:
-        UsageError: It is no time.
-    """
+    """A time as seconds since 1970; one without a zone is taken as UTC."""
     if stamp is None or stamp == "":
         return None
     try:

@@ -29,25 +29,17 @@ _UNSAID = {
 
 
 class Conversation(Struct, frozen=True):
-    """Messages so far, and the user message that is still being written.
-
-    Attributes:
-        parts: Of the unfinished user message; empty right after a reply.
-        shown: The heap as the messages last showed it.
-        heap: The heap as of the last turn.
-        news: What the next user message says of the heap, given what was shown and what is.
-        shared_parts: How many parts the first message shares with other frames.
-        thoughts: Whether the model's thinking goes back to it. A provider may sign it over the whole prompt before it
-            and refuse it once that has changed, so a strategy that rewrites leaves it out.
-    """
+    """Messages so far, and the user message that is still being written."""
 
     messages: Log[Message]
-    parts: tuple[Part, ...]
-    shown: Heap
-    heap: Heap
-    news: Callable[[Heap, Heap], str]
+    parts: tuple[Part, ...]  # of the unfinished user message; empty right after a reply
+    shown: Heap  # the heap as the messages last showed it
+    heap: Heap  # the heap as of the last turn
+    news: Callable[[Heap, Heap], str]  # what the next user message says of the heap, given what was shown and what is
+    # whether the model's thinking goes back to it. A provider may sign it over the whole prompt before it and refuse it
+    # once that has changed, so a strategy that rewrites leaves it out
     thoughts: bool = True
-    shared_parts: int = 1
+    shared_parts: int = 1  # how many parts the first message shares with other frames
 
     def close(self) -> Conversation:
         """With the unfinished user message finished, the heap's news at its end."""
@@ -96,13 +88,7 @@ def said_parts(reply: Reply, *, thoughts: bool) -> tuple[Part, ...]:
 def own_view(
     state: State, name: str, opening: Callable[[], str], news: Callable[[Heap, Heap], str] | None = None
 ) -> View:
-    """The prompt of a frame that has a conversation of its own, which is only ever appended to.
-
-    Args:
-        name: The strategy's; tells its conversations from others.
-        opening: Makes the frame's own block of its first message.
-        news: As ``Conversation.news``; nothing is said of the heap where it is left out.
-    """
+    """The prompt of a frame that has a conversation of its own, which is only ever appended to."""
     start, frame = state.begun, state.running
     constants, thoughts = run_constants(start), start.thinking == "kept"
 
@@ -130,15 +116,11 @@ def no_news(shown: Heap, heap: Heap) -> str:
 
 
 class Growing(Struct, frozen=True):
-    """A strategy whose prompts only grow.
-
-    Attributes:
-        show: The prompt of a state, for the strategy of that name.
-    """
+    """A strategy whose prompts only grow."""
 
     name: str
     tools: tuple[Tool, ...]
-    show: Callable[[State, str], View]
+    show: Callable[[State, str], View]  # the prompt of a state, for the strategy of that name
     prompt: str
     prefix_stable: bool = True
 
@@ -152,14 +134,7 @@ class Growing(Struct, frozen=True):
 def rolling_breakpoints(
     messages: Log[Message], kept_parts: int, standing_life: Literal["5m", "1h"] = "1h", *, shared_parts: int = 1
 ) -> tuple[Breakpoint, ...]:
-    """After the system prompt and the run constants; after the last two user messages, for five minutes.
-
-    Args:
-        kept_parts: How many parts of the last message stay in later prompts; a breakpoint stands after those.
-        standing_life: How long those live that other frames read, too.
-        shared_parts: How many parts the first message shares with other frames: the run constants, and in a person's
-            request the earlier ones. The first prompt alone has room for a breakpoint after those.
-    """
+    """After the system prompt and the run constants; after the last two user messages, for five minutes."""
     last = len(messages) - 1
     standing = [Breakpoint(-1, 0, standing_life), Breakpoint(0, 0, standing_life)]
     if shared_parts > 1 and not last:
