@@ -158,7 +158,8 @@ class _Members:
 
 _SETTINGS = frozenset({
     "strategy", "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "window_tokens", "heap_chars",
-    "heap_chunks", "depth", "isolation", "base_url", "price", "temperature", "effort", "service_tier", "text_calls",
+    "heap_chunks", "depth", "isolation", "base_url", "price", "temperature", "effort", "service_tier",
+    "text_calls", "call_schema",
 })  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from typing import Literal
 from msgspec import Struct
 
 from stackmem.errors import UsageError
+from stackmem.models.local_servers import is_known
 from stackmem.models.registry import is_free
 from stackmem.tools.plugins import refuse_unlike_plugins
 from stackmem.version import VERSION
@@ -94,7 +95,7 @@ def run_bench(
     refuse_unlike_plugins(plan.plugins)
     prices = model_prices(plan, environ)
     if means.total_usd is not None:
-        unknown = [model for model, price in prices.items() if price is None and not is_free(model)]
+        unknown = [model for model, price in prices.items() if not is_known(price) and not is_free(model)]
         if unknown:
             raise UsageError(f"--total-usd cannot be kept: no price of {unknown[0]} is known; leave it out")
     bounds = Bounds(Pace(means.concurrency), prices, means.total_usd)

@@ -17,11 +17,8 @@ from .person_facts import PersonEvent, SessionRules
 from .pricing import Answerer, Price
 from .program_facts import ProgramEvent
 
-RULES = 2
-"""Raised whenever a golden trace changes: replay is strict only between equal rules."""
-
+RULES = 2  # raised whenever a golden trace changes: replay is strict only between equal rules
 Stop = Literal["call", "end", "truncated", "refused", "window", "paused"]
-
 Ending = Literal[
     "popped", "stalled", "limit:steps", "limit:tokens", "limit:usd", "limit:seconds",
     "model_error", "workspace_error", "interrupted", "halted", "input_needed", "left",
@@ -184,6 +181,7 @@ class ModelFailed(Struct, frozen=True, tag=True):
 
     Attributes:
         retry_after_seconds: What the provider asks to wait, unbounded as it came.
+        usage: Estimated tokens of an attempt that was cut.
     """
 
     kind: FailureKind
@@ -191,6 +189,7 @@ class ModelFailed(Struct, frozen=True, tag=True):
     retry_after_seconds: float | None = None
     prompt_digest: str = ""
     branch: int | UnsetType = UNSET
+    usage: Usage | UnsetType = UNSET
 
 
 class ContextCompacted(Struct, frozen=True, tag=True):

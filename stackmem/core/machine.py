@@ -242,7 +242,7 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901 - one match, ever
         case RunForked():
             return apply_fork(state, event)
         case ModelFailed():
-            return replace(state, facts=state.facts + 1, failures=(*state.failures, event), clock_fresh=False)
+            return state.with_failure(event)
         case ContextCompacted():
             return apply_compaction(state, event)
         case VerifyReturned():

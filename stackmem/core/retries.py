@@ -2,7 +2,8 @@
 
 Rule 1: a passing failure is asked again, six attempts in all, waiting 1 s, then twice as long, at most 60 s.
 Rule 2: a hopeless one ends the run, which stays resumable.
-Rule 3: a prompt that is too long for the model pops its frame: no run dies of a full window.
+Rule 3: a prompt that is too long for the model pops its frame. If the frame is the root of a plain run, the run ends as
+``stalled`` with its root open, so that it can be resumed with a larger window.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def after_failure(state: State) -> Event | None:
     """What the last failure means, or None where the model is asked again."""
     last = state.failures[-1]
     if last.kind == "window":
-        return forced_pop(state, "window")
+        alone = len(state.stack) == 1 and state.program is None and state.session is None
+        return RunEnded("stalled", partial_result(state)) if alone else forced_pop(state, "window")
     if last.kind not in _PASSING or len(state.failures) >= ATTEMPTS:
         return RunEnded("model_error", partial_result(state))
     return None

@@ -315,6 +315,19 @@ class State(Struct, frozen=True):
             clock_fresh=False,
         )
 
+    def with_failure(self, event: ModelFailed) -> State:
+        """With a failed attempt, and with the tokens and the cost of one that was cut."""
+        usage = Usage() if event.usage is UNSET else event.usage
+        usd = reply_usd(usage, self.begun.price, UNSET) if usage.total and self.start else 0.0
+        return replace(
+            self,
+            facts=self.facts + 1,
+            failures=(*self.failures, event),
+            usage=self.usage + usage,
+            usd=self.usd + (usd or 0.0),
+            clock_fresh=False,
+        )
+
     @property
     def window_tokens(self) -> int:
         """The context window of the model that works in the running frame."""

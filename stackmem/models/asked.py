@@ -26,6 +26,9 @@ class Asked(Struct, frozen=True):
     # "auto" reads calls from the text of a reply without native calls, "prompt" also describes the tools in the prompt,
     # "off" reads none
     text_calls: Literal["auto", "prompt", "off"] = "auto"
+    # "on" has the server keep replies that must be a call to a schema; "auto" does so on this machine once a reply had
+    # no native call
+    call_schema: Literal["auto", "on", "off"] = "auto"
 
     def __repr__(self) -> str:
         return f"Asked(temperature={self.temperature}, effort={self.effort!r}, headers={[*self.headers]})"

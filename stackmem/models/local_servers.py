@@ -18,6 +18,8 @@ from .served import ServedModel, read_models
 LOCAL_SERVERS = {"llamacpp": 8080, "ollama": 11434, "lmstudio": 1234, "vllm": 8000}
 """The prefix of model names, and the port that the server listens on unless told otherwise."""
 FREE = Price(0.0, 0.0, 0.0, 0.0, 0.0, "free (local)")
+ASSUMED_FREE = Price(0.0, 0.0, 0.0, 0.0, 0.0, "free (local); if this server passes requests on, give --price")
+"""Of ``openai/NAME`` at an address on this machine, which may also be a proxy to a provider that is paid."""
 _SECONDS = 1.0
 _MOST_BYTES = 8 << 20
 
@@ -28,6 +30,11 @@ class RunningServer(Struct, frozen=True):
     kind: str
     url: str
     models: dict[str, ServedModel]
+
+
+def is_known(price: Price | None) -> bool:
+    """Whether a limit of the cost can be kept with this price."""
+    return price is not None and price.source != ASSUMED_FREE.source
 
 
 def default_url(kind: str) -> str:

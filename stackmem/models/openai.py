@@ -7,42 +7,50 @@ the same attempt: which fields a server knows is found out, not a failure. A str
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stackmem.core.facts import ModelFailed, ModelReplied
-from stackmem.core.messages import Usage, View
+from stackmem.core.messages import Thinking, ToolCall, Usage, View
 from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
 from stackmem.installing import install_command
 
 from .asked import NOTHING_ASKED, Asked
+from .calls.call_schema import call_schema, schema_format, was_cut
 from .calls.held_words import HeldWords
 from .calls.text_calls import as_text, with_calls
 from .catalog import lookup
 from .connection import Connection
 from .endpoint import OPENAI, Endpoint, without_login
 from .event_stream import server_events
-from .failures import answered_with, failed, leaves_no_room, unanswered
+from .failures import answered_with, failed, kind_of_status, leaves_no_room, one_line, unanswered
+from .local_servers import ASSUMED_FREE
 from .openai_messages import Extras, chat_body
 from .openai_responses import read_response, responses_body
 from .openai_stream import read_chat
-from .served import ask_ollama, ask_server
+from .served import ask_ollama, ask_server, served_names
+from .server.advice import advised, takes_no_tools
+from .server.small_requests import count_prompt
 from .spoken import overheard
 from .tokens import estimated_usage
 
 if TYPE_CHECKING:
     from openai import OpenAI
 
+Json = dict[str, Any]
 
 WINDOW_TOKENS = 32_768
 LEAST_WINDOW_TOKENS = 1_000
 _REPLY_TOKENS = 32_000
-_OPTIONAL = ("parallel_tool_calls", "stream_options", "seed", "include")
+_EXTRA = ("return_progress",)
+"""Fields that are not OpenAI's: the SDK takes them apart from the others."""
+_OPTIONAL = ("parallel_tool_calls", "stream_options", "seed", "include", "return_progress")
 
 
 class Wire(Struct, frozen=True):
@@ -68,6 +76,41 @@ RESPONSES = Wire(
     "responses", ("max_output_tokens",), lambda view, model, _: responses_body(view, model), read_response,
     lambda effort: {"reasoning": {"effort": effort}},
 )  # fmt: skip
+
+
+class _CutReply(Struct):
+    """What a reply used that was cut before its end: the server worked on it, and reports nothing of it any more.
+
+    Attributes:
+        pieces: Those of the reply that have arrived. Servers send about one for each token.
+    """
+
+    pieces: int = 0
+
+    def counted(self, events: Iterable[str]) -> Iterator[str]:
+        """The same events."""
+        for event in events:
+            self.pieces += '"delta"' in event and '"prompt_progress"' not in event
+            yield event
+
+    def ended(
+        self,
+        answer: ModelReplied | ModelFailed,
+        connection: Connection,
+        view: View,
+        error: BaseException | None = None,
+    ) -> ModelReplied | ModelFailed:
+        """What came of the attempt, with estimated tokens if it was cut while the server worked on it."""
+        answer = connection.in_time(answer)
+        if not isinstance(answer, ModelFailed) or answer.kind != "timeout":
+            return answer
+        import httpx2
+
+        silent = error is not None and isinstance(error.__cause__ or error, httpx2.ReadTimeout)
+        if not (self.pieces or connection.expired or silent):
+            return answer
+        prompt = estimated_usage(ModelReplied((), "end", Usage()), view).usage
+        return replace(answer, usage=replace(prompt, output=self.pieces))
 
 
 class OpenAIModel:
@@ -115,7 +158,7 @@ class OpenAIModel:
             self.window_tokens, self.window_source = row.window_tokens, f"the table of models: {row.source}"
         else:
             self.window_tokens, self.window_source = WINDOW_TOKENS, "a cautious guess; give --window-tokens"
-        self.price = price or (row.price if row else None)
+        self.price = price or (ASSUMED_FREE if endpoint.is_local else row.price if row else None)
         self._given = (window_tokens is not None, price is not None)
         self._model = model
         self._endpoint = endpoint
@@ -128,6 +171,7 @@ class OpenAIModel:
             **(wire.effort(asked.effort) if asked.effort else {}),
         }
         self._refused: frozenset[str] = frozenset()
+        self._writes_text = self._schema_sent = False
         self._extras = Extras()
         self._client: OpenAI | None = None
         self._connection: Connection | None = None
@@ -155,11 +199,29 @@ class OpenAIModel:
                 f"{self._model} leaves no room for a reply; start it with a larger one"
             )
 
+    @property
+    def address(self) -> Endpoint:
+        return self._endpoint
+
+    @property
+    def served_name(self) -> str:
+        """The model's name without a prefix, as its server knows it."""
+        return self._model
+
+    def count_prompt(self, view: View) -> int | None:
+        """The tokens of a prompt by the server's own tokenizer; None if it offers none, or is not on this machine."""
+        if not self._endpoint.is_local or self._wire is not CHAT:
+            return None
+        body = self._wire.body(view, self._model, self._extras)
+        body = as_text(body) if self._asked.text_calls == "prompt" else body
+        return count_prompt(self._endpoint, body, self._asked.headers)
+
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """One attempt. Ctrl-C goes through at once."""
         answer = self._attempt(request, time.monotonic() + self._endpoint.attempt_seconds(request.left_seconds))
         if isinstance(answer, ModelReplied) and self._asked.text_calls != "off":
-            answer = with_calls(answer, request)
+            self._note_form(answer, request)
+            answer = self._read_text(answer, request)
         if isinstance(answer, ModelReplied) and answer.usage == Usage():
             return estimated_usage(answer, request.view)
         return answer
@@ -184,17 +246,23 @@ class OpenAIModel:
         body |= {name: value for name, value in self._extra.items() if value is not None}
         if self._asked.text_calls == "prompt":
             body = as_text(body)
+        if self._endpoint.is_local and self._wire is CHAT:
+            body["return_progress"] = True  # llama.cpp then says how much of the prompt it has read
+        if self._wants_schema(request):
+            body["response_format"] = schema_format(call_schema(request.view.tools))
         sent = {name: value for name, value in body.items() if name not in self._refused}
+        self._schema_sent = "response_format" in sent
         limit = next((name for name in self._wire.limits if name not in self._refused), None) if limited else None
         if limit is not None:
             sent[limit] = min(self._most_output, self.window_tokens // 4, request.reply_tokens or self._most_output)
+        heard = _CutReply()
         try:
-            with connection.within(seconds), create(**sent, stream=True) as response:
-                events = overheard(
-                    server_events(response.http_response.iter_bytes(), deadline), self._passed_on(request)
-                )
+            extra = {name: sent.pop(name) for name in _EXTRA if name in sent}
+            with connection.within(seconds), create(**sent, extra_body=extra, stream=True) as response:
+                streamed = server_events(response.http_response.iter_bytes(), deadline)
+                events = heard.counted(overheard(streamed, self._passed_on(request)))
                 answer = self._wire.read(events, request.facts, secret)
-            return connection.in_time(answer)
+            return heard.ended(answer, connection, request.view)
         except openai.APIStatusError as error:
             text = error.response.text
             if error.status_code in {400, 413, 422} and limit is not None and leaves_no_room(text):
@@ -207,13 +275,52 @@ class OpenAIModel:
             if extras != self._extras:
                 self._extras = extras
                 return self._attempt(request, deadline)
-            return answered_with(error.response, text, secret)
+            if self._tools_in_prompt(error.status_code, text, sent):
+                return self._attempt(request, deadline)
+            if "response_format" in sent and kind_of_status(error.status_code, text) in ("rejected", "server_error"):
+                self._refused |= {"response_format"}  # whatever it says: without a schema it may take the request
+                return self._attempt(request, deadline)
+            return self._explained(answered_with(error.response, text, secret), error.status_code, text)
         except (openai.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
-            return connection.in_time(unanswered("timeout", self._endpoint, error))
+            return heard.ended(unanswered("timeout", self._endpoint, error), connection, request.view, error)
         except (openai.APIConnectionError, httpx2.HTTPError, OSError) as error:
-            return connection.in_time(unanswered("connection", self._endpoint, error))
+            return heard.ended(unanswered("connection", self._endpoint, error), connection, request.view)
         except openai.OpenAIError as error:
             return failed("rejected", str(error), secret)
+
+    def _note_form(self, reply: ModelReplied, request: AskModel) -> None:
+        """Remember whether the model writes its calls as text; one that calls natively, or thinks, is left alone."""
+        if request.expects == "call":
+            self._writes_text = not any(isinstance(part, ToolCall | Thinking) for part in reply.parts)
+
+    def _read_text(self, reply: ModelReplied, request: AskModel) -> ModelReplied:
+        read = with_calls(reply, request)
+        calls = [part for part in read.parts if isinstance(part, ToolCall)]
+        if calls and self._schema_sent and was_cut(calls[0], request.view.tools):
+            return replace(read, stop="truncated")
+        return read
+
+    def _wants_schema(self, request: AskModel) -> bool:
+        """Whether the server is to keep this reply to a schema of the tools."""
+        asked = self._asked
+        if self._wire is not CHAT or request.expects != "call" or not request.view.tools or asked.text_calls == "off":
+            return False
+        return asked.call_schema == "on" or (
+            asked.call_schema == "auto" and self._endpoint.is_local and self._writes_text
+        )
+
+    def _tools_in_prompt(self, status: int, text: str, sent: Json) -> bool:
+        """Whether a refusal means that the tools have to be described in the prompt from now on."""
+        if "tools" not in sent or self._asked.text_calls != "auto" or not takes_no_tools(status, text):
+            return False
+        self._asked = replace(self._asked, text_calls="prompt")
+        return True
+
+    def _explained(self, failure: ModelFailed, status: int, text: str) -> ModelFailed:
+        """The failure with what to do about it, where that is known."""
+        address = without_login(self._endpoint.url)
+        detail = advised(failure, address, status, text, lambda: served_names(self._endpoint, self._asked.headers))
+        return replace(failure, detail=one_line(detail, self._endpoint.secret))
 
     def _connected(self) -> tuple[OpenAI, Connection]:
         """The client, which takes nothing but the address, the key and proxies from any environment."""

@@ -20,6 +20,7 @@ from .endpoint import Endpoint, without_login
 from .failures import cause, one_line
 from .json_text import MOST_TOKENS
 from .parameter_count import count_in_entry
+from .server.advice import is_loading
 
 ASK_SECONDS = 3.0
 _NONE: dict[str, str] = {}
@@ -50,20 +51,41 @@ def ask_server(
     """One look at the server's list of models, bounded in time and size.
 
     Raises:
+        UsageError: Nobody answers at the address, or the server has not loaded its model yet.
+    """
+    status, text = _listed(endpoint, seconds, headers)
+    address = without_login(endpoint.url)
+    if is_loading(status, text.decode("utf-8", "replace")):
+        raise UsageError(f"{address} is still loading its model; wait until it is ready, then try again")
+    return _read(text, model, address) if status == 200 else ServedModel()
+
+
+def served_names(endpoint: Endpoint, headers: Mapping[str, str] = _NONE) -> tuple[str, ...]:
+    """The names of the models that the server lists; none if it does not answer."""
+    try:
+        models = read_models(json.loads(_listed(endpoint, ASK_SECONDS, headers)[1]))
+    except (UsageError, ValueError, RecursionError):
+        return ()
+    return tuple(models or ())
+
+
+def _listed(endpoint: Endpoint, seconds: float, headers: Mapping[str, str]) -> tuple[int, bytes]:
+    """The status and the text of the server's list of models; status 0 if the answer is unusable.
+
+    Raises:
         UsageError: Nobody answers at the address.
     """
     import httpx2
 
     try:
-        text = _answer(endpoint, ("GET", f"{endpoint.url}/models", None), seconds, headers)
+        return _answer(endpoint, ("GET", f"{endpoint.url}/models", None), seconds, headers)
     except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
         address, why = without_login(endpoint.url), one_line(cause(error), endpoint.secret)
         raise UsageError(
             f"nothing answers at {address} ({why}); start the server there, or name another with --base-url"
         ) from error
     except (httpx2.HTTPError, OSError):
-        return ServedModel()
-    return _read(text, model, without_login(endpoint.url))
+        return 0, b""
 
 
 def ask_ollama(endpoint: Endpoint, model: str, seconds: float = ASK_SECONDS) -> int | None:
@@ -72,7 +94,8 @@ def ask_ollama(endpoint: Endpoint, model: str, seconds: float = ASK_SECONDS) -> 
 
     address = f"{endpoint.url.removesuffix('/').removesuffix('/v1')}/api/show"
     try:
-        shown = json.loads(_answer(endpoint, ("POST", address, {"model": model}), seconds, _NONE))
+        status, text = _answer(endpoint, ("POST", address, {"model": model}), seconds, _NONE)
+        shown = json.loads(text) if status == 200 else None
     except (httpx2.HTTPError, OSError, ValueError, RecursionError):
         return None
     return count_in_entry(shown) if isinstance(shown, dict) else None
@@ -80,8 +103,8 @@ def ask_ollama(endpoint: Endpoint, model: str, seconds: float = ASK_SECONDS) -> 
 
 def _answer(
     endpoint: Endpoint, request: tuple[str, str, dict[str, str] | None], seconds: float, headers: Mapping[str, str]
-) -> bytes:
-    """The body of the answer; empty unless the status is 200, or if the body is too large."""
+) -> tuple[int, bytes]:
+    """The status and the body of the answer; status 0 if the body is too large."""
     import openai
 
     method, address, body = request
@@ -93,13 +116,13 @@ def _answer(
             connection.within(seconds),
             connection.client.stream(method, address, headers=sent, json=body) as answer,
         ):
-            for piece in answer.iter_bytes() if answer.status_code == 200 else ():
+            for piece in answer.iter_bytes():
                 text += piece
                 if len(text) > _MOST_BYTES:
-                    return b""
+                    return 0, b""
+            return answer.status_code, bytes(text)
     finally:
         connection.client.close()
-    return bytes(text)
 
 
 def read_models(answer: Any) -> dict[str, ServedModel] | None:

@@ -1,5 +1,7 @@
 """The words of a reply as they stream in, for whoever wants to show them; the reply itself is what counts.
 
+Before the first word, llama.cpp says how much of the prompt it has read.
+
 Words of a reply that fails or breaks off were heard all the same: who shows them takes them back.
 """
 
@@ -13,7 +15,22 @@ from typing import Any
 
 Hear = Callable[[str], object]
 
+Progress = Callable[[int, int], object]
+"""Takes the prompt tokens that were read, and all of them."""
+
 _LISTENER: ContextVar[Hear | None] = ContextVar("listener", default=None)
+
+_PROGRESS: ContextVar[Progress | None] = ContextVar("progress", default=None)
+
+
+@contextmanager
+def watching(show: Progress) -> Iterator[None]:
+    """Within this, ``show`` is told how much of the prompt the server has read, if the server says so."""
+    token = _PROGRESS.set(show)
+    try:
+        yield
+    finally:
+        _PROGRESS.reset(token)
 
 
 @contextmanager
@@ -38,17 +55,33 @@ def overheard(events: Iterable[str], passed_on: Callable[[str], str] | None = No
     Args:
         passed_on: Which words the listener may have now, when these came; all without it.
     """
-    hear = _LISTENER.get()
-    return events if hear is None else _telling(events, hear, passed_on)
+    hear, show = _LISTENER.get(), _PROGRESS.get()
+    return events if hear is None and show is None else _telling(events, hear, show, passed_on)
 
 
-def _telling(events: Iterable[str], hear: Hear, passed_on: Callable[[str], str] | None) -> Iterator[str]:
+def _telling(
+    events: Iterable[str], hear: Hear | None, show: Progress | None, passed_on: Callable[[str], str] | None
+) -> Iterator[str]:
     for event in events:
-        if words := words_of(event):
+        if show is not None and (read := progress_of(event)) is not None:
+            show(*read)
+        if hear is not None and (words := words_of(event)):
             shown = words if passed_on is None else passed_on(words)
             if shown:
                 hear(shown)
         yield event
+
+
+def progress_of(event: str) -> tuple[int, int] | None:
+    """The prompt tokens that llama.cpp has read and all of them; None if the event does not say so."""
+    if '"prompt_progress"' not in event:
+        return None
+    try:
+        value: Any = json.loads(event)["prompt_progress"]
+        read, total = value["processed"], value["total"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return (read, total) if type(read) is type(total) is int and 0 <= read <= total else None
 
 
 def words_of(event: str) -> str:

@@ -11,7 +11,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from stackmem.core.budgets import Budgets, Limits, SmallSize
 from stackmem.core.facts import RunStarted
-from stackmem.core.messages import PromptText, ToolSpec
+from stackmem.core.log import Log
+from stackmem.core.messages import Message, PromptText, Text, ToolSpec, View
 from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import prompt_slots, spec
@@ -24,7 +25,9 @@ from stackmem.history.inner_packs import LENT_AT
 from stackmem.history.layer import LENT, Layer
 from stackmem.memory import open_strategy
 from stackmem.memory.small import small_offer
+from stackmem.models.openai import OpenAIModel
 from stackmem.models.registry import NOBODY, Model, introduced, is_served, open_model
+from stackmem.models.tokens import CHARS_PER_TOKEN
 from stackmem.prompts import prompt_text
 from stackmem.settings.kept_heap import HeapKeeper, heap_store
 from stackmem.settings.network import network_of, secrets_of, spelled
@@ -179,12 +182,15 @@ def tool_specs(tools: tuple[Tool, ...], slots: tuple[tuple[str, str], ...]) -> t
 
 def _refuse_small_window(model: Model, system: str, tools: tuple[ToolSpec, ...], task: str) -> None:
     chars = len(system) + len(task) + sum(len(tool.description) + len(tool.schema) for tool in tools)
-    if chars / 2.5 > model.window_tokens / 2:
+    tokens = chars / CHARS_PER_TOKEN
+    if tokens > model.window_tokens / 2 and isinstance(model, OpenAIModel):  # the estimate is some 45 % too high
+        tokens = model.count_prompt(View(system, tools, Log((Message("user", (Text(task),)),)))) or tokens
+    if tokens > model.window_tokens / 2:
         source = getattr(model, "window_source", "")
         told = f" ({source})" if source else ""
         raise UsageError(
             f"the window of {model.window_tokens:,} tokens{told} leaves no room for a reply; "
-            f"the prompt and the task take about {chars / 2.5:,.0f} of it, more than half: give {model.name} a larger "
+            f"the prompt and the task take about {tokens:,.0f} of it, more than half: give {model.name} a larger "
             "window (--window-tokens says what it has), or use --strategy full or a shorter --prompt"
         )
 

@@ -1,7 +1,8 @@
-"""What this machine can isolate, and where runs are kept."""
+"""What this machine can isolate, where runs are kept, and what a model server can do."""
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Mapping
@@ -9,9 +10,21 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from stackmem.core.budgets import Budgets
+from stackmem.core.log import Log
+from stackmem.core.messages import Message, Text, View
+from stackmem.core.strategy import budgets_of
+from stackmem.core.text import fill
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.repository import shares_blocks
-from stackmem.models.registry import unready
+from stackmem.memory import open_strategy
+from stackmem.models.endpoint import without_login
+from stackmem.models.local_servers import LOCAL_SERVERS
+from stackmem.models.openai import OpenAIModel
+from stackmem.models.registry import introduced, open_model, unready
+from stackmem.models.server.probe import ServerProbes, probe_server
+from stackmem.models.tokens import CHARS_PER_TOKEN
+from stackmem.prompts import prompt_text
 from stackmem.settings.directories import runs_dir, sandbox_dir
 from stackmem.settings.keys import key_problem
 from stackmem.settings.settings import Resolved, resolve
@@ -20,12 +33,18 @@ from stackmem.workspace.isolation.probe import LevelReport, survey
 from stackmem.workspace.project.instructions import find_instructions
 from stackmem.workspace.project.project import Project, find_project
 
+from .assemble import prompt_slots, tool_specs
 from .folder_choice import layer_over
 from .git_inside import history_told, place_of
+from .models import asked_of
 from .prepare import profile_of
 from .run_folder import TRACE
 
 _AUTO = ("bubblewrap", "namespaces")
+_STRATEGIES = ("full", "adaptive", "stackheap")
+_TASK = "Fix the failing test in this project."
+_COMMAND_SECONDS = 30.0
+_CHAT = ("openai/", *(f"{kind}/" for kind in LOCAL_SERVERS))
 
 
 class Examined(Struct, frozen=True):
@@ -95,3 +114,86 @@ def _no_layer(folder: Path | None, resolved: Resolved, cwd: Path, folders: tuple
             return layer_over(folder or Path(empty), (), resolved, cwd, folders)[1]
         except WorkspaceError as error:
             return str(error)
+
+
+class FirstPrompt(Struct, frozen=True):
+    """Attributes:
+    tokens: Of the prompt, by the server's tokenizer if ``counted``, else by characters / 2.5.
+    seconds: Until it is read, at the speed that the probes had; None if that is not known.
+    """
+
+    strategy: str
+    tokens: int
+    counted: bool
+    seconds: float | None
+
+
+class ModelReport(Struct, frozen=True):
+    """Attributes:
+    window_source: Who says how long the window is.
+    use: The form of tool calls that a run will get, and the option for it; empty if none works.
+    """
+
+    model: str
+    address: str
+    window_tokens: int
+    window_source: str
+    probes: ServerProbes
+    use: str
+    first_prompts: tuple[FirstPrompt, ...]
+
+
+def examine_model(name: str, flags: Mapping[str, object]) -> ModelReport:
+    """Probe the server of a model.
+
+    Raises:
+        UsageError: The model is not behind a Chat Completions server, or nobody answers there.
+    """
+    settings = resolve(flags, os.environ, Path.cwd()).settings
+    asked = asked_of(settings, os.environ)
+    if not name.startswith(_CHAT):
+        raise UsageError(
+            f"doctor probes Chat Completions servers, not {name[:80]!r}; name openai/NAME or llamacpp/NAME"
+        )
+    model = open_model(name, os.environ, base_url=settings.base_url, window_tokens=settings.window_tokens, asked=asked)
+    if not isinstance(model, OpenAIModel):
+        raise UsageError(f"{name[:80]!r} is not a Chat Completions server; name openai/NAME or llamacpp/NAME")
+    introduced(model)
+    probes = probe_server(model.address, model.served_name, asked.headers)
+    speed = max(filter(None, (probes.native.prompt_speed, probes.text.prompt_speed)), default=None)
+    return ModelReport(
+        model.name,
+        without_login(model.address.url),
+        model.window_tokens,
+        model.window_source,
+        probes,
+        _use(probes),
+        tuple(_first_prompt(spelled, model, speed) for spelled in _STRATEGIES),
+    )
+
+
+def _use(probes: ServerProbes) -> str:
+    if probes.native.form == "native call":
+        return "native calls"
+    if probes.native.form == "call in the text" and not probes.ignores_tools:
+        return "calls read from the text"
+    if probes.text.form == "call in the text":
+        return "calls read from the text, with --text-calls prompt"
+    return ""
+
+
+def _first_prompt(spelled: str, model: OpenAIModel, speed: float | None) -> FirstPrompt:
+    view = first_view(spelled)
+    counted = model.count_prompt(view)
+    chars = len(view.system) + len(_TASK) + sum(len(tool.description) + len(tool.schema) for tool in view.tools)
+    tokens = math.ceil(chars / CHARS_PER_TOKEN) if counted is None else counted
+    return FirstPrompt(spelled, tokens, counted is not None, tokens / speed if speed else None)
+
+
+def first_view(spelled: str) -> View:
+    """The first prompt of a run with a short task under a strategy."""
+    strategy = open_strategy(spelled)
+    slots = prompt_slots(budgets_of(strategy, Budgets()), _COMMAND_SECONDS)
+    system = fill(prompt_text(strategy.prompt), slots)
+    task = Log((Message("user", (Text(_TASK),)),))
+    return View(system, tool_specs(strategy.tools, tuple(slots.items())), task)

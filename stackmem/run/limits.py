@@ -18,6 +18,7 @@ from stackmem.core.budgets import Limits
 from stackmem.core.pricing import Price
 from stackmem.core.state import State
 from stackmem.errors import UsageError
+from stackmem.models.local_servers import is_known
 from stackmem.models.registry import is_free
 from stackmem.settings.option_values import ValuePlace, read_value
 from stackmem.settings.options import OPTIONS
@@ -89,7 +90,7 @@ def check_usd(
     Raises:
         UsageError: A limit of the cost was chosen and cannot be kept.
     """
-    if limits.usd is None or price is not None or is_free(model):
+    if limits.usd is None or is_known(price) or is_free(model):
         return limits
     if chosen:
         raise UsageError(

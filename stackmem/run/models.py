@@ -44,6 +44,7 @@ def asked_of(settings: Settings, environ: Mapping[str, str]) -> Asked:
         service_tier=settings.service_tier,
         headers=read_headers(settings.headers, environ),
         text_calls=settings.text_calls,
+        call_schema=settings.call_schema,
     )
 
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from stackmem.core.facts import ModelReplied
-from stackmem.core.messages import Usage
+from stackmem.core.messages import FailureKind, Usage
 from stackmem.core.state import State
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError
@@ -23,6 +23,12 @@ from stackmem.workspace.secrets import Scrubber
 
 _BRIEF_CHARS = 60
 _STOPPED_CODES = {"model_error": 4, "workspace_error": 5}
+_WAYS_OUT: dict[FailureKind, str] = {
+    "connection": "see that the server runs, or name another with --base-url",
+    "incomplete": "see what the server's own log says, then resume the run",
+    "timeout": "give it a shorter prompt or a faster server, then resume the run",
+    "window": "start the server with a larger context, then resume the run; or solve again with --strategy stackheap",
+}
 
 
 class RunResult(Struct, frozen=True):
@@ -103,10 +109,10 @@ def failure_of(state: State) -> str:
     """What ended a run that the provider or the sandbox ended."""
     if state.end is None:
         return ""
-    if state.end.ending == "model_error" and state.failures:
+    if state.failures and state.end.ending in ("model_error", "stalled"):
         last = state.failures[-1]
         tries = f" ({len(state.failures)} attempts)" if len(state.failures) > 1 else ""
-        way_out = "; see that the server runs, or name another with --base-url" if last.kind == "connection" else ""
+        way_out = f"; {_WAYS_OUT[last.kind]}" if last.kind in _WAYS_OUT else ""
         return f"{last.kind}: {last.detail}{tries}{way_out}"
     return state.end.result if state.end.ending == "workspace_error" else ""
 

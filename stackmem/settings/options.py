@@ -227,6 +227,12 @@ _TABLE = (
         choices=("auto", "prompt", "off"),
     ),
     Option(
+        "call_schema", "choice", "auto",
+        "Whether the server keeps replies that must be a call to a JSON schema of the tools. auto does so on this "
+        "machine, once a reply had no native call.",
+        choices=("auto", "on", "off"),
+    ),
+    Option(
         "seed", "count", None,
         "Given to models that take one (openai/NAME); the others have no use for it, and no provider promises the same "
         "reply for the same seed.",

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
 from stackmem.core.compaction import compact, turns_after, upkeep_effect
-from stackmem.core.facts import ContextCompacted, FramePopped, ModelFailed, NoticeGiven, RunEnded
+from stackmem.core.facts import ContextCompacted, ModelFailed, NoticeGiven, RunEnded
 from stackmem.core.machine import advance, evolve, fold
 from stackmem.core.requests import AskModel, Compact
 from stackmem.core.state import Compaction, Reply, State
@@ -92,11 +92,12 @@ def test_its_failures_are_asked_again_waited_for_and_end_the_run_as_a_requests_d
     assert ended.ending == "model_error"
 
 
-def test_a_request_for_it_that_is_too_long_pops_the_frame():
+def test_a_request_for_it_that_is_too_long_ends_the_run_with_its_root_open():
     state = evolve(after(do("read_file", path="a")), ModelFailed("window", "too long"))
-    popped = advance(state, SHRINKS)
-    assert isinstance(popped, FramePopped)
-    assert popped.forced == "window"
+    ended = advance(state, SHRINKS)
+    assert isinstance(ended, RunEnded)
+    assert ended.ending == "stalled"
+    assert evolve(state, ended).stack
 
 
 def test_a_limit_that_is_spent_comes_before_it():

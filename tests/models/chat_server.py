@@ -43,7 +43,7 @@ class ChatServer:
         unknown: Fields that this server refuses by name.
         fault: What it refuses of a body; None where it takes it.
         path: Where requests are answered.
-        models: Its list of models, where it has one.
+        models: Its list of models, where it has one; a ``Refusal`` if it has none yet.
     """
 
     def __init__(
@@ -94,7 +94,10 @@ class _Connection(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         owner: ChatServer = self.server.owner  # type: ignore[attr-defined]
         listed = owner.models if self.path == "/v1/models" else None
-        self._send(404 if listed is None else 200, json.dumps(listed).encode())
+        if isinstance(listed, Refusal):
+            self._refuse(listed)
+        else:
+            self._send(404 if listed is None else 200, json.dumps(listed).encode())
 
     def do_POST(self) -> None:
         owner: ChatServer = self.server.owner  # type: ignore[attr-defined]
@@ -105,10 +108,13 @@ class _Connection(BaseHTTPRequestHandler):
         owner.headers.append({name.lower(): value for name, value in self.headers.items()})
         answer = owner.answer(json.loads(raw), self.headers.get("authorization"))
         if isinstance(answer, Refusal):
-            error = {"error": {"message": answer.message, "type": answer.error_type}}
-            self._send(answer.status, json.dumps(error).encode())
+            self._refuse(answer)
         else:
             self._send(200, answer)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        error = {"error": {"message": refusal.message, "type": refusal.error_type}}
+        self._send(refusal.status, json.dumps(error).encode())
 
     def _send(self, status: int, body: bytes) -> None:
         self.send_response(status)

@@ -125,7 +125,7 @@ def test_a_field_it_keeps_refusing_ends_in_a_failure() -> None:
         (Refusal(400, "the request exceeds the available context size, try increasing it"), "window"),
         (Refusal(429, "You exceeded your current quota", "insufficient_quota"), "spend_limit"),
         (Refusal(401, "Incorrect API key provided"), "authentication"),
-        (Refusal(503, "loading model"), "server_error"),
+        (Refusal(503, "no slot is free"), "server_error"),
     ],
 )
 def test_what_local_and_remote_servers_refuse_has_its_kind(refusal: Refusal, kind: str) -> None:

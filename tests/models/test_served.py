@@ -10,6 +10,7 @@ import pytest
 from stackmem.core.facts import RunStarted
 from stackmem.errors import UsageError
 from stackmem.models.endpoint import Endpoint
+from stackmem.models.local_servers import ASSUMED_FREE
 from stackmem.models.openai import OpenAIModel
 from stackmem.models.served import ask_ollama, ask_server
 from tests.stage import Stage, events, pop
@@ -72,7 +73,7 @@ def test_a_server_that_says_nothing_of_use_changes_nothing(listed: object) -> No
         server.models = listed
         model = OpenAIModel("m", Endpoint(f"{server.url}/v1", "k"))
         model.ask_server()
-    assert (model.window_tokens, model.price) == (32_768, None)
+    assert (model.window_tokens, model.price) == (32_768, ASSUMED_FREE)
     assert "--window-tokens" in model.window_source
 
 
@@ -118,7 +119,7 @@ def test_a_server_that_is_silent_is_given_up_and_one_that_is_not_there_is_named(
 
 
 def test_a_name_says_nothing_on_this_machine_and_what_is_given_outranks_all() -> None:
-    assert OpenAIModel("gpt-6-luna", Endpoint("http://127.0.0.1:1/v1", "k")).price is None
+    assert OpenAIModel("gpt-6-luna", Endpoint("http://127.0.0.1:1/v1", "k")).price == ASSUMED_FREE
     far = OpenAIModel("gpt-6-luna", Endpoint("https://example.com/v1", "k"))
     assert (far.window_tokens, far.price is not None) == (1_050_000, True)
     with ChatServer() as server:
@@ -143,3 +144,25 @@ def test_a_run_says_which_window_and_price_it_used_and_its_replies_fit(stage: St
     assert started.price.output == 2
     assert refused.returncode == 2
     assert "the window of 1,024 tokens (said by the server) leaves no room for a reply; " in refused.stderr
+
+
+@pytest.mark.parametrize("model", ["openai/m", "llamacpp/m"])
+def test_a_server_on_this_machine_is_free_in_the_terminal_and_in_the_list_of_runs(stage: Stage, model: str) -> None:
+    usage = {"prompt_tokens": 10, "completion_tokens": 5}
+    with ChatServer(chunks(call_piece('{"result": "Done."}', id="c", name="pop_frame"), usage=usage)) as server:
+        ran = stage.call("solve", stage.task(pop()), "--model", model, "--base-url", f"{server.url}/v1")
+    assert "price: free (local)" in ran.stderr
+    assert "15 tokens, free (local)" in ran.stdout
+    assert "free (local)" in stage.call("runs").stdout
+    (started,) = events(stage.only_run(), RunStarted)
+    assert started.price.output == 0
+
+
+def test_a_limit_of_the_cost_needs_a_price_where_a_proxy_may_be_paid(stage: Stage) -> None:
+    with ChatServer(POP, POP) as server:
+        at = ("--base-url", f"{server.url}/v1", "--max-usd", "1")
+        refused = stage.call("solve", stage.task(pop()), "--model", "openai/m", *at)
+        taken = stage.call("solve", stage.root / "small", "--model", "openai/m", *at, "--price", "1,2")
+    assert refused.returncode == 2
+    assert "a limit of 1 USD cannot be kept" in refused.stderr
+    assert taken.returncode == 0

@@ -7,7 +7,7 @@ import pytest
 from stackmem.core.messages import Text
 from stackmem.models.anthropic_stream import read_reply
 from stackmem.models.openai_stream import read_chat
-from stackmem.models.spoken import listening, overheard, words_of
+from stackmem.models.spoken import listening, overheard, progress_of, watching, words_of
 
 MESSAGES = [
     {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 1}}},
@@ -56,3 +56,25 @@ def test_the_reply_is_the_same_whether_somebody_listens_or_not():
 )  # fmt: skip
 def test_what_is_no_words_is_none_and_no_error(event):
     assert words_of(event) == ""
+
+
+def test_the_progress_of_reading_a_prompt_is_told_and_no_words_are_made_of_it():
+    shown: list[tuple[int, int]] = []
+    heard: list[str] = []
+    texts = [
+        json.dumps({"choices": [{"delta": {"content": None}}], "prompt_progress": {"processed": read, "total": 31}})
+        for read in (5, 31)
+    ]
+    with watching(lambda read, total: shown.append((read, total))), listening(heard.append):
+        assert list(overheard([*texts, *map(json.dumps, CHAT)])) == [*texts, *map(json.dumps, CHAT)]
+    assert shown == [(5, 31), (31, 31)]
+    assert heard == ["Good ", "day"]
+    assert read_chat([*texts, *map(json.dumps, CHAT)], 1).parts == (Text("Good day"),)
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [None, 7, {}, {"processed": "5", "total": 31}, {"processed": 40, "total": 31}, {"processed": True, "total": 1}],
+)
+def test_progress_that_makes_no_sense_is_not_told(progress):
+    assert progress_of(json.dumps({"prompt_progress": progress})) is None

@@ -25,7 +25,7 @@ from stackmem.tools.mcp_servers import own_servers
     "include", "git", "extra_tools", "instructions", "layer", "runs_dir", "sandbox_dir",
     "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt",
     "profile", "base_url", "window_tokens", "price", "temperature", "effort", "service_tier", "headers",
-    "text_calls", "seed", "heap_chars", "heap_chunks", "depth", "otel", "fsync",
+    "text_calls", "call_schema", "seed", "heap_chars", "heap_chunks", "depth", "otel", "fsync",
 ))  # fmt: skip
 def command(
     *,

@@ -28,7 +28,7 @@ from stackmem.trace.open_run import Run
     "include", "git", "extra_tools", "instructions", "layer",
     "runs_dir", "sandbox_dir", "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt",
     "profile", "base_url", "window_tokens", "size", "price", "temperature", "effort", "service_tier", "headers",
-    "text_calls", "seed", "heap", "heap_chars", "heap_chunks", "depth", "otel", "fsync", "yes",
+    "text_calls", "call_schema", "seed", "heap", "heap_chars", "heap_chunks", "depth", "otel", "fsync", "yes",
 ))  # fmt: skip
 def command(
     folder: str = argument("[FOLDER]", "The folder to work on; left out, this one.", default="."),

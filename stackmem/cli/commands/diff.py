@@ -8,7 +8,7 @@ import typer
 
 from stackmem.cli.options import Json, argument, flag, run_folder
 from stackmem.cli.screen.result import left_out_of_comparison
-from stackmem.cli.screen.text import echo_json, one_line, readable
+from stackmem.cli.screen.text import echo_json, one_line, readable, spell_cost
 from stackmem.trace.diff import ChunkDiff, FactPlace, RunDiff, Side, diff_runs
 from stackmem.trace.open_run import Run
 
@@ -90,7 +90,7 @@ def _rows(a: Side, b: Side) -> Iterator[tuple[str, str, str]]:
     yield row("tokens", a.usage.total, b.usage.total)
     yield row("of them output", a.usage.output, b.usage.output)
     yield row("of them cached", a.usage.cache_read, b.usage.cache_read)
-    yield row("cost", _usd(a.usd), _usd(b.usd))
+    yield row("cost", *(spell_cost(side.usd, side.usage.total, "unknown") for side in (a, b)))
     yield row("peak context, tokens", a.peak_context_tokens, b.peak_context_tokens)
     yield row("heap at the end, chars", a.heap_chars, b.heap_chars)
     yield row("heap at the end, chunks", a.heap_chunks, b.heap_chunks)
@@ -99,10 +99,6 @@ def _rows(a: Side, b: Side) -> Iterator[tuple[str, str, str]]:
 def _cell(value: object) -> str:
     text = f"{value:,}" if isinstance(value, int) else one_line(str(value))
     return text if len(text) <= _CELL else text[: _CELL - 1] + "…"
-
-
-def _usd(cost: float | None) -> str:
-    return "unknown" if cost is None else f"${cost:.4f}"
 
 
 def _chunk(chunk: ChunkDiff) -> str:

@@ -7,26 +7,35 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from stackmem.cli.options import Flags, Json, settings, takes
+from stackmem.cli.screen.doctor import model_lines, server_lines
 from stackmem.cli.screen.text import echo_json, readable
-from stackmem.run.doctor import Examined, examine
+from stackmem.models.local_servers import running_servers
+from stackmem.run.doctor import Examined, examine, examine_model
 from stackmem.workspace.project.project import Project
 
 
-@takes("flags", settings("profile", "include", "git", "runs_dir", "sandbox_dir"))
+@takes(
+    "flags", settings("profile", "include", "git", "runs_dir", "sandbox_dir", "base_url", "window_tokens", "headers")
+)
 def command(
     folder: Annotated[
         Path | None, typer.Argument(metavar="FOLDER", help="A folder to work on: what it brings, what is missing.")
     ] = None,
     *,
     flags: Flags,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Probe the server of this model instead: openai/NAME, llamacpp/NAME.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Say which isolation is active and by which probe, what each level guarantees, and how to get a better one."""
+    """Say which isolation works here and what it guarantees, or what a model server can do (--model)."""
+    if model is not None:
+        _probe(model, flags, as_json=json)
     report = examine(flags, folder)
     if json:
         echo_json(report)
@@ -36,6 +45,8 @@ def command(
         typer.echo(f"layers:     {_way(report)}")
         for models, why in report.models.items():
             typer.echo(f"{f'{models}NAME:':<19}{readable(why) or 'can be asked'}")
+        for line in server_lines(running_servers()):
+            typer.echo(line)
         for level in report.levels:
             typer.echo(
                 f"\n{level.level} (--isolation {level.isolation}): {'works' if level.available else 'does not work'}"
@@ -56,6 +67,16 @@ def command(
         for warning in report.warnings:
             typer.echo(f"\nwarning: {warning}")
     sys.exit(0 if report.active else 5)
+
+
+def _probe(name: str, flags: Flags, *, as_json: bool) -> NoReturn:
+    """Exit 0 if a run would get tool calls from this model, else 1."""
+    report = examine_model(name, flags)
+    if as_json:
+        echo_json(report)
+    else:
+        typer.echo("\n".join(model_lines(report)))
+    sys.exit(0 if report.use else 1)
 
 
 def _way(report: Examined) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from stackmem.cli.options import Json, argument, flag, option, runs_folder
-from stackmem.cli.screen.text import echo_json, readable
+from stackmem.cli.screen.text import echo_json, readable, spell_cost
 from stackmem.kept.import_ import ImportedRun, import_file
 
 
@@ -29,7 +29,7 @@ def command(
 
 
 def _tell(run: ImportedRun) -> None:
-    cost = "cost unknown" if run.cost_usd is None else f"${run.cost_usd:.4f}"
+    cost = spell_cost(run.cost_usd, run.usage.total)
     typer.echo(f"{run.run}: {run.steps:,} steps, {run.frames:,} frames, {run.usage.total:,} tokens, {cost}")
     typer.echo(readable(f"imported from {run.origin}, model {', '.join(run.models) or 'unknown'}"))
     for sentence in run.left_out[:10]:

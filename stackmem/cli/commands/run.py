@@ -28,7 +28,8 @@ from stackmem.tools.mcp_servers import own_servers
     "include", "git", "layer", "runs_dir", "sandbox_dir", "max_steps",
     "max_usd",
     "max_tokens", "max_seconds", "command_seconds", "prompt", "profile", "base_url", "window_tokens", "size", "price",
-    "temperature", "effort", "service_tier", "headers", "text_calls", "heap", "heap_chars", "heap_chunks", "depth",
+    "temperature", "effort", "service_tier", "headers", "text_calls", "call_schema",
+    "heap", "heap_chars", "heap_chunks", "depth",
     "literal_mib", "otel", "fsync", "apply", "yes",
 ))  # fmt: skip
 def command(

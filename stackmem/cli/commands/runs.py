@@ -8,7 +8,7 @@ import typer
 from rich.cells import cell_len
 
 from stackmem.cli.options import JsonArray, argument, flag, option, run_folder, runs_folder, switch
-from stackmem.cli.screen.text import align, echo_json, one_line, readable, terminal_width
+from stackmem.cli.screen.text import align, echo_json, one_line, readable, spell_cost, terminal_width
 from stackmem.errors import UsageError
 from stackmem.kept.removal import prune, prune_histories, read_age, remove_run
 from stackmem.kept.run_list import INTERRUPTED, UNBEGUN, RunRow, choose_runs, find_runs
@@ -134,7 +134,7 @@ def _cells(row: RunRow) -> dict[str, str]:
         "steps": _number(row.steps),
         "frames": _number(row.frames),
         "tokens": _number(row.tokens),
-        "cost": "-" if row.cost_usd is None else f"${row.cost_usd:.4f}",
+        "cost": spell_cost(row.cost_usd, row.tokens or 0, "-"),
         "seconds": "-" if row.wall_seconds is None else f"{row.wall_seconds:,.1f}",
         "size": "-" if row.disk_bytes is None else shown_bytes(row.disk_bytes),
         "model": one_line(row.model) or "-",

@@ -23,7 +23,7 @@ from stackmem.run.ports import Left
 
 from .line_editor import LineEditor, rows_of
 from .progress import Progress
-from .text import one_line, readable
+from .text import one_line, readable, spell_cost
 
 _DETAIL_LINES = 30
 _DIFF_LINES = 12
@@ -55,6 +55,7 @@ class ChatScreen:
         self._color = color
         self._progress = Progress()
         self._words = ""
+        self._reading = ""
         self.said = ""
 
     def hear(self, words: str) -> None:
@@ -62,9 +63,14 @@ class ChatScreen:
         self._words += words
         self.live(readable(self._words))
 
+    def read(self, tokens: int, total: int) -> None:
+        """So much of the prompt was read by the server."""
+        self._reading = f"reading {tokens:,} of {total:,} tokens" if tokens < total else ""
+
     def __call__(self, event: facts.Event, state: State) -> None:
         """Show a fact, and the state that it makes."""
         before, self.state = self.state, state
+        self._reading = ""
         self.since = time.monotonic()
         match event:
             case facts.RunStarted() | facts.RunForked() | facts.RunResumed():
@@ -100,7 +106,7 @@ class ChatScreen:
         state = self.state
         if state is None:
             return "starting"
-        cost = "cost unknown" if state.cost_usd is None else f"${state.cost_usd:.4f}"
+        cost = spell_cost(state.cost_usd, state.usage.total)
         context = f"{state.running.context_tokens / 1000:.1f}k" if state.stack else "-"
         heap = f" | heap {len(state.heap.chunks)}" if state.heap.chunks else ""
         depth = " > ".join(one_line(frame.name) for frame in state.stack[1:])
@@ -109,7 +115,8 @@ class ChatScreen:
         if not self.busy:
             return line
         passed = time.monotonic() - self.since
-        return f"{_SPINNER[int(passed * 8) % len(_SPINNER)]} {_doing(state) or self.busy} {passed:.0f} s | {line}"
+        spinner = _SPINNER[int(passed * 8) % len(_SPINNER)]
+        return f"{spinner} {self._reading or _doing(state) or self.busy} {passed:.0f} s | {line}"
 
     def diff(self, text: str) -> str:
         """A diff with its colors."""

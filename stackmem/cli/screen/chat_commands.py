@@ -22,7 +22,7 @@ from stackmem.trace.open_run import Run
 from stackmem.trace.snapshot import Snapshot, changes
 from stackmem.trace.walk import state_after
 
-from .text import one_line, readable
+from .text import one_line, readable, spell_cost
 
 HELP = {f"/{name}": f"{each.takes} {each.says}".strip() for name, each in COMMANDS.items()}
 
@@ -167,9 +167,9 @@ def _indented(frame: Frame) -> str:
 
 def _cost(state: State) -> list[str]:
     usage = state.usage
-    usd = "unknown" if state.cost_usd is None else f"${state.cost_usd:.4f}"
+    cost = spell_cost(state.cost_usd, usage.total, "unknown")
     return [
-        f"cost {usd} in {state.step} replies{' (tokens estimated)' if usage.estimated else ''}",
+        f"cost {cost} in {state.step} replies{' (tokens estimated)' if usage.estimated else ''}",
         f"tokens: {usage.uncached:,} new, {usage.cache_read:,} from the cache, "
         f"{usage.cache_write_5m + usage.cache_write_1h:,} written to it, {usage.output:,} of output",
     ]

@@ -11,7 +11,7 @@ from typing import NoReturn
 from stackmem.core.facts import RunEnded
 from stackmem.core.requests import AskUser
 from stackmem.errors import StackmemError
-from stackmem.models.spoken import listening
+from stackmem.models.spoken import listening, watching
 from stackmem.run.ending import apply_run
 from stackmem.run.fork import ForkChanges, before_request, fork
 from stackmem.run.open import Person
@@ -55,7 +55,7 @@ class ChatSession:
         while step is not None:
             self.then, by_command, commanded = _nothing(), commanded, False
             try:
-                with listening(self.screen.hear), answered_by(self._answer):
+                with listening(self.screen.hear), watching(self.screen.read), answered_by(self._answer):
                     result = step()
             except StackmemError as error:
                 self.screen.tell(str(error), color="yellow")

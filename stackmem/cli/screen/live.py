@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self
 from stackmem.core.facts import Event
 from stackmem.core.state import State
 from stackmem.errors import TraceError
+from stackmem.models.spoken import watching
 from stackmem.run.request import read_request
 
 from .progress import Progress, status
@@ -71,6 +72,16 @@ class LiveScreen(LiveLines):
     def __init__(self) -> None:
         super().__init__(a_second=8, soft_wrap=True)
         self._progress = Progress()
+        self._status = ""
+        self._reading = watching(self._show_reading)
+
+    def __enter__(self) -> Self:
+        self._reading.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self._reading.__exit__(None, None, None)
 
     def __call__(self, event: Event, state: State) -> None:
         from rich.text import Text
@@ -78,7 +89,15 @@ class LiveScreen(LiveLines):
         for line in self._progress.lines(event, state):
             self._console.print(Text(line))
         if state.start is not None:
-            self._live.update(Text(status(state), style="bold"))
+            self._status = status(state)
+            self._live.update(Text(self._status, style="bold"))
+
+    def _show_reading(self, read: int, total: int) -> None:
+        """How much of the prompt the server has read, so that a slow first token does not look frozen."""
+        from rich.text import Text
+
+        reading = f" | reading the prompt: {read:,} of {total:,} tokens" if read < total else ""
+        self._live.update(Text(self._status + reading, style="bold"))
 
 
 def open_screen(*, quiet: bool, asks: bool) -> Screen:

@@ -31,7 +31,7 @@ from stackmem.trace.opening import open_language
 from .live import stop_at_once
 from .progress import Progress
 from .result import say_kept, say_unsigned, show_patch
-from .text import echo_json, readable, say
+from .text import echo_json, readable, say, spell_cost
 
 FOLDED_LINES = 40
 
@@ -175,7 +175,7 @@ def show_program(result: ProgramResult, screen: ProgramScreen, *, as_json: bool)
         say(f"input is needed: {readable(run.result)}; answer with stackmem resume {run.run} --say TEXT")
     say_unsigned(run)
     if not screen.quiet:
-        cost = f"${run.cost_usd:.4f}" if run.cost_usd is not None else "cost unknown"
+        cost = spell_cost(run.cost_usd, run.usage.total)
         say(f"{run.outcome}, {run.steps} model replies, {cost}, {run.wall_seconds:.1f} s; run: {readable(run.run_dir)}")
         if run.ending != "popped":
             say_kept(run)

@@ -9,7 +9,7 @@ from stackmem.core.messages import ToolCall
 from stackmem.core.retries import after_failure, wait_seconds
 from stackmem.core.state import State
 
-from .text import one_line
+from .text import one_line, spell_cost
 
 _LINES_OF_CHECKS = 10
 
@@ -91,7 +91,7 @@ def status(state: State) -> str:
     judged = state.end is None or state.checks is not None or not start.checked
     stack = " > ".join(frame.name for frame in state.stack) or ("done" if judged else "done, being checked")
     usage = f"{state.usage.total:,} tokens" + (" (estimated)" if state.usage.estimated else "")
-    cost = "cost unknown" if state.cost_usd is None else f"${state.cost_usd:.4f}"
+    cost = spell_cost(state.cost_usd, state.usage.total)
     context = f"{state.running.context_tokens:,} of {state.window_tokens:,}" if state.stack else "-"
     heap = f"{state.heap.chars:,} of {start.budgets.heap_chars:,} chars in {len(state.heap.chunks)}"
     return f"{stack} | step {state.step} | context {context} | {usage} | {cost} | heap {heap}"

@@ -17,7 +17,7 @@ from stackmem.run.prepare import Prepared
 from stackmem.run.result import RunResult
 from stackmem.run.run_folder import PATCH, RESULT
 
-from .text import readable, say
+from .text import readable, say, spell_cost
 
 _GIB = 1 << 30
 _PATCH_SHOWN_BYTES = 60_000
@@ -76,7 +76,7 @@ def left_out_of_comparison(kinds: Sequence[str]) -> str:
 
 
 def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
-    cost = f"${result.cost_usd:.4f}" if result.cost_usd is not None else "cost unknown"
+    cost = spell_cost(result.cost_usd, result.usage.total)
     tokens = f"{result.usage.total:,} tokens{' (estimated)' if result.usage.estimated else ''}"
     outcome = "finished, not checked" if result.outcome == "finished" and not checked else result.outcome
     ended = "" if result.ending == result.outcome else f" ({result.ending})"
@@ -91,7 +91,7 @@ def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
         typer.echo(f"warning: replies of steps {result.steps_with_secrets} hold a secret of your environment")
     say_unsigned(result)
     typer.echo(f"run: {readable(result.run_dir)}")
-    if result.ending not in ("popped", "stalled"):
+    if result.ending != "popped" and (result.ending != "stalled" or result.failure):
         field = result.ending.removeprefix("limit:")
         more = f" --max-{field} {MORE[field]}" if field in MORE else ""
         typer.echo(f"go on with: stackmem resume {result.run}{more}")

@@ -40,6 +40,13 @@ def one_line(text: str) -> str:
     return short if len(short) <= _SHORT_CHARS else short[: _SHORT_CHARS - 1] + "…"
 
 
+def spell_cost(usd: float | None, tokens: int, unknown: str = "cost unknown") -> str:
+    """A cost as a person reads it. Tokens that cost nothing came from a model on this machine."""
+    if usd is None:
+        return unknown
+    return "free (local)" if usd == 0 and tokens else f"${usd:.4f}"
+
+
 def say(*lines: str) -> None:
     """Lines on stderr, which nobody need read; written directly, as a long program says a hundred thousand."""
     for line in lines:

@@ -19,7 +19,7 @@ from stackmem.measure.requests import RequestUse
 from stackmem.measure.timeline import TimelineStep
 from stackmem.trace.step_view import ShownFrame, ShownPart, StepView
 
-from .text import align, one_line
+from .text import align, one_line, spell_cost
 
 _FRAME_HEADINGS = ("frame", "steps", "own", "peak context", "tokens", "cost", "seconds", "outcome")
 _REQUEST_HEADINGS = ("request", "steps", "peak context", "looks repeated", "read", "written", "output", "cost")
@@ -154,7 +154,7 @@ def step_text(view: StepView) -> str:
 def _lines(view: StepView) -> Iterator[str]:
     frame = view.frame
     utc = datetime.fromtimestamp(view.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    cost = "cost unknown" if view.usd is None else f"${view.usd:.4f} so far"
+    cost = spell_cost(view.usd, view.usage.total) + (" so far" if view.usd else "")
     estimated = " (estimated)" if view.usage.estimated else ""
     yield (
         f"step {view.step} of {view.run}, record {view.seq}: {frame.id} {one_line(frame.name)!r}, depth {frame.depth}, "

@@ -1,6 +1,6 @@
 // What became of a run, in the first lines of its page: its outcome, why, and what happened, each with the step to look at.
 
-import { el, plain, preview, count, plural, usd } from "./text.js";
+import { el, plain, preview, cost, count, plural, usd } from "./text.js";
 
 const ENDINGS = {
   popped: "",
@@ -94,6 +94,6 @@ export function verdict(run) {
   const why = reason(run);
   const stated = run.stated_usd ?? null;
   const unpriced = stated === null ? "cost unknown" : `${usd(stated)}, stated by the recording`;
-  const cost = run.usd === null ? unpriced : usd(run.usd) + (run.outcome === "reading" ? " so far" : "");
-  return el("p", { class: "verdict" }, el("span", { class: `pill ${tone(run.outcome)}`, text: plain(run.outcome) }), el("strong", { text: cost }), el("span", { text: why }));
+  const shown = run.usd === null ? unpriced : cost(run.usd, run.count) + (run.outcome === "reading" ? " so far" : "");
+  return el("p", { class: "verdict" }, el("span", { class: `pill ${tone(run.outcome)}`, text: plain(run.outcome) }), el("strong", { text: shown }), el("span", { text: why }));
 }

@@ -1,6 +1,6 @@
 // The list of runs and benches: searched, filtered and sorted by the server, kept current while it is open.
 
-import { el, keepPlace, plain, count, compact, usd, duration, plural, size } from "./text.js";
+import { el, keepPlace, plain, cost, count, compact, usd, duration, plural, size } from "./text.js";
 import { DARK, switchTheme, isDark } from "./theme.js";
 import { ask, openCommand } from "./commands.js";
 
@@ -15,7 +15,7 @@ const COLUMNS = [
   ["model", "Model", (row) => row.model],
   ["steps", "Steps", (row) => (row.steps === null ? "" : count(row.steps)), true],
   ["tokens", "Tokens", (row) => (row.tokens === null ? "" : compact(row.tokens)), true],
-  ["cost_usd", "Cost", (row) => (row.steps === null ? "" : usd(row.cost_usd)), true],
+  ["cost_usd", "Cost", (row) => (row.steps === null ? "" : cost(row.cost_usd, row.tokens)), true],
   ["wall_seconds", "Time", (row) => (row.wall_seconds === null ? "" : duration(row.wall_seconds)), true],
   ["disk_bytes", "Size", (row) => (row.disk_bytes === null ? "" : size(row.disk_bytes)), true],
   ["request", "Request", (row) => row.request],

@@ -1,6 +1,6 @@
 // The chosen step: what the model was sent, what it said, what came of it, and what was true then.
 
-import { el, keepPlace, block, plain, preview, showText, count, usd, duration, plural } from "./text.js";
+import { el, keepPlace, block, plain, preview, showText, cost, count, duration, plural } from "./text.js";
 import { describe, row, argumentsOf, callPreview, laidOut } from "./parts.js";
 
 const PARTS_AT_ONCE = 30;
@@ -52,7 +52,7 @@ export class Inspector {
     const facts = [
       ["context", `${count(step.prompt)} tokens${unit}${cached}`],
       ["reply", `${count(step.output)} tokens`],
-      ["cost", usd(step.usd)],
+      ["cost", cost(step.usd, step.prompt)],
       ["at", duration(step.at)],
     ];
     return el(

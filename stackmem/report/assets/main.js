@@ -1,6 +1,6 @@
 // Puts the page together, and listens to the keyboard and the address.
 
-import { el, plain, compact, count, usd, duration } from "./text.js";
+import { el, plain, compact, cost, count, usd, duration } from "./text.js";
 import { load } from "./store.js";
 import { DARK, forgetColours, switchTheme, isDark } from "./theme.js";
 import { Timeline, ruler, GUTTER, MARGIN } from "./timeline.js";
@@ -160,7 +160,7 @@ function summary(timeline, run) {
       tile("frames", count(run.frames.length - 1), "pushed, the root not counted"),
       tile("peak context", compact(run.peak), `${count(run.peak)} tokens; with the full history ${count(run.fullPeak)}`),
       tile("tokens", compact(tokens), `${count(tokens)}, prompts and replies, cached ones included`),
-      run.usd === null && (run.stated_usd ?? null) !== null ? tile("cost", usd(run.stated_usd), "stated by the recording") : tile("cost", usd(run.usd)),
+      run.usd === null && (run.stated_usd ?? null) !== null ? tile("cost", usd(run.stated_usd), "stated by the recording") : tile("cost", cost(run.usd, tokens)),
       tile("time", duration(run.wall_seconds)),
     ),
     whatHappened(timeline, run),

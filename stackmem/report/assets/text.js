@@ -81,6 +81,9 @@ export function compact(number) {
 export const usd = (amount) =>
   amount === null ? "unknown" : `$${amount.toFixed(amount !== 0 && amount < 0.1 ? 4 : 2)}`;
 
+/** What a run or a step cost; tokens that cost nothing came from a model on this machine. */
+export const cost = (amount, tokens) => (amount === 0 && tokens > 0 ? "free (local)" : usd(amount));
+
 export function duration(seconds) {
   if (seconds < 60) return `${seconds.toFixed(1)} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;

@@ -1,0 +1,66 @@
+"""What ``stackmem doctor`` says of model servers, line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from stackmem.models.local_servers import RunningServer
+from stackmem.models.server.probe import FormProbe
+from stackmem.run.doctor import FirstPrompt, ModelReport
+
+from .text import readable
+
+
+def model_lines(report: ModelReport) -> Iterator[str]:
+    probes = report.probes
+    yield f"{readable(report.model)} at {readable(report.address)}"
+    yield f"  window:            {report.window_tokens:,} tokens ({readable(report.window_source)})"
+    yield f"  native call:       {_form(probes.native, 'native call')}"
+    if probes.ignores_tools:
+        yield "                     the server ignores `tools`: its prompt does not grow with them"
+    yield f"  call in the text:  {_form(probes.text, 'call in the text')}"
+    yield f"  constrained call:  {_constrained(probes.constrained)}"
+    read = (probes.native.prompt_speed, probes.text.prompt_speed)
+    yield f"  reading:           {_speed(max(filter(None, read), default=None))}"
+    written = (probes.native.reply_speed, probes.constrained.reply_speed, probes.text.reply_speed)
+    yield f"  writing:           {_speed(max(filter(None, written), default=None))}"
+    cached, prompt = probes.constrained.cached_tokens, probes.constrained.prompt_tokens
+    counted = f" ({cached:,} of {prompt:,} tokens)" if cached is not None and prompt else ""
+    yield f"  prefix cache:      {probes.cache}{counted}"
+    for first in report.first_prompts:
+        yield f"  {'first prompt of ' + first.strategy + ':':<30}{_first(first)}"
+    if report.use:
+        yield f"  a run gets:        {report.use}"
+    else:
+        yield "  a run gets:        no calls; this model called no tool in any form, so choose another model"
+
+
+def server_lines(servers: Iterable[RunningServer]) -> Iterator[str]:
+    for server in servers:
+        names = ", ".join(f"{server.kind}/{name}" for name in server.models) or "it lists no models"
+        yield f"{server.kind + ' server:':<19}{server.url}, {readable(names)}"
+
+
+def _form(probe: FormProbe, wanted: str) -> str:
+    if probe.form == "refused":
+        return f"refused: {readable(probe.detail)}"
+    if probe.form == "no call":
+        return f"does not work; it answered {readable(probe.detail)!r}"
+    works = "works" if probe.form == wanted else f"no, but the model wrote a {probe.form}"
+    return works if probe.right else f"{works}, with other arguments than were asked for"
+
+
+def _constrained(probe: FormProbe) -> str:
+    if probe.form == "refused":
+        return f"refused: {readable(probe.detail)}"
+    return "works" if probe.right else "does not work: the server does not keep to the schema"
+
+
+def _speed(tokens: float | None) -> str:
+    return "not known" if tokens is None else f"{tokens:,.1f} tokens a second"
+
+
+def _first(first: FirstPrompt) -> str:
+    counted = "" if first.counted else " (estimated)"
+    seconds = "" if first.seconds is None else f", about {first.seconds:,.0f} s to read"
+    return f"{first.tokens:,} tokens{counted}{seconds}"

@@ -1,0 +1,1 @@
+"""What is asked of a model server beside the run's own requests."""

@@ -1,0 +1,100 @@
+"""Small JSON requests to a model server beside the run's own: for its tokenizer, and for ``stackmem doctor``."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.models.connection import Connection
+from stackmem.models.endpoint import Endpoint
+
+Json = dict[str, Any]
+
+_MOST_BYTES = 8 << 20
+_TOKENIZER_SECONDS = 5.0
+_PROMPT = ("messages", "tools")
+_NONE: Mapping[str, str] = {}
+
+
+class Answer(Struct, frozen=True):
+    """What a server answered.
+
+    Attributes:
+        status: 0 if there was no answer.
+        text: The body, or why there is none.
+        seconds: Until the last byte.
+        first_seconds: Until the first event that holds a piece of the reply.
+    """
+
+    status: int
+    text: str
+    seconds: float = 0.0
+    first_seconds: float = 0.0
+
+    @property
+    def value(self) -> Json:
+        """The body as an object; empty if it is none or the request failed."""
+        try:
+            value = json.loads(self.text) if self.status == 200 else {}
+        except (ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
+
+def post(endpoint: Endpoint, url: str, body: Json, *, seconds: float, headers: Mapping[str, str] = _NONE) -> Answer:
+    """Send one request and read the whole answer, within so many seconds; a failure is an answer with status 0."""
+    import httpx2
+    import openai
+
+    connection = Connection(openai.DefaultHttpxClient, seconds, seconds)
+    sent = {"authorization": f"Bearer {endpoint.key}", "content-type": "application/json", **headers}
+    began = time.monotonic()
+    text, first = bytearray(), 0.0
+    try:
+        with (
+            connection.within(seconds),
+            connection.client.stream("POST", url, headers=sent, content=json.dumps(body).encode()) as answer,
+        ):
+            for piece in answer.iter_bytes():
+                if not first and (b'"content":"' in piece or b'"content": "' in piece or b"tool_calls" in piece):
+                    first = time.monotonic() - began
+                text += piece
+                if len(text) > _MOST_BYTES:
+                    return Answer(0, "the answer is longer than 8 MiB")
+            passed = time.monotonic() - began
+            return Answer(answer.status_code, text.decode("utf-8", "replace"), passed, first or passed)
+    except (httpx2.HTTPError, OSError) as error:
+        return Answer(0, str(error) or type(error).__name__, time.monotonic() - began)
+    finally:
+        connection.client.close()
+
+
+def count_prompt(endpoint: Endpoint, body: Json, headers: Mapping[str, str] = _NONE) -> int | None:
+    """The tokens of a chat request, with the server's own template; None if the server has no such endpoint.
+
+    vLLM takes the messages themselves. llama.cpp applies the template first, then counts the text.
+    """
+    base = endpoint.url.removesuffix("/v1")
+    chat = {name: body[name] for name in _PROMPT if name in body}
+
+    def ask(path: str, sent: Json) -> Json:
+        return post(endpoint, f"{base}{path}", sent, seconds=_TOKENIZER_SECONDS, headers=headers).value
+
+    templated = ask("/apply-template", chat).get("prompt")
+    if isinstance(templated, str) and templated:
+        counted = ask("/tokenize", {"content": templated, "add_special": True, "parse_special": True})
+    else:
+        counted = ask("/tokenize", {"model": body.get("model"), **chat, "add_generation_prompt": True})
+    return _number(counted)
+
+
+def _number(counted: Json) -> int | None:
+    count: Any = counted.get("count")
+    if isinstance(count, int) and not isinstance(count, bool) and count > 0:
+        return count
+    tokens = counted.get("tokens")
+    return len(tokens) if isinstance(tokens, list) and tokens else None
