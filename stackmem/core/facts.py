@@ -177,11 +177,10 @@ class ModelReplied(Struct, frozen=True, tag=True):
 
 
 class ModelFailed(Struct, frozen=True, tag=True):
-    """The provider gave no whole reply to one attempt.
+    """The provider gave no whole reply to one attempt; ``usage`` is estimated, of one that was cut.
 
     Attributes:
         retry_after_seconds: What the provider asks to wait, unbounded as it came.
-        usage: Estimated tokens of an attempt that was cut.
     """
 
     kind: FailureKind
