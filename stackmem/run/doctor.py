@@ -15,6 +15,7 @@ from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, View
 from stackmem.core.strategy import budgets_of
 from stackmem.core.text import fill
+from stackmem.core.tool_schemas import prompt_slots
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.repository import shares_blocks
 from stackmem.memory import open_strategy
@@ -33,7 +34,7 @@ from stackmem.workspace.isolation.probe import LevelReport, survey
 from stackmem.workspace.project.instructions import find_instructions
 from stackmem.workspace.project.project import Project, find_project
 
-from .assemble import prompt_slots, tool_specs
+from .assemble import tool_specs
 from .folder_choice import layer_over
 from .git_inside import history_told, place_of
 from .models import asked_of
