@@ -156,8 +156,6 @@ class ModelReplied(Struct, frozen=True, tag=True):
     """The model gave one whole reply: one step.
 
     Attributes:
-        parts: The reply's blocks in their order.
-        detail: What the provider says of a refusal.
         prompt_digest: The digest of the view it answers.
         reply_id: The provider's name for the reply.
         branch: Of a completion that a program asked for: which one of its group, from 0; not written elsewhere.

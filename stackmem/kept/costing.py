@@ -16,9 +16,10 @@ from stackmem.measure.moments import Moment
 from stackmem.measure.prefix import Count, PromptBlock, text_of
 from stackmem.models.catalog import ModelRow, lookup
 from stackmem.models.registry import is_served
-from stackmem.models.sent import WireName, sent_text, wire_of
 from stackmem.models.tokens import LearnedCount, count, learned_count
 from stackmem.trace.imported import imported_from
+
+from .sent import WireName, sent_text, wire_of
 
 _WIRES: dict[str, WireName] = {"anthropic": "anthropic", "google": "gemini"}
 _COUNTS_KEPT = 1 << 17

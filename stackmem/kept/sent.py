@@ -12,11 +12,10 @@ from stackmem.core.log import Log
 from stackmem.core.messages import Message, ToolSpec, View
 from stackmem.core.text import whole
 from stackmem.measure.prefix import PromptBlock, text_of
-
-from .calls.text_calls import as_text, tool_line
-from .gemini_messages import contents, declaration
-from .openai_messages import chat_body, chat_tool
-from .openai_responses import responses_body, responses_tool
+from stackmem.models.calls.text_calls import as_text, tool_line
+from stackmem.models.gemini_messages import contents, declaration
+from stackmem.models.openai_messages import chat_body, chat_tool
+from stackmem.models.openai_responses import responses_body, responses_tool
 
 Json = dict[str, Any]
 WireName = Literal["anthropic", "openai", "responses", "gemini", "text"]

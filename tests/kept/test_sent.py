@@ -10,13 +10,13 @@ from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, ToolCall, ToolResult, ToolSpec, View
 from stackmem.core.strategy import budgets_of
 from stackmem.core.tool_schemas import spec
+from stackmem.kept.sent import sent_text, wire_of
 from stackmem.measure.prefix import PromptBlock
 from stackmem.memory import open_strategy
 from stackmem.models.calls.text_calls import as_text
 from stackmem.models.gemini_messages import declaration
 from stackmem.models.openai_messages import chat_body
 from stackmem.models.openai_responses import responses_body
-from stackmem.models.sent import sent_text, wire_of
 from tests.build import started
 
 ODD = 'line one\n"quoted" {braces} \\ and 漢字'
