@@ -114,6 +114,28 @@ def importers() -> dict[str, set[str]]:
     return found
 
 
+def room_of(module: str) -> str:
+    """The folder or module of the package that a module belongs to; empty for the package itself."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def arrows() -> set[tuple[str, str]]:
+    """``(room, other)`` for each room that imports another one."""
+    found = {(room_of(name), room_of(each)) for name, used in imports().items() for each in used}
+    return {(room, other) for room, other in found if room and other and room != other}
+
+
+def upward_imports() -> list[str]:
+    """Imports of a room that is in a higher layer."""
+    ranks = _layers()
+    found = [(name, each) for name, used in sorted(imports().items()) for each in sorted(used)]
+    return [
+        f"{name} -> {each}"
+        for name, each in found
+        if ranks.get(room_of(each), 0) > ranks.get(room_of(name), len(ranks))
+    ]
+
+
 def lines(path: Path) -> int:
     return len(path.read_text("utf-8").splitlines())
 
@@ -322,6 +344,13 @@ def main(arguments: list[str]) -> int:
     listed = arguments == ["--list"]
     every = [path for path in modules().values() if path.read_text("utf-8").strip()]
     print(f"lines: {sum(map(lines, modules().values())):,} in {len(every)} modules with code")
+    from scripts.houses import KERNEL, house_of
+
+    kernel = sum(lines(path) for name, path in modules().items() if house_of(name) == KERNEL)
+    rooms = {room_of(name) for name in modules()} - {""}
+    print(f"lines of the kernel: {kernel:,}")
+    print(f"rooms: {len(rooms)}, layers: {len(set(_layers().values()))}, arrows between rooms: {len(arrows())}")
+    _shown("upward imports", upward_imports(), listed=listed)
     _shown("modules with one importer", single_importers(), listed=False)
     _shown(f"of them under {SMALL_LINES} lines", small_single_importers(), listed=listed)
     doubled = doubled_classes()

@@ -7,10 +7,10 @@ from importlib import import_module
 
 import pytest
 
+from scripts.houses import KERNEL, forbidden_imports, house_of
 from stackmem.cli.catalog import COMMANDS
 from stackmem.neighbors import COMMANDS as NEIGHBORS_COMMANDS
 from stackmem.neighbors import NEIGHBORS, neighbor
-from tests.house.houses import KERNEL, forbidden_imports, house_of
 from tests.house.sources import ROOT
 
 
