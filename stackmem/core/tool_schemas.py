@@ -17,6 +17,10 @@ from .tools import CALLS, OPTIONAL_TOOLS, Call, Offer, Refusal, StoreEntry, Tool
 
 _ANY_OBJECT = '{"type":"object"}'
 _ANY_LIST: dict[str, Any] = {"type": "array", "items": {}}
+_STORE: dict[str, Any] = {
+    "type": "array",
+    "items": {"type": "object", "properties": {name: {"type": "string"} for name in StoreEntry.__struct_fields__}},
+}
 _SPELLED = re.compile(r"\{([a-z_?\[\], ]+)\}$")
 _ENTRIES = tuple[StoreEntry, ...]
 _TEXTS = tuple[str, ...]
@@ -66,14 +70,20 @@ def _spelled(tool: Offer) -> str:
 
 
 def shown_schema(shown: ToolSpec) -> dict[str, Any]:
-    """The schema; of a tool whose description spells its fields, with those as properties, a list of anything."""
+    """The schema; of a tool whose description spells its fields, with those as properties.
+
+    The chunks of a ``store`` have their fields in it: small models gave names of files instead, and were refused.
+    """
     schema = shown.parameters
     spelled_ours = shown.name in CALLS and shown.schema == _ANY_OBJECT
     found = _SPELLED.search(shown.description) if spelled_ours else None
     if found is None:
         return schema
     fields = {name.rstrip("?[]"): name for name in found[1].replace(",", "").split()}
-    properties = {name: _ANY_LIST if "[]" in spelled else {"type": "string"} for name, spelled in fields.items()}
+    properties = {
+        name: _STORE if name == "store" else _ANY_LIST if "[]" in spelled else {"type": "string"}
+        for name, spelled in fields.items()
+    }
     required = [name for name, spelled in fields.items() if "?" not in spelled]
     return {"type": "object", "properties": properties, "required": required}
 

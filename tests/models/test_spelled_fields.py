@@ -28,7 +28,8 @@ def test_the_fields_are_properties_on_every_wire_that_holds_a_model_to_them():
             "name", "objective", "context", "return_spec", "constraint", "verify", "store",
         ]  # fmt: skip
         assert push["required"] == ["name", "objective", "context", "return_spec"]
-        assert push["properties"]["store"] == {"type": "array", "items": {}}
+        chunk = push["properties"]["store"]["items"]["properties"]
+        assert list(chunk) == ["name", "content", "description", "source"]
 
 
 def test_what_a_foreign_tool_says_in_braces_is_no_field():
