@@ -26,11 +26,8 @@ Ending = Literal[
 
 
 class Redaction(Struct, frozen=True):
-    """What a redacted copy was made of.
-
-    Attributes:
-        digest: Digest of the original's last record.
-        records: Sequence numbers of the records in which something was replaced.
+    """What a redacted copy was made of: the digest of the original's last record, and the sequence numbers of the
+    records in which something was replaced.
     """
 
     digest: str

@@ -49,12 +49,11 @@ from .checks import CheckRoom, CommandCheck, task_checks
 from .folder_choice import profile_in_force
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
 from .limits import first_limits
-from .models import Models, Nobody, asked_of, open_other
+from .models import Models, Nobody, asked_of, is_small, open_other
 from .perform import World
 from .ports import Checks
 from .prepare import Prepared, Subject
 from .run_folder import HISTORY
-from .sizing import is_small
 from .tasks.image import ImageRoom, room_of
 
 CHECK_SECONDS = 600.0

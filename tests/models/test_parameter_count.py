@@ -2,7 +2,7 @@
 
 import pytest
 
-from stackmem.models.parameter_count import count_in_entry, count_in_name
+from stackmem.models.served import count_in_entry, count_in_name
 
 BILLION = 10**9
 

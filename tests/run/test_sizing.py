@@ -5,7 +5,7 @@ from msgspec import Struct
 
 from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
-from stackmem.run.sizing import is_small
+from stackmem.run.models import is_small
 
 
 class Served(Struct, frozen=True):
