@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import os
+import sys
+import warnings
 from collections.abc import Callable
 
 from .clip import cut
 from .lines import LineSpan, shown_lines
 from .outcome import ToolOutcome
 from .refusals import ToolRefused, named
-from .syntax import syntax_note
+
+PARSED_BYTES = 64 * 1024
+"""A larger file is not parsed."""
+_SHOWN_CHARS = 120
 
 
 def relative(path: str, inside: str) -> bytes:
@@ -68,6 +74,26 @@ def encoded(content: str) -> bytes:
         return content.encode()
     except UnicodeEncodeError as error:
         raise ToolRefused(f"character {error.start + 1} of the content is half of one; write it whole") from None
+
+
+def syntax_note(path: str, raw: bytes) -> str:
+    """One line about the first syntax error; empty if the file is fine, is not Python, or is too large to parse.
+
+    The parser is that of the Python that runs stackmem, so the note names its version.
+    """
+    if not path.endswith(".py") or len(raw) > PARSED_BYTES:
+        return ""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(raw)
+    except SyntaxError as error:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        line = f"line {error.lineno}: " if error.lineno else ""
+        return f"\nnote: Python {version} cannot parse the file now: {line}{error.msg[:_SHOWN_CHARS]}"
+    except (ValueError, RecursionError, MemoryError):  # a file that is no text, or nested very deep
+        return ""
+    return ""
 
 
 def written(path: str, raw: bytes, before: int | None) -> ToolOutcome:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 
+from .answers import syntax_note
 from .clip import cut, visible
 from .outcome import ToolOutcome
 from .refusals import ToolRefused, named
-from .syntax import syntax_note
 
 EDITED_BYTES = 8 * 1024 * 1024  # a larger file is edited by a command
 _COMPARED_LINES = 5_000  # looked through for what comes near

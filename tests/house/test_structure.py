@@ -14,7 +14,6 @@ LISTS = {
 # A module under 60 lines that one other imports, and why it is none of that one.
 SMALL = {
     "stackmem.core.guidance.finishing": "one piece of guidance a file",
-    "stackmem.run.sizing": "assembling a run is long enough without choosing its size",
     "stackmem.cli.placement": "the start of the command line is read for other things",
     "stackmem.serve.ui.server": "it loads uvicorn, which the app does without",
     "stackmem.workspace.images.pins": "the check of digests can be reviewed alone",

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from stackmem.workspace.answers import PARSED_BYTES, syntax_note
 from stackmem.workspace.files import Files
-from stackmem.workspace.syntax import MOST_BYTES, syntax_note
 
 
 def test_a_write_and_an_edit_that_break_a_python_file_say_so(tmp_path: Path):
@@ -27,7 +27,7 @@ def test_other_files_are_not_parsed(name: str):
     "raw",
     [
         b"", b"x = 1\n", b"\xef\xbb\xbfx = 1\n", b"# coding: latin-1\nx = '\xe9'\n", b"s = '\\d'\n",
-        b"(" * 20_000, b"-" * 50_000 + b"1", b"[" * 5_000 + b"]" * 5_000, b"x = 1\n" * MOST_BYTES,
+        b"(" * 20_000, b"-" * 50_000 + b"1", b"[" * 5_000 + b"]" * 5_000, b"x = 1\n" * PARSED_BYTES,
         b"a" + b".a" * 20_000, b"f(" * 3_000 + b")" * 3_000, b"not " * 10_000 + b"x", b"\0",
     ],
 )  # fmt: skip
