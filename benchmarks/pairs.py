@@ -75,7 +75,7 @@ def apl(folder: Path, divisor: int) -> dict[str, float]:
 def sexp(folder: Path, divisor: int) -> dict[str, float]:
     from benchmarks.sexp import PROGRAMS, ours
 
-    return {name: min(ours(text)[0] for _ in range(max(1, 5 // divisor))) for name, text in PROGRAMS.items()}
+    return {name: min(ours(text)[0] for _ in range(max(1, 20 // divisor))) for name, text in PROGRAMS.items()}
 
 
 def loop_agent(folder: Path, divisor: int) -> dict[str, float]:

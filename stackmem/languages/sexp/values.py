@@ -112,22 +112,22 @@ def from_python(value: Any, budget: Budget = DEFAULT, meter: Meter | None = None
         return []
     if not isinstance(value, list | tuple | dict) or not _strange(value, budget, meter):
         return value
-    made: dict[int, tuple[Any, Any]] = {id(value): (value, {} if isinstance(value, dict) else [])}
-    waiting = [value]
-    while waiting:
-        old, new = made[id(waiting.pop())]
+    root: Any = {} if isinstance(value, dict) else []
+    made: dict[int, Any] = {id(value): root}
+    pairs: list[tuple[Any, Any]] = [(value, root)]  # grows while it is read, and keeps every object of `made` alive
+    for old, new in pairs:
         for key, item in old.items() if isinstance(old, dict) else enumerate(old):
             put = [] if item is None else item
             if isinstance(item, list | tuple | dict):
                 if id(item) not in made:
-                    made[id(item)] = (item, {} if isinstance(item, dict) else [])
-                    waiting.append(item)
-                put = made[id(item)][1]
+                    made[id(item)] = {} if isinstance(item, dict) else []
+                    pairs.append((item, made[id(item)]))
+                put = made[id(item)]
             if isinstance(new, dict):
                 new[key] = put
             else:
                 new.append(put)
-    return made[id(value)][1]
+    return root
 
 
 def _strange(value: Any, budget: Budget, meter: Meter | None) -> bool:
@@ -167,7 +167,8 @@ def equal(left: Any, right: Any, meter: Meter | None = None) -> bool:
     waiting = [(left, right)]
     seen: dict[tuple[int, int], tuple[Any, Any]] = {}
     while waiting:
-        one, other = waiting.pop()
+        pair = waiting.pop()
+        one, other = pair
         if meter:
             meter.charge(1)
         if is_null(one) and is_null(other):
@@ -175,14 +176,16 @@ def equal(left: Any, right: Any, meter: Meter | None = None) -> bool:
         if isinstance(one, list | tuple) and isinstance(other, list | tuple):
             if len(one) != len(other):
                 return False
-            if (id(one), id(other)) not in seen:
-                seen[id(one), id(other)] = (one, other)
+            ids = (id(one), id(other))
+            if ids not in seen:
+                seen[ids] = pair
                 waiting.extend(zip(one, other, strict=True))
         elif isinstance(one, Mapping) and isinstance(other, Mapping):
             if one.keys() != other.keys():
                 return False
-            if (id(one), id(other)) not in seen:
-                seen[id(one), id(other)] = (one, other)
+            ids = (id(one), id(other))
+            if ids not in seen:
+                seen[ids] = pair
                 waiting.extend((one[key], other[key]) for key in one)
         elif one is not other and not _same(one, other):
             return False
