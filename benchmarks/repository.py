@@ -31,7 +31,7 @@ from stackmem.history.history import History
 from stackmem.history.layer import Overlay, make_upper
 from stackmem.run.prepare import prepare
 from stackmem.run.solve import solve
-from stackmem.workspace.isolation.levels import state_folder
+from stackmem.workspace.isolation.levels import cache_folder
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.python import build_toolchain
 from stackmem.workspace.workspace import Workspace, open_workspace
@@ -180,7 +180,7 @@ def measure(files: int, processes: tuple[int, int], rounds: int) -> dict[str, fl
     """One size, in a process of its own, so that its peak of memory is its own."""
     with own_folder() as place:
         os.environ["XDG_STATE_HOME"] = str(place / "state")
-        build_toolchain(state_folder())  # once for a person, not for a run
+        build_toolchain(cache_folder())  # once for a person, not for a run
         folder = make_folder(place / "origin", files)
         found: dict[str, float] = {"files": files}
         names = ("first_request_s", "first_processor_s", "first_command_s", "first_command_processor_s")

@@ -107,11 +107,16 @@ def _state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("state")
 
 
+@pytest.fixture(scope="session")
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture(autouse=True)
-def home(_homes: Iterator[Path], _state: Path) -> Path:
+def home(_homes: Iterator[Path], _state: Path, _cache: Path) -> Path:
     """An empty home directory, where HOME, the XDG directories and tiktoken's download cache point during the test.
 
-    The state directory alone is one for all tests: the Python of the sandbox is made there once.
+    All tests of a process share the state and the cache directory: the Python of the sandbox is made there once.
     """
     place = next(_homes)
     place.mkdir()
@@ -119,7 +124,7 @@ def home(_homes: Iterator[Path], _state: Path) -> Path:
         "HOME": str(place),
         "XDG_STATE_HOME": str(_state),
         "XDG_CONFIG_HOME": str(place / "config"),
-        "XDG_CACHE_HOME": str(place / "cache"),
+        "XDG_CACHE_HOME": str(_cache),
         "TIKTOKEN_CACHE_DIR": str(place / "no-download"),
     }
     return place

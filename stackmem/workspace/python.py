@@ -1,7 +1,7 @@
 """The Python that commands find first on PATH: the interpreter that runs stackmem, and pytest, nothing else of ours.
 
 A task must not see the harness's own packages, so pytest and what it needs are copied once into an environment of
-their own in the person's state folder. It is a plain virtual environment: commands may set PYTHONPATH as they like.
+their own in the user's cache folder. It is a plain virtual environment: commands may set PYTHONPATH as they like.
 """
 
 from __future__ import annotations
@@ -78,25 +78,25 @@ def running_interpreter() -> PythonInstallation:
     return PythonInstallation(prefix=prefix, executable=executable, version=version)
 
 
-def build_toolchain(state: Path, interpreter: PythonInstallation | None = None) -> Toolchain:
-    """Make the environment under ``state``, or find it there.
+def build_toolchain(cache: Path, interpreter: PythonInstallation | None = None) -> Toolchain:
+    """Make the environment under ``cache``, or find it there.
 
     Raises:
-        WorkspaceError: The state folder cannot be written, or pytest is not installed beside stackmem.
+        WorkspaceError: The cache folder cannot be written, or pytest is not installed beside stackmem.
     """
     chosen = interpreter or running_interpreter()
-    found = state / f"python-of-{_digest(str(chosen.executable), *_installed())}"
-    target = state / found.readlink().name if found.is_symlink() else found
+    found = cache / f"python-of-{_digest(str(chosen.executable), *_installed())}"
+    target = cache / found.readlink().name if found.is_symlink() else found
     if target == found or not target.is_dir():
         packages = _distributions("pytest")
         versions = (f"{name}={package.version}" for name, package in sorted(packages.items()))
-        target = state / f"python-{_digest(str(chosen.executable), *versions)}"
+        target = cache / f"python-{_digest(str(chosen.executable), *versions)}"
         try:
             if not target.is_dir():
                 _create(target, chosen, packages)
             _point(found, target.name)
         except OSError as error:
-            raise WorkspaceError(f"cannot write {target} ({error.strerror}); free it or set XDG_STATE_HOME") from error
+            raise WorkspaceError(f"cannot write {target} ({error.strerror}); free it or set XDG_CACHE_HOME") from error
     return Toolchain(prefix=str(chosen.prefix), environment=str(target))
 
 

@@ -21,7 +21,7 @@ from .egress.network_list import NetworkList
 from .files import Files
 from .isolation.cover import OWN_TASKS
 from .isolation.launch import Level, Seat, SetUpFailed
-from .isolation.levels import choose, forget, no_door, state_folder, try_level
+from .isolation.levels import cache_folder, choose, forget, no_door, try_level
 from .isolation.skeleton import build_skeleton
 from .outcome import ToolOutcome
 from .overlay.view import WorkspaceView
@@ -59,7 +59,7 @@ def open_workspace(
         inside: Absolute path that commands see, where the level can mount.
         env: Variables for every command; they stand over the built ones.
         scrub: Takes secrets out of output before it is clipped, since half a secret is no longer recognised.
-        toolchain: The Python that commands find; None builds or finds the one in the state folder.
+        toolchain: The Python that commands find; None builds or finds the one in the cache folder.
         hidden: Folders of the host that commands find empty where they lie in one that they see, beside the tasks that
             ship; not at ``landlock`` and ``none``, which cannot mount.
         place: A folder below, relative: commands begin there, and relative paths count from there.
@@ -80,7 +80,7 @@ def open_workspace(
             "this process ignores SIGCHLD, so nobody tells it how a command ended; "
             "call signal.signal(signal.SIGCHLD, signal.SIG_DFL) first"
         )
-    tools = toolchain or build_toolchain(state_folder())
+    tools = toolchain or build_toolchain(cache_folder())
     level = choose(isolation, profile, tools) if isinstance(isolation, str) else isolation
     _must_suit(level, profile, view)
     folder = host.resolve()

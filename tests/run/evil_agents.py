@@ -12,7 +12,7 @@ from stackmem.history.history import History
 from stackmem.history.layer import Layer, Overlay, OwnFolder, make_upper
 from stackmem.history.shadowing import ALWAYS_IMPORTABLE
 from stackmem.run.checks import CheckRoom, CommandCheck, as_found
-from stackmem.workspace.isolation.levels import state_folder
+from stackmem.workspace.isolation.levels import cache_folder
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.python import build_toolchain
 from stackmem.workspace.workspace import open_workspace
@@ -215,7 +215,7 @@ class Judge:
 
     def __init__(self, place: Path, level: str = "bubblewrap", *, layered: bool = False, found: dict[str, str] = FOUND):
         self._place, self._level, self._layered, self._found = place, level, layered, found
-        self._toolchain = build_toolchain(state_folder())
+        self._toolchain = build_toolchain(cache_folder())
         self._number = 0
 
     def judge(self, files: dict[str, str | bytes | None], check: str, kind: str = "settings") -> ChecksReturned:

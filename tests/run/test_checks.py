@@ -8,7 +8,7 @@ from stackmem.core.state import State
 from stackmem.errors import WorkspaceError
 from stackmem.history.layer import OwnFolder
 from stackmem.run.checks import CheckRoom, CommandCheck, TaskChecks
-from stackmem.workspace.isolation.levels import state_folder
+from stackmem.workspace.isolation.levels import cache_folder
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.python import build_toolchain
 from stackmem.workspace.tree import copy_folder
@@ -22,7 +22,7 @@ def room(stage: Stage) -> CheckRoom:
     work = folder(stage.root / "agent", {"made.txt": "made\n", "run.sh": "#!/bin/sh\necho ran\n", "link": "->made.txt"})
     scratch = stage.root / "scratch"
     scratch.mkdir()
-    tools = build_toolchain(state_folder())
+    tools = build_toolchain(cache_folder())
 
     def opened(root, mounts, env):
         return open_workspace("auto", root, "/workspace", Profile(), mounts, env, toolchain=tools)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.workspace.isolation.levels import state_folder, try_level
+from stackmem.workspace.isolation.levels import cache_folder, try_level
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.python import build_toolchain
 from tests.run.evil_agents import (
@@ -128,7 +128,7 @@ AT_LEVELS = {
 @pytest.mark.parametrize("level", ["namespaces", "landlock", "none"])
 @pytest.mark.parametrize("case", campaign(AT_LEVELS, ("names", "sound among them")))
 def test_every_level_judges_alike(tmp_path: Path, level, case):
-    if failure := try_level(LEVELS[level](), Profile(), build_toolchain(state_folder())).failure:
+    if failure := try_level(LEVELS[level](), Profile(), build_toolchain(cache_folder())).failure:
         pytest.skip(f"this machine has no {level}: {failure}")
     files, fine = AT_LEVELS[case]
     judge = Judge(tmp_path, level)

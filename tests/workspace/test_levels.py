@@ -248,10 +248,10 @@ def test_a_toolchain_that_is_gone_is_built_again_and_one_of_other_packages_besid
     assert build_toolchain(tmp_path) != first
 
 
-def test_a_state_folder_that_cannot_be_written_is_named(tmp_path):
-    (tmp_path / "state").write_text("a file")
-    with pytest.raises(WorkspaceError, match="XDG_STATE_HOME"):
-        build_toolchain(tmp_path / "state")
+def test_a_cache_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(WorkspaceError, match="XDG_CACHE_HOME"):
+        build_toolchain(tmp_path / "cache")
 
 
 def test_the_interpreter_is_the_installation_below_the_virtual_environment():

@@ -61,6 +61,12 @@ def state_folder() -> Path:
     return (Path(given) if given.startswith("/") else Path.home() / ".local" / "state") / "stackmem"
 
 
+def cache_folder() -> Path:
+    """Where stackmem keeps what it can make again, by the XDG rules."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(given) if given.startswith("/") else Path.home() / ".cache") / "stackmem"
+
+
 def try_level(level: Level, profile: Profile, toolchain: Toolchain) -> Probe:
     """Run ``true`` at a level in a folder of its own; where hosts are listed, ask for one that is not."""
     missing = [member for member in _MEMBERS if not hasattr(level, member)]
@@ -110,7 +116,7 @@ def choose(isolation: str, profile: Profile, toolchain: Toolchain | None = None)
     names = _AUTO if isolation == "auto" else (isolation,)
     if names[0] not in WORKSPACES:
         raise UsageError(f"no isolation level {isolation!r}; known: auto, {', '.join(WORKSPACES)}")
-    tools = toolchain or build_toolchain(state_folder())
+    tools = toolchain or build_toolchain(cache_folder())
     key = (isolation, profile.network, tools)
     if key in _chosen:
         return _chosen[key]

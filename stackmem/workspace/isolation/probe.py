@@ -13,7 +13,7 @@ from stackmem.workspace.python import Toolchain, build_toolchain
 
 from .confine import landlock_abi
 from .cover import OWN_TASKS, places_to_cover
-from .levels import WORKSPACES, state_folder, try_level
+from .levels import WORKSPACES, cache_folder, try_level
 
 
 class LevelReport(Struct, frozen=True):
@@ -80,7 +80,7 @@ _REMEDIES = {
 
 def survey(profile: Profile, toolchain: Toolchain | None = None) -> list[LevelReport]:
     """Try every level, strongest first, with the arguments commands get."""
-    tools = toolchain or build_toolchain(state_folder())
+    tools = toolchain or build_toolchain(cache_folder())
     return [_finding(isolation, profile, tools, index) for isolation, index in _variants()]
 
 
