@@ -2,6 +2,7 @@
 
 Rule 1: a bound is held before a request goes upstream. What was under way then may still go beyond it.
 Rule 2: with a bound of money, a model whose price is not known is refused: nobody could say when it is reached.
+Rule 3: with any bound, a request that cannot be read is refused: it could not be counted.
 """
 
 from __future__ import annotations
@@ -16,6 +17,12 @@ from .wires.wire import ForeignRequest
 
 CHARS_PER_TOKEN = 2.5
 """As in the rules of our own runs: on the safe side for code and English."""
+
+
+UNREADABLE = (
+    "stackmem gateway: the request cannot be read, so --max-usd and --max-tokens-per-request cannot count it; "
+    "send JSON in the provider's format without compression, or start the gateway without bounds"
+)
 
 
 class GatewaySpending(Struct):

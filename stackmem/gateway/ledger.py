@@ -134,7 +134,7 @@ class GatewayLedger:
         try:
             return wire.read(body)
         except ValueError as error:
-            self.note(f"a request of {wire.name} was forwarded and not recorded: {error}")
+            self.note(f"a request of {wire.name} cannot be read and is not recorded: {error}")
             return None
 
     def over(

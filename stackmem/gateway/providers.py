@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from urllib.parse import parse_qsl
 
 from .upstream import ADDRESSES, Headers, Upstreams
-from .wires import wire_of
+from .wires import WIRES, wire_of
 
 _HEADERS = {
     "x-api-key": "anthropic", "anthropic-": "anthropic", "openai-": "openai", "x-goog-": "google", "api-key": "azure",
@@ -32,6 +32,8 @@ _SHARED = ("models", "files")
 """Paths of both: Anthropic's clients send a header of Anthropic's with each request."""
 _NAMES = {"anthropic": "Anthropic", "openai": "OpenAI", "google": "Google", "azure": "Azure"}
 _COUNTS = "/messages/count_tokens"
+_PAID = {_COUNTS, "/embeddings", *(path for wire in WIRES for path in wire.paths)}
+"""What may be sent with the user's own key, without the version."""
 _VERSION = re.compile(r"/v1(?=/|$)")
 
 
@@ -65,9 +67,15 @@ def provider_of(path: str, query: str, headers: Headers, upstreams: Upstreams) -
     return owner
 
 
-def may_use_own_key(path: str) -> bool:
-    """Whether a request of a client without a key may be paid with the user's: replies, their tokens, and lists."""
-    return wire_of(path) is not None or path.endswith(_COUNTS) or _first(path) in ("models", "embeddings")
+def may_use_own_key(method: str, path: str) -> bool:
+    """Whether a request of a client without a key may be paid with the user's: replies, their tokens, and lists.
+
+    The whole path must be one of these, so that no other path gets the key because it ends like one of them.
+    """
+    bare = (path.removeprefix("/v1") if path.startswith("/v1/") else path).rstrip("/")
+    if method in ("GET", "HEAD"):
+        return bare == "/models" or bare.startswith("/models/")
+    return method == "POST" and bare in _PAID
 
 
 def counts_tokens(path: str) -> bool:

@@ -1,6 +1,7 @@
 """The gateway itself: takes a request, sends it on, passes the answer back as it comes, and has both recorded.
 
 Rule 1: recording never stands in the way: what cannot be read, placed or written down is forwarded all the same.
+    Only a bound refuses a request that cannot be read, because nobody could count it.
 Rule 2: an answer passes chunk by chunk; of one that is recorded a bounded copy is kept until its end.
 Rule 3: where the client goes, the upstream's connection is closed. Nothing is retried here: clients do that.
 Rule 4: a request is recorded while the upstream thinks, or behind the first piece of an answer that comes at once;
@@ -30,7 +31,7 @@ from starlette.types import ASGIApp, Scope
 from stackmem.listening.guard import TOKEN_WAY, Guard
 from stackmem.models.failures import failed
 
-from .bounds import GatewaySpending
+from .bounds import UNREADABLE, GatewaySpending
 from .conversations import Conversations
 from .cutting import Cutter, SummaryWanted
 from .framing import FrameCutter, cutter_of
@@ -156,8 +157,12 @@ class Gateway:
 
     def _bounded(self, came: CameRequest) -> str:
         """Read a request; why it is not sent, empty if it is."""
-        came.asked = self.ledger.read(came.wire, came.body) if came.wire is not None else None
-        return self.spending.refusal(came.asked) if came.asked is not None else ""
+        if came.wire is None:
+            return ""
+        came.asked = self.ledger.read(came.wire, came.body)
+        if came.asked is not None:
+            return self.spending.refusal(came.asked)
+        return UNREADABLE if self.spending.is_bounded else ""
 
     def _address(self, request: Request, raw: str, path: str) -> tuple[httpx2.URL, Headers]:
         """Where a request goes, and the headers that go with it.
@@ -172,7 +177,7 @@ class Gateway:
             own = upstreams.keys.get(provider)
             if own is None and not upstreams.replaces:
                 raise Misdirected(f"there is no key to replace the token; set {provider.upper()}_API_KEY")
-            if own is not None and not may_use_own_key(path):
+            if own is not None and not may_use_own_key(request.method, path):
                 raise Misdirected(f"the path {path[:80]!r} is not forwarded with the key of the gateway")
         return httpx2.URL(upstreams.url(provider, raw, query)), to_upstream(request.headers.raw, own)
 

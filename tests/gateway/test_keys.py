@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from stackmem.gateway.agents import agent_command, agent_environ
-from stackmem.gateway.providers import Misdirected, provider_of
+from stackmem.gateway.providers import Misdirected, may_use_own_key, provider_of
 from stackmem.gateway.serving import GatewayTerms, ServedGateway, serving
 from stackmem.gateway.upstream import own_keys, upstreams
 from tests.gateway.test_proxy import CLIENT, DONE, HEADERS
@@ -178,6 +178,21 @@ def test_with_the_token_in_the_path_only_the_clients_own_key_goes_on(tmp_path):
         made.send("POST", "/v1/messages", x_api_key="hers")
         sent = [headers.get("x-api-key") for _, headers, _ in made.anthropic.seen]
         assert sent == [None, "hers"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "may"),
+    [
+        ("POST", "/v1/messages", True), ("POST", "/messages/", True), ("POST", "/v1/messages/count_tokens", True),
+        ("POST", "/v1/embeddings", True), ("GET", "/v1/models", True), ("GET", "/v1/models/vendor/name", True),
+        ("DELETE", "/v1/models/mine", False), ("POST", "/v1/models/mine", False), ("GET", "/v1/messages", False),
+        ("POST", "/v1/organizations/v1/messages", False), ("POST", "/v1/x/messages/count_tokens", False),
+        ("POST", "/admin/v1/chat/completions", False), ("POST", "/v1/embeddings/jobs", False),
+        ("GET", "/v1/modelsx", False), ("POST", "/v1/v1/messages", False), ("POST", "", False),
+    ],
+)  # fmt: skip
+def test_the_users_key_goes_with_whole_paths_only(method, path, may):
+    assert may_use_own_key(method, path) is may
 
 
 def test_keys_of_the_gateways_own_replace_whatever_a_client_brings_and_buy_replies_alone(tmp_path):

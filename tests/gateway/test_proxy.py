@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import gzip
 import json
 import os
 import socket
@@ -365,6 +366,18 @@ def test_money_that_is_spent_refuses_the_next_request_in_the_providers_form(tmp_
     assert "--max-usd" in refused.json()["error"]["message"]
     assert "price" in unknown.json()["error"]["message"]
     assert len(upstream.seen) == 1
+
+
+@pytest.mark.parametrize("bound", [{"max_usd": 1.0}, {"max_tokens": 1_000}, {}])
+def test_a_request_that_cannot_be_read_is_refused_only_if_a_bound_would_have_to_count_it(tmp_path, bound):
+    paths = ["/v1/messages", "/v1/chat/completions", "/v1/responses"]
+    sent = [(path, body) for path in paths for body in (b"", b"{", b"[]", gzip.compress(b"{}"))]
+    with RawUpstream(answer=lambda _: RawAnswer((b"{}",))) as upstream, gateway(upstream, tmp_path, **bound) as served:
+        for path, body in sent:
+            answer = CLIENT.post(f"{served.url}{path}", content=body)
+            assert answer.status_code == (400 if bound else 200)
+            assert not bound or "cannot be read" in answer.json()["error"]["message"]
+        assert len(upstream.seen) == (0 if bound else len(sent))
 
 
 def test_a_prompt_that_is_too_long_is_refused(tmp_path):
