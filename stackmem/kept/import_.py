@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from msgspec import UNSET, Struct, UnsetType
@@ -18,11 +19,13 @@ from stackmem.formats.recordings import IMPORTERS, guess
 from stackmem.formats.recordings.facts import TimedFact, facts
 from stackmem.formats.recordings.session import RecordedReply, RecordedSession, RecordingFile
 from stackmem.models.catalog import lookup
+from stackmem.run.assemble import scrubber_of
 from stackmem.run.result import RunResult, write_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run, removed_on_failure
 from stackmem.trace.imported import IMPORTED, by_format
 from stackmem.trace.private import write_json
 from stackmem.trace.store import TraceWriter
+from stackmem.workspace.secrets import scrubbed_struct
 
 MAX_RECORDING_BYTES = 1 << 30
 
@@ -58,7 +61,7 @@ class ImportedRun(Struct, frozen=True):
 
 
 def import_file(file: Path, spelled: str | None, runs_dir: Path) -> tuple[ImportedRun, ...]:
-    """Read the file, and keep the trace of each of its sessions as a new run.
+    """Read the file, and keep the trace of each of its sessions as a new run, without the secrets in it.
 
     Args:
         spelled: The format; None where what the file holds decides.
@@ -69,7 +72,7 @@ def import_file(file: Path, spelled: str | None, runs_dir: Path) -> tuple[Import
     """
     if spelled is not None and spelled not in IMPORTERS:
         raise UsageError(f"no format {spelled!r}; known: {', '.join(sorted(IMPORTERS))}")
-    content = _read(file)
+    content, scrub = _read(file), scrubber_of(os.environ).scrub
     sha256, kept = hashlib.sha256(content).hexdigest(), []
     try:
         named, sessions = _sessions(file, content, spelled)
@@ -78,9 +81,9 @@ def import_file(file: Path, spelled: str | None, runs_dir: Path) -> tuple[Import
                 f"{file} is in the format {named} and holds no reply of a model; nothing is there to import"
             )
         for session in sessions:
-            run_dir = new_run(runs_dir, session.name or session.id, named)
+            run_dir = new_run(runs_dir, scrub(session.name or session.id), named)
             with removed_on_failure(run_dir):
-                kept.append(_keep(session, file, sha256, run_dir))
+                kept.append(_keep(session, file, sha256, run_dir, scrub))
     except RecursionError as error:
         raise UsageError(f"{file} nests agents in agents too deep to be told; give a part of it") from error
     return tuple(kept)
@@ -122,8 +125,8 @@ def _subagents(file: Path) -> Iterator[tuple[str, str]]:
         yield path.stem.removeprefix("agent-"), _read(path).decode("utf-8-sig", "replace")
 
 
-def _keep(session: RecordedSession, file: Path, sha256: str, run_dir: Path) -> ImportedRun:
-    state, seconds, writer = _write(_facts(session), run_dir / TRACE)
+def _keep(session: RecordedSession, file: Path, sha256: str, run_dir: Path, scrub: Callable[[str], str]) -> ImportedRun:
+    state, seconds, writer = _write((_scrubbed(fact, scrub) for fact in _facts(session)), run_dir / TRACE)
     cost = _cost(session)
     imported = ImportedRun(
         run=run_dir.name,
@@ -141,10 +144,15 @@ def _keep(session: RecordedSession, file: Path, sha256: str, run_dir: Path) -> I
         left_out=session.losses(),
         strategy=session.strategy,
     )
+    imported = scrubbed_struct(imported, scrub)
     for name, value in ((IMPORTED, imported), (RUN, state.begun)):
         write_json(run_dir / name, value)
     write_result(_result(imported, state, seconds, writer), run_dir / RESULT)
     return imported
+
+
+def _scrubbed(fact: TimedFact, scrub: Callable[[str], str]) -> TimedFact:
+    return TimedFact(fact.at, scrubbed_struct(fact.event, scrub))
 
 
 def _write(timed_facts: Iterable[TimedFact], trace: Path) -> tuple[State, float, TraceWriter]:

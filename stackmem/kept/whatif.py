@@ -37,7 +37,7 @@ from stackmem.measure.whatif import (
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.memory.small import has_small_size, small_offer
 from stackmem.prompts import prompt_text
-from stackmem.trace.imported import imported_from
+from stackmem.trace.imported import Stated, imported_from, stated_by_recording
 
 from .cache_bill import moments_of
 from .costing import Costing, costing_as, counter_for, own_costing
@@ -134,12 +134,16 @@ def what_if(named: str, runs_dir: Path, question: WhatIfQuestion) -> Iterator[Wh
         UsageError: There is no such recording, or no model of that name; it has no step.
         TraceError: The trace is broken.
     """
-    for name, again in _recordings(named, runs_dir):
-        yield tell_again(name, again, question)
+    for name, again, stated in _recordings(named, runs_dir):
+        yield tell_again(name, again, question, stated)
 
 
-def tell_again(name: str, again: Callable[[], Iterator[Moment]], question: WhatIfQuestion) -> WhatIf:
-    """One recording under each of the strategies; ``again`` begins its moments anew."""
+def tell_again(name: str, again: Callable[[], Iterator[Moment]], question: WhatIfQuestion, stated: str = "") -> WhatIf:
+    """One recording under each of the strategies; ``again`` begins its moments anew.
+
+    Args:
+        stated: The strategy that another agent's recording names, as it is shown; empty if it names none.
+    """
     run = tuple(again())
     if not run:
         raise TraceError(f"the trace of {name} holds no record; the run ended before its first one")
@@ -169,7 +173,7 @@ def tell_again(name: str, again: Callable[[], Iterator[Moment]], question: WhatI
         window_tokens=start.window_tokens,
         estimated_replies=estimated,
         latency_seconds=question.latency_seconds,
-        rows=tuple(_rows(run, start, question, terms)),
+        rows=tuple(_rows(run, start, question, terms, stated)),
     )
 
 
@@ -186,16 +190,20 @@ def _prepared(
     return start, tuple(moments(events)), estimated
 
 
-def _recordings(named: str, runs_dir: Path) -> Iterator[tuple[str, Callable[[], Iterator[Moment]]]]:
-    """What each is called, and what begins it anew."""
+def _recordings(named: str, runs_dir: Path) -> Iterator[tuple[str, Callable[[], Iterator[Moment]], str]]:
+    """What each is called, what begins it anew, and the strategy that a recording of another agent names."""
     file = Path(named)
     if not file.is_file() or file.name == "trace.jsonl":
         folder = find_run(named, runs_dir)
-        yield name_of(folder), lambda: moments_of(folder)
+        stated = stated_by_recording(folder)
+        named_strategy = stated.shown_strategy if stated is not None and stated.strategy else ""
+        yield name_of(folder), lambda: moments_of(folder), named_strategy
         return
     found = list(sessions_of(file))
     for session, timed_facts in found:
-        yield f"{file}{f' {session.id}' if len(found) > 1 else ''}", partial(_moments, timed_facts)
+        name = f"{file}{f' {session.id}' if len(found) > 1 else ''}"
+        named_strategy = Stated(session.origin, strategy=session.strategy).shown_strategy if session.strategy else ""
+        yield name, partial(_moments, timed_facts), named_strategy
 
 
 def _moments(timed_facts: tuple[TimedFact, ...]) -> Iterator[Moment]:
@@ -209,17 +217,19 @@ def _cost(outcome: WhatIfOutcome | None) -> float | None:
     return outcome.seconds if outcome.usd is None else outcome.usd
 
 
-def _rows(run: tuple[Moment, ...], start: RunStarted, question: WhatIfQuestion, terms: Terms) -> Iterator[WhatIfRow]:
+def _rows(
+    run: tuple[Moment, ...], start: RunStarted, question: WhatIfQuestion, terms: Terms, stated: str
+) -> Iterator[WhatIfRow]:
     facts = {flat: facts_used(run, flat=flat) for flat in (False, True)}
     own = open_strategy(start.strategy)
     foreign = replace(terms, five_minutes=bool(imported_from(start)))
     recorded = as_recorded(run, facts[not has_frames(own)], foreign)
     base = _cost(recorded)
-    yield WhatIfRow(own.name, True, _note(run, own), recorded, 1.0 if base else None)
+    yield WhatIfRow(stated or own.name, True, _note(run, own), recorded, 1.0 if base else None)
     rule = question.phases if is_flat(run) else None
     for spelled in question.strategies:
         strategy = open_strategy(spelled)
-        if strategy.name == own.name:
+        if strategy.name == own.name and not stated:
             continue
         marked = terms if has_frames(strategy) else foreign
         row = _row(run, _start_under(start, strategy), strategy, facts, marked, rule, question.missed)

@@ -52,6 +52,18 @@ _PARAMETER = re.compile(
 _PERCENT = re.compile("%[0-9A-Fa-f]{2}")
 
 
+COOKIE_LISTS = ("cookies", "cookie")
+"""Names of lists whose entries are cookies, in the HTTP archive format (HAR) and in what browsers save."""
+_COOKIES = re.compile(r"cookies?\\{0,3}[\"']\s{0,8}:\s{0,8}\[", re.IGNORECASE)
+_SPACE = r"(?:\s|\\[nrt]){0,64}+"
+_ENTRY = re.compile(
+    rf"name(?P<quote>\\{{0,3}}[\"']){_SPACE}:{_SPACE}(?P=quote)(?P<name>[^\"'\\\r\n]{{1,{_LONGEST_NAME}}}+)(?P=quote){_SPACE}"
+    rf",{_SPACE}(?P=quote)value(?P=quote){_SPACE}:{_SPACE}(?P=quote)(?P<value>[^\"'\\\r\n]{{{_SHORTEST},{_LONGEST}}}+)",
+    re.IGNORECASE,
+)
+"""An object that says the name of a header, a cookie or a parameter apart from its value."""
+
+
 class Credential(NamedTuple):
     """Where a credential stands in a text, and what it is called there: HEADER, COOKIE or PARAMETER."""
 
@@ -89,6 +101,7 @@ def credentials(text: str) -> Iterator[Credential]:
     for found in _PARAMETER.finditer(text):
         if _is_credential(found["value"]):
             yield Credential(*found.span("value"), "PARAMETER")
+    yield from _in_entries(text, lower)
 
 
 def scrub_value_of(name: str, value: str) -> str:
@@ -96,6 +109,54 @@ def scrub_value_of(name: str, value: str) -> str:
     lead = f"{name}: '"
     scrubbed = scrub_named(f"{lead}{value}")
     return scrubbed.removeprefix(lead) if scrubbed.startswith(lead) and name.isprintable() else value
+
+
+def scrub_entry(name: str, value: str, *, cookie: bool) -> str:
+    """The value of an entry with a name and a value, as lists of headers, parameters and cookies have them."""
+    if not name.isprintable() or "'" in name:
+        return value
+    for lead in _leads(name, cookie=cookie):
+        scrubbed = scrub_named(f"{lead}{value}")
+        value = scrubbed.removeprefix(lead) if scrubbed.startswith(lead) else value
+    return value
+
+
+def _leads(name: str, *, cookie: bool) -> tuple[str, ...]:
+    """What stands before a value whose name says that it is a credential."""
+    return (f"cookie: '{re.sub('[^a-zA-Z0-9_-]', '_', name)}=",) if cookie else (f"{name}: '", f"?{name}=")
+
+
+def _in_entries(text: str, lower: str) -> Iterator[Credential]:
+    """The credentials in entries such as ``{"name": "sid", "value": "abc12345"}``, as JSON has them."""
+    at = lower.find("name")
+    if at < 0 or "value" not in lower:
+        return
+    lists = _lists_of_cookies(text)
+    begin, end = next(lists, (len(text), len(text)))
+    while at >= 0:
+        entry = _ENTRY.match(text, at)
+        quote = _QUOTE.search(text, max(0, at - 4), at)
+        done = at + len("name")
+        if entry is not None and quote is not None and quote[0] == entry["quote"]:
+            while end <= at:
+                begin, end = next(lists, (len(text) + 1, len(text) + 1))
+            done = entry.end("name")
+            for lead in _leads(entry["name"], cookie=begin <= at):
+                for start, stop, kind in credentials(lead + entry["value"]):
+                    if start >= len(lead):
+                        offset = entry.start("value") - len(lead)
+                        yield Credential(start + offset, stop + offset, kind)
+        at = lower.find("name", done)
+
+
+def _lists_of_cookies(text: str) -> Iterator[tuple[int, int]]:
+    """Where each list of cookies begins and ends."""
+    found = _COOKIES.search(text)
+    while found is not None:
+        end = text.find("]", found.end())
+        end = len(text) if end < 0 else end
+        yield found.end(), end
+        found = _COOKIES.search(text, end)
 
 
 def _is_header(text: str, at: int, end: str, closing: str | None) -> bool:

@@ -10,10 +10,14 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-from .credentials import credentials, scrub_named, scrub_value_of
+import msgspec
+
+from .credentials import COOKIE_LISTS, credentials, scrub_entry, scrub_named, scrub_value_of
 from .environment import is_secret
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 _SHORTEST = 8
 _JOINED = {
@@ -129,17 +133,33 @@ class Scrubber:
         return self._names[found[0]] if kind == "OWN" else kind
 
 
-def scrub_value(value: Any, scrub: Callable[[str], str]) -> Any:
-    """The value without secrets, wherever a text of it stands."""
+def scrubbed_struct(value: S, scrub: Callable[[str], str]) -> S:
+    """The struct without secrets; itself if there are none in it."""
+    plain = msgspec.to_builtins(value)
+    clean = scrub_value(plain, scrub)
+    return value if clean == plain else msgspec.convert(clean, type(value))
+
+
+def scrub_value(value: Any, scrub: Callable[[str], str], within: str = "") -> Any:
+    """The value without secrets, wherever a text of it stands.
+
+    Args:
+        within: The name that the value has in the object around it.
+    """
     match value:
         case str():
             return scrub(value)
         case list():
-            return [scrub_value(each, scrub) for each in value]
+            return [scrub_value(each, scrub, within) for each in value]
+        case tuple():
+            return tuple(scrub_value(each, scrub, within) for each in value)
         case dict():
-            return {
-                scrub(str(name)): scrub_value_of(str(name), clean) if isinstance(clean, str) else clean
-                for name, clean in ((name, scrub_value(each, scrub)) for name, each in value.items())
-            }
+            clean = {scrub(str(name)): scrub_value(each, scrub, str(name)) for name, each in value.items()}
+            for name, each in clean.items():
+                if isinstance(each, str):
+                    clean[name] = scrub_value_of(name, each)
+            if isinstance(name := clean.get("name"), str) and isinstance(each := clean.get("value"), str):
+                clean["value"] = scrub_entry(name, each, cookie=within.lower() in COOKIE_LISTS)
+            return clean
         case _:
             return value

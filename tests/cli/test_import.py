@@ -34,6 +34,19 @@ def test_a_recording_becomes_a_run_with_its_cost(stage: Stage, name):
     assert result.records == len(records(done.run_dir))
 
 
+def test_no_credential_of_a_recording_is_kept(stage, tmp_path, monkeypatch):
+    monkeypatch.setenv("OWN_API_KEY", "own-value-of-mine")
+    github, cookie = "ghp_" + "a1B2c3D4e5" * 4, "s3ss10nabcdef"
+    text = json.dumps({"github": github, "own": "own-value-of-mine", "line": f"Cookie: sid={cookie}"})
+    recording = text_of("atif").replace('"message": "', f'"message": {json.dumps(text)[:-1]} ')
+    assert github in recording
+    (tmp_path / "leaks.json").write_text(recording, "utf-8")
+    run = Path(imported(tmp_path / "leaks.json", None, stage.runs).run_dir)
+    kept = b"".join(path.read_bytes() for path in run.rglob("*") if path.is_file()).decode()
+    assert [secret for secret in (github, cookie, "own-value-of-mine") if secret in kept] == []
+    assert all(f"[secret {name}]" in kept for name in ("GITHUB_TOKEN", "COOKIE", "OWN_API_KEY"))
+
+
 def test_two_imports_of_a_file_hold_the_same_trace(stage):
     one, other = (imported(SAMPLES / "atif.json", None, stage.runs) for _ in range(2))
     assert (Path(one.run_dir) / "trace.jsonl").read_bytes() == (Path(other.run_dir) / "trace.jsonl").read_bytes()

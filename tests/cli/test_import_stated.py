@@ -46,6 +46,16 @@ def test_exports_write_the_stated_strategy_and_cost(stage, tmp_path):
     assert '"full"' not in exported(run, "otel")
 
 
+def test_whatif_names_the_stated_strategy(stage, tmp_path):
+    run = stated_run(stage, tmp_path)
+    for named in (run, tmp_path / "stated.json"):
+        (result,) = json.loads(stage.call("whatif", named, "--strategies", "full,rag", "--json").stdout)
+        rows = result["rows"]
+        assert [(row["strategy"].split(":")[0], row["recorded"]) for row in rows] == [
+            (SHOWN, True), ("full", False), ("rag", False),
+        ]  # fmt: skip
+
+
 def test_an_inspect_log_has_the_stated_strategy_and_cost(stage, tmp_path):
     from inspect_ai.log import read_eval_log
 

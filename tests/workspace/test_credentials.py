@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.workspace.credentials import credentials, scrub_named, scrub_value_of
+from stackmem.workspace.credentials import credentials, scrub_entry, scrub_named, scrub_value_of
 from stackmem.workspace.secrets import Scrubber, scrub_value
 
 SECRET = "s3cr3t-Value.42"
@@ -110,6 +110,48 @@ def test_the_value_of_a_header_in_an_object_is_known_by_its_name() -> None:
     told = json.loads(json.dumps(given).replace(f"a={SECRET}", "a=[secret COOKIE]").replace(SECRET, "[secret HEADER]"))
     assert scrub_value(given, Scrubber({}).scrub) == told
     assert Scrubber({}).holds(json.dumps(given)) == ["COOKIE", "HEADER"]
+
+
+HAR = {
+    "request": {
+        "cookies": [{"name": "sid", "value": SECRET, "path": "/"}, {"name": "lang", "value": "en-US"}],
+        "headers": [{"name": "X-Api-Key", "value": SECRET}, {"name": "Accept", "value": "text/html;v=b3abcdefg"}],
+        "queryString": [{"name": "api_key", "value": SECRET}, {"name": "page", "value": "page12345"}],
+    },
+    "response": {"cookies": [{"name": "a b", "value": SECRET, "httpOnly": True}]},
+    "entries": [{"name": "build", "value": "build1234"}],
+}
+HAR_KINDS = ["COOKIE", "HEADER", "PARAMETER", "COOKIE"]
+
+
+def clean_har() -> str:
+    """The archive with a mark in place of each credential, in the order of the text."""
+    text = json.dumps(HAR)
+    for kind in HAR_KINDS:
+        text = text.replace(SECRET, f"[secret {kind}]", 1)
+    return text
+
+
+@pytest.mark.parametrize("indent", [None, 4])
+def test_an_http_archive_has_neither_cookies_nor_headers_nor_parameters(indent: int | None) -> None:
+    assert json.loads(scrub_named(json.dumps(HAR, indent=indent))) == json.loads(clean_har())
+    escaped = json.dumps({"output": json.dumps(HAR, indent=indent)})
+    assert json.loads(json.loads(scrub_named(escaped))["output"]) == json.loads(clean_har())
+
+
+def test_an_http_archive_that_is_a_value_is_scrubbed_like_its_text() -> None:
+    assert scrub_value(HAR, Scrubber({}).scrub) == json.loads(clean_har())
+
+
+def test_lists_of_cookies_without_end_take_linear_time() -> None:
+    text = '"cookies": [' * 50_000 + '{"name": "a", "value": "' * 50_000 + "]" * 1_000
+    assert scrub_named(text) == text
+
+
+@given(st.text(max_size=60), st.text(max_size=60), st.booleans())
+def test_the_value_of_an_entry_is_never_cut_or_mixed_up(name: str, value: str, cookie: bool) -> None:
+    scrubbed = scrub_entry(name, value, cookie=cookie)
+    assert scrubbed == value or "[secret " in scrubbed
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
