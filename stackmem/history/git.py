@@ -8,7 +8,7 @@ import stat
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -70,6 +70,8 @@ def store_environment(git_dir: Path) -> dict[str, str]:
         WorkspaceError: One of the store's files is a FIFO, a device or huge; git would read it without end.
     """
     _refuse_special_files(git_dir)
+    with suppress(OSError):
+        _refuse_special_objects(git_dir, (git_dir / "objects").stat().st_ino)
     return {
         "PATH": os.defpath,
         "HOME": "/nonexistent",
@@ -86,7 +88,7 @@ def store_environment(git_dir: Path) -> dict[str, str]:
 
 
 def _refuse_special_files(git_dir: Path) -> None:
-    """Objects are left out: git reads them after all of these, up to their length, and its time has a limit."""
+    """Refuse a file that git reads first, and would read without end."""
     for name in _READ_FIRST:
         with suppress(OSError, ValueError):
             status = os.stat(f"{os.fspath(git_dir)}/{name}")  # noqa: PTH116 - as each call of git does this
@@ -94,6 +96,36 @@ def _refuse_special_files(git_dir: Path) -> None:
             if odd or status.st_size > _MAX_READ_FIRST_BYTES:
                 why = "not a regular file" if odd else f"larger than {spelled_size(_MAX_READ_FIRST_BYTES)}"
                 raise WorkspaceError(f"{git_dir / name} is {why}; replace it by a copy of the original")
+
+
+@lru_cache(maxsize=64)
+def _refuse_special_objects(git_dir: Path, _inode: int) -> None:
+    """Look at all objects and references once for each store: git waits for a FIFO until its time is over."""
+    if name := special_file_below(git_dir, ("refs", "objects")):
+        raise WorkspaceError(f"{git_dir / name} is not a regular file; replace it by a copy of the original")
+
+
+def special_file_below(git_dir: Path, folders: Collection[str], *, links: bool = False) -> str:
+    """The first FIFO, socket or device below these folders, by its path in ``git_dir``; empty if there is none.
+
+    Args:
+        links: A link counts, too.
+
+    Raises:
+        OSError: A folder cannot be read.
+    """
+    waiting = [git_dir / name for name in folders]
+    while waiting:
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    if links:
+                        return os.path.relpath(entry.path, git_dir)
+                elif entry.is_dir(follow_symlinks=False):
+                    waiting.append(Path(entry.path))
+                elif not entry.is_file(follow_symlinks=False):
+                    return os.path.relpath(entry.path, git_dir)
+    return ""
 
 
 def her_environment() -> dict[str, str]:

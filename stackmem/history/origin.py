@@ -19,7 +19,7 @@ from stackmem.errors import UsageError, WorkspaceError
 from stackmem.foreign.files import read_start
 from stackmem.workspace.clip import shown_name
 
-from .git import HER_SECONDS, git, store_environment
+from .git import HER_SECONDS, git, special_file_below, store_environment
 
 _NAME = (
     r"(?!.*(?:\.\.|//|@\{|/\.|\.lock(?:/|$)|[./]$))"
@@ -95,8 +95,10 @@ def find_origin(root: Path) -> Origin:
     common = _common(git_dir)
     named = shown_name(str(root))
     for place in dict.fromkeys((git_dir, common)):
-        if link := _link_in(place):
-            raise UsageError(f"the repository {named} holds a link ({shown_name(link)}), {_WAY_OUT}")
+        if link := _odd_entry(place):
+            raise UsageError(
+                f"the repository {named} contains a link or a special file ({shown_name(link)}), {_WAY_OUT}"
+            )
     if _text(common / "objects" / "info" / "alternates").strip():
         raise UsageError(
             f"the repository {named} borrows from another one, so its history stays outside; `git repack -a -d` "
@@ -162,25 +164,15 @@ def _common(git_dir: Path) -> Path:
     return common
 
 
-def _link_in(git_dir: Path) -> str:
-    """A link by which git would read what lies elsewhere; empty where there is none."""
-    todo = [git_dir / name for name in ("refs", "objects")]
+def _odd_entry(git_dir: Path) -> str:
+    """A link by which git would read another place, or a FIFO that it would wait for; empty if there is none."""
     for name in ("HEAD", "config", "commondir", "index", "packed-refs", "shallow", "refs", "objects"):
         if (git_dir / name).is_symlink():
             return name
-    while todo:
-        try:
-            with os.scandir(todo.pop()) as entries:
-                for entry in entries:
-                    if entry.is_symlink():
-                        return os.path.relpath(entry.path, git_dir)
-                    if entry.is_dir(follow_symlinks=False):
-                        todo.append(Path(entry.path))
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            return f"{error.filename}: {error.strerror}"
-    return ""
+    try:
+        return special_file_below(git_dir, ("refs", "objects"), links=True)
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
 
 
 def _text(path: Path, most_bytes: int = _SMALL_BYTES) -> str:

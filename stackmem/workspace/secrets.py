@@ -158,8 +158,9 @@ def scrub_value(value: Any, scrub: Callable[[str], str], within: str = "") -> An
             for name, each in clean.items():
                 if isinstance(each, str):
                     clean[name] = scrub_value_of(name, each)
-            if isinstance(name := clean.get("name"), str) and isinstance(each := clean.get("value"), str):
-                clean["value"] = scrub_entry(name, each, cookie=within.lower() in COOKIE_LISTS)
+            named, stated = clean.get("name"), clean.get("value")
+            if isinstance(named, str) and isinstance(stated, str):
+                clean["value"] = scrub_entry(named, stated, cookie=within.lower() in COOKIE_LISTS)
             return clean
         case _:
             return value

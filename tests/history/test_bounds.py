@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import WorkspaceError
+from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.git import git, her_environment
 from stackmem.history.ignored import IgnoreRules
+from stackmem.history.origin import find_origin
+from stackmem.history.restore import content_of
 from stackmem.history.walk import Walk
-from tests.history.folders import folder, repository
+from tests.history.folders import folder, repository, run_git
 from tests.history.test_history import changes, history
 
 
@@ -65,3 +67,19 @@ def test_a_repository_whose_rules_are_a_pipe_is_not_waited_for_without_end(tmp_p
         WorkspaceError, match=r"not answered within 0\.3 s in .*; see that no .gitignore there is a pipe"
     ):
         git(*asked, cwd=source, environment=her_environment(), seconds=0.3)
+
+
+def test_a_pipe_among_the_objects_of_a_repository_or_of_a_store_is_refused_before_git_waits_for_it(tmp_path: Path):
+    source = repository(tmp_path / "p", {"a": "a"})
+    (name,) = run_git(source, "rev-parse", "HEAD:a").split()
+    loose = source / ".git" / "objects" / name[:2] / name[2:]
+    assert content_of(source / ".git", name) == b"a"
+    moved = (source / ".git").rename(tmp_path / "store")
+    (moved / "objects" / name[:2] / name[2:]).unlink()
+    os.mkfifo(moved / "objects" / name[:2] / name[2:])
+    with pytest.raises(WorkspaceError, match="is not a regular file"):
+        content_of(moved, name)
+    moved.rename(source / ".git")
+    assert not loose.is_file()
+    with pytest.raises(UsageError, match="contains a link or a special file"):
+        find_origin(source)
