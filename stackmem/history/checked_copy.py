@@ -2,7 +2,7 @@
 
 Rule 1: only the copy is written, and nothing through a link.
 Rule 2: compiled files in ``__pycache__`` are removed: Python would take them for the sources that are put back. So is
-    what pytest remembers of earlier runs in ``.pytest_cache``: it can decide which tests are run.
+    what test runners, linters and type checkers remember of earlier runs: it can decide what they look at.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .restore import content_of, put_file, remove_file
 from .steering import KINDS, Found, SteeringKind, runs_something, same_settings, steers
 
 _PASSED_OVER = {b".git", b"__pycache__", b".mypy_cache", b".ruff_cache", b".pytest_cache"}
-_REMOVED = {b"__pycache__", b".pytest_cache"}
+_REMOVED = {b"__pycache__", b".pytest_cache", b".mypy_cache", b".ruff_cache", b".eslintcache", b".stylelintcache"}
 _INSTALLED = {b".venv", b"venv", b"node_modules"}
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_BYTES = 64 << 20
@@ -73,7 +73,7 @@ class CheckedCopy:
             WorkspaceError: The copy cannot be written, or a file of it read.
         """
         for path in self.candidates:
-            if path.rpartition(b"/")[2] in _REMOVED:
+            if path.rpartition(b"/")[2] in _REMOVED or path.endswith(b".tsbuildinfo"):
                 self._replace(path, None)
         return self.put_back(self._steers)
 

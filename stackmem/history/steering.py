@@ -30,15 +30,20 @@ _START = re.compile(
     r"|(.*/)?\.cargo/config(\.toml)?|(.*/)?\.?venv(/bin(/.*)?)?|(.*/)?pyvenv\.cfg|(.*/)?node_modules(/\.bin(/.*)?)?"
 )
 _SETTINGS = re.compile(
-    r"(.*/)?(conftest\.py|\.?pytest\.(ini|toml)|tox\.ini|setup\.cfg|pyproject\.toml|noxfile\.py|\.coveragerc"
-    r"|(gnu)?makefile|[^/]+\.(mk|mak|make)|justfile|rakefile|package\.json|(jest|vitest|ava|karma|playwright|cypress)\.(config|conf)\.[^/]+"
-    r"|\.mocharc\.[^/]+|\.(jest|nyc|c8)rc[^/]*|phpunit\.xml[^/]*|\.rspec|nextest\.toml)"
+    r"(.*/)?(conftest\.py|\.?pytest\.(ini|toml)|tox\.(ini|toml)|setup\.cfg|pyproject\.toml|noxfile\.py|\.coveragerc"
+    r"|(nose|nose2|unittest)\.cfg|\.?behave(rc|\.ini)|\.stestr\.conf"
+    r"|(gnu)?makefile|[^/]+\.(mk|mak|make)|\.?justfile|rakefile|\.?taskfile\.ya?ml|\.?mise\.toml|package\.json|deno\.jsonc?"
+    r"|(vite|jest|vitest|ava|karma|playwright|cypress|wdio|nightwatch|protractor|web-test-runner|testcafe)[.-]"
+    r"(config|conf|workspace)\.[^/]+|(cypress|jasmine)\.json|bunfig\.toml|\.(tap|testcafe)rc[^/]*"
+    r"|\.mocharc\.[^/]+|\.(jest|nyc|c8)rc[^/]*|phpunit\.(dist\.)?xml[^/]*|(codeception|behat|cucumber)(\.dist)?\.ya?ml"
+    r"|\.rspec(-local)?|\.simplecov|nextest\.toml|\.mvn/[^/]+|junit-platform\.properties|testng[^/]*\.xml|[^/]+\.runsettings"
+    r"|xunit\.runner\.json|directory\.build\.(props|targets)|ctest(testfile|custom)\.cmake|dart_test\.yaml|\.bazelrc|pants\.toml)"
 )
 _TEST_PACKAGE = re.compile(r"(.*/)?(tests?|specs?)/(.*/)?__init__\.py")
 _TESTS = re.compile(
     r"(.*/)?(tests?|__tests__|specs?)/.*|(.*/)?(test_[^/]*|tests)\.py|(.*/)?[^/]*_test\.[a-z]+|(.*/)?[^/]*\.(test|spec)\.[a-z]+"
 )
-_RUNNERS = ("scripts", "jest", "mocha", "ava", "vitest", "nyc", "c8", "tap", "wireit", "workspaces")
+_RUNNERS = ("scripts", "tasks", "test", "jest", "mocha", "ava", "vitest", "nyc", "c8", "tap", "wireit", "workspaces")
 
 
 def steers(path: bytes) -> SteeringKind | None:
@@ -84,7 +89,9 @@ def _of_pyproject(text: str) -> Any:
 def _of_setup(text: str) -> Any:
     parser = configparser.RawConfigParser()
     parser.read_string(text)
-    return {name: dict(parser.items(name)) for name in parser.sections() if name.startswith(("tool:", "coverage:"))}
+    return {
+        name: dict(parser.items(name)) for name in parser.sections() if name.startswith(("tool:", "coverage:", "tox:"))
+    }
 
 
 def _of_package(text: str) -> Any:
@@ -105,6 +112,6 @@ def _of_entry_points(text: str) -> Any:
 
 
 _PARTS: Mapping[str, Callable[[str], Any]] = {
-    "pyproject.toml": _of_pyproject, "setup.cfg": _of_setup, "package.json": _of_package,
+    "pyproject.toml": _of_pyproject, "setup.cfg": _of_setup, "package.json": _of_package, "deno.json": _of_package,
     "entry_points.txt": _of_entry_points, "__init__.py": _of_init,
 }  # fmt: skip

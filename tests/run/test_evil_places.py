@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from stackmem.run.checking.words import included
+from stackmem.history.steering import steers
+from stackmem.run.checking.makefiles import included
 from tests.run.evil_agents import FORGES, PASSES, SOUND, TESTS, Judge, solved
 
 PYTEST_TESTS = """import rates
@@ -116,6 +117,77 @@ def test_no_file_decides_a_check_by_its_place(tmp_path: Path, name):
     verdict = judge.judge({"rates.py": SOUND, **case.honest}, case.check)
     assert solved(verdict), verdict
     assert judge.put_back == set()
+
+
+HONEST_FOUND = {
+    "rates.py": "def rate():\n    return 1\n", "tests/test_rates.py": TESTS,
+    "slow/test_slow.py": "def test_slow():\n    assert False\n",
+}  # fmt: skip
+SUITE = "python -m pytest -q -p no:cacheprovider"
+BROKEN = "raise ImportError\n"
+
+
+@pytest.mark.parametrize(
+    ("check", "evil"),
+    [
+        (f"{SUITE} --collect-only", BROKEN),
+        (f"{SUITE} slow || true; {SUITE} tests", HONEST_FOUND["rates.py"]),
+        (f"{SUITE} slow || true\n{SUITE} tests", FAILS_LATE),
+        (f"sh -c '{SUITE} slow || true; {SUITE} tests'", FAILS_LATE),
+        (f'env -i PATH="$PATH" {SUITE} tests', FAILS_LATE),
+        (f"env - PATH=\"$PATH\" sh -c '{SUITE} tests'", FAILS_LATE),
+        ("python -S -m unittest discover -q -s tests", HONEST_FOUND["rates.py"]),
+    ],
+)
+def test_a_right_check_is_believed_in_an_uncommon_spelling(tmp_path: Path, check, evil):
+    judge = Judge(tmp_path, "auto", found=HONEST_FOUND)
+    verdict = judge.judge({"rates.py": SOUND}, check)
+    assert solved(verdict), verdict
+    assert not solved(judge.judge({"rates.py": evil}, check))
+
+
+@pytest.mark.parametrize(
+    ("check", "planted"),
+    [
+        (f"{SUITE} tests || true; {SUITE} tests", {}),
+        (f"{SUITE} tests || {{ echo no; }}", {}),
+        (f"{SUITE} tests || true && false || {SUITE} tests || true; true", {"pytest.ini": "[pytest]\n"}),
+        ("make -s test", {"Makefile": f"test:\n\t@{SUITE} tests || true\n"}),
+        ("make -s test", {"Makefile": f"test:\n\t@{SUITE} --collect-only\n"}),
+        ("make -s test", {"Makefile": f"test:\n\t@sh -c '{SUITE} tests || true'\n"}),
+        (SUITE, {"pytest.ini": "[pytest]\naddopts = --collect-only\n"}),
+    ],
+)
+def test_no_run_says_itself_that_its_tests_do_not_decide(tmp_path: Path, check, planted):
+    judge = Judge(tmp_path, "auto", found=HONEST_FOUND | {"slow/test_slow.py": ""})
+    assert not solved(judge.judge(planted, check))
+
+
+def test_what_tools_remember_is_removed(tmp_path: Path):
+    names = [".mypy_cache/3.11/a.json", ".ruff_cache/0.1/a", ".eslintcache", "web/app.tsbuildinfo", ".pytest_cache/a"]
+    judge = Judge(tmp_path, "auto", found=HONEST_FOUND)
+    check = " && ".join(f"! test -e {name.partition('/')[0] if name[0] == '.' else name}" for name in names)
+    assert solved(judge.judge(dict.fromkeys(names, "{}"), check))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vite.config.ts", "web/vitest.workspace.js", "tox.toml", "deno.json", "bunfig.toml", "cypress.json",
+        ".mvn/maven.config", "phpunit.dist.xml", "tests.runsettings", "xunit.runner.json", "CTestCustom.cmake",
+        "wdio.conf.js", ".taprc", "behave.ini", "Taskfile.yml", ".justfile", ".bazelrc", "junit-platform.properties",
+        "jest.config.mjs", "karma.conf.js", "nose2.cfg", "dart_test.yaml",
+    ],
+)  # fmt: skip
+def test_settings_of_test_runners_are_known_by_their_names(name):
+    assert steers(name.encode()) == "settings"
+
+
+@pytest.mark.parametrize(
+    "name", ["invite.config.ts", "config.ts", "deno.lock", "src/vite.ts", "task.yml", "mvn/a", "webpack.config.js"]
+)
+def test_other_names_are_no_settings(name):
+    assert steers(name.encode()) is None
 
 
 def test_the_settings_of_any_virtual_environment_are_put_back(tmp_path: Path):

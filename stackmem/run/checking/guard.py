@@ -21,11 +21,14 @@ from stackmem.workspace.profile import Mount
 from stackmem.workspace.workspace import Workspace
 
 from . import witness
+from .makefiles import MAKEFILES, included, read_dry_run
 from .report import JUNIT, REPORT, CheckReport
-from .words import MAKEFILES, CheckWords, WordReader, included, is_judging, read_dry_run
+from .words import CheckWords, WordReader, is_judging
 
 _WITNESS, _REPORTS = "/apart/witness", "/logs/check"
 _SECONDS, _MOST_BYTES, _ROUNDS = 20.0, 4 << 20, 5
+_CLEARED = re.compile(r"(?<![\w/.-])env\s+(-i\b|--ignore-environment\b|-(?=\s))")
+"""A command without any variable of the environment."""
 _FOLDER = str(Path(witness.__file__).parent)
 
 
@@ -92,7 +95,7 @@ class CheckGuard:
             self.put_back += removed
             if not self._take(checked, paths(printed.makefiles).__contains__) and not removed:
                 break
-        reader.take(printed.recipe, own=False, cwd=cwd)
+        reader.take(printed.recipe, own=False, cwd=cwd, made=MAKEFILES in self._to_make)
         self._words.own_python |= printed.own_python
 
     def _take(self, checked: CheckedCopy, chosen: Callable[[bytes], bool]) -> bool:
@@ -152,12 +155,17 @@ class CheckGuard:
         if not self._words.own_python:
             return self._command
         code, folder = map(workspace.place, self.mounts(reports))
-        junit = f"export PYTEST_ADDOPTS={shlex.quote(f'--junitxml={folder}/{JUNIT}')}\n"
-        return junit + re.sub(r"(?<![\w$])PYTHONPATH=", f"PYTHONPATH={code}:", self._command)
+        junit = f"--junitxml={folder}/{JUNIT}"
+        named = re.sub(r"(?<![\w$])PYTHONPATH=", f"PYTHONPATH={code}:", self._command)
+        ours = {"PYTEST_ADDOPTS": junit, "PYTHONPATH": code, witness.REPORT: f"{folder}/{REPORT}"}
+        if all(value == shlex.quote(value) for value in ours.values()):  # the words may be in quotes already
+            words = " ".join(f"{name}={value}" for name, value in ours.items())
+            named = _CLEARED.sub(lambda found: f"{found[0]} {words}", named)
+        return f"export PYTEST_ADDOPTS={shlex.quote(junit)}\n{named}"
 
     def problem(self, reports: Path) -> str:
         """Why exit code 0 does not count; empty if it does."""
-        return CheckReport(reports).problem(self._words.runners, unseen=self._words.own_python)
+        return CheckReport(reports).problem(self._words.runners, self._words.undecisive, unseen=self._words.own_python)
 
 
 class _Anything(frozenset[bytes]):

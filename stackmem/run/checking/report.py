@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import msgspec
@@ -33,6 +34,7 @@ class CheckReport:
 
     def __init__(self, folder: Path) -> None:
         self._runners: dict[str, str] = {}
+        self._arguments: dict[str, str] = {}
         self._begun: defaultdict[str, int] = defaultdict(int)
         self._left: set[str] = set()
         self._ended: defaultdict[str, list[TestRun]] = defaultdict(list)
@@ -47,8 +49,9 @@ class CheckReport:
             return
         name = str(process)
         match what, more:
-            case "start", [str(runner)] if runner:
+            case "start", [str(runner), str(arguments)] if runner:
                 self._runners[name] = runner
+                self._arguments[name] = arguments
             case "begin", []:
                 self._begun[name] += 1
             case "exit", []:
@@ -56,14 +59,20 @@ class CheckReport:
             case "end", [int(collected), int(ran), int(passed), int(failed)]:
                 self._ended[name].append(TestRun(collected, ran, passed, failed))
 
-    def problem(self, named: set[str], *, unseen: bool) -> str:
+    def problem(self, named: set[str], undecisive: AbstractSet[str], *, unseen: bool) -> str:
         """Why exit code 0 does not count as success; empty if it does.
 
         Args:
             named: The test runners that the check names.
+            undecisive: The arguments of runs whose tests do not decide, because the check's words say so.
             unseen: The check sets the environment of its Python, so that a run of tests may have no witness.
         """
-        sessions = [session for each in self._ended.values() for session in each]
+        sessions = [
+            session
+            for name, each in self._ended.items()
+            if self._arguments.get(name) not in undecisive
+            for session in each
+        ]
         early = [name for name in self._begun if self._begun[name] != len(self._ended[name])]
         silent = [runner for name, runner in self._runners.items() if not self._begun[name]]
         if early:

@@ -9,7 +9,6 @@ Rule 2: a script that runs others is read as the run found it. Of what such a sc
 from __future__ import annotations
 
 import ast
-import fnmatch
 import os
 import posixpath
 import re
@@ -18,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from msgspec import Struct
+from .makefiles import MAKEFILES
 
 _SHELLS = {"sh", "bash", "dash", "zsh", "ksh", "ash", "source", "."}
 _INTERPRETERS = {
@@ -41,11 +40,11 @@ _WRAPPERS = {
     "then", "do", "else", "elif", "if", "while", "until", "{", "(", "timeout", "uv", "poetry", "pipenv", "hatch", "pdm",
     "rye", "npx", "coverage", "run", "xargs", "strace", "busybox",
 }  # fmt: skip
-MAKEFILES = r"(gnu)?makefile|[^/]+\.(mk|mak|make)"
 _BUILDERS = {
     "make": MAKEFILES, "gmake": MAKEFILES,
     "npm": r"package\.json", "yarn": r"package\.json", "pnpm": r"package\.json", "just": r"\.?justfile|[^/]+\.just",
-    "rake": r"rakefile(\.rb)?|[^/]+\.rake", "tox": r"tox\.ini", "nox": r"noxfile\.py", "task": r"taskfile\.ya?ml",
+    "rake": r"rakefile(\.rb)?|[^/]+\.rake", "nox": r"noxfile\.py", "task": r"taskfile\.ya?ml",
+    "tox": r"tox\.(ini|toml)|setup\.cfg|pyproject\.toml",
     "ant": r"build\.xml", "invoke": r"tasks\.py", "inv": r"tasks\.py", "doit": r"dodo\.py", "scons": r"sconstruct",
 }  # fmt: skip
 _RUNNERS = {"pytest": "pytest", "py.test": "pytest", "unittest": "unittest"}
@@ -55,7 +54,10 @@ _JUDGES = re.compile(
 _JUDGING_FOLDER = re.compile(r"(.*/)?(ci|checks?|tests?|testing|verify|judge|grade)(/.*)?")
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?|pypy3?")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*\+?=.*", re.DOTALL)
-_OWN_PYTHON = re.compile(r"\bPYTHONPATH\b|\benv\s+-i\b|\bpython[\d.]*\s+(-\w+\s+)*-\w*[IE]")
+_OWN_PYTHON = re.compile(
+    r"\bPYTHONPATH\b|\benv\s+(-i\b|--ignore-environment\b|-(?=\s))|\bpython[\d.]*\s+(-\w+\s+)*-\w*[IES]"
+)
+_ONLY_COLLECTS = {"--collect-only", "--co", "--setup-only", "--setup-plan"}
 _OPTIONAL = r"(?:\[\[?|test)\s+-[efrs]\s+[\"']?"
 """Asks for a file, in a script of a shell, before its name."""
 _MOST_SCRIPTS = 200
@@ -75,7 +77,8 @@ class CheckWords:
         folders: Folders from which Python may import.
         builders: Patterns of names of the files that steer programs such as make.
         dry_runs: Commands that print what make would run, each with the folder it runs in.
-        runners: Test runners of Python.
+        runners: Test runners of Python whose tests decide.
+        undecisive: The arguments of runs whose failures or missing tests are meant, as ``arguments_line`` has them.
         own_python: The words set the import path of Python, or have it ignore its environment.
     """
 
@@ -86,6 +89,7 @@ class CheckWords:
     builders: set[str] = field(default_factory=set)
     dry_runs: list[tuple[str, str]] = field(default_factory=list)
     runners: set[str] = field(default_factory=set)
+    undecisive: set[str] = field(default_factory=set)
     own_python: bool = False
 
 
@@ -104,18 +108,23 @@ class WordReader:
         self._place = place
         self._begins = begins
         self._scripts: set[bytes] = set()
+        self._decisive: set[str] = set()
+        self._ignored = self._made = False  # of the command that is read: its exit code, and its text
 
-    def take(self, text: str, *, own: bool, cwd: str | None = None) -> CheckWords:
+    def take(self, text: str, *, own: bool, cwd: str | None = None, made: bool = False) -> CheckWords:
         """Read a text of shell commands.
 
         Args:
             own: It is the check itself, of which every program counts.
             cwd: The folder it is run in, below the workspace.
+            made: The run wrote it, so that it cannot say which tests do not decide.
         """
         folder = self._begins if cwd is None else cwd
         self.words.own_python |= bool(_OWN_PYTHON.search(text))
         asked = set(re.findall(_OPTIONAL + r"([^\s\"'\]]+)", text))
-        for command in _commands(text):
+        for command, ignored in _commands(text):
+            self._ignored = ignored
+            self._made = made
             if command[0] in ("source", ".") and not own:
                 self._optional(command[1:], asked, folder)
             if command[0] in ("cd", "pushd") and len(command) > 1:
@@ -172,7 +181,7 @@ class WordReader:
     def _shell(self, arguments: list[str], cwd: str, *, own: bool) -> None:
         for at, word in enumerate(arguments):
             if word.startswith("-") and not word.startswith("--") and "c" in word:
-                self.take("".join(arguments[at + 1 : at + 2]), own=own, cwd=cwd)
+                self.take("".join(arguments[at + 1 : at + 2]), own=own, cwd=cwd, made=self._made)
                 return
             if not word.startswith(("-", "+")):
                 self._program(word, cwd, own=own, anywhere=True)
@@ -209,7 +218,13 @@ class WordReader:
                 self._program(path, cwd, own=False, anywhere=True)
 
     def _runner(self, runner: str, arguments: list[str], cwd: str, *, own: bool) -> None:
-        self.words.runners.add(runner)
+        line = arguments_line(arguments)
+        if not self._made and (self._ignored or (runner == "pytest" and not _ONLY_COLLECTS.isdisjoint(arguments))):
+            self.words.undecisive |= {line} - self._decisive
+        else:
+            self._decisive.add(line)
+            self.words.undecisive.discard(line)
+            self.words.runners.add(runner)
         for flag, value in pairwise(arguments):
             if flag == "-p" and runner == "pytest" and not value.startswith("no:"):
                 self._program(value.replace(".", "/") + ".py", cwd, own=own, anywhere=True)
@@ -321,8 +336,16 @@ def _unwrapped(command: list[str]) -> list[str]:
     return command
 
 
-def _commands(text: str) -> Iterator[list[str]]:
-    """The simple commands of a shell text, as words; what cannot be read as such is split at spaces."""
+def arguments_line(arguments: list[str]) -> str:
+    """The arguments of a test runner, as the witness reports them: letters and digits only."""
+    return "\0".join(arguments).encode("utf-8", "surrogateescape").hex()
+
+
+def _commands(text: str) -> Iterator[tuple[list[str], bool]]:
+    """The simple commands of a shell text, as words, and whether ``|| true`` ignores how each ends.
+
+    What cannot be read as such is split at spaces.
+    """
     for line in text.replace("\\\n", " ").split("\n"):
         words = shlex.shlex(line.lstrip("\t @+-"), posix=True, punctuation_chars=";&|()<>")
         words.whitespace_split = True
@@ -331,60 +354,17 @@ def _commands(text: str) -> Iterator[list[str]]:
         except ValueError:
             parts = line.split()
         command: list[str] = []
-        for part in parts:
+        for at, part in enumerate(parts):
             if part and set(part) <= set(";&|()"):
                 if command:
-                    yield command
+                    yield command, part == "||" and _is_nothing(parts[at + 1 : at + 3])
                 command = []
             elif not set(part) <= set("<>") or not part:
                 command.append(part)
         if command:
-            yield command
+            yield command, False
 
 
-class DryRun(Struct, frozen=True):
-    """What ``make -n -p`` printed.
-
-    Attributes:
-        recipe: The commands that it would run.
-        makefiles: The files that it read.
-        targets: Targets that a file of their name makes up to date.
-        own_python: The makefiles set the import path of Python, for all of their recipes.
-    """
-
-    recipe: str
-    makefiles: tuple[str, ...]
-    targets: tuple[str, ...]
-    own_python: bool = False
-
-
-def read_dry_run(printed: str) -> DryRun:
-    recipe, _, database = printed.partition("\n# Make data base")
-    if printed.startswith("# Make data base"):
-        recipe, database = "", printed
-    files = " ".join(re.findall(r"(?m)^MAKEFILE_LIST := (.*)$", database)).split()
-    # After its files make prints recipes that it ran for the database itself; only real targets have a head line.
-    targets = []
-    for block in database.partition("\n# Files")[2].split("\n\n"):
-        head = re.match(r"(?:#[^\n]*\n)*([^#\s:=.%][^:=\n]*?)\s*::?(?!=)", block.lstrip("\n"))
-        if head and "# Not a target:" not in block and "#  Phony target" not in block:
-            targets.append(head[1])
-    sets_path = re.search(r"(?m)^# makefile[^\n]*\n([^\n:#]*: )?PYTHONPATH\b", database)
-    return DryRun(recipe, tuple(files), tuple(targets), bool(sets_path))
-
-
-def included(makefile: bytes) -> list[re.Pattern[bytes]]:
-    """Patterns of the paths that a makefile includes; a variable in them stands for anything."""
-    text = makefile.replace(b"\\\n", b" ")
-    patterns = []
-    for line in re.findall(rb"(?m)^[ ]*(?:-|s)?include[ \t]+(.+?)[ \t]*(?:#.*)?$", text):
-        plain = re.sub(rb"\$\(wildcard ([^()]*)\)", rb"\1", line)
-        plain = re.sub(rb"\$\([^()]*\([^()]*\)[^()]*\)|\$\([^()]*\)|\$\{[^{}]*\}|\$\w", b"*", plain)
-        for word in plain.split():
-            stripped = word.removeprefix(b"./").removeprefix(b"*/")
-            if not re.search(rb"\w", stripped):
-                patterns.append(re.compile(rb".*\.(d|inc|conf|config|env)"))
-                continue
-            body = fnmatch.translate(stripped.decode("latin-1").replace("[", "[[]"))  # matches in bounded time
-            patterns.append(re.compile(rb"(.*/)?" + body.encode("latin-1")))
-    return patterns
+def _is_nothing(parts: list[str]) -> bool:
+    """Whether a command that always succeeds stands alone, up to the next line or ``;``."""
+    return parts[:1] in (["true"], [":"]) and parts[1:] in ([], [";"])

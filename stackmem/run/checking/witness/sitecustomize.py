@@ -1,7 +1,7 @@
 """Reports what the Python processes of a check did, so that exit code 0 alone never counts as success.
 
 Python imports this file as it starts, before the workspace is on its path. It writes JSON lines to the file that
-``STACKMEM_CHECK_REPORT`` names: ``[process, "start", runner]``, ``[process, "begin"]`` and
+``STACKMEM_CHECK_REPORT`` names: ``[process, "start", runner, arguments]``, ``[process, "begin"]`` and
 ``[process, "end", collected, ran, passed, failed]`` of a session of tests, and ``[process, "exit"]`` of a process that
 ended itself with ``os._exit(0)``. It must run on every Python from 3.8, and must never break the check.
 """
@@ -18,8 +18,8 @@ _ONLY_SHOWS = {"--version", "-V", "-VV", "--help", "-h", "--fixtures", "--marker
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib takes longer to import than this runs
 
 
-def runner_of(words: list[str]) -> str:
-    """The test runner that a command line of Python starts; empty if it starts another program."""
+def runner_of(words: list[str]) -> tuple[str, list[str]]:
+    """The test runner that a command line of Python starts, and its arguments; empty if it is another program."""
     at = 1
     while at < len(words) and words[at].startswith("-"):
         word, at = words[at], at + 1
@@ -41,8 +41,8 @@ def _in_code(code: str) -> str:
     return "pytest" if "pytest" in code and "console_main" in code else ""
 
 
-def _runner(name: str, arguments: list[str]) -> str:
-    return name if name in _RUNNERS and not _ONLY_SHOWS.intersection(arguments) else ""
+def _runner(name: str, arguments: list[str]) -> tuple[str, list[str]]:
+    return (name if name in _RUNNERS and not _ONLY_SHOWS.intersection(arguments) else ""), arguments
 
 
 def _without_witness(path: str) -> dict[str, str]:
@@ -215,7 +215,8 @@ def main(path: str) -> None:
     if words is None:
         with open("/proc/self/cmdline", "rb") as file:  # noqa: PTH123
             words = [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
-    witness.say("start", runner_of(words))
+    runner, arguments = runner_of(words)
+    witness.say("start", runner, "\0".join(arguments).encode("utf-8", "surrogateescape").hex() if runner else "")
     witness.watch_exit()
     sys.meta_path.insert(0, AfterImport(witness))
 

@@ -1,0 +1,59 @@
+"""What make would run, what it reads, and which files a makefile includes."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+
+from msgspec import Struct
+
+MAKEFILES = r"(gnu)?makefile|[^/]+\.(mk|mak|make)"
+"""The names of makefiles."""
+
+
+class DryRun(Struct, frozen=True):
+    """What ``make -n -p`` printed.
+
+    Attributes:
+        recipe: The commands that it would run.
+        makefiles: The files that it read.
+        targets: Targets that a file of their name makes up to date.
+        own_python: The makefiles set the import path of Python, for all of their recipes.
+    """
+
+    recipe: str
+    makefiles: tuple[str, ...]
+    targets: tuple[str, ...]
+    own_python: bool = False
+
+
+def read_dry_run(printed: str) -> DryRun:
+    recipe, _, database = printed.partition("\n# Make data base")
+    if printed.startswith("# Make data base"):
+        recipe, database = "", printed
+    files = " ".join(re.findall(r"(?m)^MAKEFILE_LIST := (.*)$", database)).split()
+    # After its files make prints recipes that it ran for the database itself; only real targets have a head line.
+    targets = []
+    for block in database.partition("\n# Files")[2].split("\n\n"):
+        head = re.match(r"(?:#[^\n]*\n)*([^#\s:=.%][^:=\n]*?)\s*::?(?!=)", block.lstrip("\n"))
+        if head and "# Not a target:" not in block and "#  Phony target" not in block:
+            targets.append(head[1])
+    sets_path = re.search(r"(?m)^# makefile[^\n]*\n([^\n:#]*: )?PYTHONPATH\b", database)
+    return DryRun(recipe, tuple(files), tuple(targets), bool(sets_path))
+
+
+def included(makefile: bytes) -> list[re.Pattern[bytes]]:
+    """Patterns of the paths that a makefile includes; a variable in them stands for anything."""
+    text = makefile.replace(b"\\\n", b" ")
+    patterns = []
+    for line in re.findall(rb"(?m)^[ ]*(?:-|s)?include[ \t]+(.+?)[ \t]*(?:#.*)?$", text):
+        plain = re.sub(rb"\$\(wildcard ([^()]*)\)", rb"\1", line)
+        plain = re.sub(rb"\$\([^()]*\([^()]*\)[^()]*\)|\$\([^()]*\)|\$\{[^{}]*\}|\$\w", b"*", plain)
+        for word in plain.split():
+            stripped = word.removeprefix(b"./").removeprefix(b"*/")
+            if not re.search(rb"\w", stripped):
+                patterns.append(re.compile(rb".*\.(d|inc|conf|config|env)"))
+                continue
+            body = fnmatch.translate(stripped.decode("latin-1").replace("[", "[[]"))  # matches in bounded time
+            patterns.append(re.compile(rb"(.*/)?" + body.encode("latin-1")))
+    return patterns
