@@ -44,7 +44,7 @@ _BUILDERS = {
     "make": MAKEFILES, "gmake": MAKEFILES,
     "npm": r"package\.json", "yarn": r"package\.json", "pnpm": r"package\.json", "just": r"\.?justfile|[^/]+\.just",
     "rake": r"rakefile(\.rb)?|[^/]+\.rake", "nox": r"noxfile\.py", "task": r"taskfile\.ya?ml",
-    "tox": r"tox\.(ini|toml)|setup\.cfg|pyproject\.toml",
+    "tox": r"tox\.(ini|toml)",
     "ant": r"build\.xml", "invoke": r"tasks\.py", "inv": r"tasks\.py", "doit": r"dodo\.py", "scons": r"sconstruct",
 }  # fmt: skip
 _RUNNERS = {"pytest": "pytest", "py.test": "pytest", "unittest": "unittest"}
