@@ -2,7 +2,6 @@
 
 import asyncio
 import gzip
-import gzip
 import json
 import os
 import socket

@@ -132,10 +132,10 @@ BROKEN = "raise ImportError\n"
     [
         (f"{SUITE} --collect-only", BROKEN),
         (f"{SUITE} slow || true; {SUITE} tests", HONEST_FOUND["rates.py"]),
-        (f"{SUITE} slow || true\n{SUITE} tests", FAILS_LATE),
-        (f"sh -c '{SUITE} slow || true; {SUITE} tests'", FAILS_LATE),
+        pytest.param(f"{SUITE} slow || true\n{SUITE} tests", FAILS_LATE, marks=pytest.mark.campaign),
+        pytest.param(f"sh -c '{SUITE} slow || true; {SUITE} tests'", FAILS_LATE, marks=pytest.mark.campaign),
         (f'env -i PATH="$PATH" {SUITE} tests', FAILS_LATE),
-        (f"env - PATH=\"$PATH\" sh -c '{SUITE} tests'", FAILS_LATE),
+        pytest.param(f"env - PATH=\"$PATH\" sh -c '{SUITE} tests'", FAILS_LATE, marks=pytest.mark.campaign),
         ("python -S -m unittest discover -q -s tests", HONEST_FOUND["rates.py"]),
     ],
 )
@@ -150,11 +150,17 @@ def test_a_right_check_is_believed_in_an_uncommon_spelling(tmp_path: Path, check
     ("check", "planted"),
     [
         (f"{SUITE} tests || true; {SUITE} tests", {}),
-        (f"{SUITE} tests || {{ echo no; }}", {}),
-        (f"{SUITE} tests || true && false || {SUITE} tests || true; true", {"pytest.ini": "[pytest]\n"}),
+        pytest.param(f"{SUITE} tests || {{ echo no; }}", {}, marks=pytest.mark.campaign),
+        pytest.param(
+            f"{SUITE} tests || true && false || {SUITE} tests || true; true",
+            {"pytest.ini": "[pytest]\n"},
+            marks=pytest.mark.campaign,
+        ),
         ("make -s test", {"Makefile": f"test:\n\t@{SUITE} tests || true\n"}),
         ("make -s test", {"Makefile": f"test:\n\t@{SUITE} --collect-only\n"}),
-        ("make -s test", {"Makefile": f"test:\n\t@sh -c '{SUITE} tests || true'\n"}),
+        pytest.param(
+            "make -s test", {"Makefile": f"test:\n\t@sh -c '{SUITE} tests || true'\n"}, marks=pytest.mark.campaign
+        ),
         (SUITE, {"pytest.ini": "[pytest]\naddopts = --collect-only\n"}),
     ],
 )

@@ -13,6 +13,7 @@ from stackmem.errors import UsageError, WorkspaceError
 from stackmem.workspace.images.bases import add_base
 from stackmem.workspace.images.copying import copy_in, leave_nothing, unpacked
 from stackmem.workspace.images.store import ImageStore, tree_digest
+from tests.conftest import CAMPAIGN
 from tests.workspace.hostile_archives import FAMILIES, SECRET, HostileArchive, file, folder, hard, link
 from tests.workspace.people import for_everyone
 
@@ -82,19 +83,23 @@ def unpack_by(door: str, archive: HostileArchive, place: Path) -> None:
         add_base(ImageStore(place / "store"), f"x={getattr(archive, door)(path)}")
 
 
-@pytest.mark.parametrize("door", ["root", "saved", "add"])
+DOORS = ("root", "saved", "add")
+
+
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
 @for_everyone
-def test_an_archive_changes_and_reads_nothing_outside(place, family, door):
+def test_an_archive_changes_and_reads_nothing_outside(place, family):
+    """Each archive goes through every door in the campaign, and through one of them in CI."""
     decoy, work = decoy_in(place), place / "work"
     work.mkdir()
     before = outside(place)
-    for archive in family(decoy):
-        unpack_by(door, archive, work)
-        assert outside(place) == before, archive.name
-        assert list(faults(work)) == [], archive.name
-        shutil.rmtree(work)
-        work.mkdir()
+    for number, archive in enumerate(family(decoy)):
+        for door in DOORS if CAMPAIGN else (DOORS[number % len(DOORS)],):
+            unpack_by(door, archive, work)
+            assert outside(place) == before, (archive.name, door)
+            assert list(faults(work)) == [], (archive.name, door)
+            shutil.rmtree(work)
+            work.mkdir()
 
 
 def test_there_are_hundreds_of_archives():
