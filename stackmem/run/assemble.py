@@ -212,11 +212,7 @@ def assemble(
     environ: Mapping[str, str],
     history: History | NoHistory,
 ) -> RunParts:
-    """Open the workspace and put the run together; nothing is forced to the disk until a trace is there.
-
-    Raises:
-        WorkspaceError: The isolation asked for cannot be had.
-    """
+    """Open the workspace and put the run together; nothing is forced to the disk until a trace is there."""
     subject = prepared.subject
     history.withhold(scrubber.held_in)
     workspace, checks = _opened(plan, prepared, places, scrubber)

@@ -7,6 +7,8 @@ from scripts import structure
 from tests.house.sources import modules, name
 
 FILE_CAP, FUNCTION_CAP, FOLDER_CAP = 400, 60, 25
+# One union that a reader opens as a whole may be longer.
+MAY_BE_LONG = {"stackmem/core/facts.py": 600}
 # Folder to the files it may show.
 MAY_BE_FULL = {
     "stackmem/cli/commands": 40,  # one file a command is what a reader of the command line looks for
@@ -23,7 +25,8 @@ def long_functions(outline: structure.Outline) -> Iterator[str]:
 
 
 def test_every_file_stays_under_its_cap():
-    assert {name(path): lines for path in modules() if (lines := length(path)) > FILE_CAP} == {}
+    lengths = {name(path): length(path) for path in modules()}
+    assert {path: lines for path, lines in lengths.items() if lines > MAY_BE_LONG.get(path, FILE_CAP)} == {}
 
 
 def test_every_function_stays_under_its_cap():

@@ -12,11 +12,11 @@ from prompt_toolkit.document import Document
 
 from stackmem.core.facts import CallRejected, Event, ModelReplied, NoticeGiven, ToolReturned
 from stackmem.core.messages import Text, ToolCall
+from stackmem.core.session import COMMANDS
 from stackmem.core.state import Frame, State
 from stackmem.core.text import mark_cut
 from stackmem.errors import StackmemError
 from stackmem.report.page import write_page
-from stackmem.run.chat_commands import COMMANDS
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.open_run import Run
 from stackmem.trace.snapshot import Snapshot, changes

@@ -25,12 +25,12 @@ from acp.schema import PermissionOption, RequestPermissionResponse, ToolCallUpda
 from msgspec import UNSET
 
 from stackmem.core.person_facts import Approve, PersonSaid
+from stackmem.core.session import IN_EDITORS
 from stackmem.core.state import State
 from stackmem.core.text import mark_cut
 from stackmem.errors import StackmemError, TraceError
 from stackmem.foreign.files import read_regular
 from stackmem.kept.find import kept_sessions
-from stackmem.run.chat_commands import IN_EDITORS
 from stackmem.run.request import read_request
 from stackmem.run.run_folder import TRACE, is_run
 from stackmem.trace.open_run import Run

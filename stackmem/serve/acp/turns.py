@@ -14,10 +14,10 @@ from queue import SimpleQueue
 from types import FrameType
 
 from stackmem.core.facts import RunEnded
+from stackmem.core.session import IN_EDITORS
 from stackmem.core.state import State
 from stackmem.errors import StackmemError
 from stackmem.models.spoken import listening
-from stackmem.run.chat_commands import IN_EDITORS
 from stackmem.run.ending import apply_run
 from stackmem.run.fork import ForkChanges, before_request, fork
 from stackmem.run.limits import LIMITS
