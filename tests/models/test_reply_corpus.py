@@ -13,8 +13,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from scripts.reply_corpus import replies
 from stackmem.core.budgets import Budgets
 from stackmem.core.facts import CallRejected, ModelReplied, ReplyNudged
 from stackmem.core.messages import Text, ToolCall, ToolSpec, Usage
@@ -22,7 +24,9 @@ from stackmem.core.requests import AskModel
 from stackmem.core.tool_schemas import spec
 from stackmem.core.tools import CALLS
 from stackmem.models.calls.text_calls import with_calls
+from stackmem.run.run_folder import EXCHANGES
 from tests.build import play, slots, started
+from tests.gateway.test_telling import Tape
 
 CORPUS = Path(__file__).parent / "corpus" / "replies.jsonl"
 ROWS: list[dict[str, Any]] = [json.loads(line) for line in CORPUS.read_text("utf-8").splitlines()]
@@ -90,3 +94,16 @@ def test_rows_are_labelled_differ_and_say_nothing_of_a_machine():
     assert {row["label"] for row in ROWS} <= {"call", "answer", "unreadable"}
     assert len({(row["model"], row["text"]) for row in ROWS}) == len(ROWS)
     assert not re.search(r"/(?:tmp|home|root|Users)/", CORPUS.read_text("utf-8"))
+
+
+def test_the_script_takes_replies_out_of_a_recording_without_this_machines_folders(tmp_path: Path):
+    tape = Tape()
+    tools = (ToolSpec("read_file", "", "{}"),)
+    written = '{"name": "read_file", "arguments": {"path": "/home/ann/project/a.py"}}'
+    tape.turn(Text("Go."), reply=(Text(written),), kind="new", wire="openai-chat", tools=tools)
+    tape.turn(Text("On."), reply=(ToolCall("c", "read_file", {}),), wire="openai-chat")
+    (tmp_path / EXCHANGES).write_bytes(b"".join(msgspec.json.encode(passed) + b"\n" for passed in tape.passed))
+    assert list(replies(tmp_path / EXCHANGES, "m")) == [
+        {"model": "m", "tools": ["read_file"], "stop": "end", "text": written.replace("/home/ann/project", "/work"),
+         "label": ""}
+    ]  # fmt: skip
