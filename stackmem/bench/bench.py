@@ -34,42 +34,27 @@ EngineName = Literal["local", "dask"]
 
 
 class Means(Struct, frozen=True):
-    """How a bench is run; none of it changes what a row holds, but for times.
-
-    Attributes:
-        scheduler: Address of a Dask scheduler; None starts one here.
-        concurrency: Provider to the most trials that may ask it at once.
-        total_usd: For the whole bench, what its ledger holds already included.
-        trial_seconds: After which a trial is killed; None is never.
-        retry_errors: Whether trials that ended with an error are made again.
-    """
+    """How a bench is run; none of it changes what a row holds, but for times."""
 
     jobs: int
     engine: EngineName = "local"
-    scheduler: str | None = None
-    concurrency: dict[str, int] = {}
-    total_usd: float | None = None
-    trial_seconds: float | None = None
-    retry_errors: bool = False
+    scheduler: str | None = None  # address of a Dask scheduler; None starts one here
+    concurrency: dict[str, int] = {}  # provider to the most trials that may ask it at once
+    total_usd: float | None = None  # for the whole bench, what its ledger holds already included
+    trial_seconds: float | None = None  # after which a trial is killed; None is never
+    retry_errors: bool = False  # whether trials that ended with an error are made again
 
 
 class Came(Struct, frozen=True):
-    """What a bench came to.
-
-    Attributes:
-        rows: All of the plan's trials that have one, also from earlier calls; the columns of ``ledger.KEPT``.
-        fresh: How many of them are new.
-        paid_usd: For all that was ever made, what was made again included.
-        signal: That ended it; 0 without one.
-    """
+    """What a bench came to."""
 
     ending: Ending
-    rows: list[Row]
-    fresh: int
-    paid_usd: float
+    rows: list[Row]  # all of the plan's trials that have one, also from earlier calls; the columns of ``ledger.KEPT``
+    fresh: int  # how many of them are new
+    paid_usd: float  # for all that was ever made, what was made again included
     total: int
     results: Path
-    signal: int = 0
+    signal: int = 0  # that ended it; 0 without one
 
 
 def run_bench(
@@ -78,19 +63,9 @@ def run_bench(
     means: Means,
     environ: Mapping[str, str] = os.environ,
     begin: Callable[[BenchPlan, Mapping[str, Row]], None] | None = None,
-    tell: Callable[[BenchProgress], None] | None = None,
+    tell: Callable[[BenchProgress], None] | None = None,  # told of every row, and now and then that time has passed
 ) -> Came:
-    """Make every trial of the plan that the folder has no row of, and write its results.
-
-    Args:
-        begin: Told once, before the first trial, which rows there are already.
-        tell: Told of every row, and now and then that time has passed.
-
-    Raises:
-        UsageError: The folder or the engine cannot be used, the budget cannot be kept, or a plug-in is another one.
-        TraceError: The ledger cannot be written, or another process runs this bench.
-        WorkspaceError: The scheduler is gone.
-    """
+    """Make every trial of the plan that the folder has no row of, and write its results."""
     folder = folder.absolute()
     refuse_unlike_plugins(plan.plugins)
     prices = model_prices(plan, environ)

@@ -43,22 +43,14 @@ _LARGEST = 1 << 63  # beyond, the results cannot hold a whole number
 
 
 def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a bench's folder in the order in which they ended; a torn last line is none.
-
-    Raises:
-        TraceError: The ledger cannot be read, or a line in it is broken (named).
-    """
+    """The rows of a bench's folder in the order in which they ended; a torn last line is none."""
     known = columns()
     for number, line in enumerate(_read_lines(folder), 1):
         yield _row(line, number, folder, known)
 
 
 def _read_lines(folder: Path) -> Iterator[bytes]:
-    """The lines of a bench's ledger as they stand; a torn last line is none.
-
-    Raises:
-        TraceError: The ledger cannot be read.
-    """
+    """The lines of a bench's ledger as they stand; a torn last line is none."""
     try:
         with open_regular(folder / LEDGER) as file:
             for line in bounded_lines(file, _MAX_ROW_BYTES):
@@ -94,11 +86,7 @@ def _fits(row: dict[str, Any], name: str, kind: str) -> bool:
 
 
 def latest_rows(folder: Path) -> dict[str, dict[str, Any]]:
-    """The row of each trial that holds, by trial, only the columns in ``KEPT``.
-
-    Raises:
-        TraceError: As ``read_rows``.
-    """
+    """The row of each trial that holds, by trial, only the columns in ``KEPT``."""
     found: dict[str, dict[str, Any]] = {}
     for row in read_rows(folder):
         if row["id"] not in found or found[row["id"]]["outcome"] == "error":
@@ -107,11 +95,7 @@ def latest_rows(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def read_plan(folder: Path) -> BenchPlan | None:
-    """The plan of a bench's folder; None where there is none yet.
-
-    Raises:
-        TraceError: It cannot be read.
-    """
+    """The plan of a bench's folder; None where there is none yet."""
     try:
         plan = decode_json(read_regular(folder / PLAN), BenchPlan)
         for subject in plan.subjects:
@@ -127,11 +111,7 @@ def read_plan(folder: Path) -> BenchPlan | None:
 
 
 def refuse_other(old: BenchPlan, new: BenchPlan, folder: Path) -> None:
-    """Only a plan that holds every trial of the old one, measured in the same way, goes on with its folder.
-
-    Raises:
-        UsageError: It is another one; the first thing that differs is named.
-    """
+    """Only a plan that holds every trial of the old one, measured in the same way, goes on with its folder."""
     way_out = "choose another -o DIR, or give the flags it was begun with"
     if old.version != VERSION:
         raise UsageError(
@@ -157,23 +137,10 @@ def refuse_other(old: BenchPlan, new: BenchPlan, folder: Path) -> None:
 
 
 class Ledger:
-    """The ledger of one bench, open for writing until ``close``.
-
-    Attributes:
-        rows: By trial, in the order in which they ended; only the columns in ``KEPT``, as there may be very many.
-        paid_usd: For every row that was ever written.
-    """
+    """The ledger of one bench, open for writing until ``close``."""
 
     def __init__(self, folder: Path, plan: BenchPlan, *, without_errors: bool = False) -> None:
-        """Begin a bench's folder, or go on with it.
-
-        Args:
-            without_errors: Whether trials that ended with an error count as not made.
-
-        Raises:
-            UsageError: The folder cannot be made, holds something else, or belongs to another plan.
-            TraceError: Another process runs this bench, or what is there cannot be read.
-        """
+        """Begin a bench's folder, or go on with it."""
         self._path = folder / LEDGER
         _make(folder)
         self._lock = Lock(self._path, "bench")
@@ -182,8 +149,9 @@ class Ledger:
             old = read_plan(folder)
             if old is not None:
                 refuse_other(old, plan, folder)
-            self.paid_usd = sum(_paid(row) for row in read_rows(folder))
+            self.paid_usd = sum(_paid(row) for row in read_rows(folder))  # for every row that was ever written
             kept = latest_rows(folder)
+            # by trial, in the order in which they ended; only the columns in ``KEPT``, as there may be very many
             self.rows = {name: row for name, row in kept.items() if not (without_errors and row["outcome"] == "error")}
             _write(folder / PLAN, msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n")
             self._file = descriptor_of_regular(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
@@ -196,11 +164,7 @@ class Ledger:
             raise
 
     def add(self, row: dict[str, Any]) -> None:
-        """Write the row of a trial; that of a trial which has one already changes nothing.
-
-        Raises:
-            TraceError: The disk took none or only a part of it; what stood before is whole.
-        """
+        """Write the row of a trial; that of a trial which has one already changes nothing."""
         if row["id"] in self.rows:
             return
         line = msgspec.json.encode(row) + b"\n"

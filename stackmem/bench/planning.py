@@ -37,11 +37,7 @@ _MAX_TASK_FILE_BYTES = 16 << 30
 def make_plan(
     asked: SuiteRequest, cwd: Path, environ: Mapping[str, str], *, suite: str = "", command: str = ""
 ) -> BenchPlan:
-    """The plan.
-
-    Raises:
-        UsageError: Something asked for does not exist or cannot be, or nothing is left to be done.
-    """
+    """The plan."""
     load_plugins()
     models = tuple(_spelled(model, cwd) for model in dict.fromkeys(asked.models))
     if not models:
@@ -113,11 +109,7 @@ def _refuse_sessions(plan: BenchPlan) -> None:
 
 
 def model_prices(plan: BenchPlan, environ: Mapping[str, str]) -> dict[str, Price | None]:
-    """What each model costs; None where nobody is paid, or nobody knows (``is_free`` tells which).
-
-    Raises:
-        UsageError: A model cannot be opened.
-    """
+    """What each model costs; None where nobody is paid, or nobody knows (``is_free`` tells which)."""
     found: dict[str, Price | None] = {}
     for model in plan.models:
         if model == "human":
@@ -155,11 +147,7 @@ def split_strategies(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def numbers(text: str, what: str) -> tuple[float, ...]:
-    """``60,300``.
-
-    Raises:
-        UsageError: A piece is no number.
-    """
+    """``60,300``."""
     try:
         return tuple(float(piece) for piece in text.split(",") if piece.strip())
     except ValueError as error:
@@ -237,11 +225,7 @@ def _fixed(named: str, cwd: Path, *, demo: bool, memory: bool) -> TrialSubject:
 
 
 def folder_digest(folder: Path) -> str:
-    """SHA-256 over the names and bytes of a folder's files; what Python leaves behind is none of them.
-
-    Raises:
-        UsageError: A file cannot be read.
-    """
+    """SHA-256 over the names and bytes of a folder's files; what Python leaves behind is none of them."""
     found = hashlib.sha256()
     try:
         for path in sorted(folder.rglob("*")):

@@ -51,17 +51,12 @@ class Requester(Unattended):
 def converse(
     kind: SessionKind,
     folder: Path,
-    prepare_at: Callable[[Path], Prepared],
+    prepare_at: Callable[[Path], Prepared],  # a run on the task in a folder
     variables: Mapping[str, str],
     observe: Observe,
-    scratch: Path,
+    scratch: Path,  # where the world is kept as one session leaves it to the next
 ) -> RunResult:
-    """The requests of the world in ``folder``, one after another; the result is that of the last session.
-
-    Args:
-        prepare_at: A run on the task in a folder.
-        scratch: Where the world is kept as one session leaves it to the next.
-    """
+    """The requests of the world in ``folder``, one after another; the result is that of the last session."""
     requests: list[str] = manifest(folder)["requests"]
     if kind != "new":
         prepared = _conversation(prepare_at(folder), kind)

@@ -91,22 +91,16 @@ _TEXTS_KEPT = 8_000
 
 
 class Job(Struct, frozen=True):
-    """A trial with all a worker needs to know; it can be pickled.
-
-    Attributes:
-        root: The bench's folder, absolute; a worker on another machine must reach it at the same path.
-        version: The stackmem that asks; a worker must be of the same one.
-        plugins: Digests of the plug-ins there; a worker must have the same.
-    """
+    """A trial with all a worker needs to know; it can be pickled."""
 
     trial: Trial
-    root: str
+    root: str  # the bench's folder, absolute; a worker on another machine must reach it at the same path
     price: str
     latency_seconds: float
     keep_traces: Keep
     pause_seconds: float = 0.0
-    version: str = VERSION
-    plugins: dict[str, str] = {}
+    version: str = VERSION  # the stackmem that asks; a worker must be of the same one
+    plugins: dict[str, str] = {}  # digests of the plug-ins there; a worker must have the same
 
 
 class Interrupted(StackmemError):  # noqa: N818 - what happened, not what is wrong
@@ -114,14 +108,7 @@ class Interrupted(StackmemError):  # noqa: N818 - what happened, not what is wro
 
 
 def run_trial(job: Job, throttled: Callable[[], None] = lambda: None, environ: Mapping[str, str] = os.environ) -> Row:
-    """The trial's row; one that fails has ``outcome`` ``error`` and says why.
-
-    Args:
-        throttled: Told when the provider says that it is asked too much.
-
-    Raises:
-        Interrupted: A signal ended the run.
-    """
+    """The trial's row; one that fails has ``outcome`` ``error`` and says why."""
     started = time.time()
     begun = time.monotonic()
     try:

@@ -70,12 +70,7 @@ def _own_command(name: str) -> Any:
 
 
 def _plugin_command(name: str) -> Any:
-    """The command that a plug-in brings.
-
-    Raises:
-        KeyError: None brings it.
-        UsageError: A plug-in cannot be used, or typer cannot read the command.
-    """
+    """The command that a plug-in brings."""
     brought = _brought()[name]
     parent = typer.Typer(**_PLAIN)
     try:
@@ -90,11 +85,7 @@ def _plugin_command(name: str) -> Any:
 
 
 def _brought() -> dict[str, Any]:
-    """The commands of plug-ins, which are looked for where a word is none of ours, and for the help.
-
-    Raises:
-        UsageError: A plug-in cannot be used.
-    """
+    """The commands of plug-ins, which are looked for where a word is none of ours, and for the help."""
     if _ASKED or not any_plugin():
         return {}
     from .options import load_commands
@@ -112,14 +103,10 @@ def _as_typed(get_params: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:
 
 @dataclass
 class _AsTyped:
-    """Reads a parameter's value; typer is asked only where it is not yet what is wanted: what it loads takes long.
-
-    Attributes:
-        checked: What typer reads values with.
-    """
+    """Reads a parameter's value; typer is asked only where it is not yet what is wanted: what it loads takes long."""
 
     parameter: Any
-    checked: Callable[[], Any]
+    checked: Callable[[], Any]  # what typer reads values with
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         several = self.parameter.multiple or self.parameter.nargs == -1

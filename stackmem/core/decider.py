@@ -46,12 +46,9 @@ class AgentDecider:
 
 
 class ProgramUnderWay(Decider, Protocol):
-    """A program that decides, whatever its language.
+    """A program that decides, whatever its language."""
 
-    Attributes:
-        said, failed: What it told its person, and what it could not do, since somebody listens.
-    """
-
+    # said, failed: what it told its person, and what it could not do, since somebody listens
     said: list[str]
     failed: list[StepFailed]
 
@@ -81,11 +78,7 @@ class LiveMoments:
             self._watch(moment, state)
 
     def go_live(self) -> None:
-        """Tell of the line at which the program goes on, and of each one after it.
-
-        Raises:
-            Halted: The watcher ends the program.
-        """
+        """Tell of the line at which the program goes on, and of each one after it."""
         self._live = True
         if self._last is not None:
             self._watch(*self._last)

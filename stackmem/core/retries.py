@@ -91,10 +91,6 @@ def nudge(stop: Stop, ending: str, example: str, *, empty: bool) -> ReplyNudged:
     """What a reply without a call is answered with.
 
     It shows a call that only looks. An earlier text named the tool that ends the work, and small models then called it.
-
-    Args:
-        ending: The tool that ends a frame.
-        example: A call as JSON; empty if there is none to show.
     """
     code, fault = ("empty", "Your reply was empty.") if empty else ("no_call", "Your reply called no tool.")
     shown = f", for example: {example}" if example else "."

@@ -26,18 +26,12 @@ UNREADABLE = (
 
 
 class GatewaySpending(Struct):
-    """What was spent so far, held against the bounds.
+    """What was spent so far, held against the bounds."""
 
-    Attributes:
-        max_usd: In all; None for no bound.
-        max_tokens: Of one request's prompt, estimated; None for no bound.
-        unpriced: Replies of models whose price is not known.
-    """
-
-    max_usd: float | None = None
-    max_tokens: int | None = None
+    max_usd: float | None = None  # in all; None for no bound
+    max_tokens: int | None = None  # of one request's prompt, estimated; None for no bound
     usd: float = 0.0
-    unpriced: int = 0
+    unpriced: int = 0  # replies of models whose price is not known
 
     @property
     def is_bounded(self) -> bool:

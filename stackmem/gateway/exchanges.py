@@ -32,24 +32,16 @@ class ToldMessage(Struct, frozen=True):
 
 
 class SummaryPassed(Struct, frozen=True):
-    """A text that a strategy asked for, with the client's key, before the client's request went on.
+    """A text that a strategy asked for, with the client's key, before the client's request went on."""
 
-    Attributes:
-        turns: Exchanges that it is to stand for; ``kept`` stay behind it.
-        asked: What asked for it.
-        status: The HTTP status; 0 where there was none.
-        lost: Of an answer that did not end: what it used at least.
-        sent_bytes: Of the request that asked.
-    """
-
-    turns: int
+    turns: int  # exchanges that it is to stand for; ``kept`` stay behind it
     kept: int
-    asked: str
-    status: int
+    asked: str  # what asked for it
+    status: int  # the HTTP status; 0 where there was none
     reply: ModelReplied | ModelFailed
     seconds: float = 0.0
-    sent_bytes: int = 0
-    lost: Usage = Usage()
+    sent_bytes: int = 0  # of the request that asked
+    lost: Usage = Usage()  # of an answer that did not end: what it used at least
 
     @property
     def text(self) -> str:
@@ -63,27 +55,16 @@ class SummaryPassed(Struct, frozen=True):
 
 
 class RequestPassed(Struct, frozen=True, tag="asked"):
-    """A client asked.
+    """A client asked."""
 
-    Attributes:
-        at: Seconds since 1970.
-        number: Of the exchange, from 1 in the run.
-        conversation: Its number in the gateway; ``parent`` that of the one whose call it works for.
-        told: What was not known of the conversation.
-        system, tools: With the first request of a conversation; else empty.
-        strategy: What was in force; empty for ``full``. Of the exchanges it left out the first ``dropped``
-            and showed the first ``short`` not whole.
-        summary: The text that was asked for before it went on, or why there is none.
-        body_sha256, body_bytes: Of the request as the client sent it; ``sent_`` as it went upstream.
-    """
-
-    at: float
-    number: int
-    conversation: int
+    at: float  # seconds since 1970
+    number: int  # of the exchange, from 1 in the run
+    conversation: int  # its number in the gateway; ``parent`` that of the one whose call it works for
     kind: Kind
     wire: str
     model: str
-    told: tuple[ToldMessage, ...]
+    told: tuple[ToldMessage, ...]  # what was not known of the conversation
+    # body_sha256, body_bytes: of the request as the client sent it; ``sent_`` as it went upstream
     body_sha256: str
     body_bytes: int
     sent_sha256: str
@@ -91,34 +72,29 @@ class RequestPassed(Struct, frozen=True, tag="asked"):
     retry: bool = False
     parent: int | None = None
     call_id: str = ""
+    # system, tools: with the first request of a conversation; else empty
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
     continues: str = ""
+    # what was in force; empty for ``full``. Of the exchanges it left out the first ``dropped`` and showed the first
+    # ``short`` not whole
     strategy: str = ""
     dropped: int = 0
     short: int = 0
-    summary: SummaryPassed | UnsetType = UNSET
+    summary: SummaryPassed | UnsetType = UNSET  # the text that was asked for before it went on, or why there is none
 
 
 class AnswerPassed(Struct, frozen=True, tag="answered"):
-    """The upstream answered, or did not.
-
-    Attributes:
-        number: Of the exchange.
-        status: The HTTP status; 0 where there was none.
-        first_byte_seconds: From the request to the answer's first byte; ``seconds`` to its last.
-        elsewhere: The conversation had gone on meanwhile.
-        lost: Of an answer that did not end: what it used at least.
-    """
+    """The upstream answered, or did not."""
 
     at: float
-    number: int
-    status: int
+    number: int  # of the exchange
+    status: int  # the HTTP status; 0 where there was none
     reply: ModelReplied | ModelFailed
-    first_byte_seconds: float = 0.0
+    first_byte_seconds: float = 0.0  # from the request to the answer's first byte; ``seconds`` to its last
     seconds: float = 0.0
-    elsewhere: bool = False
-    lost: Usage | UnsetType = UNSET
+    elsewhere: bool = False  # the conversation had gone on meanwhile
+    lost: Usage | UnsetType = UNSET  # of an answer that did not end: what it used at least
 
 
 class RunClosed(Struct, frozen=True, tag="closed"):
@@ -159,11 +135,7 @@ class ExchangeWriter:
 
 
 def read_exchanges(path: Path) -> Iterator[Passed]:
-    """What passed, in order; a last line that a crash cut short is left out.
-
-    Raises:
-        TraceError: The file cannot be read, or a line is none of ours.
-    """
+    """What passed, in order; a last line that a crash cut short is left out."""
     try:
         with open_regular(path) as file:
             for number, line in enumerate(bounded_lines(file), 1):

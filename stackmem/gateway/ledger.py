@@ -35,13 +35,7 @@ _AGENT_HEADERS = ("x-claude-code-agent-id",)
 
 
 class UnderwayRequest(Struct):
-    """A recorded request while its answer comes.
-
-    Attributes:
-        body: The digest of the request's bytes.
-        began: The reading of a steady clock when it came.
-        first: The same for the answer's first byte; 0 before it.
-    """
+    """A recorded request while its answer comes."""
 
     wire: WireFormat
     asked: ForeignRequest
@@ -49,9 +43,9 @@ class UnderwayRequest(Struct):
     run: RunBeingTold
     number: int
     keys: tuple[str, ...]
-    body: bytes
-    began: float
-    first: float = 0.0
+    body: bytes  # the digest of the request's bytes
+    began: float  # the reading of a steady clock when it came
+    first: float = 0.0  # the same for the answer's first byte; 0 before it
 
 
 class RequestOrigin:
@@ -66,27 +60,21 @@ class RequestOrigin:
 
 
 class CameRequest:
-    """A request as it came, and what goes upstream of it.
-
-    Attributes:
-        summary: The text that a strategy had written before it went on, or why there is none.
-        recording: Set once recording has begun; ``underway`` is what it gave, until the answer is recorded, too.
-        lane: Keeps what concerns its conversation in order.
-        release: Has the bytes no longer counted as held; does so once.
-        first: The reading of a steady clock at the answer's first byte; 0 before it.
-    """
+    """A request as it came, and what goes upstream of it."""
 
     def __init__(self, at: float, began: float, wire: WireFormat | None, request: Request, body: bytes) -> None:
         self.at, self.began, self.wire, self.request = at, began, wire, request
         self.body = self.outgoing = body
         self.asked: ForeignRequest | None = None
         self.cut = ForeignCut(())
+        # the text that a strategy had written before it went on, or why there is none
         self.summary: SummaryPassed | UnsetType = UNSET
         self.underway: UnderwayRequest | None = None
+        # set once recording has begun; ``underway`` is what it gave, until the answer is recorded, too
         self.recording: asyncio.Task[None] | None = None
-        self.lane = asyncio.Lock()
-        self.first = 0.0
-        self.release: Callable[[], object] = bool
+        self.lane = asyncio.Lock()  # keeps what concerns its conversation in order
+        self.first = 0.0  # the reading of a steady clock at the answer's first byte; 0 before it
+        self.release: Callable[[], object] = bool  # has the bytes no longer counted as held; does so once
 
     @property
     def is_over(self) -> bool:
@@ -95,15 +83,12 @@ class CameRequest:
 
 
 class PreparedRequest(Struct, frozen=True):
-    """A request that is read, before it takes its place.
-
-    Attributes:
-        body, sent: The digests of its bytes as they came and as they went upstream.
-    """
+    """A request that is read, before it takes its place."""
 
     wire: WireFormat
     asked: ForeignRequest
     origin: RequestOrigin
+    # body, sent: the digests of its bytes as they came and as they went upstream
     body: bytes
     sent: bytes
 
@@ -115,18 +100,14 @@ class PreparedRequest(Struct, frozen=True):
 
 
 class GatewayLedger:
-    """What one gateway has recorded.
-
-    Attributes:
-        notes: What went wrong inside, a sentence each, the last hundred.
-    """
+    """What one gateway has recorded."""
 
     def __init__(
         self, recording: Recording, conversations: Conversations, spending: GatewaySpending, strategy: str,
         clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self.recording, self.spending, self.chains = recording, spending, Chains()
-        self.notes: list[str] = []
+        self.notes: list[str] = []  # what went wrong inside, a sentence each, the last hundred
         self._conversations, self._strategy, self._clock = conversations, strategy, clock
         self._lock = Lock()
 
@@ -252,12 +233,7 @@ class GatewayLedger:
 def reply_of(
     wire: WireFormat, answer: httpx2.Response | None, kept: list[bytes], why: str, secret: str = ""
 ) -> tuple[ModelReplied | ModelFailed, bytes]:
-    """What an answer's bytes say, and they without their coding.
-
-    Args:
-        answer: Its status and headers; None where there was none.
-        why: What cut it off; empty where nothing did.
-    """
+    """What an answer's bytes say, and they without their coding."""
     if answer is None:
         return failed("connection", why, secret), b""
     try:

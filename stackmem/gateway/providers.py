@@ -42,11 +42,7 @@ class Misdirected(Exception):  # noqa: N818 - the answer to a request that is no
 
 
 def provider_of(path: str, query: str, headers: Headers, upstreams: Upstreams) -> str:
-    """Return ``anthropic`` or ``openai``.
-
-    Raises:
-        Misdirected: The request belongs to another provider, to several, or to none that is known.
-    """
+    """Return ``anthropic`` or ``openai``."""
     owners = set(_owners(path, query, headers))
     if upstreams.is_one_server:
         return "anthropic" if "anthropic" in owners else "openai"

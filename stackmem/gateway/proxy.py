@@ -165,11 +165,7 @@ class Gateway:
         return UNREADABLE if self.spending.is_bounded else ""
 
     def _address(self, request: Request, raw: str, path: str) -> tuple[httpx2.URL, Headers]:
-        """Where a request goes, and the headers that go with it.
-
-        Raises:
-            Misdirected: Its provider is not certain, or there is no key for it.
-        """
+        """Where a request goes, and the headers that go with it."""
         upstreams, query = self._upstreams, request.scope["query_string"].decode("ascii")
         provider = provider_of(path, query, request.headers.raw, upstreams)
         own = None

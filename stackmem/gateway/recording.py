@@ -85,11 +85,7 @@ class RunBeingTold:
 
 
 def tell_to_end(folder: Path) -> bool:
-    """Tell a run to its end whose gateway was killed; whether there was anything to tell.
-
-    Raises:
-        TraceError: Somebody writes the run, a line is broken, or the trace does not follow from the lines.
-    """
+    """Tell a run to its end whose gateway was killed; whether there was anything to tell."""
     lock = RunLock(folder / TRACE)
     try:
         if (folder / RESULT).exists():

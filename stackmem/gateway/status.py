@@ -22,56 +22,34 @@ from .recording import tell_to_end
 
 
 class Savings(Struct, frozen=True):
-    """What a strategy saved, by the simulator of the provider's cache; the replies are taken to be the same.
+    """What a strategy saved, by the simulator of the provider's cache; the replies are taken to be the same."""
 
-    Attributes:
-        usd: The bill under ``full`` less that under the strategy, both simulated; negative where it cost more.
-        off_usd: How far the simulated bill under the strategy is from the real one: what ``usd`` may be wrong by.
-    """
-
-    usd: float
-    off_usd: float
+    usd: float  # the bill under ``full`` less that under the strategy, both simulated; negative where it cost more
+    off_usd: float  # how far the simulated bill under the strategy is from the real one: what ``usd`` may be wrong by
 
 
 class GatewayRunStatus(Struct, frozen=True):
-    """One run.
-
-    Attributes:
-        state: ``running`` while a gateway writes it, else ``ended``.
-        conversations: Sub-agents and side requests included; ``sub_agents`` those of them that are.
-        requests: For a reply; ``retries`` those whose bytes had come before, ``failed`` those without a whole reply.
-        summaries: Requests of the strategy's own, for texts that stand for the beginning of a conversation.
-        context_tokens: Of the last prompt.
-        usage: As the provider reported it, that of unfinished answers included as far as it is known.
-        cost_usd: None where a model's price is not known.
-        sent_share: Bytes that went upstream, of those that came.
-        savings: None under ``full``, without a price, and while the run is being written.
-    """
+    """One run."""
 
     run: str
-    state: str
+    state: str  # ``running`` while a gateway writes it, else ``ended``
     strategy: str
     model: str
-    conversations: int
+    conversations: int  # sub-agents and side requests included; ``sub_agents`` those of them that are
     sub_agents: int
-    requests: int
+    requests: int  # for a reply; ``retries`` those whose bytes had come before, ``failed`` those without a whole reply
     retries: int
     failed: int
-    summaries: int
-    context_tokens: int
-    usage: Usage
-    cost_usd: float | None
-    sent_share: float
-    savings: Savings | None = None
+    summaries: int  # requests of the strategy's own, for texts that stand for the beginning of a conversation
+    context_tokens: int  # of the last prompt
+    usage: Usage  # as the provider reported it, that of unfinished answers included as far as it is known
+    cost_usd: float | None  # none where a model's price is not known
+    sent_share: float  # bytes that went upstream, of those that came
+    savings: Savings | None = None  # none under ``full``, without a price, and while the run is being written
 
 
 def gateway_status(runs_dir: Path) -> list[GatewayRunStatus]:
-    """Every run of a gateway in a folder, the oldest first; those of a killed gateway are told to their end.
-
-    Raises:
-        UsageError: The folder cannot be read.
-        TraceError: What is recorded there is broken.
-    """
+    """Every run of a gateway in a folder, the oldest first; those of a killed gateway are told to their end."""
     try:
         folders = sorted(path.parent for path in runs_dir.glob(f"*/{EXCHANGES}"))
     except OSError as error:

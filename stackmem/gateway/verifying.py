@@ -29,18 +29,12 @@ _SECRET = b"[secret "
 
 
 class GatewayVerified(Struct, frozen=True):
-    """What was verified.
-
-    Attributes:
-        facts: Of the trace, all of which follow from the lines.
-        cuts: Requests whose cut follows from their conversation; without a strategy there is none.
-        not_followed: Requests of which that cannot be said.
-    """
+    """What was verified."""
 
     run: str
-    facts: int
-    cuts: int
-    not_followed: int
+    facts: int  # of the trace, all of which follow from the lines
+    cuts: int  # requests whose cut follows from their conversation; without a strategy there is none
+    not_followed: int  # requests of which that cannot be said
 
 
 class FollowedConversation(Struct):
@@ -54,12 +48,7 @@ class FollowedConversation(Struct):
 
 
 def verify_gateway_run(folder: Path) -> GatewayVerified:
-    """Tell the run again from its lines, and decide every cut again.
-
-    Raises:
-        TraceError: The files cannot be read, or a line is none of ours.
-        RulesDiffer: The trace does not follow from the lines, or a cut from its conversation.
-    """
+    """Tell the run again from its lines, and decide every cut again."""
     try:
         trace = read_regular(folder / TRACE)
     except OSError as error:

@@ -34,15 +34,11 @@ _MOST_BYTES = 64 << 20
 
 
 class FoundFiles:
-    """What a run found in its workspace, for checks of copies of it.
-
-    Attributes:
-        most: What is put back, with all that stands before it: ``start``, ``settings`` or ``tests``.
-    """
+    """What a run found in its workspace, for checks of copies of it."""
 
     def __init__(self, history: History, git_dir: Path, tree: str, most: SteeringKind = "settings") -> None:
         """Read from the tree that the run began with; of a layer, from the folder under it."""
-        self.most = most
+        self.most = most  # what is put back, with all that stands before it: ``start``, ``settings`` or ``tests``
         self._git_dir = git_dir
         self._began = history.files(tree)
 
@@ -51,11 +47,7 @@ class FoundFiles:
 
 
 class CheckedCopy:
-    """The copy, with what the run found beside it.
-
-    Attributes:
-        candidates: Paths at which the copy may differ from what the run found.
-    """
+    """The copy, with what the run found beside it."""
 
     def __init__(self, copy: Layer, began: Mapping[bytes, Node], git_dir: Path, most: SteeringKind) -> None:
         self._copy = copy
@@ -64,14 +56,10 @@ class CheckedCopy:
         self._kinds = set(KINDS[: KINDS.index(most) + 1])
         if most == "settings" and not self._had_tests():
             self._kinds.discard("settings")
-        self.candidates = sorted({*self._differing()})
+        self.candidates = sorted({*self._differing()})  # paths at which the copy may differ from what the run found
 
     def put_back_steering(self) -> tuple[str, ...]:
-        """Put back what steers any check, and return what had been another, by name.
-
-        Raises:
-            WorkspaceError: The copy cannot be written, or a file of it read.
-        """
+        """Put back what steers any check, and return what had been another, by name."""
         for path in self.candidates:
             if path.rpartition(b"/")[2] in _REMOVED or path.endswith(b".tsbuildinfo"):
                 self._replace(path, None)
@@ -82,19 +70,11 @@ class CheckedCopy:
         return kind in self._kinds and (kind != "tests" or self.existed(path))
 
     def put_back_settings(self) -> tuple[str, ...]:
-        """Put back the settings of test runners although no file that the run found looks like a test.
-
-        Raises:
-            WorkspaceError: As ``put_back_steering``.
-        """
+        """Put back the settings of test runners although no file that the run found looks like a test."""
         return self.put_back(lambda path: steers(path) == "settings")
 
     def put_back(self, chosen: Callable[[bytes], bool]) -> tuple[str, ...]:
-        """Put back what is chosen, and return what had been another, by name.
-
-        Raises:
-            WorkspaceError: As ``put_back_steering``.
-        """
+        """Put back what is chosen, and return what had been another, by name."""
         other = []
         for path in filter(chosen, self.candidates):
             before, now = self.found(path), current(self._copy.view.fd, path)
@@ -109,11 +89,7 @@ class CheckedCopy:
         return now is not None and (now[0] == LINK or not path.endswith(b".py") or runs_something(now[1]))
 
     def remove_added(self, paths: Iterable[bytes]) -> tuple[str, ...]:
-        """Remove files and folders that the run did not find, and return their names.
-
-        Raises:
-            WorkspaceError: As ``put_back_steering``.
-        """
+        """Remove files and folders that the run did not find, and return their names."""
         added = [path for path in sorted({*paths}) if self.exists(path) and not self.existed(path)]
         for path in added:
             self._replace(path, None)
@@ -280,11 +256,7 @@ def _is_opaque(path: bytes) -> bool:
 
 
 def open_above(root: int, path: bytes) -> tuple[int, bytes]:
-    """The open folder that a path lies in, and its name there; no link is followed.
-
-    Raises:
-        OSError: There is no such folder.
-    """
+    """The open folder that a path lies in, and its name there; no link is followed."""
     *above, name = path.split(b"/")
     folder = os.dup(root)
     try:
@@ -298,11 +270,7 @@ def open_above(root: int, path: bytes) -> tuple[int, bytes]:
 
 
 def current(root: int, path: bytes) -> Found | None:
-    """What is at a path below an open folder; None where there is no file, or a link leads there.
-
-    Raises:
-        WorkspaceError: It cannot be read, or is too large.
-    """
+    """What is at a path below an open folder; None where there is no file, or a link leads there."""
     try:
         folder, name = open_above(root, path)
         try:

@@ -48,11 +48,7 @@ _SAFE = (
 
 @lru_cache(maxsize=1)
 def git_program() -> str:
-    """The absolute path of git.
-
-    Raises:
-        UsageError: There is none.
-    """
+    """The absolute path of git."""
     found = shutil.which("git")
     if found is None:
         raise UsageError("git is not installed, and stackmem keeps the files of a run with it; install the package git")
@@ -64,11 +60,7 @@ def git_command(*arguments: str) -> list[str]:
 
 
 def store_environment(git_dir: Path) -> dict[str, str]:
-    """For our own store: nobody's configuration, and no variable of the caller's.
-
-    Raises:
-        WorkspaceError: One of the store's files is a FIFO, a device or huge; git would read it without end.
-    """
+    """For our own store: nobody's configuration, and no variable of the caller's."""
     _refuse_special_files(git_dir)
     with suppress(OSError):
         _refuse_special_objects(git_dir, (git_dir / "objects").stat().st_ino)
@@ -106,14 +98,7 @@ def _refuse_special_objects(git_dir: Path, _inode: int) -> None:
 
 
 def special_file_below(git_dir: Path, folders: Collection[str], *, links: bool = False) -> str:
-    """The first FIFO, socket or device below these folders, by its path in ``git_dir``; empty if there is none.
-
-    Args:
-        links: A link counts, too.
-
-    Raises:
-        OSError: A folder cannot be read.
-    """
+    """The first FIFO, socket or device below these folders, by its path in ``git_dir``; empty if there is none."""
     waiting = [git_dir / name for name in folders]
     while waiting:
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(waiting.pop()) as entries:
@@ -144,12 +129,7 @@ def her_environment() -> dict[str, str]:
 def git(
     *arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes = b"", seconds: float = ANSWER_SECONDS
 ) -> bytes:
-    """What git prints.
-
-    Raises:
-        UsageError: git is not installed.
-        WorkspaceError: git failed, or has not ended after so many seconds.
-    """
+    """What git prints."""
     return git_and_warnings(*arguments, cwd=cwd, environment=environment, stdin=stdin, seconds=seconds)[0]
 
 
@@ -236,13 +216,9 @@ def git_and_warnings(
     environment: dict[str, str],
     stdin: bytes = b"",
     seconds: float = ANSWER_SECONDS,
-    stdout: BinaryIO | None = None,
+    stdout: BinaryIO | None = None,  # where it prints to instead; there is nothing to return then
 ) -> tuple[bytes, bytes]:
-    """What git prints, and what it complains about though it succeeds; raises as ``git`` does.
-
-    Args:
-        stdout: Where it prints to instead; there is nothing to return then.
-    """
+    """What git prints, and what it complains about though it succeeds; raises as ``git`` does."""
     command = git_command(*arguments)
     try:
         with subprocess.Popen(

@@ -33,21 +33,13 @@ _WAY_OUT = "so its history stays outside; clone it anew to have it in the run"
 
 
 class Origin(Struct, frozen=True):
-    """A repository that may be read.
+    """A repository that may be read."""
 
-    Attributes:
-        root: The top of its work tree.
-        git_dir: What belongs to this work tree: HEAD, the index.
-        common: What all its work trees share: objects, refs.
-        branch: As ``refs/heads/NAME``; empty where HEAD is detached.
-        head: The commit of HEAD; empty where there is none yet.
-    """
-
-    root: Path
-    git_dir: Path
-    common: Path
-    branch: str
-    head: str
+    root: Path  # the top of its work tree
+    git_dir: Path  # what belongs to this work tree: HEAD, the index
+    common: Path  # what all its work trees share: objects, refs
+    branch: str  # as ``refs/heads/NAME``; empty where HEAD is detached
+    head: str  # the commit of HEAD; empty where there is none yet
 
     @property
     def environment(self) -> dict[str, str]:
@@ -86,11 +78,7 @@ def work_tree_of(folder: Path) -> Path | None:
 
 
 def find_origin(root: Path) -> Origin:
-    """The repository of the work tree whose top is ``root``.
-
-    Raises:
-        UsageError: It is none that may be read, and why.
-    """
+    """The repository of the work tree whose top is ``root``."""
     git_dir = _git_dir(root)
     common = _common(git_dir)
     named = shown_name(str(root))
@@ -118,11 +106,7 @@ def find_origin(root: Path) -> Origin:
 
 
 def _git_dir(root: Path) -> Path:
-    """The folder that belongs to this work tree.
-
-    Raises:
-        UsageError: ``.git`` leads to a repository that does not know of this folder.
-    """
+    """The folder that belongs to this work tree."""
     entry = root / ".git"
     named = shown_name(str(root))
     mode = entry.lstat().st_mode
@@ -150,11 +134,7 @@ def _work_tree_named_in(git_dir: Path) -> Path | None:
 
 
 def _common(git_dir: Path) -> Path:
-    """The folder that all work trees share, as git finds it; another work tree's folder lies in it by name.
-
-    Raises:
-        UsageError: It lies elsewhere.
-    """
+    """The folder that all work trees share, as git finds it; another work tree's folder lies in it by name."""
     line = _text(git_dir / "commondir").rstrip("\n")
     if not line:
         return git_dir

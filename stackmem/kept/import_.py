@@ -31,45 +31,27 @@ MAX_RECORDING_BYTES = 1 << 30
 
 
 class ImportedRun(Struct, frozen=True):
-    """What came of an import, and what ``imported.json`` keeps.
-
-    Attributes:
-        origin: The format, and what wrote the recording.
-        file: Where it was read from.
-        sha256: Of the file.
-        models: Every model that replied, in order of first reply.
-        cost_usd: By the known prices of the models; where one is not known, as the recording says; else None.
-        recorded_usd: What the recording itself says the whole cost.
-        strategy: The memory strategy that the recording names; empty if it names none.
-        left_out: What the recording holds that the trace does not, a sentence each.
-    """
+    """What came of an import, and what ``imported.json`` keeps."""
 
     run: str
     run_dir: str
-    origin: str
-    file: str
-    sha256: str
+    origin: str  # the format, and what wrote the recording
+    file: str  # where it was read from
+    sha256: str  # of the file
     session: str
-    models: tuple[str, ...]
+    models: tuple[str, ...]  # every model that replied, in order of first reply
     steps: int
     frames: int
     usage: Usage
+    # by the known prices of the models; where one is not known, as the recording says; else None
     cost_usd: float | None
-    recorded_usd: float | None
-    left_out: tuple[str, ...]
-    strategy: str = ""
+    recorded_usd: float | None  # what the recording itself says the whole cost
+    left_out: tuple[str, ...]  # what the recording holds that the trace does not, a sentence each
+    strategy: str = ""  # the memory strategy that the recording names; empty if it names none
 
 
 def import_file(file: Path, spelled: str | None, runs_dir: Path) -> tuple[ImportedRun, ...]:
-    """Read the file, and keep the trace of each of its sessions as a new run, without the secrets in it.
-
-    Args:
-        spelled: The format; None where what the file holds decides.
-
-    Raises:
-        UsageError: The file cannot be read, or is not what its format says; of the session at fault nothing is left.
-        TraceError: A trace cannot be written.
-    """
+    """Read the file, and keep the trace of each of its sessions as a new run, without the secrets in it."""
     if spelled is not None and spelled not in IMPORTERS:
         raise UsageError(f"no format {spelled!r}; known: {', '.join(sorted(IMPORTERS))}")
     content, scrub = _read(file), scrubber_of(os.environ).scrub
@@ -90,11 +72,7 @@ def import_file(file: Path, spelled: str | None, runs_dir: Path) -> tuple[Import
 
 
 def sessions_of(file: Path) -> Iterator[tuple[RecordedSession, tuple[TimedFact, ...]]]:
-    """The sessions of a recording, which is kept nowhere, each with its facts.
-
-    Raises:
-        UsageError: The file cannot be read, or is in no known format.
-    """
+    """The sessions of a recording, which is kept nowhere, each with its facts."""
     try:
         for session in _sessions(file, _read(file), None)[1]:
             yield session, tuple(_facts(session))

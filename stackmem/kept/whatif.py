@@ -51,55 +51,36 @@ DEFAULT_PRICE = "claude-sonnet-5-5"
 
 
 class WhatIfRow(Struct, frozen=True):
-    """A recorded run under one strategy.
-
-    Attributes:
-        recorded: It is the strategy that the run was recorded with.
-        note: What of the strategy could not show, or why it does not apply.
-        outcome: None where it does not apply; of hypothetical frames that of the middle band.
-        ratio: Its cost over that of the recorded strategy, in the unit of the run; None where either is not known.
-        bands: Of a flat run cut into hypothetical frames, from the best case to the worst.
-    """
+    """A recorded run under one strategy."""
 
     strategy: str
-    recorded: bool
-    note: str
-    outcome: WhatIfOutcome | None
+    recorded: bool  # it is the strategy that the run was recorded with
+    note: str  # what of the strategy could not show, or why it does not apply
+    outcome: WhatIfOutcome | None  # none where it does not apply; of hypothetical frames that of the middle band
+    # its cost over that of the recorded strategy, in the unit of the run; None where either is not known
     ratio: float | None = None
-    bands: tuple[HandOverBand, ...] = ()
+    bands: tuple[HandOverBand, ...] = ()  # of a flat run cut into hypothetical frames, from the best case to the worst
 
 
 class WhatIf(Struct, frozen=True):
-    """A recorded run under every strategy asked for.
-
-    Attributes:
-        price: The model whose prices and cache hold.
-        unit: What the cost is in: "tokens", newly evaluated, and seconds for a server that nobody is paid for.
-        counted: How the tokens of texts were counted.
-        window_tokens: That prompts are held against, and strategies go by.
-        estimated_replies: Replies whose usage the recording lacks; their length is an estimate.
-        rows: The recorded strategy first.
-    """
+    """A recorded run under every strategy asked for."""
 
     run: str
     imported: str
-    price: str
+    price: str  # the model whose prices and cache hold
+    # what the cost is in: "tokens", newly evaluated, and seconds for a server that nobody is paid for
     unit: Literal["USD", "tokens"]
-    counted: str
+    counted: str  # how the tokens of texts were counted
     steps: int
     frames: int
-    window_tokens: int
-    estimated_replies: int
+    window_tokens: int  # that prompts are held against, and strategies go by
+    estimated_replies: int  # replies whose usage the recording lacks; their length is an estimate
     latency_seconds: float | None
-    rows: tuple[WhatIfRow, ...]
+    rows: tuple[WhatIfRow, ...]  # the recorded strategy first
 
 
 def parse_strategies(text: str) -> tuple[str, ...]:
-    """The strategies that ``all`` or a list names; a comma within parameters separates nothing.
-
-    Raises:
-        UsageError: One is not known.
-    """
+    """The strategies that ``all`` or a list names; a comma within parameters separates nothing."""
     if text.strip() == "all":
         return tuple(STRATEGIES)
     named = [
@@ -109,41 +90,25 @@ def parse_strategies(text: str) -> tuple[str, ...]:
 
 
 class WhatIfQuestion(Struct, frozen=True):
-    """Under what a recording is told again.
-
-    Attributes:
-        price: The model whose prices, cache and window hold; None is the recorded one.
-        latency_seconds: From each request to the next; None for the times of the recording.
-        window_tokens: None is the window of that model; of a run of our own, the run's.
-        phases: How a flat run is cut into frames; None leaves it as one.
-        missed: Shares of what is handed over that is looked for again, a band each; the middle one is the row's.
-    """
+    """Under what a recording is told again."""
 
     strategies: tuple[str, ...]
-    price: str | None = None
-    latency_seconds: float | None = None
-    window_tokens: int | None = None
-    phases: PhaseRule | None = PhaseRule()
+    price: str | None = None  # the model whose prices, cache and window hold; None is the recorded one
+    latency_seconds: float | None = None  # from each request to the next; None for the times of the recording
+    window_tokens: int | None = None  # none is the window of that model; of a run of our own, the run's
+    phases: PhaseRule | None = PhaseRule()  # how a flat run is cut into frames; None leaves it as one
+    # shares of what is handed over that is looked for again, a band each; the middle one is the row's
     missed: tuple[float, ...] = MISSED
 
 
 def what_if(named: str, runs_dir: Path, question: WhatIfQuestion) -> Iterator[WhatIf]:
-    """Each recording of a run, or of another agent's file, under each of the strategies.
-
-    Raises:
-        UsageError: There is no such recording, or no model of that name; it has no step.
-        TraceError: The trace is broken.
-    """
+    """Each recording of a run, or of another agent's file, under each of the strategies."""
     for name, again, stated in _recordings(named, runs_dir):
         yield tell_again(name, again, question, stated)
 
 
 def tell_again(name: str, again: Callable[[], Iterator[Moment]], question: WhatIfQuestion, stated: str = "") -> WhatIf:
-    """One recording under each of the strategies; ``again`` begins its moments anew.
-
-    Args:
-        stated: The strategy that another agent's recording names, as it is shown; empty if it names none.
-    """
+    """One recording under each of the strategies; ``again`` begins its moments anew."""
     run = tuple(again())
     if not run:
         raise TraceError(f"the trace of {name} holds no record; the run ended before its first one")

@@ -29,89 +29,71 @@ Reading = Generator[LoadSource, Source, Any]
 
 
 class Launch(Struct, frozen=True):
-    """What an interpreter is given.
+    """What an interpreter is given."""
 
-    Attributes:
-        path: The program's absolute path, as ``LoadSource.beside`` takes it.
-        inputs: As the person gave them; the language checks names and fills defaults.
-        module_path: The program's folder as its tools see it.
-        workspace: The workspace as its tools see it.
-        options: What flags said beyond that: ``entry``, ``config``, ``request``, ``lib``, ``while_limit``, ``checked``
-            and the model's ``window_tokens``; an absent one was not given.
-        tools: The person's own tools.
-        watch: A debugger, where there is one.
-    """
-
-    path: str
+    path: str  # the program's absolute path, as ``LoadSource.beside`` takes it
     text: str
-    inputs: dict[str, Any] = {}
-    module_path: str = "/workspace"
-    workspace: str = "/workspace"
+    inputs: dict[str, Any] = {}  # as the person gave them; the language checks names and fills defaults
+    module_path: str = "/workspace"  # the program's folder as its tools see it
+    workspace: str = "/workspace"  # the workspace as its tools see it
+    # what flags said beyond that: ``entry``, ``config``, ``request``, ``lib``, ``while_limit``, ``checked`` and the
+    # model's ``window_tokens``; an absent one was not given
     options: dict[str, Any] = {}
-    tools: tuple[ToolSpec, ...] = ()
-    watch: DebugPort | None = None
+    tools: tuple[ToolSpec, ...] = ()  # the person's own tools
+    watch: DebugPort | None = None  # a debugger, where there is one
 
 
 class Finding(Struct, frozen=True):
-    """What a linter found.
-
-    Attributes:
-        severity: A note is no fault: it says what will be done.
-        code: ``<language>/<title-in-kebab-case>``.
-        line, column: From 1.
-        title, suggestion: For the languages whose report shows them.
-    """
+    """What a linter found."""
 
     path: str
+    # line, column: from 1
     line: int
     column: int
-    severity: Literal["error", "warning", "note"]
-    code: str
+    severity: Literal["error", "warning", "note"]  # a note is no fault: it says what will be done
+    code: str  # ``<language>/<title-in-kebab-case>``
     message: str
+    # title, suggestion: for the languages whose report shows them
     title: str = ""
     suggestion: str = ""
 
 
 class Language(Struct, frozen=True):
-    """One language.
-
-    Attributes:
-        start: The program, to be run. It raises ``UsageError`` for inputs it does not know, before its first effect
-            other than ``LoadSource``.
-        outline: Checks the inputs and resolves the tools as ``start`` would, raises what it would, and returns what
-            ``--dry-run`` prints; performs nothing.
-        lint: The findings on one file ``(path, text)``, as a tuple; a language that has a ``config`` is also given it,
-            and the person's own tools, by the names ``config`` (a path, or empty) and ``tools``.
-        lints_with: What else ``lint`` is given by name: ``tools`` (the person's own), ``lib`` (paths of libraries).
-        is_checked: Whether a run is told, by the option ``checked``, to look for static faults before its first effect;
-            a run that was recorded without the option is replayed as it was, without the look.
-        no_main: The halt that running a folder without a main program comes to; None has none.
-        announcer: A new announcer for one run.
-        stop_lines: The lines of a file ``(path, text)`` that a debugger can stop at; none of one that is broken.
-        models: The names of all models beside the run's own that the program asks, as a tuple, where they can be known
-            beforehand; a run that cannot have one of them does not begin.
-        settings: What a program's text asks of the run, option name to text, where nothing else speaks: ``max_usd``,
-            ``max_seconds``. It never raises; a text that is broken asks nothing.
-        remarks: The findings on a program's text that a run tells before it begins; None tells none.
-        lint_report: The findings of one file ``(path, findings)`` in the language's own layout; None has none.
-        config: The name of a configuration that is looked for in the current directory and above it, then above the
-            program; what is found becomes the option ``config``.
-    """
+    """One language."""
 
     name: str
     says: str
+    # the program, to be run. It raises ``UsageError`` for inputs it does not know, before its first effect other than
+    # ``LoadSource``
     start: Callable[[Launch], Program]
+    # checks the inputs and resolves the tools as ``start`` would, raises what it would, and returns what ``--dry-run``
+    # prints; performs nothing
     outline: Callable[[Launch], Reading]
+    # the findings on one file ``(path, text)``, as a tuple; a language that has a ``config`` is also given it, and the
+    # person's own tools, by the names ``config`` (a path, or empty) and ``tools``
     lint: Callable[..., Reading]
-    announcer: Callable[[], Announcer]
+    announcer: Callable[[], Announcer]  # a new announcer for one run
+    # the lines of a file ``(path, text)`` that a debugger can stop at; none of one that is broken
     stop_lines: Callable[[str, str], Iterable[int]] | None = None
+    # the findings of one file ``(path, findings)`` in the language's own layout; None has none
     lint_report: Callable[[str, tuple[Finding, ...]], str] | None = None
+    # the findings on a program's text that a run tells before it begins; None tells none
     remarks: Callable[[str, str], tuple[Finding, ...]] | None = None
+    # the name of a configuration that is looked for in the current directory and above it, then above the program; what
+    # is found becomes the option ``config``
     config: str = ""
+    # the names of all models beside the run's own that the program asks, as a tuple, where they can be known
+    # beforehand; a run that cannot have one of them does not begin
     models: Callable[[Launch], Reading] | None = None
+    # what a program's text asks of the run, option name to text, where nothing else speaks: ``max_usd``,
+    # ``max_seconds``. It never raises; a text that is broken asks nothing
     settings: Callable[[str], dict[str, str]] | None = None
+    # what else ``lint`` is given by name: ``tools`` (the person's own), ``lib`` (paths of libraries)
     lints_with: tuple[str, ...] = ()
+    # whether a run is told, by the option ``checked``, to look for static faults before its first effect; a run that
+    # was recorded without the option is replayed as it was, without the look
     is_checked: bool = False
+    # the halt that running a folder without a main program comes to; None has none
     no_main: Callable[[str], Halted] | None = None
 
     @property

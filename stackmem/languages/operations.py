@@ -21,76 +21,50 @@ from stackmem.core.requests import AskUser, InvokeTool, LoadSource, Wait
 
 
 class ToolAnswer(Struct, frozen=True):
-    """What a tool came to.
+    """What a tool came to."""
 
-    Attributes:
-        value: A JSON value. A command that failed with ``exit`` or was killed has its output here all the same.
-        failed: Empty where it did what was asked.
-        detail: One sentence on the failure.
-    """
-
+    # a JSON value. A command that failed with ``exit`` or was killed has its output here all the same
     value: Any = None
-    failed: ToolFailure = ""
-    detail: str = ""
+    failed: ToolFailure = ""  # empty where it did what was asked
+    detail: str = ""  # one sentence on the failure
 
 
 class Complete(Struct, frozen=True):
-    """Ask the model for one completion without tools; answered by ``Completion``.
+    """Ask the model for one completion without tools; answered by ``Completion``."""
 
-    Attributes:
-        messages: They end with the user's.
-        schema: A JSON Schema that the reply must fit as JSON. One that does not is refused with its first fault and
-            asked for again, three times.
-        breakpoints: Where the provider may cache, see ``core.messages``.
-        name: What it is for, in short; a script may ask for it as the frame's name.
-        model: The name of another model than the run's own, as ``--model`` takes it; empty is the run's own.
-    """
-
-    messages: tuple[Message, ...]
+    messages: tuple[Message, ...]  # they end with the user's
     system: str = ""
+    # a JSON Schema that the reply must fit as JSON. One that does not is refused with its first fault and asked for
+    # again, three times
     schema: dict[str, Any] | None = None
-    breakpoints: tuple[Breakpoint, ...] = ()
-    name: str = ""
-    model: str = ""
+    breakpoints: tuple[Breakpoint, ...] = ()  # where the provider may cache, see ``core.messages``
+    name: str = ""  # what it is for, in short; a script may ask for it as the frame's name
+    model: str = ""  # the name of another model than the run's own, as ``--model`` takes it; empty is the run's own
 
 
 class Completion(Struct, frozen=True):
-    """The model's reply.
-
-    Attributes:
-        value: The reply as JSON where a schema was given.
-        stop: Why it ended, as in ``ModelReplied``.
-        failed: ``misfit`` (three replies did not fit the schema), ``window`` (the prompt is longer than the model
-            takes), ``truncated`` or ``refused``; else empty. Any other failure of the provider ends the run.
-    """
+    """The model's reply."""
 
     text: str
-    value: Any = None
-    stop: str = "end"
+    value: Any = None  # the reply as JSON where a schema was given
+    stop: str = "end"  # why it ended, as in ``ModelReplied``
+    # ``misfit`` (three replies did not fit the schema), ``window`` (the prompt is longer than the model takes),
+    # ``truncated`` or ``refused``; else empty. Any other failure of the provider ends the run
     failed: str = ""
     detail: str = ""
     usage: Usage = Usage()
 
 
 class RunFrame(Struct, frozen=True):
-    """Hand work to the agent in a frame of its own, under the run's strategy; answered by ``FrameAnswer``.
-
-    Attributes:
-        task: What to do, whole.
-        inputs: Name to value, shown in the frame's first message.
-        returns: What the result must be, in words.
-        schema: A JSON Schema that the result must fit as JSON.
-        using: Hints on how to do it.
-        model: As in ``Complete``; the frames that are pushed from this one have it, too.
-    """
+    """Hand work to the agent in a frame of its own, under the run's strategy; answered by ``FrameAnswer``."""
 
     name: str
-    task: str
-    inputs: dict[str, Any] = {}
-    returns: str = ""
-    schema: dict[str, Any] | None = None
-    using: tuple[str, ...] = ()
-    model: str = ""
+    task: str  # what to do, whole
+    inputs: dict[str, Any] = {}  # name to value, shown in the frame's first message
+    returns: str = ""  # what the result must be, in words
+    schema: dict[str, Any] | None = None  # a JSON Schema that the result must fit as JSON
+    using: tuple[str, ...] = ()  # hints on how to do it
+    model: str = ""  # as in ``Complete``; the frames that are pushed from this one have it, too
 
 
 class ReplyRefused(Struct, frozen=True):
@@ -101,19 +75,13 @@ class ReplyRefused(Struct, frozen=True):
 
 
 class FrameAnswer(Struct, frozen=True):
-    """What the frame came to.
-
-    Attributes:
-        value: The result as JSON where a schema was given.
-        failed: ``misfit``, ``window``, ``constraint`` or ``stalled``; ``result`` is then the frame's last words.
-        plan: The text of its first reply.
-    """
+    """What the frame came to."""
 
     result: str
-    value: Any = None
-    failed: str = ""
+    value: Any = None  # the result as JSON where a schema was given
+    failed: str = ""  # ``misfit``, ``window``, ``constraint`` or ``stalled``; ``result`` is then the frame's last words
     detail: str = ""
-    plan: str = ""
+    plan: str = ""  # the text of its first reply
 
 
 class EnterFrame(Struct, frozen=True):
@@ -136,31 +104,21 @@ class Say(Struct, frozen=True):
 
 
 class Source(Struct, frozen=True):
-    """A source.
+    """A source."""
 
-    Attributes:
-        path: Absolute, as a later ``beside`` takes it.
-        failed: Why there is no text; empty where there is.
-    """
-
-    path: str
+    path: str  # absolute, as a later ``beside`` takes it
     text: str = ""
     digest: str = ""
-    failed: str = ""
+    failed: str = ""  # why there is no text; empty where there is
 
 
 class KeepChunk(Struct, frozen=True):
-    """Put a chunk on the heap, over what has its name; answered by ``ChunkAnswer``.
+    """Put a chunk on the heap, over what has its name; answered by ``ChunkAnswer``."""
 
-    Attributes:
-        name: Characters that no chunk's name has become ``_``; a name that becomes another one's is refused.
-        source: The workspace file it describes, if any.
-    """
-
-    name: str
+    name: str  # characters that no chunk's name has become ``_``; a name that becomes another one's is refused
     content: str
     description: str = ""
-    source: str = ""
+    source: str = ""  # the workspace file it describes, if any
 
 
 class ReadChunk(Struct, frozen=True):
@@ -187,37 +145,24 @@ class ChunkAnswer(Struct, frozen=True):
 
 
 class ReadSpending(Struct, frozen=True):
-    """Look at what the run has used so far; answered by ``Spending``. Nobody is told of it: it changes nothing.
+    """Look at what the run has used so far; answered by ``Spending``. Nobody is told of it: it changes nothing."""
 
-    Attributes:
-        seconds: The clock is looked at, too, which is a fact of its own.
-    """
-
-    seconds: bool = False
+    seconds: bool = False  # the clock is looked at, too, which is a fact of its own
 
 
 class Spending(Struct, frozen=True):
-    """What the run has used.
+    """What the run has used."""
 
-    Attributes:
-        usd: For all that has a price; None as long as nothing has one.
-        seconds: Up to the last look at the clock.
-    """
-
-    usd: float | None
-    seconds: float
+    usd: float | None  # for all that has a price; None as long as nothing has one
+    seconds: float  # up to the last look at the clock
 
 
 class Group(Struct, frozen=True):
-    """Several operations at once; sent a tuple of their answers, in the order asked.
+    """Several operations at once; sent a tuple of their answers, in the order asked."""
 
-    Attributes:
-        operations: Tools, completions, sources and frames; what must not run beside another is run by itself.
-        most: How many may run at a time.
-    """
-
+    # tools, completions, sources and frames; what must not run beside another is run by itself
     operations: tuple[InvokeTool | Complete | RunFrame | LoadSource, ...]
-    most: int = 4
+    most: int = 4  # how many may run at a time
 
 
 Single = InvokeTool | Complete | RunFrame | LoadSource

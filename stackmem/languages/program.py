@@ -83,24 +83,16 @@ class ProgramDecider:
 
     def __init__(
         self,
-        begun: ProgramStarted,
-        make: Callable[[], Program],
+        begun: ProgramStarted,  # the fact that it begins with, once the run has started
+        make: Callable[[], Program],  # the program from its beginning; called again where a halted run is resumed
         strategy: MemoryStrategy,
         open_strategy: Callable[[str], MemoryStrategy],
-        text_of: Callable[[str], str],
+        text_of: Callable[[str], str],  # the text of a source, by its digest
         *,
-        keep: bool = True,
-        watch: DebugPort | None = None,
+        keep: bool = True,  # whether answers are kept, so that a halted program can be taken up again
+        watch: DebugPort | None = None,  # what the interpreter tells of its lines
     ) -> None:
-        """Start the interpreter.
-
-        Args:
-            begun: The fact that it begins with, once the run has started.
-            make: The program from its beginning; called again where a halted run is resumed.
-            text_of: The text of a source, by its digest.
-            keep: Whether answers are kept, so that a halted program can be taken up again.
-            watch: What the interpreter tells of its lines.
-        """
+        """Start the interpreter."""
         self._begun = begun
         self._strategy, self._open_strategy = strategy, open_strategy
         self._text_of, self._keep, self._watch = text_of, keep, watch
@@ -305,14 +297,13 @@ class _Interpreter:
         asked: What it waits for, or how it ended.
         frames: Those that it has open, outermost first.
         called: Name of a chunk to what the program called it.
-        happened: Every operation, and every answer from outside, where somebody listens.
     """
 
     def __init__(self, make: Callable[[], Program], *, keep: bool) -> None:
         """Run the program to its first operation; see ``ProgramDecider``."""
         self._make, self._keep = make, keep
         self._listens = False
-        self.happened: list[Happening] = []
+        self.happened: list[Happening] = []  # every operation, and every answer from outside, where somebody listens
         self._begin()
 
     def _begin(self) -> None:

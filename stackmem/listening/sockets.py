@@ -21,11 +21,7 @@ _HEAD_BYTES = 64 * 1024
 
 @contextmanager
 def listening(host: str, port: int, option: str = "--port") -> Iterator[socket.socket]:
-    """Listen for as long as the block lasts; ``option`` is the flag by which the user chooses the port.
-
-    Raises:
-        UsageError: The address or the port cannot be had.
-    """
+    """Listen for as long as the block lasts; ``option`` is the flag by which the user chooses the port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol named, asyncio sets TCP_NODELAY on what is accepted; else small pieces wait 40 ms for an ACK.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:

@@ -46,53 +46,34 @@ _OF_ALL = tools_that(lambda behavior: behavior.reads_files or behavior.changes_f
 
 
 class Terms(Struct, frozen=True):
-    """Under what a run is costed.
+    """Under what a run is costed."""
 
-    Attributes:
-        price: None where none is known.
-        minimum_tokens: The shortest prefix that the cache keeps.
-        latency_seconds: From each request to the next; None for the times of the recording.
-        five_minutes: Every entry of the cache lives so long, whatever the strategy marks: the marks are an agent's own.
-        server_cache: Whether the server caches by itself what it evaluated, as local servers do, marks or not.
-        speed: Of a server that nobody is paid for; the bill is its seconds then.
-    """
-
-    price: Price | None
-    minimum_tokens: int
+    price: Price | None  # none where none is known
+    minimum_tokens: int  # the shortest prefix that the cache keeps
     count: Count
-    latency_seconds: float | None = None
+    latency_seconds: float | None = None  # from each request to the next; None for the times of the recording
+    # every entry of the cache lives so long, whatever the strategy marks: the marks are an agent's own
     five_minutes: bool = False
+    # whether the server caches by itself what it evaluated, as local servers do, marks or not
     server_cache: bool = False
-    speed: Speed | None = None
+    speed: Speed | None = None  # of a server that nobody is paid for; the bill is its seconds then
 
 
 class WhatIfOutcome(Struct, frozen=True):
-    """What a run would have come to under a strategy.
+    """What a run would have come to under a strategy."""
 
-    Attributes:
-        requests: Replies asked for, and summaries.
-        peak_tokens, mean_tokens: Of the prompts of its steps.
-        usage: Tokens by class, summaries included; replies are as long as they were.
-        usd: None without a price.
-        evaluated_tokens: Of the prompts, those that no cache held.
-        seconds: At the server's speed; None where it is not known or not asked for.
-        summaries: How many the strategy asked for.
-        estimated: Nobody wrote the summaries: a bounded extract stands in for each.
-        loss: Which facts were out of sight.
-        too_long_from: The first step whose prompt is longer than the model's window; None where all fit.
-    """
-
-    requests: int
+    requests: int  # replies asked for, and summaries
+    # peak_tokens, mean_tokens: of the prompts of its steps
     peak_tokens: int
     mean_tokens: float
-    usage: Usage
-    usd: float | None
-    evaluated_tokens: int
-    seconds: float | None
-    summaries: int
-    estimated: bool
-    loss: FirstLoss
-    too_long_from: int | None
+    usage: Usage  # tokens by class, summaries included; replies are as long as they were
+    usd: float | None  # none without a price
+    evaluated_tokens: int  # of the prompts, those that no cache held
+    seconds: float | None  # at the server's speed; None where it is not known or not asked for
+    summaries: int  # how many the strategy asked for
+    estimated: bool  # nobody wrote the summaries: a bounded extract stands in for each
+    loss: FirstLoss  # which facts were out of sight
+    too_long_from: int | None  # the first step whose prompt is longer than the model's window; None where all fit
 
 
 def memory_tools(names: Sequence[str]) -> frozenset[str]:
@@ -124,12 +105,7 @@ def as_recorded(run: Sequence[Moment], facts: UsedFacts, terms: Terms) -> WhatIf
 def outcome(
     run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, facts: UsedFacts, terms: Terms
 ) -> WhatIfOutcome:
-    """The run with every prompt as another strategy would have rendered it.
-
-    Args:
-        start: The recorded one, with the strategy's name, prompt and tools.
-        facts: Of the run, taken flat where the strategy has no frames.
-    """
+    """The run with every prompt as another strategy would have rendered it."""
     costs, other = _Costs(facts, terms), OtherStrategy(start, framed=has_frames(strategy))
     for moment in run:
         used = Usage()
@@ -222,11 +198,7 @@ _ASKED = re.compile(r"at most ([\d,_]{1,9}) characters")
 
 
 def extract_summary(view: View) -> str:
-    """The newest lines with a literal that no newer line has, in their order.
-
-    Args:
-        view: The request for the summary; its last message asks for it and is not quoted.
-    """
+    """The newest lines with a literal that no newer line has, in their order."""
     asked = view.messages[-1].parts[-1] if view.messages and view.messages[-1].parts else Text("")
     found = _ASKED.search(asked.text) if isinstance(asked, Text) else None
     room = int(found[1].replace(",", "").replace("_", "")) if found else MOST_CHARS
@@ -277,11 +249,7 @@ class OtherStrategy:
         self.state = State()
 
     def take(self, moment: Moment, usage: Usage = _NOTHING) -> None:
-        """Go on by one moment.
-
-        Args:
-            usage: Of a reply: what it used under the other strategy.
-        """
+        """Go on by one moment."""
         match moment.event:
             case RunStarted():
                 self.state = evolve(State(), self._start)

@@ -54,19 +54,14 @@ _OPTIONAL = ("parallel_tool_calls", "stream_options", "seed", "include", "return
 
 
 class Wire(Struct, frozen=True):
-    """One of OpenAI's two protocols.
+    """One of OpenAI's two protocols."""
 
-    Attributes:
-        prefix: Of the names of models that speak it.
-        limits: What the longest reply is called, by the newer servers first; the next is tried where one is refused.
-        effort: What a request calls the effort.
-    """
-
-    prefix: str
+    prefix: str  # of the names of models that speak it
+    # what the longest reply is called, by the newer servers first; the next is tried where one is refused
     limits: tuple[str, ...]
     body: Callable[[View, str, Extras], dict[str, Any]]
     read: Callable[[Iterable[str], int, str], ModelReplied | ModelFailed]
-    effort: Callable[[str], dict[str, Any]]
+    effort: Callable[[str], dict[str, Any]]  # what a request calls the effort
 
 
 CHAT = Wire(
@@ -79,13 +74,9 @@ RESPONSES = Wire(
 
 
 class _CutReply(Struct):
-    """What a reply used that was cut before its end: the server worked on it, and reports nothing of it any more.
+    """What a reply used that was cut before its end: the server worked on it, and reports nothing of it any more."""
 
-    Attributes:
-        pieces: Those of the reply that have arrived. Servers send about one for each token.
-    """
-
-    pieces: int = 0
+    pieces: int = 0  # those of the reply that have arrived. Servers send about one for each token
 
     def counted(self, events: Iterable[str]) -> Iterator[str]:
         """The same events."""
@@ -117,14 +108,11 @@ class OpenAIModel:
     """A model behind the Chat Completions API, or the Responses API.
 
     Attributes:
-        name: With the provider before it, as the trace records it.
         window_tokens: Prompt and reply together.
         window_source: Who says so, as a person reads it.
-        price: None where neither the person, the server nor the table says it.
-        parameters: How many the model has, if its server says so.
     """
 
-    parameters: int | None = None
+    parameters: int | None = None  # how many the model has, if its server says so
 
     def __init__(
         self,
@@ -143,13 +131,10 @@ class OpenAIModel:
 
         A window of which nobody says anything is 32,768 tokens; the longest reply is a quarter of the window, at most
         32,000 tokens, or what the table knows.
-
-        Raises:
-            UsageError: The SDK is not installed.
         """
         if find_spec("openai") is None:
             raise UsageError(f"{wire.prefix}/NAME needs the openai package; install it: {install_command('openai')}")
-        self.name = f"{prefix or wire.prefix}/{model}"
+        self.name = f"{prefix or wire.prefix}/{model}"  # with the provider before it, as the trace records it
         self._wire = wire
         row = None if endpoint.is_local else lookup(self.name)
         if window_tokens is not None:
@@ -158,6 +143,7 @@ class OpenAIModel:
             self.window_tokens, self.window_source = row.window_tokens, f"the table of models: {row.source}"
         else:
             self.window_tokens, self.window_source = WINDOW_TOKENS, "a cautious guess; give --window-tokens"
+        # none where neither the person, the server nor the table says it
         self.price = price or (ASSUMED_FREE if endpoint.is_local else row.price if row else None)
         self._given = (window_tokens is not None, price is not None)
         self._model = model
@@ -177,11 +163,7 @@ class OpenAIModel:
         self._connection: Connection | None = None
 
     def ask_server(self) -> None:
-        """Take from the server's list of models what the person did not give; OpenAI's own says nothing there.
-
-        Raises:
-            UsageError: Nobody answers at the address, or the window that the server has holds no prompt.
-        """
+        """Take from the server's list of models what the person did not give; OpenAI's own says nothing there."""
         if self._endpoint.url == OPENAI.default_url + OPENAI.path:
             return
         served = ask_server(self._endpoint, self._model, headers=self._asked.headers)

@@ -51,24 +51,16 @@ class Model(Protocol):
 
 
 class ModelRequest(Struct, frozen=True):
-    """What a factory makes a model from.
+    """What a factory makes a model from."""
 
-    Attributes:
-        rest: The name without its prefix.
-        demo: The task's own script.
-        seed: For a model that takes one; the others ignore it.
-        price: Given by the person; those of whom nobody is paid ignore it.
-        asked: For the models of providers; the others ignore it.
-    """
-
-    rest: str
+    rest: str  # the name without its prefix
     environ: Mapping[str, str]
     base_url: str | None = None
     window_tokens: int | None = None
-    demo: Path | None = None
-    seed: int | None = None
-    price: Price | None = None
-    asked: Asked = NOTHING_ASKED
+    demo: Path | None = None  # the task's own script
+    seed: int | None = None  # for a model that takes one; the others ignore it
+    price: Price | None = None  # given by the person; those of whom nobody is paid ignore it
+    asked: Asked = NOTHING_ASKED  # for the models of providers; the others ignore it
 
 
 class _Replies(Protocol):
@@ -98,11 +90,7 @@ def open_model(
     price: str | None = None,
     asked: Asked = NOTHING_ASKED,
 ) -> Model:
-    """The model that ``--model`` names; nothing is asked of anyone yet (see ``introduced``).
-
-    Raises:
-        UsageError: There is no such kind of model, its key is missing, its address or its script is none.
-    """
+    """The model that ``--model`` names; nothing is asked of anyone yet (see ``introduced``)."""
     spelled = f"anthropic/{name}" if name.startswith("claude-") else name
     prefix = next((prefix for prefix in MODELS if _has(spelled, prefix)), None)
     if prefix is None:
@@ -127,11 +115,7 @@ def open_model(
 
 
 def introduced(model: Model) -> Model:
-    """The model, once its server was asked how long its window is, where it has one of its own.
-
-    Raises:
-        UsageError: Nobody answers at the server's address.
-    """
+    """The model, once its server was asked how long its window is, where it has one of its own."""
     if isinstance(model, OpenAIModel | GeminiModel):
         model.ask_server()
     return model

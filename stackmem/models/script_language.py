@@ -28,11 +28,7 @@ MAX_BRACKETS = 250
 
 
 def read_text(path: Path) -> str:
-    """A script's text.
-
-    Raises:
-        UsageError: It is missing, no regular file, too large, or not UTF-8.
-    """
+    """A script's text."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise UsageError(f"{path} is not a regular file; name a script, as in script:demo.yaml")
@@ -216,28 +212,17 @@ class PlannedCall(Struct, frozen=True):
 
 
 class Expectation(Struct, frozen=True):
-    """What must hold of a request before its entry answers; None and () ask nothing.
+    """What must hold of a request before its entry answers; None and () ask nothing."""
 
-    Attributes:
-        contains: Texts that the system prompt or a message holds.
-        absent: Texts that neither holds.
-        heap_has: Chunks that stand on the heap.
-    """
-
-    contains: tuple[str, ...] = ()
-    absent: tuple[str, ...] = ()
+    contains: tuple[str, ...] = ()  # texts that the system prompt or a message holds
+    absent: tuple[str, ...] = ()  # texts that neither holds
     depth: int | None = None
-    heap_has: tuple[str, ...] = ()
+    heap_has: tuple[str, ...] = ()  # chunks that stand on the heap
     frame: str | None = None
 
 
 class ScriptedReply(Struct, frozen=True):
-    """One entry: the answer to one request.
-
-    Attributes:
-        line: Where the entry stands in its file, from 1; 0 where it was made in Python.
-        usage: None is the estimate, characters / 2.5.
-    """
+    """One entry: the answer to one request."""
 
     text: str = ""
     calls: tuple[PlannedCall, ...] = ()
@@ -245,8 +230,8 @@ class ScriptedReply(Struct, frozen=True):
     retry_after_seconds: float | None = None
     latency_seconds: float = 0.0
     expect: Expectation | None = None
-    usage: Usage | None = None
-    line: int = 0
+    usage: Usage | None = None  # none is the estimate, characters / 2.5
+    line: int = 0  # where the entry stands in its file, from 1; 0 where it was made in Python
 
 
 class Script(Struct, frozen=True):
@@ -258,20 +243,12 @@ class Script(Struct, frozen=True):
 
 
 def read_script(path: Path) -> Script:
-    """The script in a file.
-
-    Raises:
-        UsageError: The file cannot be read, or is no script; the message starts ``path:line:col:``.
-    """
+    """The script in a file."""
     return parse_script(read_text(path), str(path))
 
 
 def parse_script(text: str, path: str = "script") -> Script:
-    """The script in a text.
-
-    Raises:
-        UsageError: As ``read_script``.
-    """
+    """The script in a text."""
     source = ScriptSource(text, path)
     root = source.load()
     if root is None:

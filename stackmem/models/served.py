@@ -47,26 +47,17 @@ _PARAMETERS = (
 
 
 class ServedModel(Struct, frozen=True):
-    """What the server says; None where it does not.
-
-    Attributes:
-        price: Of a server that sells replies.
-        parameters: How many the model has.
-    """
+    """What the server says; None where it does not."""
 
     window_tokens: int | None = None
-    price: Price | None = None
-    parameters: int | None = None
+    price: Price | None = None  # of a server that sells replies
+    parameters: int | None = None  # how many the model has
 
 
 def ask_server(
     endpoint: Endpoint, model: str, seconds: float = ASK_SECONDS, headers: Mapping[str, str] = _NONE
 ) -> ServedModel:
-    """One look at the server's list of models, bounded in time and size.
-
-    Raises:
-        UsageError: Nobody answers at the address, or the server has not loaded its model yet.
-    """
+    """One look at the server's list of models, bounded in time and size."""
     status, text = _listed(endpoint, seconds, headers)
     address = without_login(endpoint.url)
     if is_loading(status, text.decode("utf-8", "replace")):
@@ -84,11 +75,7 @@ def served_names(endpoint: Endpoint, headers: Mapping[str, str] = _NONE) -> tupl
 
 
 def _listed(endpoint: Endpoint, seconds: float, headers: Mapping[str, str]) -> tuple[int, bytes]:
-    """The status and the text of the server's list of models; status 0 if the answer is unusable.
-
-    Raises:
-        UsageError: Nobody answers at the address.
-    """
+    """The status and the text of the server's list of models; status 0 if the answer is unusable."""
     import httpx2
 
     try:

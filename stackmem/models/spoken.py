@@ -50,11 +50,7 @@ def tell(words: str) -> None:
 
 
 def overheard(events: Iterable[str], passed_on: Callable[[str], str] | None = None) -> Iterable[str]:
-    """The same events. If somebody listens, their words are passed to the listener.
-
-    Args:
-        passed_on: Which words the listener may have now, when these came; all without it.
-    """
+    """The same events. If somebody listens, their words are passed to the listener."""
     hear, show = _LISTENER.get(), _PROGRESS.get()
     return events if hear is None and show is None else _telling(events, hear, show, passed_on)
 

@@ -64,36 +64,24 @@ _TOOLCHAIN_PLACES = (Path("/usr"), Path("/opt"))
 
 
 class RunParts(Struct):
-    """A run put together, not yet begun.
-
-    Attributes:
-        literal_bytes: Most bytes that a program is given of a file, or of an output of a command.
-        keeper: Keeps what it changes on a heap that outlives it; None where none does.
-    """
+    """A run put together, not yet begun."""
 
     start: RunStarted
     strategy: MemoryStrategy
     world: World
     workspace: Workspace | MemoryWorkspace | WatchedFolder
     scrubber: Scrubber
-    literal_bytes: int
-    keeper: HeapKeeper | None = None
+    literal_bytes: int  # most bytes that a program is given of a file, or of an output of a command
+    keeper: HeapKeeper | None = None  # keeps what it changes on a heap that outlives it; None where none does
 
 
 class RunPlaces(Struct, frozen=True):
-    """The folders of one run.
+    """The folders of one run."""
 
-    Attributes:
-        run: Its records.
-        work: The agent's workspace.
-        scratch: Where checks make their copies.
-        layer: How the workspace lies over what is worked on, once it is there; None in memory.
-    """
-
-    run: Path
-    work: Path
-    scratch: Path
-    layer: Layer | None = None
+    run: Path  # its records
+    work: Path  # the agent's workspace
+    scratch: Path  # where checks make their copies
+    layer: Layer | None = None  # how the workspace lies over what is worked on, once it is there; None in memory
 
 
 class RunPlan(Struct, frozen=True):
@@ -112,11 +100,7 @@ class RunPlan(Struct, frozen=True):
 
 
 def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
-    """Everything a person can have got wrong is found here.
-
-    Raises:
-        UsageError: An unknown model, strategy or file; a missing key; a limit in USD without known prices.
-    """
+    """Everything a person can have got wrong is found here."""
     resolved, subject = prepared.resolved, prepared.subject
     settings = resolved.settings
     if subject.image is not None:

@@ -118,8 +118,7 @@ def _no_layer(folder: Path | None, resolved: Resolved, cwd: Path, folders: tuple
 
 
 class FirstPrompt(Struct, frozen=True):
-    """Attributes:
-    tokens: Of the prompt, by the server's tokenizer if ``counted``, else by characters / 2.5.
+    """tokens: Of the prompt, by the server's tokenizer if ``counted``, else by characters / 2.5.
     seconds: Until it is read, at the speed that the probes had; None if that is not known.
     """
 
@@ -130,8 +129,7 @@ class FirstPrompt(Struct, frozen=True):
 
 
 class ModelReport(Struct, frozen=True):
-    """Attributes:
-    window_source: Who says how long the window is.
+    """window_source: Who says how long the window is.
     use: The form of tool calls that a run will get, and the option for it; empty if none works.
     """
 
@@ -145,11 +143,7 @@ class ModelReport(Struct, frozen=True):
 
 
 def examine_model(name: str, flags: Mapping[str, object]) -> ModelReport:
-    """Probe the server of a model.
-
-    Raises:
-        UsageError: The model is not behind a Chat Completions server, or nobody answers there.
-    """
+    """Probe the server of a model."""
     settings = resolve(flags, os.environ, Path.cwd()).settings
     asked = asked_of(settings, os.environ)
     if not name.startswith(_CHAT):

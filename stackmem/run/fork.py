@@ -58,13 +58,7 @@ _MAX_CHUNK_BYTES = 64 << 20
 
 
 class ForkChanges(Struct, frozen=True):
-    """Everything that may differ from the run that is forked; None and nothing keep what it had.
-
-    Attributes:
-        chunks: Chunk name to content.
-        dropped: Chunks taken from the heap.
-        limits: As flags spell them: ``50``, ``+50``, ``none``.
-    """
+    """Everything that may differ from the run that is forked; None and nothing keep what it had."""
 
     strategy: str | None = None
     model: str | None = None
@@ -73,9 +67,9 @@ class ForkChanges(Struct, frozen=True):
     price: str | None = None
     prompt: Path | None = None
     isolation: str | None = None
-    chunks: Mapping[str, str] = {}
-    dropped: tuple[str, ...] = ()
-    limits: Mapping[str, str | None] = {}
+    chunks: Mapping[str, str] = {}  # chunk name to content
+    dropped: tuple[str, ...] = ()  # chunks taken from the heap
+    limits: Mapping[str, str | None] = {}  # as flags spell them: ``50``, ``+50``, ``none``
 
     def settings(self) -> dict[str, Any]:
         """The settings that it changes, by name."""
@@ -97,45 +91,26 @@ _OF_A_MODEL = ("base_url", "window_tokens", "price")
 
 
 class ForkResult(Struct, frozen=True):
-    """What came of it.
-
-    Attributes:
-        folder: The folder of one's own that the workspace is a copy of; empty for a task.
-        missing: Dependency folders that no place holds any more; the workspace is without them.
-    """
+    """What came of it."""
 
     result: RunResult
-    folder: str
+    folder: str  # the folder of one's own that the workspace is a copy of; empty for a task
     checked: bool
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # dependency folders that no place holds any more; the workspace is without them
 
 
 def fork(
     run_dir: Path,
-    at: int,
+    at: int,  # a step, or 0 for the start
     changes: ForkChanges,
     environ: Mapping[str, str],
-    observe: Observe | None = None,
+    observe: Observe | None = None,  # told of every new fact and the state it makes
     stop: Callable[[int], object] = os._exit,
-    person: PersonPort | None = None,
+    person: PersonPort | None = None,  # as in ``solve``
     *,
-    record: int | None = None,
+    record: int | None = None,  # number of the last record that both share, where that is not the last of step ``at``
 ) -> ForkResult:
-    """Play a new run from the state after step ``at`` of another one; it is kept beside that one.
-
-    Args:
-        at: A step, or 0 for the start.
-        observe: Told of every new fact and the state it makes.
-        stop: Ends the program with an exit code, when a second Ctrl-C says that order no longer matters.
-        person: As in ``solve``.
-        record: Number of the last record that both share, where that is not the last of step ``at``.
-
-    Raises:
-        UsageError: There is no such step, nothing can go on from there, or a change cannot be; nothing is left behind.
-        TraceError: The other run's trace is broken, or lacks its files or its request.
-        WorkspaceError: The workspace or its isolation cannot be had; nothing is left behind.
-        KeyboardInterrupt: Ctrl-C came before the first fact; nothing is left behind. (SIGTERM: ``SystemExit``.)
-    """
+    """Play a new run from the state after step ``at`` of another one; it is kept beside that one."""
     load_plugins()
     run = Run(run_dir.resolve())
     must_be_original(run, "forked")
@@ -158,11 +133,7 @@ def fork(
 
 
 def _beginning(run: Run, moment: StepMoment, changes: ForkChanges, environ: Mapping[str, str]) -> Forked:
-    """The fork as it can be, with what the run recorded wherever no change speaks.
-
-    Raises:
-        UsageError: The program had not begun by then, a change cannot be, or a limit of the cost cannot be kept.
-    """
+    """The fork as it can be, with what the run recorded wherever no change speaks."""
     state, base = moment.settled, moment.settled.begun
     request = with_model(read_request(run.folder), state, None)
     if request.program is not None and state.program is None:
@@ -238,12 +209,7 @@ def _own(start: RunStarted) -> tuple[ToolSpec, ...]:
 
 
 def _program_at(run: Run, moment: StepMoment, opened: Opened) -> ProgramUnderWay:
-    """The program as it stands at ``moment``.
-
-    Raises:
-        RulesDiffer: Today's interpreter does something else up to there.
-        TraceError: No program had begun by then, or a source is gone.
-    """
+    """The program as it stands at ``moment``."""
     theirs = sources_of(run.folder)
 
     def text_of(digest: str) -> str:
@@ -262,16 +228,7 @@ def _steps_with_secrets(run: Run, at: int, scrubber: Scrubber) -> tuple[int, ...
 
 
 def read_changes(flags: Mapping[str, str | None], sets: list[str], drops: list[str], cwd: Path) -> ForkChanges:
-    """The changes that flags spell.
-
-    Args:
-        flags: Setting name to text, limits among them.
-        sets: ``heap.NAME=TEXT`` or ``heap.NAME=@FILE``.
-        drops: ``heap.NAME``.
-
-    Raises:
-        UsageError: One of them is not accepted, or a file cannot be read.
-    """
+    """The changes that flags spell."""
     known = {}
     for name in ("strategy", "model", "base_url", "window_tokens", "price", "prompt", "isolation"):
         text = flags.get(name)
@@ -317,11 +274,7 @@ def _content(value: str, cwd: Path) -> str:
 
 
 def must_go_on(moment: StepMoment, changes: ForkChanges) -> None:
-    """Refuses what no run could go on from.
-
-    Raises:
-        UsageError: The root had popped; or frames are open that the other strategy could never pop.
-    """
+    """Refuses what no run could go on from."""
     state = moment.settled
     if not state.stack:
         raise UsageError(f"at step {moment.step} the run's root had popped; fork at an earlier step")
@@ -337,11 +290,7 @@ def must_go_on(moment: StepMoment, changes: ForkChanges) -> None:
 
 
 def chunks_to_set(state: State, changes: ForkChanges, scrub: Callable[[str], str]) -> tuple[ChunkSet, ...]:
-    """The chunks to set, without secrets; a chunk that is replaced keeps its description.
-
-    Raises:
-        UsageError: A name to drop is not on the heap, or what is set is over a budget.
-    """
+    """The chunks to set, without secrets; a chunk that is replaced keeps its description."""
     heap: Heap = state.heap
     for name in changes.dropped:
         if name not in heap.chunks:

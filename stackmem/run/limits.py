@@ -31,11 +31,7 @@ MORE = {"steps": "+50", "tokens": "+100_000", "usd": "+1", "seconds": "+600"}
 
 
 def first_limits(resolved: Resolved, model: str, price: Price | None) -> Limits:
-    """The limits that a run begins with.
-
-    Raises:
-        UsageError: A limit of the cost was chosen and cannot be kept.
-    """
+    """The limits that a run begins with."""
     limits = Limits(**{field: getattr(resolved.settings, name) for name, field in LIMITS.items()})
     usd = resolved.value("max_usd")
     return check_usd(limits, model, price, chosen=resolved.is_chosen("max_usd"), source=f"{usd.source}: ")
@@ -44,14 +40,7 @@ def first_limits(resolved: Resolved, model: str, price: Price | None) -> Limits:
 def later_limits(
     limits: Limits, wanted: Mapping[str, str | None], model: str, price: Price | None, *, usd_chosen: bool = True
 ) -> Limits:
-    """The limits of a run that goes on: ``limits`` with those that ``wanted`` names as flags spell them.
-
-    Args:
-        usd_chosen: Whether a person chose the limit of the cost that the run has, or rather it is the default.
-
-    Raises:
-        UsageError: A value is not accepted; a limit that is not there cannot be raised, one of the cost not be kept.
-    """
+    """The limits of a run that goes on: ``limits`` with those that ``wanted`` names as flags spell them."""
     values = {
         field: _value(name, str(wanted[name]), getattr(limits, field), field)
         for name, field in LIMITS.items()
@@ -81,15 +70,7 @@ def _value(name: str, given: str, had: float | None, field: str) -> float | None
 def check_usd(
     limits: Limits, model: str, price: Price | None, *, chosen: bool, source: str = "", named: str = "the model"
 ) -> Limits:
-    """``limits`` as they can be kept with a model.
-
-    Args:
-        source: What set the limit of the cost, as a message begins with it.
-        named: The model, as a message calls it.
-
-    Raises:
-        UsageError: A limit of the cost was chosen and cannot be kept.
-    """
+    """``limits`` as they can be kept with a model."""
     if limits.usd is None or is_known(price) or is_free(model):
         return limits
     if chosen:
@@ -101,11 +82,7 @@ def check_usd(
 
 
 def refuse_spent(state: State, has: str = "the run has") -> None:
-    """Refuse to go on from a state in which a limit would end the run at once.
-
-    Raises:
-        UsageError: It would; the message names the limit and how to raise it.
-    """
+    """Refuse to go on from a state in which a limit would end the run at once."""
     spent = core_limits.spent_limit(state)
     if spent is not None:
         word = spent.removeprefix("limit:")

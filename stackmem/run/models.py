@@ -45,14 +45,7 @@ class Nobody(Struct, frozen=True):
 
 
 def is_small(size: str, model: Model, strategy: MemoryStrategy) -> bool:
-    """Whether the run uses the small size.
-
-    Args:
-        size: ``small``, ``full`` or ``auto``; ``auto`` goes by the model, and only for models that a server answers.
-
-    Raises:
-        UsageError: ``small`` was asked for, and the strategy has no small size.
-    """
+    """Whether the run uses the small size."""
     if size == "small" and not has_small_size(strategy):
         known = ", ".join(STRATEGIES_FOR_SMALL)
         raise UsageError(f"the strategy {strategy.name} has no small size; leave --size out, or choose one of {known}")

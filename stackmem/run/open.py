@@ -76,44 +76,23 @@ def nobody_listens(happened: tuple[Any, ...], state: State) -> None:
 
 
 class Person(Struct, frozen=True):
-    """Who a run talks to.
+    """Who a run talks to."""
 
-    Attributes:
-        ask: Their answer to a program's question, or None where nobody answers.
-        tell: Told of everything that happens in a program, see ``languages.language.Happening``.
-        observe: Told of every fact as it is recorded, and the state it makes.
-        stop: Ends the process with an exit code at a second Ctrl-C.
-        agree: Shown a request before anything is copied; whoever does not agree raises ``UsageError``.
-        watch: A debugger of programs, where there is one.
-        notice: Told in a sentence what takes long.
-        port: Who talks with an agent; None where only questions are answered, by ``ask``.
-        clock: The one that they go by.
-    """
-
+    # their answer to a program's question, or None where nobody answers
     ask: Callable[[str], str | None] = nobody_answers
-    tell: Tell = nobody_listens
-    observe: Observe | None = None
-    stop: Callable[[int], object] = os._exit
+    tell: Tell = nobody_listens  # told of everything that happens in a program, see ``languages.language.Happening``
+    observe: Observe | None = None  # told of every fact as it is recorded, and the state it makes
+    stop: Callable[[int], object] = os._exit  # ends the process with an exit code at a second Ctrl-C
+    # shown a request before anything is copied; whoever does not agree raises ``UsageError``
     agree: Callable[[Prepared], object] = everybody_agrees
-    watch: Watcher | None = None
-    notice: Callable[[str], object] = str
-    port: PersonPort | None = None
-    clock: Clock = Clock()
+    watch: Watcher | None = None  # a debugger of programs, where there is one
+    notice: Callable[[str], object] = str  # told in a sentence what takes long
+    port: PersonPort | None = None  # who talks with an agent; None where only questions are answered, by ``ask``
+    clock: Clock = Clock()  # the one that they go by
 
 
 class Opened(Struct):
-    """A run with everything open that it needs.
-
-    Attributes:
-        writer, signer: None where nothing is recorded.
-        folder: The folder of one's own that the workspace is a copy of; empty for a task.
-        apply: Whether the patch is to be brought there once the work is done.
-        seconds_before: Wall time of the run before this process took it up.
-        steps_with_secrets: Steps of that time whose reply holds a secret.
-        late: Makes the repository of a new workspace; None where nothing does.
-        missing: Dependency folders that no place holds any more; the workspace is without them.
-        program: Of a program's run, what decides what happens next; else the agent's rules do.
-    """
+    """A run with everything open that it needs."""
 
     parts: RunParts
     places: RunPlaces
@@ -121,30 +100,25 @@ class Opened(Struct):
     request: RunRequest
     interrupts: Interrupts
     person: Person
+    # writer, signer: none where nothing is recorded
     writer: TraceWriter | None = None
     signer: Signer | None = None
-    folder: str = ""
-    apply: bool = False
-    seconds_before: float = 0.0
-    steps_with_secrets: tuple[int, ...] = ()
-    missing: tuple[str, ...] = ()
+    folder: str = ""  # the folder of one's own that the workspace is a copy of; empty for a task
+    apply: bool = False  # whether the patch is to be brought there once the work is done
+    seconds_before: float = 0.0  # wall time of the run before this process took it up
+    steps_with_secrets: tuple[int, ...] = ()  # steps of that time whose reply holds a secret
+    missing: tuple[str, ...] = ()  # dependency folders that no place holds any more; the workspace is without them
+    # of a program's run, what decides what happens next; else the agent's rules do
     program: ProgramUnderWay | None = None
     live: SpanSender | None = None
-    late: LateRepository | None = None
+    late: LateRepository | None = None  # makes the repository of a new workspace; None where nothing does
 
 
 @contextmanager
 def open_run(
     beginning: Beginning, environ: Mapping[str, str], interrupts: Interrupts, person: Person
 ) -> Iterator[Opened]:
-    """Everything that a run needs, for as long as it is played.
-
-    Raises:
-        UsageError: A folder cannot be written, or the other run kept no files; nothing is left behind.
-        WorkspaceError: The workspace or its isolation cannot be had; nothing is left behind.
-        TraceError: The trace cannot be written, or the other run lacks its files.
-        KeyboardInterrupt: Ctrl-C came; nothing is left behind. (SIGTERM: ``SystemExit``.)
-    """
+    """Everything that a run needs, for as long as it is played."""
     places = run_places(beginning)
     with ExitStack() as stack:
         if isinstance(beginning, Rehearsed):

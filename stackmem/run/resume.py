@@ -47,26 +47,16 @@ _JUDGED = ("popped", "stalled", "limit:steps", "limit:tokens", "limit:usd", "lim
 
 
 class ResumeResult(Struct, frozen=True):
-    """What came of it.
+    """What came of it."""
 
-    Attributes:
-        result: None where there was nothing to resume and nothing to write.
-        outcome: The run's, as it stands now.
-        played: Whether the run went on; False where only its result was written, or nothing was.
-        torn_bytes: Length of the last record that a crash had cut short, and that was cut off.
-        folder: The folder of one's own that the workspace is a copy of; empty for a task.
-        checked: Whether checks decide the outcome.
-        missing: Files of the run's end that were not there, and now are.
-        program: Of a program's run: what it returned and said; None elsewhere, and where it did not go on.
-    """
-
-    result: RunResult | None
-    outcome: str
-    played: bool
-    torn_bytes: int = 0
-    folder: str = ""
-    checked: bool = False
-    missing: tuple[str, ...] = ()
+    result: RunResult | None  # none where there was nothing to resume and nothing to write
+    outcome: str  # the run's, as it stands now
+    played: bool  # whether the run went on; False where only its result was written, or nothing was
+    torn_bytes: int = 0  # length of the last record that a crash had cut short, and that was cut off
+    folder: str = ""  # the folder of one's own that the workspace is a copy of; empty for a task
+    checked: bool = False  # whether checks decide the outcome
+    missing: tuple[str, ...] = ()  # files of the run's end that were not there, and now are
+    # of a program's run: what it returned and said; None elsewhere, and where it did not go on
     program: ProgramResult | None = None
 
 
@@ -74,29 +64,12 @@ def resume(
     run_dir: Path,
     wanted: Mapping[str, str | None],
     environ: Mapping[str, str],
-    observe: Observe | None = None,
+    observe: Observe | None = None,  # told of every new fact and the state it makes
     stop: Callable[[int], object] = os._exit,
-    tell_stopped: Callable[[Stopped], object] = id,
-    person: Person | None = None,
+    tell_stopped: Callable[[Stopped], object] = id,  # told where the run stands, before it goes on
+    person: Person | None = None,  # who a program or an agent talks with; None answers nothing
 ) -> ResumeResult:
-    """Play a stopped run to its end.
-
-    Args:
-        wanted: ``isolation``, ``model``, ``said`` (the person's words to an agent) and limits as flags spell them; None
-            is not given.
-        observe: Told of every new fact and the state it makes.
-        stop: Ends the program with an exit code, when a second Ctrl-C says that order no longer matters.
-        tell_stopped: Told where the run stands, before it goes on.
-        person: Who a program or an agent talks with; None answers nothing.
-
-    Raises:
-        TraceError: The trace is broken, another process writes it, or it cannot be written; what stood is whole.
-        RulesDiffer: Today's rules derive something else from the trace.
-        WorkspaceError: The workspace is gone, or its isolation cannot be had.
-        UsageError: A limit is not accepted, or the one that ended the run is still used up.
-        KeyboardInterrupt: Ctrl-C came before the first fact; nothing has changed. (SIGTERM: ``SystemExit``.)
-        Halted: ``person.watch`` ended the program before it went on; nothing has changed.
-    """
+    """Play a stopped run to its end."""
     load_plugins()
     run_dir = run_dir.resolve()  # the sandbox mounts what is in it
     person = replace(person or Person(), observe=observe, stop=stop)
@@ -135,11 +108,7 @@ def resume(
 def _beginning(
     run_dir: Path, stopped: Stopped, wanted: Mapping[str, str | None], environ: Mapping[str, str], lock: Lock
 ) -> Resumed:
-    """The run as it goes on, with the model that it has by now.
-
-    Raises:
-        UsageError: It is a redacted copy, it never began, or what is wanted of it cannot be.
-    """
+    """The run as it goes on, with the model that it has by now."""
     begun = stopped.state.begun
     if begun.redacted is not UNSET:
         raise UsageError(
@@ -163,11 +132,7 @@ def _beginning(
 
 
 def refuse_unbegun(request: RunRequest, state: State) -> None:
-    """Refuse a program's run that was stopped before its program began: it would go on as an agent's.
-
-    Raises:
-        UsageError: It was.
-    """
+    """Refuse a program's run that was stopped before its program began: it would go on as an agent's."""
     if request.program is not None and state.program is None:
         raise UsageError("the run stopped before its program began, so nothing was done; run it with stackmem run")
 
@@ -222,12 +187,7 @@ def _only_judged(state: State, reopening: RunResumed) -> bool:
 
 
 def _next(beginning: Resumed, opened: Opened, *, yes: bool) -> tuple[tuple[Event, ...], Event | Effect | None]:
-    """The facts that are known, and what happens next; files are as they were before it.
-
-    Raises:
-        WorkspaceError: Commands would see the workspace at another path than the run knows it by.
-        MayRepeat: A call may have been made already, and nobody says that it may be made again.
-    """
+    """The facts that are known, and what happens next; files are as they were before it."""
     stopped, state, parts = beginning.stopped, beginning.stopped.state, opened.parts
     if parts.workspace.path != state.begun.workspace:
         raise WorkspaceError(

@@ -39,11 +39,7 @@ def is_run(folder: Path | os.DirEntry[str]) -> bool:
 
 
 def new_run(runs_dir: Path, task: str, strategy: str) -> Path:
-    """A new, empty folder ``<utc>-<task>-<strategy>-<hash>``.
-
-    Raises:
-        UsageError: ``runs_dir`` cannot be written.
-    """
+    """A new, empty folder ``<utc>-<task>-<strategy>-<hash>``."""
     utc = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     name = f"{utc}-{_plain(task)}-{_plain(strategy)}-{secrets.token_hex(3)}"
     try:
@@ -59,11 +55,7 @@ def new_run(runs_dir: Path, task: str, strategy: str) -> Path:
 
 @contextmanager
 def removed_on_failure(folder: Path) -> Iterator[None]:
-    """A run's new folder, which is removed again where it cannot be filled.
-
-    Raises:
-        TraceError: There is no room for it.
-    """
+    """A run's new folder, which is removed again where it cannot be filled."""
     try:
         yield
     except OSError as error:

@@ -24,25 +24,16 @@ from .run_folder import TRACE
 
 
 class Stopped(Struct, frozen=True):
-    """Where a run stands.
-
-    Attributes:
-        torn_bytes: Length of a last record that was cut short; it is no part of the run.
-        isolation: The level that was last in force.
-        seconds: Wall time so far: the last clock reading, else the time between its records while it ran.
-        asked_at: When what happens next was decided, in seconds since 1970: nothing older is its effect.
-        steps_with_secrets: Steps whose reply holds a secret.
-        program: Of a program's run, where its interpreter stands.
-    """
+    """Where a run stands."""
 
     state: State
     end: End
-    torn_bytes: int
-    isolation: str
-    seconds: float
-    asked_at: float
-    steps_with_secrets: tuple[int, ...]
-    program: ProgramUnderWay | None = None
+    torn_bytes: int  # length of a last record that was cut short; it is no part of the run
+    isolation: str  # the level that was last in force
+    seconds: float  # wall time so far: the last clock reading, else the time between its records while it ran
+    asked_at: float  # when what happens next was decided, in seconds since 1970: nothing older is its effect
+    steps_with_secrets: tuple[int, ...]  # steps whose reply holds a secret
+    program: ProgramUnderWay | None = None  # of a program's run, where its interpreter stands
 
 
 class _Records:
@@ -85,12 +76,7 @@ def _seconds(state: State, passed: float) -> float:
 
 
 def read_stopped(run_dir: Path, scrubber: Scrubber, watch: Watcher | None = None) -> Stopped:
-    """Read and verify a run; its lock must be held, so that nobody writes it meanwhile. ``watch`` sees its lines.
-
-    Raises:
-        TraceError: A line is broken or lost, or the trace is no run.
-        RulesDiffer: The run was made under other rules, or the rules derive something else from it today.
-    """
+    """Read and verify a run; its lock must be held, so that nobody writes it meanwhile. ``watch`` sees its lines."""
     seen = _Records(scrubber)
     reader = RunReader(run_dir)
     end = TraceEnd(run_dir)

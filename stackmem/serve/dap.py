@@ -103,11 +103,7 @@ class DebugSession:
                 self.tell(f"{happening.report}\n", "stderr")
 
     def __call__(self, moment: DebugMoment, state: State) -> None:
-        """A line is about to be executed: stand still here where the editor wants it.
-
-        Raises:
-            Halted: The editor ends the program.
-        """
+        """A line is about to be executed: stand still here where the editor wants it."""
         reason = self._reason(moment)
         if reason:
             self._stop(reason, moment, state)
@@ -123,11 +119,7 @@ class DebugSession:
                 reason = (moments.backward(self._reason) or "entry") if back else ""
 
     def _reason(self, moment: DebugMoment) -> str:
-        """Why to stop at a moment.
-
-        Raises:
-            Halted: The editor ends the program.
-        """
+        """Why to stop at a moment."""
         with self._lock:
             if self._now.ended:
                 raise Halted("Stopped", "Program halted: the debugger ended the program")
@@ -135,11 +127,7 @@ class DebugSession:
             return "pause" if paused else self._stepper.reason(self._stepper.locate(moment))
 
     def _stop(self, reason: str, moment: DebugMoment, state: State) -> bool:
-        """Stand still until the editor says how to go on; gives whether that is backwards.
-
-        Raises:
-            Halted: The editor ends the program.
-        """
+        """Stand still until the editor says how to go on; gives whether that is backwards."""
         with self._lock:
             now, moment = self._now, self._stepper.locate(moment)
             now.stop, now.pause = Inspection(moment, state), False

@@ -28,11 +28,7 @@ def open_program(
     keep: bool = True,
     watch: Watcher | None = None,
 ) -> ProgramDecider:
-    """The program that the record tells of, at its beginning; ``watch`` is told of its lines.
-
-    Raises:
-        TraceError: Its language is not here, or its text is gone.
-    """
+    """The program that the record tells of, at its beginning; ``watch`` is told of its lines."""
     try:
         language = open_language(event.language)
         port = DebugPort(watch, evolve(State(), start)) if watch else None
@@ -52,11 +48,7 @@ def launch_of(event: ProgramStarted, start: RunStarted, text: str) -> Launch:
 
 
 def open_language(name: str) -> Language:
-    """The language.
-
-    Raises:
-        UsageError: There is none of that name.
-    """
+    """The language."""
     known = sorted(set(INTERPRETERS.values()))
     if name not in known:
         raise UsageError(f"no language {name[:80]!r}; known: {', '.join(known) or 'none'}")

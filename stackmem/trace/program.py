@@ -35,11 +35,7 @@ def no_sources(digest: str) -> str:
 
 
 def keep_source(run_dir: Path, text: str) -> str:
-    """Keep the text of a source in the run's folder; returns its digest.
-
-    Raises:
-        TraceError: It cannot be written.
-    """
+    """Keep the text of a source in the run's folder; returns its digest."""
     raw = text.encode()
     digest = hashlib.sha256(raw).hexdigest()
     place = run_dir / SOURCES / digest
@@ -86,11 +82,7 @@ def program_of(
     keep: bool = True,
     watch: Watcher | None = None,
 ) -> ProgramUnderWay:
-    """The program that the record tells of, at its beginning; ``watch`` is told of its lines.
-
-    Raises:
-        TraceError: Its language is not here, or its text is gone.
-    """
+    """The program that the record tells of, at its beginning; ``watch`` is told of its lines."""
     opened: ProgramUnderWay = neighbor("languages: open a program")(
         event, start, strategy, text_of, keep=keep, watch=watch
     )
@@ -101,22 +93,16 @@ class Completions:
     """The exact prompts of the completions that a program asks for, as its run's records are read one after another.
 
     ``take`` gives the prompt that a record answers; None where it answers none of the program's.
-
-    Attributes:
-        question: What the record taken last answers, an effect; None where it answers nothing the program asked.
     """
 
     def __init__(self, text_of: TextOf) -> None:
         self._text_of = text_of
         self._program: ProgramUnderWay | None = None
+        # what the record taken last answers, an effect; None where it answers nothing the program asked
         self.question: Effect | None = None
 
     def take(self, event: Event, before: State, after: State) -> View | None:
-        """Take the next record.
-
-        Raises:
-            TraceError: The program's language or a source is not here.
-        """
+        """Take the next record."""
         program = self._program
         if program is None:
             if isinstance(event, ProgramStarted):
@@ -131,11 +117,7 @@ class Completions:
 
 
 def completion_of(folder: Path, records: Iterable[Record], seq: int) -> View:
-    """The prompt of a completion that a program asked for, and that record ``seq`` answers.
-
-    Raises:
-        TraceError: The records up to there are no program's run, or today's interpreter asks for something else.
-    """
+    """The prompt of a completion that a program asked for, and that record ``seq`` answers."""
     state, completions = State(), Completions(sources_of(folder))
     for record in records:
         after = evolve(state, record.event)

@@ -29,30 +29,18 @@ class Heard(Struct, frozen=True):
 
 
 class Tape(Struct, frozen=True):
-    """A program's run as its answers.
+    """A program's run as its answers."""
 
-    Attributes:
-        start: Of the run, as it was last in force.
-        pending: What had been asked and not answered; None where nothing had.
-    """
-
-    start: facts.RunStarted
+    start: facts.RunStarted  # of the run, as it was last in force
     begun: ProgramStarted
     limits: Limits
     isolation: str
     heard: tuple[Heard, ...]
-    pending: Effect | None
+    pending: Effect | None  # what had been asked and not answered; None where nothing had
 
 
 def tape_of(records: Iterable[Record], text_of: TextOf, repeatable: frozenset[str]) -> Tape:
-    """The answers of a run, without what failed of the provider; of a halt, its last question is left out.
-
-    Args:
-        repeatable: Tools that may be called twice.
-
-    Raises:
-        TraceError: It is no program's run, or a source is gone.
-    """
+    """The answers of a run, without what failed of the provider; of a halt, its last question is left out."""
     walk, begun, heard, isolation = RecordWalk(records, text_of), None, list[Heard](), ""
     reopened = False  # the record before took a halt back
     for step in walk:
@@ -119,11 +107,7 @@ def _heard(step: WalkedRecord) -> list[Heard]:
 def play_tape(
     program: ProgramUnderWay, opening: tuple[facts.Event, ...], tape: Tape
 ) -> tuple[tuple[facts.Event, ...], State, int]:
-    """``(events, state, answers used)``: the program run against the answers for as long as it asks the same.
-
-    Args:
-        opening: The facts that the run begins with.
-    """
+    """``(events, state, answers used)``: the program run against the answers for as long as it asks the same."""
     state, events, used = State(), list(opening), 0
     for event in opening:
         state = evolve(state, event)

@@ -62,11 +62,7 @@ def same_digest(digest: str, packaged: bool) -> str:
 
 
 def mask_of(patterns: Iterable[str]) -> Mask:
-    """Replaces whatever one of the regular expressions matches.
-
-    Raises:
-        UsageError: One of them is none.
-    """
+    """Replaces whatever one of the regular expressions matches."""
     compiled = []
     for pattern in patterns:
         try:
@@ -83,11 +79,7 @@ def mask_of(patterns: Iterable[str]) -> Mask:
 
 
 def mask_value(value: Any, mask: Mask) -> Any:
-    """A value with every text in it masked, keys of mappings too; our own fields of an event are left.
-
-    Raises:
-        UsageError: Two keys of a mapping become one.
-    """
+    """A value with every text in it masked, keys of mappings too; our own fields of an event are left."""
     match value:
         case str():
             return mask(value)
@@ -120,19 +112,10 @@ def redact(
     records: Iterable[Record],
     mask: Mask,
     redaction: facts.Redaction,
-    last_digest: Callable[[], str],
+    last_digest: Callable[[], str],  # digest of the copy's record before the one that is asked for
     sources: tuple[SourceOf, TextOf] = (same_digest, no_sources),
 ) -> Iterator[Record]:
-    """The records of the copy.
-
-    Args:
-        last_digest: Digest of the copy's record before the one that is asked for.
-        sources: Of a program's run: the copy's digest of a source, kept by then, and the copy's text by that digest.
-
-    Raises:
-        UsageError: A derived fact changes; names the record.
-        RulesDiffer: The run was made under other rules, so that nothing can be derived as it was.
-    """
+    """The records of the copy."""
     state, strategy, program, names = State(), None, None, ProgramNames()
     for record in records:
         event = _without_files(mask_fact(record.event, mask, sources[0]))
@@ -240,11 +223,7 @@ def mask_fact(event: facts.Event, mask: Mask, source_of: SourceOf) -> facts.Even
 
 
 def outside_answer(event: facts.Event, effect: Effect, state: State, number: int) -> facts.Event:
-    """The answer of the world, for the prompt that the copy's program asks with.
-
-    Raises:
-        UsageError: With the matches replaced the program asks for something else.
-    """
+    """The answer of the world, for the prompt that the copy's program asks with."""
     if isinstance(event, facts.RunEnded):
         return rewrite_stop(event, effect, state)
     asked = answered(effect, event)
@@ -274,11 +253,7 @@ def rewrite_stop(event: facts.RunEnded, upcoming: facts.Event | Effect | None, s
 
 
 def rederive_in_program(event: facts.Event, derived: facts.Event | None, mask: Mask, number: int) -> facts.Event:
-    """What the program derives in the copy, in place of the fact that it derived then.
-
-    Raises:
-        UsageError: It is another fact, or one that still holds a match.
-    """
+    """What the program derives in the copy, in place of the fact that it derived then."""
     if derived is None or _shape(derived) != _shape(event):
         told = "nothing" if derived is None else type(derived).__name__
         raise UsageError(
@@ -313,11 +288,7 @@ class ProgramNames:
         self._was: dict[tuple[type, str], str] = {}
 
     def refuse_alike(self, event: facts.Event, now: facts.Event, number: int) -> None:
-        """Take note of a name.
-
-        Raises:
-            UsageError: It has become one with another.
-        """
+        """Take note of a name."""
         if not isinstance(event, ChunkKept | VariableSet) or not isinstance(now, ChunkKept | VariableSet):
             return
         if self._was.setdefault((type(now), now.name), event.name) != event.name:

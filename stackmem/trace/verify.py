@@ -27,35 +27,17 @@ Proven = dict[str, tuple[int, int]]
 
 
 class Replay(Struct, frozen=True):
-    """What a replay found to hold.
+    """What a replay found to hold."""
 
-    Attributes:
-        state: The state after the last record.
-        events: Records read.
-        prompts: Prompt digests that were compared and are equal.
-        same_rules: False where the run was made under other rules: wording and prompts were then not compared.
-        program: Of a program's run, where its interpreter stands.
-    """
-
-    state: State
-    events: int
-    prompts: int
-    same_rules: bool
-    program: ProgramUnderWay | None = None
+    state: State  # the state after the last record
+    events: int  # records read
+    prompts: int  # prompt digests that were compared and are equal
+    same_rules: bool  # false where the run was made under other rules: wording and prompts were then not compared
+    program: ProgramUnderWay | None = None  # of a program's run, where its interpreter stands
 
 
 def verify(records: Iterable[Record], text_of: TextOf = no_sources, watch: Watcher | None = None) -> Replay:
-    """Fold ``records`` and check each against the rules.
-
-    Args:
-        text_of: The text of a program's source, by its digest.
-        watch: Told of the program's lines.
-
-    Raises:
-        RulesDiffer: A record that the rules do not derive, named by sequence number, with both versions.
-        TraceError: The first record is no ``RunStarted``, or its strategy is unknown here.
-        UsageError: The run was imported: no rules of ours made it.
-    """
+    """Fold ``records`` and check each against the rules."""
     walk, prompts, count = RecordWalk(records, text_of, watch), 0, 0
     proven: Proven = {}
     for step in walk:
@@ -72,11 +54,7 @@ def verify(records: Iterable[Record], text_of: TextOf = no_sources, watch: Watch
 
 
 def _check(step: WalkedRecord, proven: Proven, strategy: MemoryStrategy) -> int:
-    """How many prompt digests the record proved equal: 1 or 0; ``proven`` is told of it.
-
-    Raises:
-        RulesDiffer: The record is not what follows from the state before it.
-    """
+    """How many prompt digests the record proved equal: 1 or 0; ``proven`` is told of it."""
     record, state, derived = step.record, step.before, step.upcoming
     event = record.event
     same_rules = state.begun.rules == facts.RULES

@@ -21,17 +21,12 @@ from .record import Record
 
 
 class WalkedRecord(Struct, frozen=True):
-    """One record.
-
-    Attributes:
-        before: The state that it was recorded in.
-        given: Whether it is what a run is given: nothing before it says it.
-        upcoming: What was to happen next in that state, as today's rules or the program say; None where it is given.
-    """
+    """One record."""
 
     record: Record
-    before: State
-    given: bool
+    before: State  # the state that it was recorded in
+    given: bool  # whether it is what a run is given: nothing before it says it
+    # what was to happen next in that state, as today's rules or the program say; None where it is given
     upcoming: Event | Effect | None
 
     @property
@@ -44,10 +39,6 @@ class RecordWalk:
     """The records in their order; a program's interpreter is run again beside them.
 
     A record is taken note of once the next one is asked for, so that it can be refused before anything follows from it.
-
-    Attributes:
-        state: The state after the records that were taken note of.
-        program: Where the run's program stands; None where none has begun.
     """
 
     def __init__(self, records: Iterable[Record], text_of: TextOf = no_sources, watch: Watcher | None = None) -> None:
@@ -55,16 +46,12 @@ class RecordWalk:
         self._records, self._text_of, self._watch = records, text_of, watch
         self._named = ""  # the strategy in force
         self._strategy: MemoryStrategy | None = None
-        self.state = State()
-        self.program: ProgramUnderWay | None = None
+        self.state = State()  # the state after the records that were taken note of
+        self.program: ProgramUnderWay | None = None  # where the run's program stands; None where none has begun
 
     @property
     def strategy(self) -> MemoryStrategy:
-        """The strategy in force.
-
-        Raises:
-            TraceError: It is not here.
-        """
+        """The strategy in force."""
         if self._strategy is None:
             try:
                 self._strategy = open_strategy(self._named)
@@ -75,11 +62,7 @@ class RecordWalk:
         return self._strategy
 
     def __iter__(self) -> Iterator[WalkedRecord]:
-        """Walk.
-
-        Raises:
-            TraceError: The records do not follow one another, a source is gone, or a strategy is not here.
-        """
+        """Walk."""
         for record in self._records:
             given = self._is_given(record.event)
             upcoming = None if given else self._decide()
@@ -124,11 +107,7 @@ def program_at(records: Iterable[Record], text_of: TextOf, seq: int) -> ProgramU
 
 
 def state_after(state: State, record: Record) -> State:
-    """The state after one more record.
-
-    Raises:
-        TraceError: The record cannot stand there.
-    """
+    """The state after one more record."""
     if isinstance(record.event, RunStarted) and state.start is not None:
         raise TraceError(f"record {record.seq} starts a run that had started; stackmem replay tells what is wrong")
     try:

@@ -30,15 +30,10 @@ exec "${{0%/*}}/python" -P -c 'import sys; from {module} import {attr}; sys.argv
 
 
 class Toolchain(Struct, frozen=True):
-    """An interpreter and a small environment over it.
+    """An interpreter and a small environment over it."""
 
-    Attributes:
-        prefix: The interpreter's installation, seen by commands at its own path.
-        environment: The virtual environment on the host.
-    """
-
-    prefix: str
-    environment: str
+    prefix: str  # the interpreter's installation, seen by commands at its own path
+    environment: str  # the virtual environment on the host
 
     def python(self) -> str:
         """The interpreter itself, on the host."""
@@ -60,11 +55,7 @@ class PythonInstallation(Struct, frozen=True):
 
 
 def running_interpreter() -> PythonInstallation:
-    """The installation below the virtual environment that runs stackmem.
-
-    Raises:
-        WorkspaceError: Mounting it would show commands a whole home or root folder.
-    """
+    """The installation below the virtual environment that runs stackmem."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     prefix = Path(os.path.realpath(sys.base_prefix))
     if prefix == Path("/") or Path.home().resolve().is_relative_to(prefix):
@@ -79,11 +70,7 @@ def running_interpreter() -> PythonInstallation:
 
 
 def build_toolchain(cache: Path, interpreter: PythonInstallation | None = None) -> Toolchain:
-    """Make the environment under ``cache``, or find it there.
-
-    Raises:
-        WorkspaceError: The cache folder cannot be written, or pytest is not installed beside stackmem.
-    """
+    """Make the environment under ``cache``, or find it there."""
     chosen = interpreter or running_interpreter()
     found = cache / f"python-of-{_digest(str(chosen.executable), *_installed())}"
     target = cache / found.readlink().name if found.is_symlink() else found

@@ -141,11 +141,7 @@ def scrubbed_struct(value: S, scrub: Callable[[str], str]) -> S:
 
 
 def scrub_value(value: Any, scrub: Callable[[str], str], within: str = "") -> Any:
-    """The value without secrets, wherever a text of it stands.
-
-    Args:
-        within: The name that the value has in the object around it.
-    """
+    """The value without secrets, wherever a text of it stands."""
     match value:
         case str():
             return scrub(value)

@@ -66,9 +66,6 @@ def open_workspace(
         project: What the folder brings: its programs stand first on PATH, its interpreters are seen.
         network_list: What commands reach where the profile's network is ``list``; None reaches nothing.
         ready: Returns once the folder's ``.git`` is there, before anything can look at it.
-
-    Raises:
-        WorkspaceError: The folder is missing or a link, the level cannot be had, or this process ignores SIGCHLD.
     """
     view, host = (root, root.root) if isinstance(root, WorkspaceView) else (None, root)
     if not host.is_dir():
@@ -109,24 +106,15 @@ def _must_suit(level: Level, profile: Profile, view: WorkspaceView | None) -> No
 
 
 class Workspace:
-    """Files and commands over one folder.
-
-    Attributes:
-        level: Name of the isolation level in force.
-        root: The folder on the host.
-        view: How programs of ours see it there.
-        path: The folder as commands see it.
-        searcher: The same folder in a sandbox that has our Python, where the one of commands need not have it.
-        with_it: Closed when the workspace is.
-    """
+    """Files and commands over one folder."""
 
     def __init__(
         self, level: Level, files: Files, seat: Seat, scrub: Callable[[str], str], ready: Callable[[], object] = bool
     ) -> None:
-        self.level = level.name
-        self.root = seat.root
-        self.view = seat.view or WorkspaceView(seat.root, seat.fd)
-        self.path = seat.path
+        self.level = level.name  # name of the isolation level in force
+        self.root = seat.root  # the folder on the host
+        self.view = seat.view or WorkspaceView(seat.root, seat.fd)  # how programs of ours see it there
+        self.path = seat.path  # the folder as commands see it
         self._level = level
         self._files = files
         self._seat = seat
@@ -134,8 +122,9 @@ class Workspace:
         self._scrub = scrub
         self._ready = ready
         self._gate = Gate()
+        # the same folder in a sandbox that has our Python, where the one of commands need not have it
         self.searcher: Workspace | None = None
-        self.with_it = ExitStack()
+        self.with_it = ExitStack()  # closed when the workspace is
 
     def place(self, mount: Mount) -> str:
         """The path at which commands find a mount at this level."""
@@ -151,11 +140,7 @@ class Workspace:
         return self._files.edit(path, old, new, every=every)
 
     def search_files(self, pattern: str, path: str, glob: str, context: int, shown_bytes: int) -> ToolOutcome:
-        """Search in the sandbox, with the Python of commands.
-
-        Raises:
-            WorkspaceError: As ``run_command``.
-        """
+        """Search in the sandbox, with the Python of commands."""
         runner = self.searcher or self
         try:
             where = self._files.spelled(path)
@@ -183,12 +168,7 @@ class Workspace:
         return self._files.digest(path)
 
     def run_command(self, command: str, seconds: float, shown_bytes: int) -> ToolOutcome:
-        """Run a command with the workspace as its folder; the last line of the text says how it ended.
-
-        Raises:
-            WorkspaceError: The folder is gone, or the sandbox failed, also at a second try; the command never ran.
-            CommandInterrupted: Ctrl-C came; it has what was printed.
-        """
+        """Run a command with the workspace as its folder; the last line of the text says how it ended."""
         if refused := refused_command(command):
             return ToolOutcome(refused, failed=True)
         if os.fstat(self._seat.fd).st_nlink == 0:
@@ -209,12 +189,7 @@ class Workspace:
         return ToolOutcome(text, ended.exit_code != 0, ended.exit_code, ended.reason, ended.requests)
 
     def run_apart(self, command: str, seconds: float, most_bytes: int) -> CommandEnd:
-        """As ``run_command``, stdout and stderr kept apart, the first ``most_bytes`` of each whole.
-
-        Raises:
-            Refused: The command cannot be one.
-            WorkspaceError: As ``run_command``.
-        """
+        """As ``run_command``, stdout and stderr kept apart, the first ``most_bytes`` of each whole."""
         if refused := refused_command(command):
             raise ToolRefused(refused)
         if os.fstat(self._seat.fd).st_nlink == 0:
@@ -261,17 +236,13 @@ _REFUSED = ToolOutcome("this run works on no files; the agent's own tools do", f
 
 
 class WatchedFolder:
-    """A folder that is looked at and never changed: digests of the files of an agent with tools of its own.
-
-    Attributes:
-        path: The folder on the host, absolute.
-    """
+    """A folder that is looked at and never changed: digests of the files of an agent with tools of its own."""
 
     level = "client"
 
     def __init__(self, folder: Path) -> None:
         """Open the folder; raises ``WorkspaceError`` where it is none."""
-        self.path = str(folder)
+        self.path = str(folder)  # the folder on the host, absolute
         self._files = Files(folder, self.path)
 
     def digest(self, path: str) -> str:
@@ -335,12 +306,7 @@ class Gate:
 
     @contextmanager
     def entered(self, binds: Callable[[], bool]) -> Generator[bool]:
-        """Wait for our turn, and tell whether the command mounts ``.git``.
-
-        Args:
-            binds: Tells whether the command would mount ``.git`` if it started now. What it says at our turn holds:
-                a command that is already running may make one, or take it away, before the mounts are made.
-        """
+        """Wait for our turn, and tell whether the command mounts ``.git``."""
         unbound = 0
         try:
             with self._lock:

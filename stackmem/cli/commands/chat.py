@@ -70,11 +70,7 @@ def _must_be_one_of(flag: str, given: str, known: tuple[str, ...]) -> None:
 
 
 def _policy(asked: str | None, strategy: str) -> Policy:
-    """The one that was asked for, else the one that the strategy can keep.
-
-    Raises:
-        UsageError: The strategy has no frames.
-    """
+    """The one that was asked for, else the one that the strategy can keep."""
     framed = has_frames(open_strategy(strategy))
     if asked == "frame" and not framed:
         raise UsageError(f"the strategy {strategy} has no frames; take --policy flat, or another strategy")
@@ -82,11 +78,7 @@ def _policy(asked: str | None, strategy: str) -> Policy:
 
 
 def _found(folder: Path, named: str | None, flags: Flags) -> Path:
-    """The conversation to take up.
-
-    Raises:
-        UsageError: There is none, or the run is another one.
-    """
+    """The conversation to take up."""
     if named is not None:
         found = run_folder(named, flags.get("runs_dir"))
         if Run(found).state.session is None:

@@ -169,9 +169,6 @@ def walk(run: Run, speed: float, sleep: Callable[[float], None] = time.sleep) ->
     """Tell every step, waiting between records as the run did, ``speed`` times as fast, and never longer than 3 s.
 
     On a terminal a line below says where the run stands; elsewhere the lines go to stdout.
-
-    Raises:
-        TraceError: The trace is broken; what stands before that has been shown.
     """
     progress = Progress()
 

@@ -75,11 +75,7 @@ def command(
 
 
 def play_or_ask(play: Callable[[], None], wanted: Flags, *, asks: bool) -> None:
-    """Play; and again with ``yes``, where that would repeat a call and the person at the terminal says so.
-
-    Raises:
-        MayRepeat: She does not, or nobody is there.
-    """
+    """Play; and again with ``yes``, where that would repeat a call and the person at the terminal says so."""
     try:
         play()
     except MayRepeat as error:

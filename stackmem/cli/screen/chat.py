@@ -37,26 +37,19 @@ _HOW = "y yes  n no, and why  f this request  s this session  p a pattern; then 
 
 
 class ChatScreen:
-    """Shows what happens, and knows where the conversation stands.
-
-    Attributes:
-        state: The newest; None before the first fact.
-        said: The words of the last reply.
-        since: When what is waited for began, in seconds of the monotonic clock.
-        busy: What is waited for; empty while the person is asked.
-    """
+    """Shows what happens, and knows where the conversation stands."""
 
     def __init__(self, *, color: bool) -> None:
         self.say: Callable[..., None] = _say_nothing
         self.live: Callable[[str], None] = _say_nothing
-        self.state: State | None = None
-        self.busy = ""
-        self.since = time.monotonic()
+        self.state: State | None = None  # the newest; None before the first fact
+        self.busy = ""  # what is waited for; empty while the person is asked
+        self.since = time.monotonic()  # when what is waited for began, in seconds of the monotonic clock
         self._color = color
         self._progress = Progress()
         self._words = ""
         self._reading = ""
-        self.said = ""
+        self.said = ""  # the words of the last reply
 
     def hear(self, words: str) -> None:
         """Words of a reply that is still on its way."""
@@ -157,8 +150,6 @@ class TerminalPerson:
         screen: What she sees.
         commands: Takes a line that begins with ``/``; it may leave the run to do what it says.
         look: Does what such a line says at once, where that only looks; whether it did.
-        run_dir: Where the run is kept; None before it began.
-        draft: What stands in her line when she is asked next.
     """
 
     def __init__(
@@ -169,8 +160,8 @@ class TerminalPerson:
         look: Callable[[str], bool],
     ) -> None:
         self.screen, self.editor, self.commands, self.look = screen, editor, commands, look
-        self.run_dir: Path | None = None
-        self.draft = ""
+        self.run_dir: Path | None = None  # where the run is kept; None before it began
+        self.draft = ""  # what stands in her line when she is asked next
         self._heard: list[str] = []
         self._paused = False
         editor.on_line = self._hear

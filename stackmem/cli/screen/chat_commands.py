@@ -49,13 +49,7 @@ class ChatCompleter(Completer):
 
 
 class Look:
-    """The commands that only look.
-
-    Args:
-        say: Shows lines as they are.
-        tell: Shows prose.
-        diff: A diff with its colors.
-    """
+    """The commands that only look."""
 
     def __init__(self, say: Callable[..., None], tell: Callable[..., None], diff: Callable[[str], str]) -> None:
         self._say, self._tell, self._diff = say, tell, diff

@@ -38,9 +38,7 @@ Next = Callable[[], RunResult | None]
 
 
 class ChatSession:
-    """Attributes:
-    then: What is to be done with the run that the person has just left; None where she left for good.
-    """
+    """then: What is to be done with the run that the person has just left; None where she left for good."""
 
     def __init__(self, screen: ChatScreen, editor: LineEditor) -> None:
         self.screen, self.editor = screen, editor
@@ -132,11 +130,7 @@ class ChatSession:
         return self.person.run_dir
 
     def _obey(self, line: str) -> None:
-        """Do what a command says; one that needs another run leaves this one.
-
-        Raises:
-            Left: It does.
-        """
+        """Do what a command says; one that needs another run leaves this one."""
         if self._looks(line):
             return
         name, _, rest = line.strip().partition(" ")
@@ -200,11 +194,7 @@ def _nothing() -> Next | None:
 
 
 def talk(folder: Path, runs_dir: Path, first: Callable[[ChatSession], RunResult | None]) -> int:
-    """A conversation about a folder, to its end; the exit code.
-
-    Args:
-        first: Begins it, or takes it up.
-    """
+    """A conversation about a folder, to its end; the exit code."""
     screen = ChatScreen(color=not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
     with LineEditor(ChatCompleter(folder), runs_dir / _HISTORY, screen.status) as editor:
         screen.say, screen.live = editor.say, editor.show_live

@@ -36,11 +36,7 @@ class TerminalDebugger:
         self._goes_back = False
 
     def __call__(self, moment: DebugMoment, state: State) -> None:
-        """A line is about to be executed.
-
-        Raises:
-            Halted: The person ends the program.
-        """
+        """A line is about to be executed."""
         moment = self._stepper.locate(moment)
         reason = self._stepper.reason(moment)
         if reason:

@@ -37,11 +37,7 @@ FOLDED_LINES = 40
 
 
 class ProgramScreen:
-    """Told of everything that happens in a program.
-
-    Attributes:
-        halt_shown: Whether a halt's report was printed.
-    """
+    """Told of everything that happens in a program."""
 
     def __init__(self, announcer: Announcer, *, quiet: bool, full: bool, as_json: bool) -> None:
         self._announcer = announcer
@@ -51,7 +47,7 @@ class ProgramScreen:
         self._changes = VariableChanges()
         self._changed: list[str] = []
         self.quiet = quiet
-        self.halt_shown = False
+        self.halt_shown = False  # whether a halt's report was printed
 
     def __call__(self, happened: tuple[Happening, ...], state: State) -> None:
         """Show what happened, in its order."""

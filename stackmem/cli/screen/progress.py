@@ -15,17 +15,11 @@ _LINES_OF_CHECKS = 10
 
 
 class Progress(Struct):
-    """Turns events into lines.
+    """Turns events into lines."""
 
-    Attributes:
-        depth: Depth of the frame in which the step began.
-        step: The step that the lines are about.
-        call: Its call, as far as a line has room.
-    """
-
-    depth: int = 0
-    step: int = 0
-    call: str = ""
+    depth: int = 0  # depth of the frame in which the step began
+    step: int = 0  # the step that the lines are about
+    call: str = ""  # its call, as far as a line has room
 
     def lines(self, event: facts.Event, state: State) -> list[str]:
         """What is to be said of ``event``; ``state`` is the state it made."""

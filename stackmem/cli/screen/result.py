@@ -26,11 +26,7 @@ _CARRIAGE_RETURN = "^M"  # as git shows it
 
 
 def ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
-    """Say what a run works on, and ask before a large copy is made.
-
-    Raises:
-        UsageError: Nobody agreed.
-    """
+    """Say what a run works on, and ask before a large copy is made."""
 
     def agrees(question: str) -> bool:
         return not as_json and sys.stdin.isatty() and typer.confirm(question, err=True)

@@ -45,28 +45,16 @@ def live_spans(run_dir: Path, url: str, environ: Mapping[str, str]) -> LiveSpans
 
 
 class LiveSpans:
-    """One run's spans on their way to one collector.
-
-    Attributes:
-        taken, lost: Spans that the collector took, and that it did not.
-    """
+    """One run's spans on their way to one collector."""
 
     def __init__(self, run_dir: Path, url: str, protocol: str) -> None:
-        """Send nothing yet; the first fact begins it.
-
-        Args:
-            url: ``http://HOST:PORT``, to which ``/v1/traces`` is added, or with a path, which is used as it is.
-            protocol: What ``PROTOCOL`` says; empty for the default.
-
-        Raises:
-            UsageError: The address or the protocol is none, or the extra is not installed.
-        """
+        """Send nothing yet; the first fact begins it."""
         collector(url, "--otel")
         if protocol not in ("", *_PROTOCOLS):
             raise UsageError(f"{PROTOCOL} is {protocol[:40]!r}; set it to one of {', '.join(_PROTOCOLS)}")
         if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter") is None:
             raise UsageError(f"--otel needs the extra 'otel'; install it: {install_command('otel')}")
-        self.taken = self.lost = 0
+        self.taken = self.lost = 0  # spans that the collector took, and that it did not
         self._run_dir, self._url, self._json = run_dir, url, protocol == "http/json"
         self._facts: SimpleQueue[Record | None] = SimpleQueue()
         self._live = False

@@ -38,7 +38,6 @@ class Halt(Exception):  # noqa: N818 - the language's own word
         near: Names that are known and much like the one that is not.
         stderr: What the command that failed said there.
         phase, step: The innermost; filled in on the way out, the first that knows them.
-        trail: What lies around the innermost, outermost first: tools, programs, and ``Item i of N`` of loops.
         file: The source that the step stands in; line, column: its place there, 0 where only the file is known.
     """
 
@@ -50,6 +49,7 @@ class Halt(Exception):  # noqa: N818 - the language's own word
         self.kind, self.reason, self.details = kind, reason, details
         self.near, self.stderr = near, stderr
         self.phase, self.step = phase, step
+        # what lies around the innermost, outermost first: tools, programs, and ``Item i of N`` of loops
         self.trail: tuple[str, ...] = ()
         self.file, self.line, self.column = "", 0, 0
 
@@ -121,15 +121,10 @@ def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
 def template_error(
     fault: TemplateFault,
     text: str,
-    variables: Mapping[str, Any] = _NOTHING,
-    made_by: Mapping[str, str] = _NOTHING,
+    variables: Mapping[str, Any] = _NOTHING,  # what is set
+    made_by: Mapping[str, str] = _NOTHING,  # the steps that gave them, by name, where one did
 ) -> Halt:
-    """Of a template or condition ``text``.
-
-    Args:
-        variables: What is set.
-        made_by: The steps that gave them, by name, where one did.
-    """
+    """Of a template or condition ``text``."""
     if not fault.missing:
         return invalid_template(text, fault.reason)
     if fault.is_field:

@@ -195,12 +195,7 @@ def _run(launch: Launch) -> Doing:
 
 
 def _load(launch: Launch, *, check: bool) -> Reading:
-    """``(program, config, tools of every program, its own tools, what was left out)``.
-
-    Raises:
-        UsageError: An input is not one of the program's.
-        Halt: It would halt whatever its inputs are.
-    """
+    """``(program, config, tools of every program, its own tools, what was left out)``."""
     program = read_program(launch.path, launch.text)
     known = [each.name for each in program.inputs]
     for name in launch.inputs:

@@ -72,11 +72,7 @@ class YamlError(Exception):
 
 
 def parse_yaml(text: str) -> Tree:
-    """The one document of ``text``; an empty one is nothing.
-
-    Raises:
-        YamlError: It is no YAML; there are several documents, a tag, a key that is no plain value, or too many aliases.
-    """
+    """The one document of ``text``; an empty one is nothing."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
     from ruamel.yaml.reader import ReaderError

@@ -51,12 +51,7 @@ def start(launch: Launch) -> Program:
 
 
 def _load(launch: Launch) -> Reading:
-    """The agent and all that it can ask; inputs and tools are checked.
-
-    Raises:
-        Halted: A definition is broken, or a tool is not there.
-        UsageError: An input is not one of the agent's, or does not fit.
-    """
+    """The agent and all that it can ask; inputs and tools are checked."""
     try:
         loaded: LoadedAgent = yield from load_agents(launch.path, launch.text)
     except BrokenDefinition as broken:

@@ -32,11 +32,7 @@ Entries = dict[str, list[tuple[Playbook, dict[str, Any]]]]
 
 
 def check_inputs(program: PlaybookProgram, named: str, inputs: Mapping[str, Any]) -> None:
-    """Refuse inputs that the program cannot begin with, also where only its compiled form says where it begins.
-
-    Raises:
-        UsageError: As of ``entries_of``.
-    """
+    """Refuse inputs that the program cannot begin with, also where only its compiled form says where it begins."""
     if named or not program.plain_triggers:
         entries_of(program, named, inputs)
         return
@@ -51,14 +47,7 @@ def _must_be_known(name: str, known: list[str]) -> None:
 
 
 def entries_of(program: PlaybookProgram, named: str, inputs: Mapping[str, Any]) -> Entries:
-    """Agent to the playbooks that it begins with, each with its arguments.
-
-    Args:
-        named: The playbook of ``--entry``, alone or with its agent's name; empty is the BGN ones, else the first.
-
-    Raises:
-        UsageError: There is none of that name, or the inputs are not its parameters.
-    """
+    """Agent to the playbooks that it begins with, each with its arguments."""
     chosen = _choose_entries(program, named)
     known = list(dict.fromkeys(param.name for _, book in chosen for param in book.params))
     given = {name.lstrip("$"): value for name, value in inputs.items()}
@@ -91,17 +80,12 @@ def _choose_entries(program: PlaybookProgram, named: str) -> list[tuple[Agent, P
 
 
 class _Thread(Struct, eq=False):
-    """One agent's own playbooks, one after another.
-
-    Attributes:
-        waits: What it waits for; None while it can go on.
-        send: What it is sent next.
-    """
+    """One agent's own playbooks, one after another."""
 
     here: Execution
     doing: Any
-    waits: Waiting | None = None
-    send: Any = None
+    waits: Waiting | None = None  # what it waits for; None while it can go on
+    send: Any = None  # what it is sent next
     value: Any = None
     done: bool = False
 
@@ -109,11 +93,7 @@ class _Thread(Struct, eq=False):
 def run_agents(
     world: PlaybookState, entries: dict[str, list[tuple[Playbook, dict[str, Any]]]], watch: DebugPort | None = None
 ) -> Routine:
-    """Run the entry playbooks of each agent; gives the value of the first agent's last one.
-
-    Raises:
-        Halted: All wait, and there is nothing to deliver.
-    """
+    """Run the entry playbooks of each agent; gives the value of the first agent's last one."""
     threads = []
     for name, todo in entries.items():
         here = Execution(world, world.agents[name], [], run_playbook, watch)
@@ -170,12 +150,7 @@ _ABSENT = object()
 
 
 def run_playbook(here: Execution, book: Playbook, arguments: dict[str, Any]) -> Routine:
-    """Run a playbook or function; gives its value, or a ``CallFailure`` of a function.
-
-    Raises:
-        Exit: The program ends.
-        Halted: It cannot go on.
-    """
+    """Run a playbook or function; gives its value, or a ``CallFailure`` of a function."""
     if book.python:
         return (yield from run_function(here, book, arguments))
     agent = here.agent
@@ -255,11 +230,7 @@ def _continuation(frame: PlaybookFrame, lines: list[str]) -> str:
 
 
 def _count_miss(here: Execution, frame: PlaybookFrame, turn: Turn, reply: str) -> str:
-    """What the model is told of a reply that broke the contract.
-
-    Raises:
-        Halted: It was one too many.
-    """
+    """What the model is told of a reply that broke the contract."""
     frame.misses += 1
     shown_text = brief(turn.text or reply, 200)
     if frame.misses > MOST_MISSES:

@@ -34,29 +34,19 @@ class Exit(Exception):  # noqa: N818 - ``yld exit``, on its way out through the 
 
 
 class PlaybookFrame(Struct, eq=False):
-    """A playbook under way.
-
-    Attributes:
-        at: The line executed last.
-        loaded: Name of an artifact to its content, shown for the rest of the frame.
-        returned: What the calls of the last yield bound, until the first Step of the reply that follows.
-        recap: The last one.
-        misses: Replies in a row that broke the contract.
-        made: Calls that came back and that no line asked for, since it stands at its line.
-        python_line: Where a function last called something; 0 before that, and of prose.
-        mark: Length of the session log when the frame began.
-    """
+    """A playbook under way."""
 
     book: Playbook
     arguments: dict[str, Any]
-    mark: int = 0
-    at: StepLine | None = None
-    loaded: dict[str, str] = {}
+    mark: int = 0  # length of the session log when the frame began
+    at: StepLine | None = None  # the line executed last
+    loaded: dict[str, str] = {}  # name of an artifact to its content, shown for the rest of the frame
+    # what the calls of the last yield bound, until the first Step of the reply that follows
     returned: dict[str, Any] = {}
-    recap: str = ""
-    misses: int = 0
-    made: list[Any] = []
-    python_line: int = 0
+    recap: str = ""  # the last one
+    misses: int = 0  # replies in a row that broke the contract
+    made: list[Any] = []  # calls that came back and that no line asked for, since it stands at its line
+    python_line: int = 0  # where a function last called something; 0 before that, and of prose
     summary: str = ""
 
     @property
@@ -97,20 +87,17 @@ class PlaybookState:
     """The program and all of its agents.
 
     Attributes:
-        artifacts: Those of every agent.
-        frame: The one whose reply was taken last.
         snoop: Messages between agents are shown to the person.
-        source: The whole path of the program.
     """
 
     def __init__(
         self, program: PlaybookProgram, path: str, contract: str, *, snoop: bool = False, source: str = ""
     ) -> None:
         self.program, self.path, self.contract, self.snoop = program, path, contract, snoop
-        self.source = source or path
+        self.source = source or path  # the whole path of the program
         self.agents = {agent.name: AgentState(agent) for agent in program.agents}
-        self.artifacts: dict[str, Artifact] = {}
-        self.frame: PlaybookFrame | None = None
+        self.artifacts: dict[str, Artifact] = {}  # those of every agent
+        self.frame: PlaybookFrame | None = None  # the one whose reply was taken last
         self.python_calls = 0
         self.results = 0
 
@@ -217,21 +204,15 @@ class CallFailure(Struct, frozen=True):
 
 
 class Execution(Struct, frozen=True):
-    """Whose playbook runs, and what is open on the shared stack.
-
-    Attributes:
-        opened: The frames that are open for the agent whose turn it is, outermost first.
-        run: Runs a playbook or a function where an execution says; it is the interpreter's.
-        watch: A debugger, where there is one.
-        called_at: File and line of the call; empty where the program begins.
-    """
+    """Whose playbook runs, and what is open on the shared stack."""
 
     world: PlaybookState
     agent: AgentState
-    opened: list[EnterFrame]
+    opened: list[EnterFrame]  # the frames that are open for the agent whose turn it is, outermost first
+    # runs a playbook or a function where an execution says; it is the interpreter's
     run: Callable[[Execution, Playbook, dict[str, Any]], Routine]
-    watch: DebugPort | None = None
-    called_at: str = ""
+    watch: DebugPort | None = None  # a debugger, where there is one
+    called_at: str = ""  # file and line of the call; empty where the program begins
 
     def play(self, agent: str, book: Playbook, arguments: dict[str, Any], called_at: str) -> Routine:
         """Run a playbook of ``agent`` that is called from here; gives its value."""
@@ -239,11 +220,7 @@ class Execution(Struct, frozen=True):
         return (yield from self.run(there, book, arguments))
 
     def enter(self, name: str, intent: str) -> Routine:
-        """Open a frame on the shared stack.
-
-        Raises:
-            Halted: There are too many; it names the line of the call.
-        """
+        """Open a frame on the shared stack."""
         frame = EnterFrame(name, intent)
         try:
             yield frame

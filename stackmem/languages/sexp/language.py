@@ -132,11 +132,7 @@ def _run(launch: Launch) -> Program:
 
 
 def _check(launch: Launch, parts: list[SourcePart]) -> Reading:
-    """Stop what no input mends, and what lacks one, before anything is done.
-
-    Raises:
-        Halted: There is something.
-    """
+    """Stop what no input mends, and what lacks one, before anything is done."""
     found: LintResult = yield from examine(parts, frozenset(launch.inputs), launch.tools)
     if found.report:
         raise Halted("Static Fault", f"{_STATIC}\n{found.report}")
@@ -215,11 +211,7 @@ def _note_left(ask: Request, answer: Any, host: Workflow) -> Doing:
 
 
 def _talk(evaluation: Evaluation, env: SexpEnvironment, host: Workflow, place: str) -> Doing:
-    """Ask for an expression, evaluate it, say its value; a fault is said, too, and everything bound stays.
-
-    Args:
-        place: What the lines are called; files that they name lie beside it.
-    """
+    """Ask for an expression, evaluate it, say its value; a fault is said, too, and everything bound stays."""
     while True:
         text: str = yield AskUser(PROMPT)
         if text.strip() in LEAVES:

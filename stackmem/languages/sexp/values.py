@@ -142,11 +142,7 @@ def _strange(value: Any, budget: Budget, meter: Meter | None) -> bool:
 
 
 def containers(value: Any, budget: Budget) -> Iterator[Any]:
-    """Every list and mapping in a value, itself among them, each once.
-
-    Raises:
-        TaskError: One lies deeper than the budget, or is longer.
-    """
+    """Every list and mapping in a value, itself among them, each once."""
     seen: dict[int, Any] = {}
     waiting = [(value, 1)]
     while waiting:
@@ -203,12 +199,7 @@ CYCLE = "#<cycle>"
 
 
 def to_source(value: Any, most: int = 10_000_000, meter: Meter | None = None) -> str:
-    """The value as source that reads to it again, where there is such.
-
-    Args:
-        most: What is longer is cut there, with a mark.
-        meter: What is charged; a value that is longer than a text may be is then refused.
-    """
+    """The value as source that reads to it again, where there is such."""
     parts: list[str] = []
     size = 0
     open_: dict[int, Any] = {}
@@ -300,11 +291,7 @@ DEEPEST = 200
 
 
 def as_json(value: Any, budget: Budget) -> Any:
-    """The value as JSON: nil alone is null, a symbol its name, a cycle and a function their written form.
-
-    Raises:
-        TaskError: It is nested too deeply.
-    """
+    """The value as JSON: nil alone is null, a symbol its name, a cycle and a function their written form."""
     if is_null(value):
         return None
     if not isinstance(value, list | tuple | dict):

@@ -40,11 +40,7 @@ def takes_no_tools(status: int, text: str) -> bool:
 
 
 def advised(failure: ModelFailed, address: str, status: int, text: str, served: Callable[[], Iterable[str]]) -> str:
-    """The detail of a refused attempt, with what to do where that is known.
-
-    Args:
-        served: Asks the server which models it has; called only if the model is missing there.
-    """
+    """The detail of a refused attempt, with what to do where that is known."""
     if is_loading(status, text):
         return f"{address} is still loading its model; {RETRY_LATER} ({failure.detail})"
     if takes_no_tools(status, text):

@@ -54,32 +54,24 @@ _NONE: Mapping[str, str] = {}
 
 
 class FormProbe(Struct, frozen=True):
-    """What came of one request.
+    """What came of one request."""
 
-    Attributes:
-        form: How the reply called the tool; "refused" if the server answered with an error.
-        right: Whether it called the tool that was asked for, with the argument that was asked for.
-        detail: The error, or the beginning of a reply without a call.
-        prompt_tokens, cached_tokens, output_tokens: As the server reports them; None if it does not.
-        prompt_speed, reply_speed: Tokens a second; None if too little was read or written to tell.
-    """
-
-    form: Form
-    right: bool = False
-    detail: str = ""
+    form: Form  # how the reply called the tool; "refused" if the server answered with an error
+    right: bool = False  # whether it called the tool that was asked for, with the argument that was asked for
+    detail: str = ""  # the error, or the beginning of a reply without a call
     seconds: float = 0.0
     first_seconds: float = 0.0
+    # prompt_tokens, cached_tokens, output_tokens: as the server reports them; None if it does not
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     output_tokens: int | None = None
+    # prompt_speed, reply_speed: tokens a second; None if too little was read or written to tell
     prompt_speed: float | None = None
     reply_speed: float | None = None
 
 
 class ServerProbes(Struct, frozen=True):
-    """Attributes:
-    native, constrained, text: The three requests in their order; the first two have the same prompt.
-    """
+    """native, constrained, text: The three requests in their order; the first two have the same prompt."""
 
     native: FormProbe
     constrained: FormProbe

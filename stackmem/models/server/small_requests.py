@@ -21,19 +21,12 @@ _NONE: Mapping[str, str] = {}
 
 
 class Answer(Struct, frozen=True):
-    """What a server answered.
+    """What a server answered."""
 
-    Attributes:
-        status: 0 if there was no answer.
-        text: The body, or why there is none.
-        seconds: Until the last byte.
-        first_seconds: Until the first event that holds a piece of the reply.
-    """
-
-    status: int
-    text: str
-    seconds: float = 0.0
-    first_seconds: float = 0.0
+    status: int  # 0 if there was no answer
+    text: str  # the body, or why there is none
+    seconds: float = 0.0  # until the last byte
+    first_seconds: float = 0.0  # until the first event that holds a piece of the reply
 
     @property
     def value(self) -> Json:

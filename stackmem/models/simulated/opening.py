@@ -10,11 +10,7 @@ from .sight import VARIANTS
 
 
 def open_simulated(variant: str, window_tokens: int, name: str) -> BoundedReader:
-    """Open the model ``sim/NAME:VARIANT``; the words of a variant are joined by ``+``.
-
-    Raises:
-        UsageError: There is no such variant.
-    """
+    """Open the model ``sim/NAME:VARIANT``; the words of a variant are joined by ``+``."""
     policy, dials = VARIANTS[0], PERFECT
     for word in filter(None, variant.split("+")):
         turned = read_dial(dials, word)

@@ -20,13 +20,9 @@ _MAX_FIGURE = 1 << 63
 
 
 class TrialRow(Struct, frozen=True):
-    """One trial.
+    """One trial."""
 
-    Attributes:
-        row: Column to value, as the file has them.
-    """
-
-    row: Mapping[str, Any]
+    row: Mapping[str, Any]  # column to value, as the file has them
 
     def text(self, column: str) -> str:
         found = self.row.get(column)
@@ -74,24 +70,15 @@ class TrialRow(Struct, frozen=True):
 
 
 class BenchRows(Struct, frozen=True):
-    """A bench that was run, wholly or in part.
-
-    Attributes:
-        suite: What is known of the whole: command, version, date, machine.
-    """
+    """A bench that was run, wholly or in part."""
 
     folder: Path
-    suite: Mapping[str, str]
+    suite: Mapping[str, str]  # what is known of the whole: command, version, date, machine
     trials: tuple[TrialRow, ...]
 
 
 def read_bench(folder: Path) -> BenchRows:
-    """The rows of a bench, by their names; of one that still runs, or was killed, those that it has so far.
-
-    Raises:
-        UsageError: There is no bench in the folder.
-        TraceError: Its files are broken.
-    """
+    """The rows of a bench, by their names; of one that still runs, or was killed, those that it has so far."""
     load_plugins()  # a metric may be one of theirs
     ledger, database = folder / LEDGER, folder / RESULTS
     if not ledger.is_file() and not database.is_file():

@@ -12,19 +12,12 @@ MAKEFILES = r"(gnu)?makefile|[^/]+\.(mk|mak|make)"
 
 
 class DryRun(Struct, frozen=True):
-    """What ``make -n -p`` printed.
+    """What ``make -n -p`` printed."""
 
-    Attributes:
-        recipe: The commands that it would run.
-        makefiles: The files that it read.
-        targets: Targets that a file of their name makes up to date.
-        own_python: The makefiles set the import path of Python, for all of their recipes.
-    """
-
-    recipe: str
-    makefiles: tuple[str, ...]
-    targets: tuple[str, ...]
-    own_python: bool = False
+    recipe: str  # the commands that it would run
+    makefiles: tuple[str, ...]  # the files that it read
+    targets: tuple[str, ...]  # targets that a file of their name makes up to date
+    own_python: bool = False  # the makefiles set the import path of Python, for all of their recipes
 
 
 def read_dry_run(printed: str) -> DryRun:

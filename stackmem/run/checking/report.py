@@ -60,13 +60,7 @@ class CheckReport:
                 self._ended[name].append(TestRun(collected, ran, passed, failed))
 
     def problem(self, named: set[str], undecisive: AbstractSet[str], *, unseen: bool) -> str:
-        """Why exit code 0 does not count as success; empty if it does.
-
-        Args:
-            named: The test runners that the check names.
-            undecisive: The arguments of runs whose tests do not decide, because the check's words say so.
-            unseen: The check sets the environment of its Python, so that a run of tests may have no witness.
-        """
+        """Why exit code 0 does not count as success; empty if it does."""
         sessions = [
             session
             for name, each in self._ended.items()

@@ -68,39 +68,25 @@ Reader = Callable[[bytes], bytes | None]
 
 @dataclass
 class CheckWords:
-    """What the words of a check name.
+    """What the words of a check name."""
 
-    Attributes:
-        programs: Files that it runs, by their paths in the workspace.
-        tests: Files and folders of tests that it names, and that look like nothing else.
-        optional: Files that a script reads if they are there, and that the run did not find.
-        folders: Folders from which Python may import.
-        builders: Patterns of names of the files that steer programs such as make.
-        dry_runs: Commands that print what make would run, each with the folder it runs in.
-        runners: Test runners of Python whose tests decide.
-        undecisive: The arguments of runs whose failures or missing tests are meant, as ``arguments_line`` has them.
-        own_python: The words set the import path of Python, or have it ignore its environment.
-    """
-
-    programs: set[bytes] = field(default_factory=set)
+    programs: set[bytes] = field(default_factory=set)  # files that it runs, by their paths in the workspace
+    # files and folders of tests that it names, and that look like nothing else
     tests: set[bytes] = field(default_factory=set)
+    # files that a script reads if they are there, and that the run did not find
     optional: set[bytes] = field(default_factory=set)
-    folders: set[bytes] = field(default_factory=set)
-    builders: set[str] = field(default_factory=set)
+    folders: set[bytes] = field(default_factory=set)  # folders from which Python may import
+    builders: set[str] = field(default_factory=set)  # patterns of names of the files that steer programs such as make
+    # commands that print what make would run, each with the folder it runs in
     dry_runs: list[tuple[str, str]] = field(default_factory=list)
-    runners: set[str] = field(default_factory=set)
+    runners: set[str] = field(default_factory=set)  # test runners of Python whose tests decide
+    # the arguments of runs whose failures or missing tests are meant, as ``arguments_line`` has them
     undecisive: set[str] = field(default_factory=set)
-    own_python: bool = False
+    own_python: bool = False  # the words set the import path of Python, or have it ignore its environment
 
 
 class WordReader:
-    """Reads the words of one check.
-
-    Args:
-        read: Returns files as the run found them.
-        place: The workspace, as commands see it.
-        begins: The folder that commands begin in, below the workspace.
-    """
+    """Reads the words of one check."""
 
     def __init__(self, read: Reader, place: str, begins: str = "") -> None:
         self.words = CheckWords()
@@ -112,13 +98,7 @@ class WordReader:
         self._ignored = self._made = False  # of the command that is read: its exit code, and its text
 
     def take(self, text: str, *, own: bool, cwd: str | None = None, made: bool = False) -> CheckWords:
-        """Read a text of shell commands.
-
-        Args:
-            own: It is the check itself, of which every program counts.
-            cwd: The folder it is run in, below the workspace.
-            made: The run wrote it, so that it cannot say which tests do not decide.
-        """
+        """Read a text of shell commands."""
         folder = self._begins if cwd is None else cwd
         self.words.own_python |= bool(_OWN_PYTHON.search(text))
         asked = set(re.findall(_OPTIONAL + r"([^\s\"'\]]+)", text))

@@ -53,43 +53,23 @@ from .tools import BUILT_IN
 
 
 class Divergence(Struct, frozen=True):
-    """Where the edited program parted from the run.
+    """Where the edited program parted from the run."""
 
-    Attributes:
-        answers: Recorded answers that it was given.
-        recorded: How many there were.
-        path: The step that it was in, as its language names it; empty before the first.
-        changed: Paths of the sources that are other ones now.
-    """
-
-    answers: int
-    recorded: int
-    path: str
-    changed: tuple[str, ...] = ()
+    answers: int  # recorded answers that it was given
+    recorded: int  # how many there were
+    path: str  # the step that it was in, as its language names it; empty before the first
+    changed: tuple[str, ...] = ()  # paths of the sources that are other ones now
 
 
 def continue_program(
     run_dir: Path,
     file: Path,
-    wanted: Mapping[str, str | None],
+    wanted: Mapping[str, str | None],  # limits, ``isolation`` and ``yes`` as flags spell them; None is not given
     environ: Mapping[str, str],
     person: Person,
-    tell_parted: Callable[[Divergence], object] = id,
+    tell_parted: Callable[[Divergence], object] = id,  # told where the two part, before anything is asked
 ) -> ProgramResult:
-    """Run ``file`` in place of the run's program, against its recorded answers while it asks the same.
-
-    Args:
-        wanted: Limits, ``isolation`` and ``yes`` as flags spell them; None is not given.
-        tell_parted: Told where the two part, before anything is asked.
-
-    Raises:
-        UsageError: It is no program's run, or a call that may have been made would be made again; nothing is left.
-        TraceError: The run's trace is broken, or lacks files or sources.
-        RulesDiffer: Today's interpreter does something else in the run as it was.
-        WorkspaceError: The workspace or its isolation cannot be had; nothing is left behind.
-        KeyboardInterrupt: Ctrl-C came before the first fact; nothing is left behind. (SIGTERM: ``SystemExit``.)
-        Halted: ``person.watch`` ended the program before it went on; nothing is left behind.
-    """
+    """Run ``file`` in place of the run's program, against its recorded answers while it asks the same."""
     load_plugins()
     run = Run(run_dir.resolve())
     must_be_original(run, "gone on with")
@@ -135,19 +115,13 @@ def _edited_request(run: Run, file: Path) -> RunRequest:
 
 
 class _Again(Struct, frozen=True):
-    """What the new run will be, before anything of it is made.
-
-    Attributes:
-        begun: The program as it begins, with the text that is its own now.
-        texts: The sources that are other ones now, by digest.
-        state: Where the two part.
-    """
+    """What the new run will be, before anything of it is made."""
 
     request: RunRequest
     tape: Tape
-    begun: ProgramStarted
-    texts: dict[str, str]
-    state: State
+    begun: ProgramStarted  # the program as it begins, with the text that is its own now
+    texts: dict[str, str]  # the sources that are other ones now, by digest
+    state: State  # where the two part
     limits: Limits
     parted: Divergence
 

@@ -26,11 +26,7 @@ class EditedSources:
     def __init__(
         self, request: ProgramRequest, edited: EditedProgram, places: tuple[str, Path], scrub: Callable[[str], str]
     ) -> None:
-        """Sources of ``edited``.
-
-        Args:
-            places: The workspace as its tools see it, and the history of its files.
-        """
+        """Sources of ``edited``."""
         self._edited, self._file, self._scrub = edited, Path(edited.file), scrub
         self._workspace = places[0]
         self._program = posixpath.join(places[0], edited.program)

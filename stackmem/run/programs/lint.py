@@ -37,20 +37,11 @@ def lint_all(
     named: list[str],
     cwd: Path,
     *,
-    language: str | None = None,
-    config: str | None = None,
-    libraries: tuple[str, ...] = (),
+    language: str | None = None,  # of files, the one they are in; of folders, the one whose files are looked at
+    config: str | None = None,  # the configuration, instead of the one that a run would find
+    libraries: tuple[str, ...] = (),  # what a run is given with ``--lib``
 ) -> tuple[Linted, ...]:
-    """Lint files, and every file in folders that has the name of a program or of what programs consist of.
-
-    Args:
-        language: Of files, the one they are in; of folders, the one whose files are looked at.
-        config: The configuration, instead of the one that a run would find.
-        libraries: What a run is given with ``--lib``.
-
-    Raises:
-        UsageError: A file that is named cannot be linted, or a folder holds none that can.
-    """
+    """Lint files, and every file in folders that has the name of a program or of what programs consist of."""
     load_plugins()
     if language is not None:
         open_language(language)

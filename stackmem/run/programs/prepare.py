@@ -35,48 +35,32 @@ _OF_EMPTY_FOLDERS = "apl"
 
 
 class ProgramArguments(Struct, frozen=True):
-    """What was typed.
+    """What was typed."""
 
-    Attributes:
-        named: A program, or a folder with one.
-        workspace: The folder that is copied; None is the program's own.
-        inputs: Name to value.
-        options: What else the interpreter is told.
-    """
-
-    named: str
-    inputs: dict[str, Any] = {}
-    options: dict[str, Any] = {}
-    workspace: str | None = None
+    named: str  # a program, or a folder with one
+    inputs: dict[str, Any] = {}  # name to value
+    options: dict[str, Any] = {}  # what else the interpreter is told
+    workspace: str | None = None  # the folder that is copied; None is the program's own
     mounts: tuple[str, ...] = ()
     language: str | None = None
     interactive: bool = True
 
 
 class PreparedProgram(Struct, frozen=True):
-    """A program that can be run.
-
-    Attributes:
-        outline: What ``--dry-run`` prints.
-        halts: What keeps it from running, found before it began; the run says the same.
-    """
+    """A program that can be run."""
 
     prepared: Prepared
     request: ProgramRequest
     language: Language
     text: str
-    outline: str = ""
-    halts: Halted | None = None
+    outline: str = ""  # what ``--dry-run`` prints
+    halts: Halted | None = None  # what keeps it from running, found before it began; the run says the same
 
 
 def prepare_program(
     asked: ProgramArguments, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path
 ) -> PreparedProgram:
-    """What is to be run, under which settings, kept where.
-
-    Raises:
-        UsageError: The program, an input or a setting cannot be.
-    """
+    """What is to be run, under which settings, kept where."""
     load_plugins()
     path, language = find_program(asked.named, asked.language, cwd)
     text = read_program(path)
@@ -113,11 +97,7 @@ def _recordable(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_outline(ready: PreparedProgram) -> PreparedProgram:
-    """With the program's inputs checked and its tools resolved.
-
-    Raises:
-        UsageError: An input is not one of the program's.
-    """
+    """With the program's inputs checked and its tools resolved."""
     request = ready.request
     place = Path(request.path)
     folders = reachable_folders(request, ready.prepared.subject.folder)
@@ -149,12 +129,7 @@ def with_config(options: dict[str, Any], language: Language, cwd: Path, program:
 
 
 def find_program(named: str, language: str | None, cwd: Path) -> tuple[Path, Language]:
-    """The program and its language.
-
-    Raises:
-        UsageError: There is no such file, or nothing says what language it is in.
-        Halted: A folder has no main program, and its language has a report for that.
-    """
+    """The program and its language."""
     path = (cwd / os.path.expanduser(named)).resolve()
     must_be_text(str(path), "the program's path")
     if path.is_dir():
@@ -198,11 +173,7 @@ def _without_main(folder: Path, language: str | None, mains: list[str]) -> Stack
 
 
 def read_program(path: Path) -> str:
-    """The text of a program, without a mark of byte order.
-
-    Raises:
-        UsageError: It cannot be read, or is no text.
-    """
+    """The text of a program, without a mark of byte order."""
     try:
         raw = read_start(path, SOURCE_BYTES + 1)
         if len(raw) > SOURCE_BYTES:

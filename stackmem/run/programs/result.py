@@ -12,18 +12,12 @@ from stackmem.run.result import RunResult
 
 
 class ProgramResult(Struct, frozen=True):
-    """What a program's run came to.
-
-    Attributes:
-        value: What the program returned; None where it did not.
-        said: What it told its person.
-        failed: What was refused, failed or did nothing.
-    """
+    """What a program's run came to."""
 
     run: RunResult
-    value: Any = None
-    said: tuple[str, ...] = ()
-    failed: tuple[StepFailed, ...] = ()
+    value: Any = None  # what the program returned; None where it did not
+    said: tuple[str, ...] = ()  # what it told its person
+    failed: tuple[StepFailed, ...] = ()  # what was refused, failed or did nothing
 
 
 def program_result(result: RunResult, opened: Opened) -> ProgramResult:

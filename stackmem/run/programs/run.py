@@ -24,14 +24,7 @@ from .result import ProgramResult, program_result
 
 
 def run_program(ready: PreparedProgram, environ: Mapping[str, str], person: Person) -> ProgramResult:
-    """Run a program in a workspace of its own, and keep the whole run.
-
-    Raises:
-        UsageError: What was asked for cannot be; nothing is left behind.
-        WorkspaceError: The workspace or its isolation cannot be had; nothing is left behind.
-        TraceError: The trace or the result cannot be written any more; what stood before is whole.
-        KeyboardInterrupt: Ctrl-C came before the first fact; nothing is left behind. (SIGTERM: ``SystemExit``.)
-    """
+    """Run a program in a workspace of its own, and keep the whole run."""
     folder = ready.prepared.subject.folder
     plan = with_mounts(plan_run(ready.prepared, environ), ready.request, folder)
     prepared = with_copy(ready.prepared)
@@ -66,28 +59,16 @@ def _started(request: ProgramRequest, text: str, folder: Path | None, opened: Op
 
 
 class Compiled(Struct, frozen=True):
-    """What came of it.
-
-    Attributes:
-        written: The file; None where the program is coded already.
-        replies: Of the model; 0 where a compiled form of the same text was there.
-        parts: What was compiled, such as ``Main (triggers, steps)``.
-    """
+    """What came of it."""
 
     text: str
-    written: Path | None
-    replies: int
-    parts: tuple[str, ...] = ()
+    written: Path | None  # the file; None where the program is coded already
+    replies: int  # of the model; 0 where a compiled form of the same text was there
+    parts: tuple[str, ...] = ()  # what was compiled, such as ``Main (triggers, steps)``
 
 
 def compile_program(named: str, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path) -> Compiled:
-    """Compile a program.
-
-    Raises:
-        UsageError: It is no playbook program.
-        ProgramError: The model's answers are no coded program, or the run ended before there was one.
-        WorkspaceError: The result cannot be written.
-    """
+    """Compile a program."""
     from stackmem.languages.playbook.compiler import compiled_path
     from stackmem.languages.playbook.reader import read_program
 

@@ -28,12 +28,7 @@ class Loader:
     """The sources that one program may read."""
 
     def __init__(self, program: Path, folders: tuple[Path, ...] = (), files: tuple[str, Files] | None = None) -> None:
-        """Sources beside ``program``.
-
-        Args:
-            folders: More folders that may be read.
-            files: The workspace as its tools see it, and its files; None where there is none yet.
-        """
+        """Sources beside ``program``."""
         self._program = program
         self._folders = [program.parent, *folders]
         self._files = files

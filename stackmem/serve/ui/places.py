@@ -20,24 +20,18 @@ _LATELY = 50  # trials that the time left is judged by
 
 
 class BenchState(Struct, frozen=True):
-    """A bench as a list shows it.
-
-    Attributes:
-        total: Trials of its plan; 0 where there is none.
-        bill_usd: What its trials would have cost at the price of its plan.
-        seconds_left: By the pace of the last trials; None where it does not run, or too few have ended.
-        broken: Why it cannot be read; empty where it can.
-    """
+    """A bench as a list shows it."""
 
     name: str
     place: int
     done: int = 0
     errors: int = 0
-    total: int = 0
-    bill_usd: float = 0.0
+    total: int = 0  # trials of its plan; 0 where there is none
+    bill_usd: float = 0.0  # what its trials would have cost at the price of its plan
     running: bool = False
+    # by the pace of the last trials; None where it does not run, or too few have ended
     seconds_left: float | None = None
-    broken: str = ""
+    broken: str = ""  # why it cannot be read; empty where it can
 
 
 class ShownFolder(Struct):
@@ -53,20 +47,12 @@ class ShownFolder(Struct):
 
 
 class Places:
-    """All of them, and the runs in them by a name of two parts: the number of the place, and the path of the run.
-
-    Attributes:
-        looked: Whether every folder was looked at once.
-    """
+    """All of them, and the runs in them by a name of two parts: the number of the place, and the path of the run."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
-        """Look at each folder once; benches may stand in one, too.
-
-        Raises:
-            UsageError: A folder is not there, or is a run.
-        """
+        """Look at each folder once; benches may stand in one, too."""
         self.all: list[ShownFolder] = []
-        self.looked = False
+        self.looked = False  # whether every folder was looked at once
         for folder in dict.fromkeys(folders):
             if is_run(folder):
                 raise UsageError(f"{folder} is a run; name the folder above it, or show it with stackmem view {folder}")
@@ -99,11 +85,7 @@ class Places:
         return sum(place.runs.version for place in self.all) + self.looked
 
     def folder_of(self, run: str) -> Path:
-        """The folder of a run.
-
-        Raises:
-            UsageError: No run is listed under this name.
-        """
+        """The folder of a run."""
         number, _, path = run.partition("/")
         folder = self.place(number).runs.folder_of(path)
         if folder is None:
@@ -117,11 +99,7 @@ class Places:
         return self.all[int(number)]
 
     def rows(self, wanted: str, conditions: Sequence[str], order: str, limit: int) -> dict[str, Any]:
-        """The runs that hold a text and fulfil every condition, and how many there are by outcome.
-
-        Raises:
-            UsageError: As ``choose_runs`` does.
-        """
+        """The runs that hold a text and fulfil every condition, and how many there are by outcome."""
         known = {f"{number}/{path}": row for number, place in enumerate(self.all) for path, row in _rows(place)}
         names = {id(row): name for name, row in known.items()}
         text = wanted.casefold()

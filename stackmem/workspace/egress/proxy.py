@@ -82,11 +82,7 @@ class Proxy:
             await _close(writer, whole=not asked.why or not asked.answered)
 
     def count(self, asked: OpenRequest, *, sent: int = 0, received: int = 0) -> None:
-        """Take note of bytes that passed.
-
-        Raises:
-            Turned: The command has had its share.
-        """
+        """Take note of bytes that passed."""
         asked.sent += sent
         asked.received += received
         self.sent += sent

@@ -107,12 +107,7 @@ def no_door(level: Level) -> str:
 
 
 def choose(isolation: str, profile: Profile, toolchain: Toolchain | None = None) -> Level:
-    """Take the level asked for, or for ``auto`` the strongest that works; the answer is kept until ``forget``.
-
-    Raises:
-        UsageError: There is no such level.
-        WorkspaceError: It does not work here, and nothing weaker was asked for.
-    """
+    """Take the level asked for, or for ``auto`` the strongest that works; the answer is kept until ``forget``."""
     names = _AUTO if isolation == "auto" else (isolation,)
     if names[0] not in WORKSPACES:
         raise UsageError(f"no isolation level {isolation!r}; known: auto, {', '.join(WORKSPACES)}")

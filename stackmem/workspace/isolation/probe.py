@@ -17,27 +17,17 @@ from .levels import WORKSPACES, cache_folder, try_level
 
 
 class LevelReport(Struct, frozen=True):
-    """One level on this machine.
-
-    Attributes:
-        isolation: The choice of ``--isolation`` that asks for it.
-        probe: What was done to find out.
-        failure: The probe's own words; empty where the level works.
-        guarantees: What a command cannot do.
-        leaks: What it still can.
-        remedy: How to get the level; empty where it works.
-        listed: Why commands cannot be kept to listed hosts; empty where they can.
-    """
+    """One level on this machine."""
 
     level: str
-    isolation: str
+    isolation: str  # the choice of ``--isolation`` that asks for it
     available: bool
-    probe: str
-    failure: str
-    guarantees: str
-    leaks: str
-    remedy: str
-    listed: str = ""
+    probe: str  # what was done to find out
+    failure: str  # the probe's own words; empty where the level works
+    guarantees: str  # what a command cannot do
+    leaks: str  # what it still can
+    remedy: str  # how to get the level; empty where it works
+    listed: str = ""  # why commands cannot be kept to listed hosts; empty where they can
 
 
 _GUARANTEES = {
