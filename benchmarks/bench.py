@@ -16,13 +16,13 @@ from itertools import pairwise
 from pathlib import Path
 
 from benchmarks._folder import own_folder
-from stackmem.bench import preload
-from stackmem.bench.bench import EngineName, Means, run_bench
-from stackmem.bench.plan import BenchPlan, trials
-from stackmem.bench.planning import make_plan
-from stackmem.bench.results import read_results
-from stackmem.bench.suite import SuiteRequest
-from stackmem.bench.trial import Job, run_trial
+from stackmem.lab.bench import preload
+from stackmem.lab.bench.bench import EngineName, Means, run_bench
+from stackmem.lab.bench.plan import BenchPlan, trials
+from stackmem.lab.bench.planning import make_plan
+from stackmem.lab.bench.results import read_results
+from stackmem.lab.bench.suite import SuiteRequest
+from stackmem.lab.bench.trial import Job, run_trial
 from stackmem.run.prepare import prepare
 from stackmem.run.solve import solve
 

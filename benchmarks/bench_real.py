@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from benchmarks._folder import own_folder
-from stackmem.bench.results import read_results
+from stackmem.lab.bench.results import read_results
 
 COUNTERS = {
     "evaluated": ("uncached_tokens", "prompt_tokens_total"),

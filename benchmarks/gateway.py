@@ -32,8 +32,8 @@ from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from benchmarks._folder import own_folder
-from stackmem.gateway.serving import GatewayTerms, serving
-from stackmem.gateway.upstream import Upstreams
+from stackmem.doors.gateway.serving import GatewayTerms, serving
+from stackmem.doors.gateway.upstream import Upstreams
 
 EVENTS = [
     {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 100, "output_tokens": 1}}},

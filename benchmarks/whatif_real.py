@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks._folder import own_folder
 from benchmarks.real_models import STACKMEM, load_tasks, read_trace, run_task
-from stackmem.kept.whatif import WhatIfQuestion, what_if
+from stackmem.lab.whatif.recorded import WhatIfQuestion, what_if
 
 HEAD = ("task", "steps", "recorded", "predicted", "real", "ratio predicted", "ratio real", "off", "own run, a step")
 

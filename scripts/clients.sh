@@ -31,4 +31,4 @@ node_agent() {
 for name in langgraph pydantic-ai smolagents mini-swe-agent aider; do python_agent "$name"; done
 for name in claude-code codex qwen-code opencode; do node_agent "$name"; done
 
-STACKMEM_CLIENTS=$place exec .venv/bin/python -m tests.gateway.clients.table "$@"
+STACKMEM_CLIENTS=$place exec .venv/bin/python -m tests.doors.gateway.clients.table "$@"

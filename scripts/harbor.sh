@@ -19,5 +19,5 @@ wheel=$(mktemp -d)
 trap 'rm -rf "$wheel"' EXIT
 scripts/wheel.sh -d "$wheel" >/dev/null
 HARBOR_PYTHON=$place/bin/python HARBOR_WHEEL=$(echo "$wheel"/*.whl) STACKMEM_CAMPAIGN=1 \
-    .venv/bin/python -m pytest tests/formats/test_export_atif.py tests/test_harbor.py tests/bench/test_agent.py \
+    .venv/bin/python -m pytest tests/formats/test_export_atif.py tests/doors/test_harbor.py tests/lab/bench/test_agent.py \
     -k 'harbors or harbor_itself' "$@"

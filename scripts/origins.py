@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 
 from stackmem.errors import Halted, ProgramError, UsageError
 from stackmem.languages.language import Language, Launch, language_of, read_with
-from stackmem.run.programs.lint import lint_all
-from stackmem.run.programs.prepare import read_program, source_reader, with_config
+from stackmem.languages.running.lint import lint_all
+from stackmem.languages.running.opening import open_language
+from stackmem.languages.running.prepare import read_program, source_reader, with_config
 from stackmem.run.programs.sources import Loader
-from stackmem.trace.opening import open_language
 
 TESTS = re.compile(r"(?:^|/)tests?/")
 _LACKS_INPUT = "Missing Required Input"

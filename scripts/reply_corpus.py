@@ -19,7 +19,7 @@ from typing import Any
 
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Text, ToolCall
-from stackmem.gateway.exchanges import AnswerPassed, RequestPassed, read_exchanges
+from stackmem.doors.gateway.exchanges import AnswerPassed, RequestPassed, read_exchanges
 from stackmem.run.run_folder import EXCHANGES
 
 _OWN_PATH = re.compile(r"/(?:tmp|home|root|Users|var)/(?:[^\s\"'\\]*/)?")

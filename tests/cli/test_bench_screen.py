@@ -2,7 +2,7 @@
 
 import pytest
 
-from stackmem.cli.screen.bench_screen import strategy_lines
+from stackmem.lab.bench.screen import strategy_lines
 
 
 @pytest.mark.parametrize("ended", [("full", "stack", "full"), ("stack", "full", "full")])

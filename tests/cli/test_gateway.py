@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.gateway.upstream import RawAnswer, RawUpstream, message_events, text
+from tests.doors.gateway.upstream import RawAnswer, RawUpstream, message_events, text
 from tests.models.server import MessagesServer, calls, says
 from tests.stage import ROOT, Stage
 

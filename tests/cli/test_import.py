@@ -7,7 +7,7 @@ import pytest
 
 from stackmem.core.pricing import cost_usd
 from stackmem.errors import UsageError
-from stackmem.kept.import_ import ImportedRun, import_file
+from stackmem.formats.import_ import ImportedRun, import_file
 from stackmem.models.catalog import lookup
 from stackmem.report.follow import FollowedRun
 from stackmem.report.prompts import Prompts

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.kept.export import export_run
-from stackmem.kept.import_ import import_file
+from stackmem.formats.export import export_run
+from stackmem.formats.import_ import import_file
 from stackmem.trace.diff import diff_runs
 from stackmem.trace.open_run import Run
 from tests.formats.test_recordings import SAMPLES, text_of

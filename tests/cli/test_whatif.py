@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stackmem.kept.whatif import WhatIfQuestion, parse_strategies, what_if
+from stackmem.lab.whatif.recorded import WhatIfQuestion, parse_strategies, what_if
 from stackmem.memory import STRATEGIES, open_strategy
 from tests.formats.test_recordings import FILES, SAMPLES
 from tests.stage import ROOT, Stage

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from stackmem.worlds import WORLDS
+from stackmem.lab.worlds import WORLDS
 from tests.stage import Stage
 
 

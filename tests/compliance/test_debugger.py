@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from stackmem.cli.screen.debug_terminal import TerminalDebugger
 from stackmem.core.requests import InvokeTool
 from stackmem.core.state import State
+from stackmem.doors.debugger.debugged import RecordedMoments
+from stackmem.doors.debugger.terminal import TerminalDebugger
 from stackmem.languages import apl
 from stackmem.languages.changes import VariableChanges
 from stackmem.languages.debugger import DebugMoment, DebugPort, FrameView
 from stackmem.languages.language import Launch, language_of
 from stackmem.languages.operations import Complete, Completion, FrameAnswer, ToolAnswer
-from stackmem.replays.debugged import RecordedMoments
+from stackmem.languages.running.opening import open_language
+from stackmem.languages.running.prepare import ProgramArguments, prepare_program
+from stackmem.languages.running.run import run_program
 from stackmem.run.open import Person
-from stackmem.run.programs.prepare import ProgramArguments, prepare_program
-from stackmem.run.programs.run import run_program
-from stackmem.trace.opening import open_language
 from tests.in_process import command_line
 from tests.languages.in_memory import run_in_memory
 from tests.languages.playbook.stage import PACKAGED

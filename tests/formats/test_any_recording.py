@@ -12,9 +12,9 @@ from stackmem.core.messages import Text, ToolCall
 from stackmem.core.state import State
 from stackmem.errors import UsageError
 from stackmem.formats.exports.inspect_log import write_inspect
+from stackmem.formats.import_ import import_file
 from stackmem.formats.recordings import IMPORTERS, guess
 from stackmem.formats.recordings.session import RecordedSession, RecordingFile
-from stackmem.kept.import_ import import_file
 from stackmem.trace.record import Record
 from tests.build import do, failed, play, started
 from tests.formats.test_recordings import events, file_of, of, text_of

@@ -11,26 +11,26 @@ import mcp_types
 import msgspec
 from pydantic import ValidationError
 
-from stackmem.bench.evidence import TOOLS, entries_of, read_entries
-from stackmem.bench.ledger import PLAN, read_plan
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Message, Text, Usage, View
 from stackmem.core.schemas.json_schema import first_fault, read_json
+from stackmem.doors.mcp.client_run import ClientCalls
+from stackmem.doors.mcp.protocol import _mended
 from stackmem.errors import StackmemError
+from stackmem.formats.export import export_run
 from stackmem.formats.exports import EXPORTS
-from stackmem.kept.export import export_run
 from stackmem.kept.recover import recover_run
 from stackmem.kept.redact import redact_run
 from stackmem.kept.run_list import find_runs
-from stackmem.report.comparison.write import write_report
+from stackmem.lab.bench.evidence import TOOLS, entries_of, read_entries
+from stackmem.lab.bench.ledger import PLAN, read_plan
+from stackmem.lab.comparison.write import write_report
+from stackmem.languages.running.inputs import read_answers, read_inputs
 from stackmem.report.page import page
 from stackmem.report.view import read_runs
 from stackmem.run.ending import _kept
-from stackmem.run.programs.inputs import read_answers, read_inputs
 from stackmem.run.request import RunRequest, read_request
 from stackmem.run.run_folder import LEDGER
-from stackmem.serve.mcp.client_run import ClientCalls
-from stackmem.serve.mcp.protocol import _mended
 from stackmem.settings.kept_heap import HeapStore
 from stackmem.settings.keys import trusted_keys
 from stackmem.settings.mcp_servers import SERVERS_FILE, read_folder
@@ -231,7 +231,7 @@ def rows() -> Iterable[Row]:
         "files of a run", kept_files, _kept_seed,
         ("kept/run_list", "run/ending", "run/request", "kept/find"), (msgspec.DecodeError, UnicodeError, *ours),
     )  # fmt: skip
-    yield "report of a bench", reported, _rows_seed, ("report/comparison/", "bench/ledger", "bench/intervals"), ours
+    yield "report of a bench", reported, _rows_seed, ("lab/comparison/", "bench/ledger", "bench/intervals"), ours
     tools = [{"function": {"name": "run", "parameters": {"type": "object"}}}]
     entry = {"file": "a/b.json", "session": "s", "model": "m"}
     studies = b"\n\n".join(encoded(entry, tools))

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from stackmem.core.messages import Text, ToolCall, ToolResult
+from stackmem.doors.gateway.exchanges import RunClosed
 from stackmem.formats.exports.inspect_log import write_inspect
-from stackmem.gateway.exchanges import RunClosed
 from stackmem.trace.record import DIGEST_MARK
+from tests.doors.gateway.test_telling import Tape
 from tests.formats import foreign_runs
-from tests.gateway.test_telling import Tape
 from tests.golden.stories import calculator
 from tests.stage import ROOT
 from tests.trace.stories import compacted, family, folded, records
@@ -88,7 +88,9 @@ SWEBENCH = {
 
 def programs(ends: str) -> list[bytes]:
     found = [
-        path for folder in ("examples", "tests/compliance", "tests/run/programs") for path in (ROOT / folder).rglob("*")
+        path
+        for folder in ("examples", "tests/compliance", "tests/languages/running")
+        for path in (ROOT / folder).rglob("*")
     ]
     texts = [path.read_bytes() for path in sorted(found) if path.name.endswith(ends)]
     return sorted(texts, key=len)[:5]

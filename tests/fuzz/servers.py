@@ -15,16 +15,16 @@ import uvicorn
 from h11 import LocalProtocolError
 from uvicorn.server import ServerState
 
-from stackmem.gateway.bounds import GatewaySpending
-from stackmem.gateway.proxy import Gateway, guarded
-from stackmem.gateway.upstream import Upstreams
-from stackmem.gateway.wires import WIRES
-from stackmem.listening.guard import Guard
-from stackmem.listening.sockets import StrictProtocol
-from stackmem.serve.mcp.client_run import ClientCalls, plan_client_run
-from stackmem.serve.mcp.protocol import memory_server
-from stackmem.serve.ui.app import Studio
-from stackmem.serve.ui.places import Places
+from stackmem.doors.gateway.bounds import GatewaySpending
+from stackmem.doors.gateway.proxy import Gateway, guarded
+from stackmem.doors.gateway.upstream import Upstreams
+from stackmem.doors.gateway.wires import WIRES
+from stackmem.doors.listening.guard import Guard
+from stackmem.doors.listening.sockets import StrictProtocol
+from stackmem.doors.mcp.client_run import ClientCalls, plan_client_run
+from stackmem.doors.mcp.protocol import memory_server
+from stackmem.doors.ui.app import Studio
+from stackmem.doors.ui.places import Places
 from tests.fuzz.seeds import chained, requests_of, stories
 
 TOKEN = "t" * 20

@@ -18,30 +18,30 @@ from mcp_types import CallToolResult
 from pydantic import ValidationError
 
 from stackmem import replay
-from stackmem.bench.suite import read_suite
+from stackmem.doors.acp.agent import _text
+from stackmem.doors.acp.messages import BadLine
+from stackmem.doors.acp.messages import read_message as read_line
+from stackmem.doors.debugger.dap import DebugSession
+from stackmem.doors.gateway.conversations import Conversations
+from stackmem.doors.gateway.exchanges import read_exchanges
+from stackmem.doors.gateway.framing import cutter_of
+from stackmem.doors.gateway.identity import chain
+from stackmem.doors.gateway.recording import told_lines
+from stackmem.doors.gateway.rewriting import Rewriter
+from stackmem.doors.gateway.upstream import decoded
+from stackmem.doors.gateway.verifying import verify_gateway_run
+from stackmem.doors.gateway.wires import WIRES
+from stackmem.doors.gateway.wires.wire import WireFormat
 from stackmem.errors import StackmemError
+from stackmem.formats.import_ import import_file
 from stackmem.formats.recordings import IMPORTERS
 from stackmem.formats.tasks import import_tasks
-from stackmem.gateway.conversations import Conversations
-from stackmem.gateway.exchanges import read_exchanges
-from stackmem.gateway.framing import cutter_of
-from stackmem.gateway.identity import chain
-from stackmem.gateway.recording import told_lines
-from stackmem.gateway.rewriting import Rewriter
-from stackmem.gateway.upstream import decoded
-from stackmem.gateway.verifying import verify_gateway_run
-from stackmem.gateway.wires import WIRES
-from stackmem.gateway.wires.wire import WireFormat
-from stackmem.kept.import_ import import_file
+from stackmem.lab.bench.suite import read_suite
+from stackmem.languages.running.lint import lint_all
 from stackmem.models.event_stream import server_events
 from stackmem.models.script_language import parse_script
 from stackmem.replays.replay import replay_run
-from stackmem.run.programs.lint import lint_all
 from stackmem.run.run_folder import EXCHANGES
-from stackmem.serve.acp.agent import _text
-from stackmem.serve.acp.messages import BadLine
-from stackmem.serve.acp.messages import read_message as read_line
-from stackmem.serve.dap import DebugSession
 from stackmem.tasks.reader import read_task
 from stackmem.tools.mcp_content import told
 from stackmem.tools.own_tools import ToolFailed
@@ -273,17 +273,17 @@ def _named() -> Iterable[tuple[str, Callable[[bytes, Path], object], Callable[[]
             f"gateway request {wire.name}",
             partial(gateway_request, wire=wire),
             partial(requests_of, wire.name),
-            ("gateway/",),
+            ("doors/gateway/",),
             values,
         )
         yield (
             f"answer {wire.name}",
             partial(gateway_answer, wire=wire),
             partial(answers_of, wire.name),
-            ("gateway/wires/", "models/"),
+            ("doors/gateway/wires/", "models/"),
             values,
         )
-    yield "exchanges of a gateway", exchanges, passed, ("gateway/",), OURS
+    yield "exchanges of a gateway", exchanges, passed, ("doors/gateway/",), OURS
     yield (
         "proxy of listed hosts",
         egress,
@@ -300,8 +300,8 @@ TARGETS: dict[str, Target] = {
 TARGETS |= {
     name: Target(name, read, seeds, watched, (), servers.WORDS)
     for name, read, seeds, watched in (
-        ("HTTP of the gateway", servers.gateway, servers.to_gateway, ("gateway/",)),
-        ("HTTP of the pages", servers.pages, servers.to_pages, ("serve/ui/",)),
+        ("HTTP of the gateway", servers.gateway, servers.to_gateway, ("doors/gateway/",)),
+        ("HTTP of the pages", servers.pages, servers.to_pages, ("doors/ui/",)),
         ("HTTP of a memory", servers.memory, servers.to_memory, ("serve/mcp/server", "serve/mcp/protocol")),
     )
 }

@@ -69,11 +69,14 @@ MADE = "made by this process, or by one of its own, a moment before"
 WRITES = "opens a new file for writing; its flags are in a variable"
 NO_FILE_THERE = "opens no file: a signer, a room, a device that is always there"
 OWN: dict[str, tuple[int, str]] = {
-    "stackmem/bench/harbor_agent.py": (4, "Harbor calls it with files and folders of its own"),
-    "stackmem/bench/provenance.py": (1, INSTALLED),
-    "stackmem/bench/results.py": (2, "SQLite opens it, after a look at its kind and with a limit on what it computes"),
-    "stackmem/bench/session.py": (1, "copies a world that this bench made"),
-    "stackmem/cli/commands/examples.py": (2, INSTALLED),
+    "stackmem/doors/gateway/harbor_agent.py": (4, "Harbor calls it with files and folders of its own"),
+    "stackmem/lab/bench/provenance.py": (1, INSTALLED),
+    "stackmem/lab/bench/results.py": (
+        2,
+        "SQLite opens it, after a look at its kind and with a limit on what it computes",
+    ),
+    "stackmem/lab/bench/session.py": (1, "copies a world that this bench made"),
+    "stackmem/languages/commands/examples.py": (2, INSTALLED),
     "stackmem/cli/completion.py": (1, INSTALLED),
     "stackmem/cli/main.py": (2, "the null device and the standard streams"),
     "stackmem/core/memory_tools.py": (2, "reads a chunk of the heap"),
@@ -92,18 +95,18 @@ OWN: dict[str, tuple[int, str]] = {
     "stackmem/models/catalog.py": (1, INSTALLED),
     "stackmem/models/tokens.py": (1, INSTALLED),
     "stackmem/prompts/__init__.py": (2, INSTALLED),
-    "stackmem/report/bench_archive.py": (1, MADE),
-    "stackmem/report/comparison/page.py": (1, INSTALLED),
+    "stackmem/lab/comparison/bench_archive.py": (1, MADE),
+    "stackmem/lab/comparison/page.py": (1, INSTALLED),
     "stackmem/report/documents.py": (4, INSTALLED),
-    "stackmem/report/evidence.py": (1, INSTALLED),
-    "stackmem/report/evidence_archive.py": (1, MADE),
+    "stackmem/lab/comparison/evidence.py": (1, INSTALLED),
+    "stackmem/lab/comparison/evidence_archive.py": (1, MADE),
     "stackmem/report/page.py": (1, INSTALLED),
     "stackmem/run/checking/witness/sitecustomize.py": (1, IN_SANDBOX),
     "stackmem/run/ending.py": (1, NO_FILE_THERE),
     "stackmem/run/in_memory.py": (1, INSTALLED),
     "stackmem/run/programs/sources.py": (1, INSTALLED),
     "stackmem/run/programs/tools.py": (1, "a database in memory"),
-    "stackmem/serve/acp/agent.py": (1, NO_FILE_THERE),
+    "stackmem/doors/acp/agent.py": (1, NO_FILE_THERE),
     "stackmem/settings/directories.py": (1, INSTALLED),
     "stackmem/tasks/work.py": (1, IN_SANDBOX),
     "stackmem/tools/plugin_places.py": (1, INSTALLED),
@@ -125,7 +128,7 @@ OWN: dict[str, tuple[int, str]] = {
     "stackmem/workspace/search_program.py": (1, IN_SANDBOX),
     "stackmem/workspace/searching.py": (1, INSTALLED),
     "stackmem/workspace/watchdog.py": (4, KERNEL),
-    "stackmem/worlds/families/history.py": (1, INSTALLED),
+    "stackmem/lab/worlds/families/history.py": (1, INSTALLED),
 }
 """Module to the number of such calls in it, and why they read what only stackmem, the kernel or an installer writes."""
 

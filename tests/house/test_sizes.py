@@ -11,7 +11,6 @@ FILE_CAP, FUNCTION_CAP, FOLDER_CAP = 400, 60, 25
 MAY_BE_LONG = {"stackmem/core/facts.py": 600}
 # Folder to the files it may show.
 MAY_BE_FULL = {
-    "stackmem/cli/commands": 40,  # one file a command is what a reader of the command line looks for
     "stackmem/core": 29,
 }
 

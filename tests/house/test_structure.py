@@ -7,7 +7,7 @@ from scripts import structure
 MOST_SMALL, MOST_DOUBLED = 15, 20
 # A place that lists alternatives: each has a file of its own, however small, and only the list imports it.
 LISTS = {
-    "stackmem.worlds.make": "one family of worlds a file",
+    "stackmem.lab.worlds.make": "one family of worlds a file",
     "stackmem.workspace.isolation.levels": "one isolation level a file",
     "stackmem.languages": "one language a folder",
 }
@@ -15,7 +15,7 @@ LISTS = {
 SMALL = {
     "stackmem.core.guidance.finishing": "one piece of guidance a file",
     "stackmem.cli.placement": "the start of the command line is read for other things",
-    "stackmem.serve.ui.server": "it loads uvicorn, which the app does without",
+    "stackmem.doors.ui.server": "it loads uvicorn, which the app does without",
     "stackmem.workspace.images.pins": "the check of digests can be reviewed alone",
 }
 LANGUAGES = "several languages name the same idea"

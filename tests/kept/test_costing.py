@@ -14,7 +14,7 @@ from stackmem.core.messages import Usage
 from stackmem.core.pricing import Price
 from stackmem.errors import UsageError
 from stackmem.kept.costing import costing_as, own_costing
-from stackmem.kept.whatif import WhatIf, WhatIfQuestion, what_if
+from stackmem.lab.whatif.recorded import WhatIf, WhatIfQuestion, what_if
 from stackmem.measure.cached_steps import with_prompts
 from stackmem.measure.moments import moments
 from stackmem.models.local_servers import FREE

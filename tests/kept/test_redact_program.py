@@ -17,7 +17,7 @@ from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.resume import resume
 from stackmem.trace.open_run import Run
 from tests.languages import tiny
-from tests.run.programs.test_run import Desk, folder_of
+from tests.languages.running.test_run import Desk, folder_of
 
 SECRET = "hunter2-hunter2"
 WHOLE = f"""\

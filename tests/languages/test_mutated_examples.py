@@ -17,9 +17,9 @@ from stackmem.core.program_facts import Note, StepEntered
 from stackmem.core.requests import LoadSource
 from stackmem.errors import Halted, UsageError
 from stackmem.languages.language import INTERPRETERS, Finding, Language, Launch, language_of, read_with
-from stackmem.run.programs.prepare import source_reader, with_config
+from stackmem.languages.running.opening import open_language
+from stackmem.languages.running.prepare import source_reader, with_config
 from stackmem.run.programs.sources import Loader
-from stackmem.trace.opening import open_language
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAMS = sorted(path for path in EXAMPLES.rglob("*.*") if language_of(path.name))

@@ -25,8 +25,8 @@ from stackmem.core.requests import AskModel, AskUser, Effect, InvokeTool, LoadSo
 from stackmem.core.state import State
 from stackmem.errors import RulesDiffer
 from stackmem.languages.program import ProgramDecider
+from stackmem.languages.running.opening import launch_of
 from stackmem.memory import open_strategy
-from stackmem.trace.opening import launch_of
 from stackmem.trace.record import Record
 from stackmem.trace.verify import verify
 from tests.build import SPENT, call, started

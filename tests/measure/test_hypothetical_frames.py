@@ -7,11 +7,11 @@ from stackmem.core.budgets import Budgets
 from stackmem.core.facts import ChunkRead, FramePopped, FramePushed, ModelReplied, ToolReturned
 from stackmem.core.machine import fold
 from stackmem.core.messages import ToolCall, Usage
+from stackmem.lab.whatif.hypothetical_frames import estimated_outputs, framed, handing
+from stackmem.lab.whatif.rendered import Terms, outcome
 from stackmem.measure.first_loss import facts_used
-from stackmem.measure.hypothetical_frames import estimated_outputs, framed, handing
 from stackmem.measure.moments import moments
 from stackmem.measure.prefix import text_of
-from stackmem.measure.whatif import Terms, outcome
 from stackmem.memory import open_strategy
 from tests.build import PRICE, started
 from tests.measure.foreign import flat

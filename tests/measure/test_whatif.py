@@ -10,10 +10,7 @@ from stackmem.core.messages import Message, Text, ToolCall, ToolResult, Usage, V
 from stackmem.core.program_facts import ProgramStarted
 from stackmem.core.requests import AskModel, Compact
 from stackmem.core.strategy import has_frames
-from stackmem.measure.cached_steps import bill, cached_steps
-from stackmem.measure.first_loss import facts_used
-from stackmem.measure.prefix import text_of
-from stackmem.measure.whatif import (
+from stackmem.lab.whatif.rendered import (
     MOST_CHARS,
     OtherStrategy,
     Terms,
@@ -23,6 +20,9 @@ from stackmem.measure.whatif import (
     memory_tools,
     outcome,
 )
+from stackmem.measure.cached_steps import bill, cached_steps
+from stackmem.measure.first_loss import facts_used
+from stackmem.measure.prefix import text_of
 from stackmem.memory import STRATEGIES, open_strategy
 from tests.build import PRICE, alloc, call, do, failed, play, pop, push, reply, shown_text, started, stored
 from tests.golden.stories import calculator, mishaps

@@ -9,9 +9,9 @@ from stackmem.core.pricing import Price
 from stackmem.core.state import Result
 from stackmem.core.tool_schemas import shown_schema
 from stackmem.errors import UsageError
+from stackmem.lab.simulated import policy
 from stackmem.memory import open_strategy
 from stackmem.memory.adaptive import SHOWN_CHARS, STEP_TOKENS, index_tokens
-from stackmem.models.simulated import policy
 from stackmem.models.tokens import count
 from tests.build import Played, World, alloc, do, play, pop, push, shown_text, started, stored
 

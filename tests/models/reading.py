@@ -13,14 +13,14 @@ from stackmem.core.machine import advance, evolve
 from stackmem.core.messages import ToolCall
 from stackmem.core.requests import AskModel, Compact, Effect, RunChecks
 from stackmem.core.state import State
+from stackmem.lab.simulated import BoundedReader
+from stackmem.lab.worlds import design
+from stackmem.lab.worlds.folder import Made, answers, instruction
 from stackmem.memory import open_strategy
-from stackmem.models.simulated import BoundedReader
 from stackmem.run.in_memory import PROGRAM
 from stackmem.run.perform import World, perform
 from stackmem.tasks import work
 from stackmem.workspace.memory import MemoryWorkspace
-from stackmem.worlds import design
-from stackmem.worlds.folder import Made, answers, instruction
 from tests.build import started
 
 

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from stackmem.errors import UsageError
+from stackmem.lab.simulated import PERFECT, SETTINGS, BoundedReader, ReaderDials, read_dial
+from stackmem.lab.simulated.dials import luck
 from stackmem.models.registry import open_model
-from stackmem.models.simulated import PERFECT, SETTINGS, BoundedReader, ReaderDials, read_dial
-from stackmem.models.simulated.dials import luck
 from tests.models.test_simulated_policy import PLANNED, RUNNER, SPEC, TASK, asking, exchanged, ran, tools
 from tests.models.views import user
 

@@ -26,7 +26,7 @@ from stackmem.core.tools import CALLS
 from stackmem.models.calls.text_calls import with_calls
 from stackmem.run.run_folder import EXCHANGES
 from tests.build import play, slots, started
-from tests.gateway.test_telling import Tape
+from tests.doors.gateway.test_telling import Tape
 
 CORPUS = Path(__file__).parent / "corpus" / "replies.jsonl"
 ROWS: list[dict[str, Any]] = [json.loads(line) for line in CORPUS.read_text("utf-8").splitlines()]

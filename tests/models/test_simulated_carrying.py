@@ -3,11 +3,11 @@
 import pytest
 
 from stackmem.core.messages import Message, Text, ToolCall, ToolResult
-from stackmem.models.simulated.carrying import MOST_BLOCKS, carried
-from stackmem.models.simulated.dials import PERFECT, ReaderDials
-from stackmem.models.simulated.knowledge import Knowledge
-from stackmem.models.simulated.lines import ReadTo, lines
-from stackmem.models.simulated.listening import read_message
+from stackmem.lab.simulated.carrying import MOST_BLOCKS, carried
+from stackmem.lab.simulated.dials import PERFECT, ReaderDials
+from stackmem.lab.simulated.knowledge import Knowledge
+from stackmem.lab.simulated.lines import ReadTo, lines
+from stackmem.lab.simulated.listening import read_message
 
 ANSWER = (
     "unit 4: needs env.runner <probe docs/ci/runner.md>, env.queue <read docs/q.md>; gives result.u4\n"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.models.simulated.index import description, index_in
-from stackmem.models.simulated.lines import (
+from stackmem.lab.simulated.index import description, index_in
+from stackmem.lab.simulated.lines import (
     Candidates,
     Changed,
     Excluded,

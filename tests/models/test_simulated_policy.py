@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, ToolCall, ToolResult, ToolSpec, View
-from stackmem.models.simulated import VARIANTS, BoundedReader
+from stackmem.lab.simulated import VARIANTS, BoundedReader
 from tests.build import started
 from tests.models.views import asking, assistant, user
 

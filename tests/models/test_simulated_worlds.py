@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from stackmem.core.budgets import Budgets
+from stackmem.lab.simulated import VARIANTS
+from stackmem.lab.worlds import WORLDS
 from stackmem.memory import STRATEGIES
-from stackmem.models.simulated import VARIANTS
-from stackmem.worlds import WORLDS
 from tests.models.reading import played, world
 
 SETTLED = ("popped", "limit:steps")

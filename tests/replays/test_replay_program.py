@@ -17,7 +17,7 @@ from stackmem.replays.model import replay_model
 from stackmem.tools.own_tools import TOOLS, tool
 from stackmem.trace.open_run import Run
 from tests.languages import tiny
-from tests.run.programs.test_run import Desk, folder_of
+from tests.languages.running.test_run import Desk, folder_of
 from tests.stage import rechain, records
 
 WHOLE = """\

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from stackmem.report.comparison.write import write_report
+from stackmem.lab.comparison.write import write_report
 from tests.report.conftest import FLAGS, chromium
 from tests.report.pictures import IMAGES
 

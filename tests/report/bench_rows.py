@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stackmem.bench.results import write_results
+from stackmem.lab.bench.results import write_results
 
 WORLDS = (
     "env_trap", "spec_map", "dead_ends", "moving_target", "deep_deps", "log_haystack", "conflict", "ledger",

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from stackmem.bench.ledger import PLAN
-from stackmem.bench.results import read_results
 from stackmem.errors import TraceError, UsageError
-from stackmem.report.bench_archive import differences, read_archive, refuse_unlike, write_archive
-from tests.bench.benches import benched, planned, small_tasks
+from stackmem.lab.bench.ledger import PLAN
+from stackmem.lab.bench.results import read_results
+from stackmem.lab.comparison.bench_archive import differences, read_archive, refuse_unlike, write_archive
+from tests.lab.bench.benches import benched, planned, small_tasks
 from tests.stage import mounted
 
 

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackmem.bench.intervals import Interval
-from stackmem.bench.statistics import ALIKE, TOO_FEW
 from stackmem.core.pricing import Price
 from stackmem.errors import StackmemError, UsageError
+from stackmem.lab.bench.intervals import Interval
+from stackmem.lab.bench.statistics import ALIKE, TOO_FEW
+from stackmem.lab.comparison.anchors import FAMILIES, HUES, Anchors, family_of
+from stackmem.lab.comparison.columns import as_text, range_text
+from stackmem.lab.comparison.figures import Line, Section, Wants, bill, sections
+from stackmem.lab.comparison.findings import findings, remarks
+from stackmem.lab.comparison.results import TrialRow, read_bench
+from stackmem.lab.comparison.stability import map_rows, stability_maps
+from stackmem.lab.comparison.write import escaped, write_report
 from stackmem.models.catalog import lookup
-from stackmem.report.comparison.anchors import FAMILIES, HUES, Anchors, family_of
-from stackmem.report.comparison.columns import as_text, range_text
-from stackmem.report.comparison.figures import Line, Section, Wants, bill, sections
-from stackmem.report.comparison.findings import findings, remarks
-from stackmem.report.comparison.results import TrialRow, read_bench
-from stackmem.report.comparison.stability import map_rows, stability_maps
-from stackmem.report.comparison.write import escaped, write_report
 from tests.report.bench_rows import SHAPES, bench, row, zoo
 
 PRICE = Price(input=2.0, output=10.0, cache_write_5m=2.5, cache_write_1h=4.0, cache_read=0.1, source="a test")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from stackmem.report.comparison.write import write_report
+from stackmem.lab.comparison.write import write_report
 from tests.report.bench_rows import bench, row, zoo
 from tests.report.conftest import Shown
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stackmem.core.pricing import Price
-from stackmem.report.comparison.anchors import Anchors
-from stackmem.report.comparison.figures import Wants, sections
-from stackmem.report.comparison.plots import fitted_from, frontier, loss_curves, slopes, spots
-from stackmem.report.comparison.results import TrialRow, read_bench
-from stackmem.report.comparison.svg import Box, Scale, beside, log_scale, stacked
+from stackmem.lab.comparison.anchors import Anchors
+from stackmem.lab.comparison.figures import Wants, sections
+from stackmem.lab.comparison.plots import fitted_from, frontier, loss_curves, slopes, spots
+from stackmem.lab.comparison.results import TrialRow, read_bench
+from stackmem.lab.comparison.svg import Box, Scale, beside, log_scale, stacked
 from tests.report.bench_rows import bench, row, zoo
 
 WANTS = Wants(Price(2.0, 10.0, 2.5, 4.0, 0.1, "a test"), "a model")

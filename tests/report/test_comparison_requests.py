@@ -5,11 +5,11 @@ import json
 import pytest
 
 from stackmem.core.pricing import Price
-from stackmem.report.comparison.figures import Wants
-from stackmem.report.comparison.plots import loss_curves
-from stackmem.report.comparison.requests import request_costs, request_rows, request_slopes
-from stackmem.report.comparison.results import TrialRow, read_bench
-from stackmem.report.comparison.write import write_report
+from stackmem.lab.comparison.figures import Wants
+from stackmem.lab.comparison.plots import loss_curves
+from stackmem.lab.comparison.requests import request_costs, request_rows, request_slopes
+from stackmem.lab.comparison.results import TrialRow, read_bench
+from stackmem.lab.comparison.write import write_report
 from tests.report.bench_rows import bench, row
 
 PRICE = Price(input=2.0, output=10.0, cache_write_5m=2.5, cache_write_1h=4.0, cache_read=0.1, source="a test")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from stackmem.bench.evidence import RecordingEntry, study
 from stackmem.errors import TraceError, UsageError
-from stackmem.report.evidence_archive import differences, read_archive, refuse_unlike, write_archive
+from stackmem.lab.bench.evidence import RecordingEntry, study
+from stackmem.lab.comparison.evidence_archive import differences, read_archive, refuse_unlike, write_archive
 from tests.formats.foreign_runs import swe_agent
 from tests.report.test_archive import content, packed
 

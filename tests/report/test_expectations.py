@@ -1,10 +1,10 @@
 """Whom each family of worlds hurts, as a bench's report tells it."""
 
 from stackmem.core.pricing import Price
-from stackmem.report.comparison.expectations import expectation_rows
-from stackmem.report.comparison.figures import Wants
-from stackmem.report.comparison.results import TrialRow
-from stackmem.report.comparison.write import write_report
+from stackmem.lab.comparison.expectations import expectation_rows
+from stackmem.lab.comparison.figures import Wants
+from stackmem.lab.comparison.results import TrialRow
+from stackmem.lab.comparison.write import write_report
 from tests.report.bench_rows import bench, row
 
 WANTS = Wants(

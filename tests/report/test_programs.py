@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from stackmem.languages.running.prepare import ProgramArguments, prepare_program
+from stackmem.languages.running.run import run_program
 from stackmem.measure.moments import moments
 from stackmem.measure.timeline import timeline
 from stackmem.report.facts import BRIEF_AFTER, BRIEF_CHARS, MOST_CHARS
 from stackmem.run.open import Person
-from stackmem.run.programs.prepare import ProgramArguments, prepare_program
-from stackmem.run.programs.run import run_program
 from stackmem.trace.open_run import Run
 from tests.report.opened import opened, text
 

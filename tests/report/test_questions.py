@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from stackmem.report.comparison.write import write_report
+from stackmem.lab.comparison.write import write_report
 from stackmem.report.page import write_page
 from tests.house.sources import ROOT
 from tests.report.bench_rows import bench, zoo

@@ -7,12 +7,12 @@ import pytest
 
 from stackmem import UsageError, WorkspaceError, replay
 from stackmem.core.facts import ChecksReturned, ModelReplied, RunForked, RunResumed, RunStarted, ToolReturned
+from stackmem.lab.worlds import WORLDS, make
 from stackmem.replays.live import replay_live
 from stackmem.replays.model import replay_model
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.tasks.check import check_task
 from stackmem.trace.open_run import Run
-from stackmem.worlds import WORLDS, make
 from tests.run.killed import resumed
 from tests.stage import Stage, call, events, pop, records
 

@@ -6,24 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.bench import bench
 from stackmem.core.budgets import Limits
 from stackmem.core.facts import RunResumed
 from stackmem.core.pricing import Price
 from stackmem.errors import UsageError
+from stackmem.lab.bench import bench
+from stackmem.lab.worlds import make_task
+from stackmem.languages.running.edited_run import continue_program
 from stackmem.models.registry import NOBODY, is_free
 from stackmem.replays.replay import replay_run
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.limits import LIMITS, first_limits, later_limits
 from stackmem.run.open import Person
-from stackmem.run.programs.edited_run import continue_program
 from stackmem.run.programs.result import ProgramResult
 from stackmem.run.resume import resume
 from stackmem.trace.open_run import Run
-from stackmem.worlds import make_task
 from tests.languages import tiny
+from tests.languages.running.test_run import Desk, folder_of
 from tests.models.chat_server import ChatServer
-from tests.run.programs.test_run import Desk, folder_of
 from tests.run.settings_places import Places
 from tests.stage import Stage, command, events, pop
 

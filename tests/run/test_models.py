@@ -19,22 +19,22 @@ from stackmem.core.pricing import Answerer, Price, cost_usd
 from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
 from stackmem.languages.language import Launch, Reading
+from stackmem.languages.running.prepare import ProgramArguments, prepare_program, with_outline
+from stackmem.languages.running.run import run_program
 from stackmem.models.registry import Model, Scripted, open_model
 from stackmem.replays.replay import replay_run
 from stackmem.report.view import read_runs
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.models import Models, open_other
 from stackmem.run.open import Person
-from stackmem.run.programs.prepare import ProgramArguments, prepare_program, with_outline
-from stackmem.run.programs.run import run_program
 from stackmem.run.resume import resume
 from stackmem.settings.settings import Settings, resolve
 from stackmem.trace.open_run import Run
 from stackmem.trace.record import Record
 from stackmem.trace.steps import total_usd
 from tests.build import PRICE, SPENT, started
+from tests.languages.running.test_run import Desk, desk, folder_of, language  # noqa: F401 - fixtures
 from tests.models.chat_server import ChatServer
-from tests.run.programs.test_run import Desk, desk, folder_of, language  # noqa: F401 - fixtures
 from tests.stage import command, pop, push
 
 ASK = AskModel(View("", (), Log([Message("user", (Text("Say something."),))])), step=1, facts=0)

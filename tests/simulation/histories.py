@@ -27,10 +27,10 @@ from stackmem.core.facts import ChecksReturned, ClockRead, Event, ModelFailed, M
 from stackmem.core.state import State
 from stackmem.errors import StackmemError, TraceError
 from stackmem.kept.recover import recover
+from stackmem.lab.worlds import make
 from stackmem.run.open import Person
 from stackmem.run.resume import resume
 from stackmem.trace.signatures import SIGNATURES
-from stackmem.worlds import make
 from tests.simulation.ground import CALLS_OF_A_LIFE, FAULTS, MODEL, Died, Disk, weather
 
 MINE = ("run", "signal", "run_dir", "workspace", "wall_seconds", "digest", "records", "unsigned")

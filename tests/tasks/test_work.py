@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.tasks import work
-from tests.worlds.worlds import FAMILIES, do, made, right
+from tests.lab.worlds.worlds import FAMILIES, do, made, right
 
 WORDS = st.lists(
     st.sampled_from(

@@ -134,8 +134,8 @@ def test_one_that_cannot_be_used_ends_a_command_with_exit_2(installed: Installed
     ("module", "says"),
     [
         ("plugin = stackmem.Plugin(worlds={'ledger': 1})", "the world ledger is there already"),
-        ("plugin = stackmem.Plugin(worlds={'x': 1})", "stackmem.worlds.kernel.WorldFamily is wanted"),
-        ("from stackmem.worlds.kernel import WorldFamily\nplugin = stackmem.Plugin(worlds={'x': WorldFamily(3)})",
+        ("plugin = stackmem.Plugin(worlds={'x': 1})", "stackmem.lab.worlds.kernel.WorldFamily is wanted"),
+        ("from stackmem.lab.worlds.kernel import WorldFamily\nplugin = stackmem.Plugin(worlds={'x': WorldFamily(3)})",
          "the world x is of the type int, and something to call is wanted"),
     ],
 )  # fmt: skip
@@ -161,7 +161,7 @@ FAILS = "the plug-in bad of bad 1.0 failed in __init__.py, line 10 (ValueError: 
 BAD = f"""{HEAD}
 from types import SimpleNamespace
 from stackmem.measure.metrics import Metric
-from stackmem.worlds.kernel import WorldFamily
+from stackmem.lab.worlds.kernel import WorldFamily
 
 
 def boom(*_):

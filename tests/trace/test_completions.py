@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from stackmem.core.facts import ModelReplied
+from stackmem.formats.export import export_run
 from stackmem.kept.cache_bill import moments_of
-from stackmem.kept.export import export_run
 from stackmem.measure.cached_steps import cached_steps
 from stackmem.report.view import read_runs
-from tests.run.programs.test_run import Desk, desk, folder_of, language  # noqa: F401 - fixtures
+from tests.languages.running.test_run import Desk, desk, folder_of, language  # noqa: F401 - fixtures
 from tests.stage import pop
 
 PROGRAM = (

@@ -17,8 +17,8 @@ from stackmem.core.requests import AskModel, Effect, InvokeTool, Parallel, ReadC
 from stackmem.core.state import State
 from stackmem.languages.loop_agent.language import start
 from stackmem.languages.program import ProgramDecider
+from stackmem.languages.running.opening import launch_of
 from stackmem.memory import open_strategy
-from stackmem.trace.opening import launch_of
 from stackmem.trace.record import Record
 from stackmem.trace.verify import verify
 from tests.build import PRICE, started

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from stackmem.languages.running.inputs import read_answers
+from stackmem.languages.running.lint import lint_all
+from stackmem.languages.running.prepare import ProgramArguments, prepare_program
+from stackmem.languages.running.run import run_program
 from stackmem.replays.replay import replay_run
 from stackmem.run.open import Person
-from stackmem.run.programs.inputs import read_answers
-from stackmem.run.programs.lint import lint_all
-from stackmem.run.programs.prepare import ProgramArguments, prepare_program
-from stackmem.run.programs.run import run_program
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "loop"
 CHANGED = {

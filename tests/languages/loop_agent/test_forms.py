@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from stackmem.run.programs.inputs import read_answers
+from stackmem.languages.running.inputs import read_answers
 from tests.house.sources import ROOT
 
 from .stage import done, play

@@ -11,8 +11,8 @@ from stackmem.errors import ProgramError, UsageError, WorkspaceError
 from stackmem.languages.language import read_with
 from stackmem.languages.operations import Source
 from stackmem.languages.playbook.language import LANGUAGE
+from stackmem.languages.running.run import compile_program
 from stackmem.replays.replay import replay_run
-from stackmem.run.programs.run import compile_program
 from tests.house.sources import ROOT
 from tests.in_process import command_line
 

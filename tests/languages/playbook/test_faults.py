@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from stackmem.languages.operations import LeaveFrame
+from stackmem.languages.running.prepare import ProgramArguments, prepare_program
+from stackmem.languages.running.run import run_program
 from stackmem.replays.replay import replay_run
 from stackmem.run.open import Person
-from stackmem.run.programs.prepare import ProgramArguments, prepare_program
-from stackmem.run.programs.run import run_program
 
 from .stage import one, run
 

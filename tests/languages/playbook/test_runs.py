@@ -6,10 +6,10 @@ import json
 import os
 from pathlib import Path
 
+from stackmem.languages.running.prepare import ProgramArguments, prepare_program
+from stackmem.languages.running.run import run_program
 from stackmem.replays.replay import replay_run
 from stackmem.run.open import Person
-from stackmem.run.programs.prepare import ProgramArguments, prepare_program
-from stackmem.run.programs.run import run_program
 from stackmem.run.resume import resume
 
 TEXT = """# A

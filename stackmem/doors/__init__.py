@@ -1,0 +1,1 @@
+"""The doors: how other programs reach stackmem, one protocol each."""

@@ -1,0 +1,74 @@
+"""``stackmem acp``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import get_args
+
+from msgspec.structs import replace
+
+from stackmem.cli.options import Flags, option, settings, takes
+from stackmem.core.person_facts import Approve, SessionRules
+from stackmem.core.state import State
+from stackmem.core.strategy import has_frames
+from stackmem.errors import UsageError
+from stackmem.installing import install_command
+from stackmem.memory import open_strategy
+from stackmem.run.prepare import Prepared, prepare
+from stackmem.tools.mcp_servers import own_servers
+
+
+@takes("flags", settings(
+    "model", "strategy", "isolation", "network", "allow", "credentials",
+    "include", "git", "extra_tools", "instructions", "layer", "runs_dir", "sandbox_dir",
+    "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt",
+    "profile", "base_url", "window_tokens", "price", "temperature", "effort", "service_tier", "headers",
+    "text_calls", "call_schema", "seed", "heap_chars", "heap_chunks", "depth", "otel", "fsync",
+))  # fmt: skip
+def command(
+    *,
+    flags: Flags,
+    approve: str = option(
+        "--approve", "Which calls in the sandbox ask first.", "never|writes|commands|all", default="never"
+    ),
+) -> None:
+    """Talk with an editor, by the Agent Client Protocol over stdin and stdout."""
+    mode = next((each for each in get_args(Approve) if each == approve), None)
+    if mode is None:
+        raise UsageError(f"--approve takes {', '.join(get_args(Approve))}, and not {approve[:40]!a}")
+    try:
+        from stackmem.doors.acp.agent import serve_acp
+        from stackmem.doors.acp.turns import Turns
+    except ImportError as error:
+        raise UsageError(
+            f"this needs the extra 'acp' ({error.name} is missing); install it: {install_command('acp')}"
+        ) from error
+
+    def prepared(folder: Path) -> Prepared:
+        # Every call asks, and the session's mode answers for the person: so a mode can change while a run is on.
+        found = prepare(str(folder), None, flags, os.environ, Path.cwd(), SessionRules(approve="all"))
+        framed = has_frames(open_strategy(found.resolved.settings.strategy))
+        rules = found.session or SessionRules()
+        return replace(found, session=replace(rules, policy="frame" if framed else "flat"))
+
+    with own_servers(os.environ, Path.cwd()) as warnings:
+        for warning in warnings:
+            print(warning, file=sys.stderr)  # noqa: T201 - stdout is the protocol's
+        sys.exit(serve_acp(Turns(prepared, _look, os.environ), lambda folder: prepared(folder).folders[0], mode))
+
+
+def _look(command: str, rest: str, state: State, run_dir: Path) -> str:
+    from stackmem.cli.screen.chat_commands import Look  # what completes its lines takes long to load
+
+    lines: list[str] = []
+
+    def keep(*texts: str) -> None:
+        lines.extend(texts)
+
+    def fenced(text: str) -> str:
+        return f"```diff\n{text}\n```"
+
+    Look(keep, keep, fenced)(command, rest, state, run_dir)
+    return "\n\n".join(lines)

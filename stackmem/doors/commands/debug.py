@@ -1,0 +1,32 @@
+"""``stackmem debug``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from stackmem.cli.options import argument, flag, run_folder
+from stackmem.cli.screen.text import say
+from stackmem.doors.debugger.dap import DebugSession
+from stackmem.doors.debugger.dap_launch import debug_launched
+from stackmem.doors.debugger.debugged import RecordedMoments
+from stackmem.doors.debugger.terminal import TerminalDebugger
+
+
+def command(
+    run: str | None = argument("RUN", "A recorded run of a program, to be walked at the terminal.", None),
+    runs_dir: str | None = flag("runs_dir"),
+) -> None:
+    """Walk through a recorded run, also backwards; without a RUN, an editor debugs: the Debug Adapter Protocol."""
+    if run is not None:
+        moments = RecordedMoments(run_folder(run, runs_dir))
+        if moments.changed_since():
+            say(f"{moments.program} is not as it was; lines are those of the run")
+        TerminalDebugger(moments.program.parent).walk(moments)
+        return
+    # A stream of its own: Python aborts where a thread still reads from sys.stdin when the interpreter ends.
+    session = DebugSession(os.fdopen(os.dup(sys.stdin.fileno()), "rb"), sys.stdout.buffer)
+    code = session.serve(lambda arguments, own: debug_launched(arguments, own, os.environ, Path.cwd()))
+    sys.stdout = sys.stderr  # nothing but messages may stand on stdout
+    sys.exit(code)

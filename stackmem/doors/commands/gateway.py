@@ -1,0 +1,141 @@
+"""``stackmem gateway``: a recorder between any agent and its provider."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import typer
+from msgspec.structs import replace
+
+from stackmem.cli.options import Json, JsonArray, argument, option, runs_folder
+from stackmem.cli.screen.text import align, echo_json, one_line, readable, terminal_width
+from stackmem.doors.gateway.agents import run_agent
+from stackmem.doors.gateway.cutting import FITTING
+from stackmem.doors.gateway.framing import cutter_of
+from stackmem.doors.gateway.serving import TOKEN_VARIABLE, GatewayBill, GatewayTerms, bill_of, serving
+from stackmem.doors.gateway.status import GatewayRunStatus, gateway_status
+from stackmem.doors.gateway.upstream import own_keys, upstreams
+from stackmem.errors import UsageError
+
+app = typer.Typer(help="Record any agent: a gateway between it and its provider.", invoke_without_command=True)
+
+_UPSTREAM = option(
+    "--upstream", "Only anthropic, only openai, or the address of a server for all requests.", "NAME|URL"
+)
+_MAX_USD = option("--max-usd", "Refuse requests once so much is spent.", "AMOUNT")
+_MAX_TOKENS = option("--max-tokens-per-request", "Refuse longer prompts; estimated.", "N")
+_STRATEGIES = f"full, {', '.join(FITTING)}, with parameters; or stackheap, for agents with stackmem mcp."
+_STRATEGY = option("--strategy", _STRATEGIES, "NAME", default="full")
+_HOST = option("--host", f"Listen at this address; {TOKEN_VARIABLE} sets the token.", "HOST", default="127.0.0.1")
+_PORT = option("--port", "Listen at this port; 0 for any that is free.", "PORT", default=0)
+_RUNS = option("-o --runs-dir", "Keep the runs there.", "DIR")
+
+
+def _terms(
+    upstream: str | None,
+    strategy: str,
+    max_usd: float | None,
+    max_tokens: int | None,
+    host: str,
+    port: int,
+    runs_dir: str | None,
+) -> GatewayTerms:
+    if (max_usd is not None and not max_usd > 0) or (max_tokens is not None and max_tokens <= 0):
+        raise UsageError("--max-usd and --max-tokens-per-request take numbers above 0")
+    cutter_of(strategy)
+    to = replace(upstreams(upstream, os.environ), keys=own_keys(os.environ))
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    return GatewayTerms(to, runs_folder(runs_dir), host, port, token, max_usd, max_tokens, strategy)
+
+
+@app.callback()
+def gateway_command(
+    context: typer.Context,
+    upstream: str | None = _UPSTREAM,
+    strategy: str = _STRATEGY,
+    max_usd: float | None = _MAX_USD,
+    max_tokens: int | None = _MAX_TOKENS,
+    host: str = _HOST,
+    port: int = _PORT,
+    runs_dir: str | None = _RUNS,
+) -> None:
+    """Forward what agents ask of their provider, byte for byte, and record it as runs, until Ctrl-C."""
+    if context.invoked_subcommand is not None:
+        return
+    terms = _terms(upstream, strategy, max_usd, max_tokens, host, port, runs_dir)
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)  # before the thread starts, which then has them blocked, too
+    try:
+        with serving(terms, os.environ) as served:
+            typer.echo(f"export ANTHROPIC_BASE_URL={served.url} OPENAI_BASE_URL={served.url}/v1")
+            typer.echo(f"recording to {readable(str(terms.runs_dir))}; Ctrl-C ends it", err=True)
+            signal.sigwait(_ENDS)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
+    _tell(bill_of(served.gateway))
+
+
+_ENDS = {signal.SIGINT, signal.SIGTERM}
+
+
+@app.command("run", short_help="Start an agent behind a gateway of its own.")
+def run_command(
+    command: list[str] = argument("CMD...", "The agent's command, behind --."),
+    upstream: str | None = _UPSTREAM,
+    strategy: str = _STRATEGY,
+    max_usd: float | None = _MAX_USD,
+    max_tokens: int | None = _MAX_TOKENS,
+    runs_dir: str | None = _RUNS,
+    json: Json = False,
+) -> None:
+    """Start an agent behind a gateway; then print its bill and its runs, and end with its exit code."""
+    terms = _terms(upstream, strategy, max_usd, max_tokens, "127.0.0.1", 0, runs_dir)
+    with serving(terms, os.environ) as served:
+        code = run_agent(command, os.environ, served)
+    bill = bill_of(served.gateway)
+    if json:
+        echo_json(bill)
+    else:
+        _tell(bill)
+    raise typer.Exit(code)
+
+
+@app.command("status", short_help="Show the runs of gateways, also of one that runs.")
+def status_command(runs_dir: str | None = _RUNS, json: JsonArray = False) -> None:
+    """Show what gateways recorded: conversations, context, cost, and what a strategy saved, with its uncertainty."""
+    folder = runs_folder(runs_dir)
+    rows = gateway_status(folder)
+    if json:
+        echo_json(rows)
+        return
+    if not rows:
+        typer.echo(f"{folder} holds no run of a gateway")
+        return
+    for line in align([_HEADINGS, *map(_cells, rows)], left=(0, 1, 2, 3), width=terminal_width()):
+        typer.echo(line)
+
+
+_HEADINGS = (
+    "run", "state", "strategy", "model", "conversations", "requests", "failed", "context", "cost", "sent", "saved",
+)  # fmt: skip
+
+
+def _cells(row: GatewayRunStatus) -> tuple[str, ...]:
+    cost = "unknown" if row.cost_usd is None else f"${row.cost_usd:.4f}"
+    saved = "" if row.savings is None else f"${row.savings.usd:.4f} ± {row.savings.off_usd:.4f}"
+    return (
+        one_line(row.run), row.state, one_line(row.strategy), one_line(row.model), f"{row.conversations:,}",
+        f"{row.requests:,}", f"{row.failed:,}", f"{row.context_tokens:,}", cost, f"{row.sent_share:.0%}", saved,
+    )  # fmt: skip
+
+
+def _tell(bill: GatewayBill) -> None:
+    """The bill and the runs, on stderr: stdout is the agent's."""
+    for run in bill.runs:
+        cost = "cost unknown" if run.cost_usd is None else f"${run.cost_usd:.4f}"
+        told = f"{run.run}: {run.steps:,} steps, {run.frames:,} frames, {run.usage.total:,} tokens, {cost}"
+        typer.echo(readable(told), err=True)
+    unpriced = f", and {bill.unpriced:,} replies of unknown price" if bill.unpriced else ""
+    typer.echo(f"{len(bill.runs):,} runs, ${bill.usd:.4f}{unpriced}; stackmem view RUN shows one", err=True)
+    for note in bill.notes[-5:]:
+        typer.echo(readable(f"note: {note}"), err=True)

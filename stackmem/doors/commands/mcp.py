@@ -1,0 +1,38 @@
+"""``stackmem mcp``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import typer
+
+from stackmem.cli.options import Flags, argument, option, settings, takes
+from stackmem.cli.screen.text import readable, say
+from stackmem.doors.listening.token import token_of
+from stackmem.doors.mcp.client_run import plan_client_run
+from stackmem.doors.mcp.server import TOKEN_VARIABLE, serve_memory
+
+
+@takes("flags", settings("runs_dir", "heap", "heap_chars", "heap_chunks", "depth", "fsync"))
+def command(
+    folder: str = argument("[FOLDER]", "The folder that the agent works in; left out, this one.", default="."),
+    *,
+    flags: Flags,
+    http: int | None = option("--http", "Serve over HTTP at this port of this machine; 0 for any free one.", "PORT"),
+) -> None:
+    """Give any agent a heap and frames: a server of the Model Context Protocol, recorded as a run."""
+    plan = plan_client_run(folder, flags, os.environ, Path.cwd())
+    given = os.environ.get(TOKEN_VARIABLE, "")
+    token = token_of(given if http is not None else "", TOKEN_VARIABLE)
+
+    def ready(address: str) -> None:
+        typer.echo(address)
+        sys.stdout.flush()
+        told = f"the token of {TOKEN_VARIABLE}" if given else token
+        say(f"clients bring the header Authorization: Bearer {told}; Ctrl-C ends the server")
+
+    result = serve_memory(plan, os.environ, None if http is None else (http, token), ready)
+    if result is not None:
+        say(readable(f"{result.run}: {result.steps:,} calls, {len(result.chunks):,} chunks; stackmem view shows it"))

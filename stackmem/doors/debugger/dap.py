@@ -1,0 +1,308 @@
+"""A debug adapter for programs: an editor attaches over two byte streams, sets breakpoints, steps and looks.
+
+Requests are answered in a thread of their own, so that an editor can ask while the program runs; the program runs in
+the thread that called ``serve`` and stands still inside ``__call__`` where it has stopped.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from msgspec import Struct
+
+from stackmem.core.program_facts import ProgramHalted, Said
+from stackmem.core.state import State
+from stackmem.errors import Halted, StackmemError
+from stackmem.languages.debugger import DebugMoment, FrameView
+from stackmem.languages.language import Happening
+from stackmem.languages.loop_agent.conditions.evaluator import syntax_fault
+from stackmem.languages.stepper import Mode, Stepper
+
+from .dap_messages import BadMessage, read_message, write_message
+from .debugged import RecordedMoments
+from .inspection import Inspection, look_up
+from .stop_lines import why_never
+
+Run = Callable[[dict[str, Any], "DebugSession"], int]
+"""Runs what the arguments of ``launch`` name; gives its exit code."""
+
+THREAD = 1
+LINGER_SECONDS = 5
+"""How long an editor may take to say goodbye once its program has ended."""
+_CAN = {
+    "supportsConfigurationDoneRequest": True,
+    "supportsConditionalBreakpoints": True,
+    "supportsEvaluateForHovers": True,
+    "supportsTerminateRequest": True,
+}
+_MODES: dict[str, Mode] = {
+    "continue": "run", "next": "over", "stepIn": "in", "stepOut": "out", "stepBack": "over", "reverseContinue": "run",
+}  # fmt: skip
+_BACKWARDS = ("stepBack", "reverseContinue")
+
+
+class DebugRefusal(Exception):  # noqa: N818 - an answer to the editor
+    """A request that cannot be answered; the editor is told why."""
+
+
+class _Shared(Struct, eq=False):
+    """What both threads look at, under one lock."""
+
+    arguments: dict[str, Any] | None = None
+    configured: bool = False
+    stop: Inspection | None = None
+    pause: bool = False
+    back: bool = False
+    ended: bool = False
+
+
+class DebugSession:
+    """One editor's session over a pair of streams."""
+
+    def __init__(self, reads: BinaryIO, writes: BinaryIO) -> None:
+        self._reads, self._writes = reads, writes
+        self._lock = threading.Condition()
+        self._out = threading.Lock()
+        self._seq = 0
+        self._stepper = Stepper({})
+        self._now = _Shared()
+
+    def serve(self, run: Run) -> int:
+        """Serve to the end of the program, or until the editor goes; gives the program's exit code."""
+        reader = threading.Thread(target=self._read, daemon=True)
+        reader.start()
+        with self._lock:
+            self._lock.wait_for(lambda: self._now.ended or (self._now.arguments is not None and self._now.configured))
+            arguments = self._now.arguments
+            if self._now.ended or arguments is None:
+                return 0
+        try:
+            code = run(arguments, self)
+        except StackmemError as error:
+            self.tell(f"{error}\n", "stderr")
+            code = error.exit_code
+        self._event("exited", {"exitCode": code})
+        self._event("terminated", {})
+        reader.join(timeout=LINGER_SECONDS)
+        return code
+
+    def tell(self, text: str, category: str = "stdout") -> None:
+        """Show text in the editor's console."""
+        self._event("output", {"category": category, "output": text})
+
+    def show(self, happened: tuple[Happening, ...], state: State) -> None:
+        """Told of everything in the program; what it says goes to the console."""
+        for happening in happened:
+            if isinstance(happening, Said):
+                self.tell(f"{happening.text}\n")
+            elif isinstance(happening, ProgramHalted):
+                self.tell(f"{happening.report}\n", "stderr")
+
+    def __call__(self, moment: DebugMoment, state: State) -> None:
+        """A line is about to be executed: stand still here where the editor wants it."""
+        reason = self._reason(moment)
+        if reason:
+            self._stop(reason, moment, state)
+
+    def walk(self, moments: RecordedMoments) -> None:
+        """Walk through a recorded run, forwards and backwards, until the editor ends it."""
+        reason = self._reason(moments.moment)
+        with suppress(Halted):
+            while True:
+                if not reason:
+                    reason = moments.forward(self._reason) or "end"
+                back = self._stop(reason, moments.moment, moments.state)
+                reason = (moments.backward(self._reason) or "entry") if back else ""
+
+    def _reason(self, moment: DebugMoment) -> str:
+        """Why to stop at a moment."""
+        with self._lock:
+            if self._now.ended:
+                raise Halted("Stopped", "Program halted: the debugger ended the program")
+            paused = self._now.pause and moment.kind == "line"
+            return "pause" if paused else self._stepper.reason(self._stepper.locate(moment))
+
+    def _stop(self, reason: str, moment: DebugMoment, state: State) -> bool:
+        """Stand still until the editor says how to go on; gives whether that is backwards."""
+        with self._lock:
+            now, moment = self._now, self._stepper.locate(moment)
+            now.stop, now.pause = Inspection(moment, state), False
+            if self._stepper.fault:
+                self.tell(f"the breakpoint's condition cannot be evaluated: {self._stepper.fault}\n", "stderr")
+            told = {"reason": reason, "threadId": THREAD, "allThreadsStopped": True, "text": moment.text}
+            self._event("stopped", told)
+            self._lock.wait_for(lambda: now.stop is None or now.ended)
+            if now.ended:
+                raise Halted("Stopped", "Program halted: the debugger ended the program")
+            return now.back
+
+    def _read(self) -> None:
+        """Answer one request after another; what is none is told of, and the next one is read."""
+        with suppress(OSError, ValueError):
+            while True:
+                try:
+                    message = read_message(self._reads)
+                except BadMessage as bad:
+                    self.tell(f"stackmem: {bad}\n", "stderr")
+                    continue
+                if message is None or self._answer(message):
+                    break
+        with self._lock:
+            self._now.ended = True
+            self._lock.notify_all()
+
+    def _answer(self, request: dict[str, Any]) -> bool:
+        """Answer a request; gives whether it was the last."""
+        command = request.get("command")
+        if request.get("type") != "request" or not isinstance(command, str):
+            self.tell("stackmem: a message is no request with a command; it was passed over\n", "stderr")
+            return False
+        number, given = request.get("seq"), request.get("arguments")
+        reply = {
+            "type": "response", "request_seq": number if type(number) is int else 0, "command": command,
+        }  # fmt: skip
+        with self._lock:
+            try:
+                if given is not None and not isinstance(given, dict):
+                    raise DebugRefusal(f"the arguments of {command[:80]} are no object")
+                body = self._dispatch(command, given or {})
+            except DebugRefusal as refusal:
+                error = {"id": 1, "format": str(refusal)}
+                self._send({**reply, "success": False, "message": str(refusal), "body": {"error": error}})
+                return False
+            self._send({**reply, "success": True, "body": body})
+            if command == "initialize":
+                self._event("initialized", {})
+            if command == "launch" and "run" in (given or {}):
+                self._event("capabilities", {"capabilities": {"supportsStepBack": True}})
+            if command in ("disconnect", "terminate"):
+                self._now.ended = True
+            self._lock.notify_all()
+        return command == "disconnect"
+
+    def _dispatch(self, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        now = self._now
+        match command:
+            case "initialize":
+                return dict(_CAN)
+            case "launch":
+                return self._launch(arguments)
+            case "setBreakpoints":
+                return self._set_breakpoints(arguments)
+            case "setExceptionBreakpoints" | "disconnect" | "terminate":
+                return {}
+            case "configurationDone":
+                now.configured = True
+                return {}
+            case "threads":
+                return {"threads": [{"id": THREAD, "name": now.stop.moment.agent if now.stop else "program"}]}
+            case "pause":
+                now.pause = True
+                return {}
+            case "stackTrace" | "scopes" | "variables" | "evaluate":
+                return _inspect(self._stopped(), command, arguments)
+            case _ if command in _MODES:
+                return self._go_on(command)
+        raise DebugRefusal(f"{command[:80]} is not supported")
+
+    def _go_on(self, command: str) -> dict[str, Any]:
+        now, stop = self._now, self._stopped()
+        back = command in _BACKWARDS
+        if back and (now.arguments is None or "run" not in now.arguments):
+            raise DebugRefusal("only a recorded run can be walked backwards; launch one with `run`")
+        self._stepper.go_on(_MODES[command], stop.moment)
+        now.stop, now.back = None, back
+        return {"allThreadsContinued": True} if command == "continue" else {}
+
+    def _stopped(self) -> Inspection:
+        if self._now.stop is None:
+            raise DebugRefusal("the program is not stopped; set a breakpoint, or pause it")
+        return self._now.stop
+
+    def _launch(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        named = [arguments.get(key) for key in ("program", "run") if key in arguments]
+        if self._now.arguments is not None:
+            raise DebugRefusal("the program was launched already; start another adapter for another one")
+        if len(named) != 1 or not isinstance(named[0], str) or not named[0]:
+            raise DebugRefusal("launch needs `program`, the path of a program, or `run`, the name of a recorded run")
+        if arguments.get("stopOnEntry"):
+            self._stepper.mode = "in"
+        self._now.arguments = arguments
+        return {}
+
+    def show_below(self, folder: Path) -> None:
+        """Show the program's files as those below ``folder``."""
+        self._stepper.shown = str(folder)
+
+    def _set_breakpoints(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        source, wanted = arguments.get("source"), arguments.get("breakpoints") or []
+        path = source.get("path") if isinstance(source, dict) else None
+        if not isinstance(path, str) or not path or "\0" in path:
+            raise DebugRefusal("setBreakpoints needs `source` with the `path` of a file")
+        if not isinstance(wanted, list) or not all(isinstance(each, dict) for each in wanted):
+            raise DebugRefusal("`breakpoints` must be a list of objects with a `line`")
+        place = Path(path).resolve()
+        why = why_never(place)
+        lines = self._stepper.breakpoints[str(place)] = {}
+        answers = []
+        for each in wanted:
+            line, condition = each.get("line"), each.get("condition") or ""
+            fault = "" if type(line) is int else "`line` must be a whole number"
+            fault = fault or ("" if isinstance(condition, str) else "`condition` must be a text")
+            fault = fault or (syntax_fault(condition) if condition else "")
+            if not fault:
+                lines[line] = condition
+            fault = fault or why(line)
+            answers.append({"verified": not fault, **({"line": line} if type(line) is int else {}),
+                            **({"message": fault} if fault else {})})  # fmt: skip
+        return {"breakpoints": answers}
+
+    def _event(self, event: str, body: dict[str, Any]) -> None:
+        self._send({"type": "event", "event": event, "body": body})
+
+    def _send(self, message: dict[str, Any]) -> None:
+        with self._out, suppress(OSError, ValueError):
+            self._seq += 1
+            write_message(self._writes, {"seq": self._seq, **message})
+
+
+def _inspect(stop: Inspection, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What a look into the stopped program shows."""
+    match command:
+        case "stackTrace":
+            frames = stop.frames()
+            first, levels = (_whole(arguments, name, 0) for name in ("startFrame", "levels"))
+            return {"stackFrames": frames[first : first + levels if levels else None], "totalFrames": len(frames)}
+        case "scopes":
+            return {"scopes": stop.scopes(_frame(stop, arguments))}
+        case "variables":
+            found = stop.variables(_whole(arguments, "variablesReference", 0))
+            if found is None:
+                raise DebugRefusal("there is nothing behind this reference any more")
+            return {"variables": found}
+    expression = arguments.get("expression")
+    if not isinstance(expression, str):
+        raise DebugRefusal("evaluate needs `expression`, a text")
+    value, fault = look_up(expression.strip(), _frame(stop, arguments))
+    if fault:
+        raise DebugRefusal(fault)
+    shown = stop.described(value)
+    return {"result": shown["value"], "type": shown["type"], "variablesReference": shown["variablesReference"]}
+
+
+def _frame(stop: Inspection, arguments: dict[str, Any]) -> FrameView:
+    number = _whole(arguments, "frameId", 1)
+    if not 0 < number <= len(stop.moment.stack):
+        raise DebugRefusal(f"there is no frame {number}")
+    return stop.moment.stack[number - 1]
+
+
+def _whole(arguments: dict[str, Any], name: str, default: int) -> int:
+    value = arguments.get(name, default)
+    if type(value) is not int or value < 0:
+        raise DebugRefusal(f"`{name}` must be a whole number from 0")
+    return value

@@ -1,0 +1,73 @@
+"""What an editor's launch configuration asks for, run under its debugger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from stackmem.errors import UsageError
+from stackmem.kept.find import find_run
+from stackmem.languages.running.prepare import ProgramArguments, prepare_program
+from stackmem.languages.running.run import run_program
+from stackmem.run.open import Person
+from stackmem.settings.directories import runs_places
+
+from .dap import DebugSession
+from .debugged import RecordedMoments
+
+FLAGS = {"model": "model", "runsDir": "runs_dir", "sandboxDir": "sandbox_dir", "isolation": "isolation",
+         "maxSteps": "max_steps"}  # fmt: skip
+"""Keys of a launch configuration, beside ``program run inputs say entry workspace stopOnEntry``, to flags."""
+_KNOWN = {*FLAGS, "program", "run", "inputs", "say", "entry", "workspace", "stopOnEntry", "noDebug", "cwd"}
+_TYPES: dict[str, type] = {
+    "run": str,
+    "runsDir": str,
+    "inputs": dict,
+    "say": list,
+    "entry": str,
+    "workspace": str,
+    "cwd": str,
+}
+
+
+def debug_launched(arguments: dict[str, Any], session: DebugSession, environ: Mapping[str, str], cwd: Path) -> int:
+    """Run a program under a debugger, or walk through a recorded run; gives the exit code."""
+    given = {
+        name: value
+        for name, value in arguments.items()
+        if not name.startswith("__") and name not in ("type", "request", "name")
+    }
+    for name, value in given.items():
+        if name not in _KNOWN:
+            raise UsageError(f"launch has no key {name[:80]!r}; known: {', '.join(sorted(_KNOWN))}")
+        if name in _TYPES and not isinstance(value, _TYPES[name]):
+            raise UsageError(f"{name} of launch must be a {_TYPES[name].__name__}")
+    folder = Path(given.get("cwd") or cwd)
+    if "run" in given:
+        return _walk(given, session, environ, folder)
+    options: dict[str, Any] = {"entry": given["entry"]} if "entry" in given else {}
+    asked = ProgramArguments(
+        str(given["program"]), dict(given.get("inputs", {})), options, given.get("workspace"), interactive=False
+    )
+    flags = {flag: str(given[name]) for name, flag in FLAGS.items() if name in given}
+    ready = prepare_program(asked, flags, environ, folder)
+    session.show_below(Path(ready.request.path).parent)
+    answers = [str(each) for each in given.get("say", [])]
+    watch = None if given.get("noDebug") else session
+    person = Person(lambda _: answers.pop(0) if answers else None, session.show, watch=watch)
+    result = run_program(ready, environ, person)
+    session.tell(f"{result.run.outcome}; run: {result.run.run_dir}\n", "console")
+    return result.run.exit_code
+
+
+def _walk(given: dict[str, Any], session: DebugSession, environ: Mapping[str, str], cwd: Path) -> int:
+    for name in given:
+        if name not in ("run", "runsDir", "stopOnEntry", "cwd"):
+            raise UsageError(f"launch has no key {name[:80]!r} beside run; known: run, runsDir, stopOnEntry, cwd")
+    moments = RecordedMoments(find_run(given["run"], *runs_places(given.get("runsDir"), environ, cwd)))
+    session.show_below(moments.program.parent)
+    if moments.changed_since():
+        session.tell(f"{moments.program} is not as it was; lines are those of the run\n", "console")
+    session.walk(moments)
+    return 0

@@ -1,0 +1,93 @@
+"""The lines that a recorded run of a program came to, forwards and backwards: the interpreter is run again over it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from stackmem.core.program_facts import Note, ProgramStarted
+from stackmem.core.state import State
+from stackmem.errors import TraceError, UsageError
+from stackmem.languages.debugger import DebugMoment
+from stackmem.languages.running.prepare import read_program
+from stackmem.run.request import read_request
+from stackmem.trace.open_run import Run
+from stackmem.trace.program import sources_of
+from stackmem.trace.walk import RecordWalk
+
+Stops = Callable[[DebugMoment], str]
+"""Why to stop at a moment; empty to go on."""
+
+
+class RecordedMoments:
+    """Stands at one moment of a run; going back begins again, and comes as far as is wanted.
+
+    Attributes:
+        moment, state: Where it stands.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Stand at the first moment."""
+        self._run = Run(folder)
+        asked = read_request(folder).program
+        if asked is None:
+            raise UsageError(f"{self._run.id} is no run of a program; stackmem replay {self._run.id} --play shows it")
+        self.program = Path(asked.path)  # where the program's file was when the run began
+        self._begin()
+
+    def _begin(self) -> None:
+        self._number, self._coming = 0, self._moments()
+        first = next(self._coming, None)
+        if first is None:
+            raise UsageError(f"{self._run.id} ended before its program began; stackmem trace show tells how")
+        self.moment, self.state = first
+
+    def _moments(self) -> Iterator[tuple[DebugMoment, State]]:
+        came: deque[tuple[DebugMoment, State]] = deque()
+        walk = RecordWalk(
+            self._run.records(), sources_of(self._run.folder), lambda moment, state: came.append((moment, state))
+        )
+        for step in walk:
+            while came:
+                yield came.popleft()
+            if isinstance(step.record.event, Note) and step.upcoming != step.record.event:
+                raise TraceError(
+                    f"record {step.record.seq} is not what the interpreter does today; stackmem replay tells more"
+                )
+        yield from came
+
+    def changed_since(self) -> bool:
+        """Whether the program's file is not the text that was run."""
+        try:
+            text = read_program(self.program)
+        except UsageError:
+            return True
+        started = next(each.event for each in self._run.records() if isinstance(each.event, ProgramStarted))
+        return sources_of(self._run.folder)(started.digest) != text
+
+    def forward(self, stops: Stops) -> str:
+        """Go on to the next moment to stop at, and say why; empty at the last one."""
+        for coming in self._coming:
+            self.moment, self.state = coming
+            self._number += 1
+            if reason := stops(self.moment):
+                return reason
+        return ""
+
+    def backward(self, stops: Stops) -> str:
+        """Go back to the last moment to stop at before this one, and say why; empty at the first one."""
+        here, found, why = self._number, 0, ""
+        self._begin()
+        for number in range(here):
+            if reason := stops(self.moment):
+                found, why = number, reason
+            self._next()
+        self._begin()
+        for _ in range(found):
+            self._next()
+        return why
+
+    def _next(self) -> None:
+        self.moment, self.state = next(self._coming)
+        self._number += 1

@@ -1,0 +1,33 @@
+"""Which lines of a file a debugger can stop at, and why it never stops at another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from stackmem.errors import UsageError
+from stackmem.languages.language import language_of
+from stackmem.languages.running.opening import open_language
+from stackmem.languages.running.prepare import read_program
+
+
+def why_never(path: Path) -> Callable[[int], str]:
+    """Of a line of the file: why it is never stopped at; empty where it can be."""
+    named = language_of(path.name, linting=True)
+    if named is None:
+        return lambda _: f"{path.name} is no part of a program in a known language"
+    try:
+        stop_lines = open_language(named).stop_lines
+        lines = sorted(set(stop_lines(str(path), read_program(path)) if stop_lines else ()))
+    except UsageError as error:
+        fault = str(error)
+        return lambda _: fault
+
+    def why(line: int) -> str:
+        if line in lines:
+            return ""
+        following = next((each for each in lines if each > line), None)
+        told = f"; the next one is {following}" if following else ""
+        return f"no step stands on line {line} that can be reached{told}"
+
+    return why

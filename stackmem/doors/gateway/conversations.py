@@ -1,0 +1,156 @@
+"""The conversations that pass, and where each request belongs: by its content, with no help of the client.
+
+Rule 1: a request that goes on from the end of a known conversation is its next turn; from an earlier place, an edit.
+Rule 2: a new conversation whose first words stand in an open call of another one is that call's child. Without that
+    it is the child of the one conversation that waits for its calls, where there is exactly one.
+Rule 3: a new conversation that begins with another one's last words goes on from it: the client compacted its history.
+Rule 4: a request of one message, without tools or for JSON, beside a conversation that has tools is a side request.
+Rule 5: a conversation grows only by a reply. A request that fails leaves it as it was, so the next attempt finds it so.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from itertools import islice
+from threading import RLock
+from typing import Literal
+
+from msgspec import Struct, field
+
+from stackmem.core.facts import ModelReplied
+from stackmem.core.messages import Text, ToolCall
+from stackmem.doors.gateway.wires.wire import ForeignMessage, ForeignRequest, message
+
+from .identity import ChainIndex, PrefixChain, grown, unseen
+
+Kind = Literal["new", "turn", "edit", "child", "compacted", "side"]
+
+_MOST_CONVERSATIONS = 4_096
+_SHORTEST_SUMMARY = 80
+_SHORTEST_PROMPT = 8
+_MOST_TEXTS = 64
+_MOST_LOOKED_AT = 256 * 1024
+"""Of each text so much is compared with what other conversations said: all of them wait for it."""
+
+
+class ForeignConversation(Struct):
+    """One conversation as far as it is known."""
+
+    number: int
+    group: bytes  # the wire format and the key: only within one is a child looked for
+    tip: bytes  # the digest of everything in it; ``length`` its blocks
+    length: int = 0
+    tools: bool = False
+    calls: tuple[ToolCall, ...] = ()  # of its last reply, which wait for their results
+    words: str = ""  # the text of its last reply, where it asked for nothing
+    asked: set[bytes] = field(default_factory=set)  # bodies of requests that are under way or failed, by digest
+    digests: list[bytes] = field(default_factory=list)  # what the index has of it
+
+
+class Placed(Struct, frozen=True):
+    """Where a request belongs."""
+
+    conversation: int
+    kind: Kind  # what it is to the conversation
+    chain: PrefixChain
+    told: tuple[ForeignMessage, ...]  # what it says that was not known
+    known: int = 0  # so many of its blocks were
+    retry: bool = False  # the same body is under way or has failed
+    # of a child, the conversation whose call it works for; ``call_id`` that call, where it is certain
+    parent: int | None = None
+    call_id: str = ""
+
+
+class Conversations:
+    """Every conversation that is remembered: at most 4,096, the oldest of which are forgotten."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[int, ForeignConversation] = OrderedDict()
+        self._index = ChainIndex()
+        self._count = 0
+        self._lock = RLock()
+
+    def place(self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes) -> Placed:
+        """Where a request belongs; ``body`` is the digest of its bytes. It is taken as under way from here on."""
+        with self._lock:
+            return self._place(request, found, group, body)
+
+    def _place(self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes) -> Placed:
+        match = self._index.longest(found)
+        held = self._known.get(match[0]) if match is not None else None
+        if match is not None and held is not None:
+            kind: Kind = "turn" if (match[1], found.digests[match[1]]) == (held.length, held.tip) else "edit"
+            retry = body in held.asked
+            held.asked.add(body)
+            self._known.move_to_end(held.number)
+            return Placed(held.number, kind, found, unseen(request.messages, match[1], len(found)), match[1], retry)
+        return self._new(request, found, group, body)
+
+    def _new(self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes) -> Placed:
+        again = next((one for one in self._known.values() if body in one.asked and not one.length), None)
+        if again is not None:
+            return Placed(again.number, "new", found, request.messages, retry=True)
+        others = [one for one in reversed(self._known.values()) if one.group == group]
+        texts = (part.text for one in request.messages for part in one.parts if isinstance(part, Text))
+        opening = "\n".join(text[:_MOST_LOOKED_AT] for text in islice(texts, _MOST_TEXTS))
+        before = next((one for one in others if one.words and one.words in opening), None)
+        if before is not None and not before.calls:
+            before.asked.add(body)
+            return Placed(before.number, "compacted", found, request.messages)
+        short = sum(one.role != "system" for one in request.messages) == 1
+        side = short and (request.wants_json or not request.tools) and any(one.tools for one in others)
+        parent, call_id = (None, "") if side else _parent(others, opening)
+        self._count += 1
+        kind: Kind = "side" if side else "new" if parent is None else "child"
+        made = ForeignConversation(self._count, group, found.digests[0], tools=bool(request.tools), asked={body})
+        self._known[made.number] = made
+        if len(self._known) > _MOST_CONVERSATIONS:
+            self.forget([next(iter(self._known))])
+        return Placed(made.number, kind, found, request.messages, parent=parent, call_id=call_id)
+
+    def answered(self, placed: Placed, reply: ModelReplied, body: bytes) -> bool:
+        """Take a reply in; whether the conversation went on meanwhile from where the request began."""
+        with self._lock:
+            return self._answered(placed, reply, body)
+
+    def _answered(self, placed: Placed, reply: ModelReplied, body: bytes) -> bool:
+        held = self._known.get(placed.conversation)
+        if held is None:
+            return False
+        elsewhere = placed.kind == "turn" and held.tip != placed.chain.digests[placed.known]
+        held.asked.discard(body)
+        added = list(grown(placed.chain.tip, said(reply)))
+        unknown = [*placed.chain.digests[placed.known + 1 :], *added]
+        self._index.add(unknown, held.number)
+        held.digests += unknown
+        held.tip, held.length = (added or [placed.chain.tip])[-1], len(placed.chain) + len(added)
+        held.calls = tuple(part for part in reply.parts if isinstance(part, ToolCall))
+        words = "\n".join(part.text for part in reply.parts if isinstance(part, Text)).strip()
+        held.words = words if not held.calls and len(words) >= _SHORTEST_SUMMARY else ""
+        return elsewhere
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Whatever comes of these again is new."""
+        with self._lock:
+            for number in numbers:
+                held = self._known.pop(number, None)
+                if held is not None:
+                    self._index.remove(held.digests, number)
+
+
+def said(reply: ModelReplied) -> ForeignMessage:
+    """A reply as the client will send it back."""
+    return message("assistant", reply.parts)
+
+
+def _parent(others: list[ForeignConversation], opening: str) -> tuple[int | None, str]:
+    """The conversation that a new one works for, and the call, where the new one's words stand in it."""
+    waiting = [one for one in others if one.calls]
+    for one in waiting:
+        for call in one.calls:
+            given = call.arguments.values() if isinstance(call.arguments, dict) else ()
+            texts = (value.strip() for value in given if isinstance(value, str))
+            if any(len(text) >= _SHORTEST_PROMPT and text in opening for text in texts):
+                return one.number, call.id
+    return (waiting[0].number, "") if len(waiting) == 1 else (None, "")

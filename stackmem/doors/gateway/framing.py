@@ -1,0 +1,106 @@
+"""Frames in a conversation that is not ours: what is shown while one is open, and what a popped one leaves.
+
+Rule 1: a frame begins with an answered ``push_frame`` of our memory server, and ends with an answered ``pop_frame``.
+Rule 2: while it is open, what stands between the conversation's opening and its push is left out.
+Rule 3: once it has popped, what stands behind its push is left out up to the pop, and its result answers the push.
+    A pop that the person's words came with stays whole beside its push, so that no word of hers is lost with it.
+Rule 4: the same beginning is always cut the same way, and what is left out is left out as whole exchanges.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from stackmem.core.messages import Text, ToolCall, ToolResult
+from stackmem.doors.gateway.wires.wire import ForeignMessage, ForeignRequest, has_identity
+
+from .cutting import Cutter, ForeignCut, ForeignExchange, exchanges, foreign_strategy
+from .identity import PrefixChain
+
+FRAMES = "stackheap"
+_NAME = re.compile(r"(?:.*[^A-Za-z0-9])?(push_frame|pop_frame)", re.DOTALL)
+"""Clients put the name of the server before that of the tool: ``mcp__stackmem__push_frame``."""
+_PUSHED = re.compile(r"\bFRAME .{1,200}?, depth \d+ of \d+")
+_POPPED = re.compile(r"\bframe .{1,200}? returned:")
+_LOOKED_AT = 1_000
+
+
+def cutter_of(spelled: str) -> Cutter | FrameCutter | None:
+    """What cuts by a strategy, with its parameters after a colon; None for ``full``, which changes nothing."""
+    if spelled == FRAMES:
+        return FrameCutter()
+    strategy = foreign_strategy(spelled)
+    return Cutter(strategy) if strategy is not None else None
+
+
+class FrameCutter:
+    """Cuts by the frames that an agent pushed and popped; a function of each request."""
+
+    def cut(self, request: ForeignRequest, found: PrefixChain) -> ForeignCut:
+        """What is left out of a request, and what its pushes are answered with."""
+        told = exchanges(request.messages)
+        if request.continues:
+            return ForeignCut(told)
+        open_frames: list[tuple[int, str]] = []
+        hidden: set[int] = set()
+        answers: dict[int, dict[str, str]] = {}
+        bound: set[int] = set()
+        for number, one in enumerate(told):
+            if hidden or (open_frames and open_frames[-1][0]):
+                bound.add(number)
+            for kind, call_id, text in _framing(request.messages, one):
+                if kind == "push_frame":
+                    open_frames.append((number, call_id))
+                elif open_frames:
+                    pushed, push_id = open_frames.pop()
+                    hidden |= set(range(pushed + 1, number))
+                    if not _has_words(request.messages[one.told : one.end]):
+                        hidden.add(number)
+                        answers.setdefault(pushed, {})[push_id] = text
+        if open_frames:
+            hidden |= set(range(open_frames[-1][0]))
+        hidden = _closed(request.messages, told, hidden)
+        shown = {number: given for number, given in answers.items() if number not in hidden}
+        return ForeignCut(
+            told, len(hidden), len(shown), hidden=frozenset(hidden), answers=shown, bound=frozenset(bound)
+        )
+
+    def shorten(self, result: ToolResult, step: int) -> ToolResult:
+        """Nothing is shortened."""
+        return result
+
+
+def _closed(messages: Sequence[ForeignMessage], told: tuple[ForeignExchange, ...], hidden: set[int]) -> set[int]:
+    """Those of the hidden exchanges that part no call from its result."""
+    place = {at: number for number, one in enumerate(told) for at in range(one.said, one.end)}
+    homes: dict[str, set[int]] = {}
+    for at, message in enumerate(messages):
+        for part in message.parts:
+            if isinstance(part, ToolCall | ToolResult):
+                call_id = part.id if isinstance(part, ToolCall) else part.call_id
+                homes.setdefault(call_id, set()).add(place.get(at, -1))
+    parted = [home for home in homes.values() if len(home) > 1]
+    closed = set(hidden)
+    while shown := {number for home in parted if home - closed for number in home & closed}:
+        closed -= shown
+    return closed
+
+
+def _has_words(messages: Sequence[ForeignMessage]) -> bool:
+    """Whether a person may have said something in them, and not only results came back."""
+    return any(has_identity(part) for one in messages for part in one.parts if isinstance(part, Text))
+
+
+def _framing(messages: Sequence[ForeignMessage], one: ForeignExchange) -> Iterator[tuple[str, str, str]]:
+    """Each call of an exchange that began or ended a frame: which, its id, and what it was answered with."""
+    parts = [part for message in messages[one.said : one.end] for part in message.parts]
+    results = {part.call_id: part for part in parts if isinstance(part, ToolResult)}
+    for part in parts:
+        name = _NAME.fullmatch(part.name) if isinstance(part, ToolCall) else None
+        if name is None or not isinstance(part, ToolCall):
+            continue
+        result = results.get(part.id)
+        wanted = _PUSHED if name[1] == "push_frame" else _POPPED
+        if result is not None and not result.failed and wanted.search(result.text[:_LOOKED_AT]):
+            yield name[1], part.id, result.text

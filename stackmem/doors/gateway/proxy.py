@@ -1,0 +1,319 @@
+"""The gateway itself: takes a request, sends it on, passes the answer back as it comes, and has both recorded.
+
+Rule 1: recording never stands in the way: what cannot be read, placed or written down is forwarded all the same.
+    Only a bound refuses a request that cannot be read, because nobody could count it.
+Rule 2: an answer passes chunk by chunk; of one that is recorded a bounded copy is kept until its end.
+Rule 3: where the client goes, the upstream's connection is closed. Nothing is retried here: clients do that.
+Rule 4: a request is recorded while the upstream thinks, or behind the first piece of an answer that comes at once;
+    in any case before the client has the whole answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import anyio
+import httpx2
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Scope
+
+from stackmem.doors.gateway.wires.messages import MESSAGES
+from stackmem.doors.gateway.wires.wire import ForeignRequest, WireFormat
+from stackmem.doors.listening.guard import TOKEN_WAY, Guard
+from stackmem.models.failures import failed
+
+from .bounds import UNREADABLE, GatewaySpending
+from .conversations import Conversations
+from .cutting import Cutter, SummaryWanted
+from .framing import FrameCutter, cutter_of
+from .identity import PrefixChain
+from .ledger import CameRequest, GatewayLedger, RequestOrigin, may_be_over
+from .providers import Misdirected, counts_tokens, may_use_own_key, provider_of
+from .recorder import Recorder
+from .recording import Recording
+from .rewriting import Rewriter
+from .summaries import Summaries
+from .upstream import Headers, Upstreams, client_left, open_client, to_client, to_upstream
+from .wires import WIRES, wire_of
+from .workers import Workers
+
+MOST_BODY_BYTES = 256 << 20
+MOST_ANSWER_BYTES = 1 << 30
+_MOST_KEPT_BYTES = 32 << 20
+_MOST_TRIES = 3
+_SENT_SECONDS = 0.01
+"""How long a request is given to be on its way before it is recorded."""
+_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+
+
+class Gateway:
+    """One gateway: its upstreams, its bounds, and what it has recorded."""
+
+    def __init__(
+        self, upstreams: Upstreams, runs_dir: Path, spending: GatewaySpending, environ: dict[str, str],
+        strategy: str = "full", clock: Callable[[], float] = time.time, client: httpx2.AsyncClient | None = None,
+    ) -> None:  # fmt: skip
+        self.spending = spending
+        self._upstreams, self._clock = upstreams, clock
+        self._cutter = cutter_of(strategy)
+        conversations = Conversations()
+        self.recording = Recording(runs_dir, environ, clock, conversations.forget)
+        named = "" if self._cutter is None else strategy
+        self.ledger = GatewayLedger(self.recording, conversations, spending, named, clock)
+        self._rewriter, self._client = Rewriter(), client or open_client()
+        self._workers = Workers()
+        self._recorder = Recorder(self.ledger, self._workers)
+        self._summaries = Summaries(self.ledger, self._client, self._workers)
+        self.app = Starlette(routes=[Route("/{path:path}", self._answer, methods=_METHODS)], lifespan=self._life)
+
+    @property
+    def notes(self) -> list[str]:
+        """What went wrong inside, a sentence each, the last hundred."""
+        return self.ledger.notes
+
+    @asynccontextmanager
+    async def _life(self, _app: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await self._recorder.close()
+            self._workers.close()
+            self.recording.close()
+            await self._client.aclose()
+
+    async def _answer(self, request: Request) -> Response:
+        raw = request.scope["raw_path"].decode("ascii")  # as it came: an escaped character stays escaped upstream
+        if raw == "/":
+            return Response(status_code=200)
+        try:
+            return await self._take(request, raw)
+        except ClientDisconnect:
+            return Response(status_code=499)  # nobody reads it
+
+    async def _take(self, request: Request, raw: str) -> Response:
+        path = unquote(raw)
+        wire = wire_of(path) if request.method == "POST" else None
+        body = await self._receive(request)
+        if isinstance(body, Refused):
+            return _refusal(wire, *body)
+        came = CameRequest(self._clock(), time.monotonic(), wire, request, body)
+        came.release = release = weakref.finalize(came, self._workers.release, len(body))
+        release.atexit = False
+        passing = False
+        try:
+            answer = await self._answer_to(came, raw, path)
+            passing = isinstance(answer, StreamingResponse)  # which releases the request at its end
+            return answer
+        finally:
+            if not passing:
+                came.release()
+
+    async def _receive(self, request: Request) -> bytes | Refused:
+        """The request's bytes, which are counted as held until the request is forgotten."""
+        pieces: list[bytes] = []
+        size, whole = 0, False
+        try:
+            async for piece in request.stream():
+                if size + len(piece) > MOST_BODY_BYTES:
+                    told = f"stackmem gateway: the request is longer than {MOST_BODY_BYTES >> 20} MiB"
+                    return Refused(413, "request_too_large", told)
+                if not self._workers.hold(len(piece)):
+                    told = "stackmem gateway: too many large requests at once; try again later"
+                    return Refused(503, "overloaded_error", told)
+                size += len(piece)
+                pieces.append(piece)
+            whole = True
+        finally:
+            if not whole:
+                self._workers.release(size)
+        return b"".join(pieces)
+
+    async def _answer_to(self, came: CameRequest, raw: str, path: str) -> Response:
+        wire, request = came.wire, came.request
+        if self._cutter is not None or self.spending.is_bounded:
+            why = await self._workers.run(len(came.body), partial(self._bounded, came))
+            if why:
+                return _refusal(wire, 400, "invalid_request_error", why)
+        try:
+            url, headers = self._address(request, raw, path)
+        except Misdirected as error:
+            return _refusal(wire, 400, "invalid_request_error", f"stackmem gateway: {error}")
+        except (httpx2.InvalidURL, UnicodeDecodeError) as error:
+            return _refusal(wire, 400, "invalid_request_error", f"stackmem gateway: the request's address: {error}")
+        await self._cut(came, path, (str(url), headers))
+        sent = httpx2.Request(request.method, url, headers=headers, content=came.outgoing)
+        return await self._forward(came, sent)
+
+    def _bounded(self, came: CameRequest) -> str:
+        """Read a request; why it is not sent, empty if it is."""
+        if came.wire is None:
+            return ""
+        came.asked = self.ledger.read(came.wire, came.body)
+        if came.asked is not None:
+            return self.spending.refusal(came.asked)
+        return UNREADABLE if self.spending.is_bounded else ""
+
+    def _address(self, request: Request, raw: str, path: str) -> tuple[httpx2.URL, Headers]:
+        """Where a request goes, and the headers that go with it."""
+        upstreams, query = self._upstreams, request.scope["query_string"].decode("ascii")
+        provider = provider_of(path, query, request.headers.raw, upstreams)
+        own = None
+        if upstreams.replaces or request.scope.get(TOKEN_WAY) == "key":
+            own = upstreams.keys.get(provider)
+            if own is None and not upstreams.replaces:
+                raise Misdirected(f"there is no key to replace the token; set {provider.upper()}_API_KEY")
+            if own is not None and not may_use_own_key(request.method, path):
+                raise Misdirected(f"the path {path[:80]!r} is not forwarded with the key of the gateway")
+        return httpx2.URL(upstreams.url(provider, raw, query)), to_upstream(request.headers.raw, own)
+
+    async def _forward(self, came: CameRequest, sent: httpx2.Request) -> Response:
+        sending = asyncio.ensure_future(self._client.send(sent, stream=True))
+        gone = asyncio.ensure_future(client_left(came.request))
+        await asyncio.wait({sending, gone}, timeout=_SENT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if not sending.done():
+            self._recorder.begin(came)  # while the upstream thinks, so that nobody waits for it
+        await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+        gone.cancel()
+        if not sending.done():
+            sending.cancel()
+            left = failed("incomplete", "the client left before the answer began")
+            await self._recorder.end(came, 0, left)
+            raise ClientDisconnect
+        try:
+            answer = sending.result()
+        except httpx2.TimeoutException as error:
+            return await self._unanswered(came, 504, "timeout", "timeout_error", error)
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            return await self._unanswered(came, 502, "connection", "api_error", error)
+        if answer.is_redirect:
+            return await self._redirected(came, answer)
+        passing = StreamingResponse(self._pass(answer, came), status_code=answer.status_code)
+        passing.raw_headers = to_client(answer.headers.raw)
+        return passing
+
+    async def _redirected(self, came: CameRequest, answer: httpx2.Response) -> Response:
+        """A redirect is not passed on: clients would follow it with their keys."""
+        await answer.aclose()
+        told = "stackmem gateway: the upstream redirects to another address; name that address with --upstream"
+        await self._recorder.end(came, answer.status_code, failed("rejected", told))
+        return _refusal(came.wire, 502, "api_error", told)
+
+    async def _unanswered(self, came: CameRequest, status: int, kind: str, named: str, error: Exception) -> Response:
+        """No answer came: told in the provider's form, without the address, which may hold a login."""
+        told = f"stackmem gateway: the upstream gave no answer ({type(error).__name__})"
+        await self._recorder.end(came, 0, failed("timeout" if kind == "timeout" else "connection", told))
+        return _refusal(came.wire, status, named, told)
+
+    async def _pass(self, answer: httpx2.Response, came: CameRequest) -> AsyncIterator[bytes]:
+        """The answer's bytes as they come; its record when they end, however they do."""
+        kept: list[bytes] = []
+        size, tries, why = 0, 0, "the client left before the answer's end"
+        try:
+            async for chunk in answer.aiter_raw():
+                size += len(chunk)
+                if size > MOST_ANSWER_BYTES:
+                    why = f"the answer is longer than {MOST_ANSWER_BYTES >> 20:,} MiB"
+                    raise httpx2.RemoteProtocolError(why)
+                came.first = came.first or time.monotonic()
+                if came.wire is not None and not came.is_over:
+                    if size <= _MOST_KEPT_BYTES:
+                        kept.append(chunk)
+                    # Recorded before the client has all of it: its next request may come before the stream is closed.
+                    if tries < _MOST_TRIES and may_be_over(came.wire, answer, chunk, size):
+                        tries += 1
+                        await self._recorder.over(came, answer, kept)
+                yield chunk
+                self._recorder.begin(came)
+            why = ""
+        except httpx2.HTTPError as error:
+            why = why if size > MOST_ANSWER_BYTES else f"the answer broke off ({type(error).__name__})"
+            raise
+        finally:
+            if size > _MOST_KEPT_BYTES:
+                kept, why = [], why or "the answer is too long to be recorded"
+            with anyio.CancelScope(shield=True):
+                await answer.aclose()
+                await self._recorder.answered(came, answer, kept, why)
+            came.release()
+
+    async def _cut(self, came: CameRequest, path: str, to: tuple[str, Headers]) -> None:
+        """Have the strategy cut a request, or one to count its tokens; where that fails, it goes on as it came.
+
+        A request for a reply waits here for the text that the strategy wants to stand for its beginning.
+        """
+        cutter = self._cutter
+        if cutter is None:
+            return
+        counts = came.wire is None and counts_tokens(path)
+        wire, size = MESSAGES if counts else came.wire, len(came.body)
+        read = partial(self.ledger.read, MESSAGES, came.body)
+        asked = await self._workers.run(size, read) if counts else came.asked
+        if wire is None or asked is None:
+            return
+        try:
+            found, wanted = await self._workers.run(size, partial(self._decide, came, wire, asked, cutter))
+            if wanted is None or counts or not isinstance(cutter, Cutter):
+                return
+            take = partial(cutter.summarize, asked, found, wanted)
+            stayed = await self._summaries.bring(came, wire, wanted, found.tip, to, take)
+            await self._workers.run(size, partial(self._show, came, wire, asked, cutter, found))
+        except Exception as error:  # noqa: BLE001 - a strategy that fails changes nothing
+            self.ledger.note(f"a request of {wire.name} was forwarded as it came: {type(error).__name__}: {error}")
+            return
+        await self._recorder.recorded(came)  # what was paid for is on the disk before anything else
+        if not stayed:
+            await self._recorder.end(came, 0, failed("incomplete", "the client left before its summary was written"))
+            raise ClientDisconnect
+
+    def _decide(
+        self, came: CameRequest, wire: WireFormat, asked: ForeignRequest, cutter: Cutter | FrameCutter
+    ) -> tuple[PrefixChain, SummaryWanted | None]:
+        """Cut a request; its chain, and the text that the strategy wants to stand for its beginning."""
+        found = RequestOrigin(self.ledger.chains, came.request, wire, asked).chain
+        self._show(came, wire, asked, cutter, found)
+        return found, cutter.wanted(asked, found) if isinstance(cutter, Cutter) else None
+
+    def _show(
+        self,
+        came: CameRequest,
+        wire: WireFormat,
+        asked: ForeignRequest,
+        cutter: Cutter | FrameCutter,
+        found: PrefixChain,
+    ) -> None:
+        cut = cutter.cut(asked, found)
+        came.outgoing = self._rewriter.rewrite(came.body, wire, asked, cut, cutter.shorten)
+        came.cut = cut
+
+
+class Refused(NamedTuple):
+    """Why a request is not taken."""
+
+    status: int
+    kind: str
+    text: str
+
+
+def guarded(app: ASGIApp, token: str, hosts: frozenset[str], *, any_address: bool = False) -> Guard:
+    """The gateway behind the guard, which refuses in the provider's form."""
+    return Guard(app, token, hosts, any_address=any_address, refuse=_refused)
+
+
+def _refused(scope: Scope, status: int, sentence: str) -> ASGIApp:
+    kind = "authentication_error" if status == 401 else "invalid_request_error"
+    return _refusal(wire_of(scope["path"]), status, kind, f"stackmem gateway: {sentence}")
+
+
+def _refusal(wire: WireFormat | None, status: int, kind: str, text: str) -> Response:
+    return JSONResponse((wire or WIRES[0]).error(kind, text), status_code=status)

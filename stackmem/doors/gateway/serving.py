@@ -1,0 +1,126 @@
+"""A gateway on a port: started in a thread, told where it listens, stopped in bounded time."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from stackmem.doors.listening.token import token_of
+from stackmem.errors import UsageError, WorkspaceError
+from stackmem.installing import install_command
+from stackmem.run.result import RunResult, read_result
+from stackmem.run.run_folder import RESULT
+
+from .bounds import GatewaySpending
+from .upstream import Upstreams
+
+if TYPE_CHECKING:
+    from .proxy import Gateway
+
+TOKEN_VARIABLE = "STACKMEM_GATEWAY_TOKEN"  # noqa: S105 - the name of a variable
+_START_SECONDS = 30.0
+_STOP_SECONDS = 5
+
+
+class GatewayTerms(Struct, frozen=True):
+    """What a gateway is started with."""
+
+    upstreams: Upstreams
+    runs_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 0  # 0 for any that is free
+    token: str = ""  # what clients must bring; empty for a new random one
+    max_usd: float | None = None
+    max_tokens: int | None = None
+    strategy: str = "full"
+    names: tuple[str, ...] = ()  # more values of ``Host`` under which clients reach it
+
+
+class ServedGateway(Struct, frozen=True):
+    """A gateway that listens.
+
+    Attributes:
+        url: Where all others go: the token is the first segment of the path, and the version follows.
+    """
+
+    gateway: Gateway
+    bare: str  # where clients go that bring the token in a header
+    port: int
+    token: str
+
+    @property
+    def url(self) -> str:
+        return f"{self.bare}/{self.token}"
+
+
+@contextmanager
+def serving(terms: GatewayTerms, environ: Mapping[str, str]) -> Iterator[ServedGateway]:
+    """The gateway, for as long as the block lasts; every run of it is whole when the block has ended."""
+    try:
+        import uvicorn
+
+        from stackmem.doors.listening.guard import host_names
+        from stackmem.doors.listening.sockets import listening, server_config
+
+        from .proxy import Gateway, guarded
+    except ImportError as error:
+        raise UsageError(
+            f"the gateway needs the extra 'gateway' ({error.name} is missing); install it: {install_command('gateway')}"
+        ) from error
+    token = token_of(terms.token, TOKEN_VARIABLE)
+    spending = GatewaySpending(terms.max_usd, terms.max_tokens)
+    gateway = Gateway(terms.upstreams, terms.runs_dir, spending, {**environ, TOKEN_VARIABLE: token}, terms.strategy)
+    with listening(terms.host, terms.port) as listener:
+        port = listener.getsockname()[1]
+        open_to_others = not is_loopback(terms.host)
+        names = (*terms.names, *((f"{socket.gethostname()}:{port}",) if open_to_others else ()))
+        app = guarded(gateway.app, token, host_names(port, names), any_address=open_to_others)
+        config = server_config(app, date_header=False, timeout_graceful_shutdown=_STOP_SECONDS, lifespan="on")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listener],), name="gateway", daemon=True)
+        thread.start()
+        begun = time.monotonic()
+        while not server.started:
+            if not thread.is_alive() or time.monotonic() - begun > _START_SECONDS:
+                raise WorkspaceError("the gateway did not start; try again, or with another --port")
+            time.sleep(0.005)
+        host = f"[{terms.host}]" if ":" in terms.host else terms.host
+        try:
+            yield ServedGateway(gateway, f"http://{host}:{port}", port, token)
+        finally:
+            server.should_exit = True
+            thread.join(_STOP_SECONDS * 4)
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class GatewayBill(Struct, frozen=True):
+    """What one gateway recorded."""
+
+    runs: tuple[RunResult, ...]  # each run's result, in the order in which they began
+    usd: float  # what the replies cost, those of unfinished answers included as far as they are known
+    unpriced: int  # replies of models whose price is not known
+    notes: tuple[str, ...]  # what went wrong inside
+
+
+def bill_of(gateway: Gateway) -> GatewayBill:
+    """The bill of a gateway that has ended."""
+    results = (read_result(folder / RESULT) for folder in gateway.recording.folders)
+    spending = gateway.spending
+    return GatewayBill(
+        tuple(one for one in results if one is not None), round(spending.usd, 6), spending.unpriced,
+        tuple(gateway.notes),
+    )  # fmt: skip

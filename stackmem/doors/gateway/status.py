@@ -1,0 +1,118 @@
+"""What the runs of gateways came to so far, read from what passed: also of a gateway that still runs, or was killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import UNSET, Struct
+
+from stackmem.core.facts import ModelReplied
+from stackmem.core.messages import Usage
+from stackmem.core.pricing import cost_usd
+from stackmem.errors import StackmemError, UsageError
+from stackmem.kept.cache_bill import moments_of
+from stackmem.lab.whatif.recorded import WhatIfQuestion, tell_again
+from stackmem.models.catalog import lookup
+from stackmem.run.run_folder import EXCHANGES, RESULT, TRACE
+from stackmem.trace.lock import is_held
+
+from .exchanges import AnswerPassed, RequestPassed, read_exchanges
+from .framing import FRAMES
+from .recording import tell_to_end
+
+
+class Savings(Struct, frozen=True):
+    """What a strategy saved, by the simulator of the provider's cache; the replies are taken to be the same."""
+
+    usd: float  # the bill under ``full`` less that under the strategy, both simulated; negative where it cost more
+    off_usd: float  # how far the simulated bill under the strategy is from the real one: what ``usd`` may be wrong by
+
+
+class GatewayRunStatus(Struct, frozen=True):
+    """One run."""
+
+    run: str
+    state: str  # ``running`` while a gateway writes it, else ``ended``
+    strategy: str
+    model: str
+    conversations: int  # sub-agents and side requests included; ``sub_agents`` those of them that are
+    sub_agents: int
+    requests: int  # for a reply; ``retries`` those whose bytes had come before, ``failed`` those without a whole reply
+    retries: int
+    failed: int
+    summaries: int  # requests of the strategy's own, for texts that stand for the beginning of a conversation
+    context_tokens: int  # of the last prompt
+    usage: Usage  # as the provider reported it, that of unfinished answers included as far as it is known
+    cost_usd: float | None  # none where a model's price is not known
+    sent_share: float  # bytes that went upstream, of those that came
+    savings: Savings | None = None  # none under ``full``, without a price, and while the run is being written
+
+
+def gateway_status(runs_dir: Path) -> list[GatewayRunStatus]:
+    """Every run of a gateway in a folder, the oldest first; those of a killed gateway are told to their end."""
+    try:
+        folders = sorted(path.parent for path in runs_dir.glob(f"*/{EXCHANGES}"))
+    except OSError as error:
+        raise UsageError(f"{runs_dir} cannot be read ({error.strerror}); name a folder with -o") from error
+    return [run_status(folder) for folder in folders]
+
+
+def run_status(folder: Path) -> GatewayRunStatus:
+    """One run. Raises ``TraceError`` where what is recorded is broken."""
+    running = is_held(folder / TRACE)
+    if not running and not (folder / RESULT).exists():
+        tell_to_end(folder)
+    asked: dict[int, RequestPassed] = {}
+    usage, usd, priced, failed, context = Usage(), 0.0, True, 0, 0
+    for passed in read_exchanges(folder / EXCHANGES):
+        if isinstance(passed, RequestPassed):
+            asked[passed.number] = passed
+            row, used = lookup(passed.model), UNSET if passed.summary is UNSET else passed.summary.usage
+            if used is not UNSET:
+                usage += used
+                usd += cost_usd(used, row.price) if row and row.price else 0.0
+                priced = priced and (not used.total or bool(row and row.price))
+        elif isinstance(passed, AnswerPassed) and passed.number in asked:
+            whole = passed.reply.usage if isinstance(passed.reply, ModelReplied) else None
+            used = whole or (Usage() if passed.lost is UNSET else passed.lost)
+            row = lookup(asked[passed.number].model)
+            usage += used
+            failed += whole is None
+            context = whole.prompt if whole else context
+            usd += cost_usd(used, row.price) if row and row.price else 0.0
+            priced = priced and (not used.total or bool(row and row.price))
+    requests = list(asked.values())
+    cost = round(usd, 6) if priced else None
+    summaries = [one.summary for one in requests if one.summary is not UNSET]
+    sent = sum(one.sent_bytes for one in requests) + sum(one.sent_bytes for one in summaries)
+    strategy = next((one.strategy for one in requests if one.strategy), "full")
+    came = sum(one.body_bytes for one in requests)
+    return GatewayRunStatus(
+        run=folder.name,
+        state="running" if running else "ended",
+        strategy=strategy,
+        model=requests[0].model if requests else "",
+        conversations=len({one.conversation for one in requests}),
+        sub_agents=len({one.conversation for one in requests if one.kind == "child"}),
+        requests=len(requests),
+        retries=sum(one.retry for one in requests),
+        failed=failed,
+        summaries=len(summaries),
+        context_tokens=context,
+        usage=usage,
+        cost_usd=cost,
+        sent_share=round(sent / came, 4) if came else 1.0,
+        savings=None if running or strategy in ("full", FRAMES) or cost is None else _savings(folder, cost),
+    )
+
+
+def _savings(folder: Path, cost: float) -> Savings | None:
+    """None where the run has no reply, or cannot be told again."""
+    try:
+        found = tell_again(folder.name, lambda: moments_of(folder), WhatIfQuestion(("full",), phases=None))
+    except StackmemError:
+        return None
+    bills = [row.outcome.usd if row.outcome is not None else None for row in found.rows]
+    if len(bills) != 2 or bills[0] is None or bills[1] is None:
+        return None
+    return Savings(round(bills[1] - bills[0], 6), round(abs(bills[0] - cost), 6))

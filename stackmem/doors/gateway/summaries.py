@@ -1,0 +1,155 @@
+"""Texts that a strategy has written before a request goes on: a request of its own, with the client's key.
+
+Rule 1: one request for each beginning of a conversation, however many wait for it. Once nobody does, it is given up.
+Rule 2: it takes a bounded time and a bounded answer, and is tried once. Where no text comes, the request goes on as
+    the strategy shows it without one.
+Rule 3: it goes on from the very prompt that the provider has in its cache, calls nothing, and adds no mark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import anyio
+import httpx2
+import msgspec
+from msgspec import Raw, Struct
+
+from stackmem.core.facts import ModelReplied
+from stackmem.core.messages import Usage
+from stackmem.doors.gateway.wires.wire import LEAST_REPLY_TOKENS, WireFormat
+from stackmem.models.failures import failed
+from stackmem.prompts import prompt_text
+
+from .cutting import SummaryWanted
+from .exchanges import SummaryPassed
+from .ledger import CameRequest, GatewayLedger, begun_usage, reply_of
+from .upstream import client_left
+from .workers import Workers
+
+_MOST_SECONDS = 600.0
+_MOST_ANSWER_BYTES = 4 << 20
+_MOST_TOKENS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_NOT_ASKED_FOR = ("n", "prediction", "stop", "stop_sequences")
+_NOT_SENT = {b"idempotency-key"}
+_fields = msgspec.json.Decoder(dict[str, Raw])
+
+
+def summary_body(body: bytes, wire: WireFormat, model: str, wanted: SummaryWanted, system: str) -> bytes:
+    """The request for a text."""
+    if wanted.cold:
+        return msgspec.json.encode(wire.plain(model, system, (part.text for part in wanted.cold)))
+    fields, raw = _fields.decode(body), wire.read(body).raw
+    asked = b",".join((*raw[:-1], *wire.asking(raw[-1], wanted.asked)))
+    fields[wire.field] = Raw(b"[" + asked + b"]")
+    for name in _NOT_ASKED_FOR:
+        fields.pop(name, None)
+    for name in _MOST_TOKENS:
+        given = _value(fields.get(name))
+        if isinstance(given, int) and given < LEAST_REPLY_TOKENS:
+            fields[name] = Raw(str(LEAST_REPLY_TOKENS).encode())
+    choice = _value(fields.get("tool_choice"))
+    if isinstance(choice, dict) and choice.get("type") in ("any", "tool"):
+        fields["tool_choice"] = Raw(b'{"type":"none"}')
+    elif choice == "required" or (isinstance(choice, dict) and wire.provider == "openai"):
+        fields["tool_choice"] = Raw(b'"none"')
+    return msgspec.json.encode(fields)
+
+
+def _value(raw: Raw | None) -> Any:
+    return None if raw is None else msgspec.json.decode(raw)
+
+
+class WaitedSummary(Struct):
+    """A text that is being written."""
+
+    task: asyncio.Task[SummaryPassed]
+    waiting: int = 0  # requests that wait for it
+    recorded: bool = False  # one of them has it in its record
+
+
+class Summaries:
+    """The texts that are being written for one gateway."""
+
+    def __init__(self, ledger: GatewayLedger, client: httpx2.AsyncClient, workers: Workers) -> None:
+        self._ledger, self._client, self._workers = ledger, client, workers
+        self._underway: dict[bytes, WaitedSummary] = {}
+
+    async def bring(
+        self, came: CameRequest, wire: WireFormat, wanted: SummaryWanted, beginning: bytes,
+        to: tuple[str, Iterable[tuple[bytes, bytes]]], take: Callable[[str], None],
+    ) -> bool:  # fmt: skip
+        """Have a text written and wait for it; whether the client did, too. One of those that wait has its record."""
+        one = self._underway.get(beginning)
+        if one is None:
+            asked = came.asked
+            model = asked.model if asked is not None else ""
+            made = partial(summary_body, came.outgoing, wire, model, wanted, prompt_text("compaction_system"))
+            body = await self._workers.run(len(came.outgoing), made)
+            one = self._underway.get(beginning)  # another request may have asked meanwhile
+        if one is None:
+            headers = [(name, value) for name, value in to[1] if name.lower() not in _NOT_SENT]
+            request = httpx2.Request("POST", to[0], headers=headers, content=body)
+            task = asyncio.ensure_future(self._ask(wire, model, wanted, request, take))
+            one = self._underway[beginning] = WaitedSummary(task)
+            task.add_done_callback(lambda _: self._underway.pop(beginning, None))
+        one.waiting += 1
+        gone = asyncio.ensure_future(client_left(came.request))
+        try:
+            await asyncio.wait({one.task, gone}, return_when=asyncio.FIRST_COMPLETED)
+            stayed = one.task.done()
+        finally:
+            gone.cancel()
+            one.waiting -= 1
+            if not one.task.done() and not one.waiting:
+                one.task.cancel()
+        if not stayed and not one.waiting:
+            await asyncio.wait({one.task})
+        if one.task.done() and not one.task.cancelled() and not one.recorded:
+            one.recorded = True
+            came.summary = one.task.result()
+        return stayed
+
+    async def _ask(
+        self, wire: WireFormat, model: str, wanted: SummaryWanted, request: httpx2.Request, take: Callable[[str], None]
+    ) -> SummaryPassed:
+        began, kept, size, why = time.monotonic(), list[bytes](), 0, ""
+        answer: httpx2.Response | None = None
+        try:
+            async with asyncio.timeout(_MOST_SECONDS):
+                answer = await self._client.send(request, stream=True)
+                async for chunk in answer.aiter_raw():
+                    kept.append(chunk)
+                    size += len(chunk)
+                    if size > _MOST_ANSWER_BYTES:
+                        why = "the answer is too long for a summary"
+                        break
+        except asyncio.CancelledError:
+            why = "nobody waited for the summary any longer"
+        except TimeoutError:
+            why = f"the summary took longer than {_MOST_SECONDS:.0f} seconds"
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            why = f"the upstream gave no summary ({type(error).__name__})"
+        finally:
+            if answer is not None:
+                with anyio.CancelScope(shield=True):
+                    await answer.aclose()
+        reply, plain = reply_of(wire, answer, kept, why)
+        passed = SummaryPassed(
+            wanted.turns, wanted.kept, wanted.asked, answer.status_code if answer is not None else 0, reply,
+            round(time.monotonic() - began, 6), len(request.content),
+            Usage() if isinstance(reply, ModelReplied) else begun_usage(wire, plain),
+        )  # fmt: skip
+        if isinstance(reply, ModelReplied) and not passed.text:
+            passed = msgspec.structs.replace(
+                passed, reply=failed("incomplete", "the model wrote no summary"), lost=reply.usage
+            )
+        self._ledger.spend(model, passed.usage)
+        if not isinstance(passed.reply, ModelReplied):
+            self._ledger.note(f"a request of {wire.name} went on without its summary: {passed.reply.detail}")
+        await self._workers.run(len(request.content), partial(take, passed.text))
+        return passed

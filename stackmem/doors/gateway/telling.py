@@ -1,0 +1,260 @@
+"""A run's facts from what passed: a fold, so the same lines always tell the same trace.
+
+Rule 1: a reply that asks for calls is told once their results are known, in the order that a trace has: a call that a
+    sub-agent worked for is a push, with the sub-agent's conversation as its frame.
+Rule 2: a failure is told before the reply that followed it.
+Rule 3: what a trace has no place for is a notice, never dropped in silence: a history that the client changed, steps
+    of a sub-agent that came after its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType, field
+
+from stackmem.core.facts import FramePopped, ModelFailed, ModelReplied, RunEnded
+from stackmem.core.messages import Text, ToolCall, ToolResult
+from stackmem.core.pricing import Answerer
+from stackmem.doors.gateway.wires.wire import has_identity
+from stackmem.formats.recordings.facts import Teller, TimedFact, result, started
+from stackmem.formats.recordings.session import (
+    RecordedFailure,
+    RecordedReply,
+    RecordedResult,
+    RecordedSession,
+    RecordedSummary,
+    RecordedText,
+    RecordedTurn,
+)
+from stackmem.models.calls.text_calls import recorded_call
+from stackmem.models.catalog import lookup
+
+from .exchanges import AnswerPassed, Passed, RequestPassed, RunClosed, ToldMessage
+
+_NAME_CHARS = 40
+_UNKNOWN_WINDOW = 200_000
+EDITED = "[the client went on from an earlier place, with another history]"
+COMPACTED = "[the client began a new conversation with a summary of this one]"
+ELSEWHERE = "[the client went on twice from the same place]"
+LATE = "[a sub-agent went on after its result; its later steps stand in exchanges.jsonl]"
+
+
+class Strand(Struct):
+    """A conversation as it is told, with the edits and compactions that followed.
+
+    Attributes:
+        told: Turns that are ready.
+    """
+
+    session: RecordedSession
+    held: RecordedReply | None = None  # its last reply, which waits for the results of its calls
+    # conversations that work for those calls, with the call of each, where it is known
+    children: list[tuple[Strand, str]] = field(default_factory=list)
+    failures: list[RecordedFailure] = field(default_factory=list)
+    # texts that stand for its beginning, until the results before them are told
+    written: list[RecordedSummary] = field(default_factory=list)
+    attached: bool = False  # the strand is a child whose result was told
+    late: bool = False
+
+    @property
+    def turns(self) -> list[RecordedTurn]:
+        return self.session.turns
+
+    def release(self, results: Iterable[tuple[ToolResult, float]]) -> None:
+        """The reply that waits is told, with these results and what worked for its calls."""
+        held, self.held = self.held, None
+        if held is None:
+            return
+        given = {one.call_id: RecordedResult(one.call_id, one.text, one.failed, at) for one, at in results}
+        for child, wanted in self.children:
+            child.release(())
+            child.attached = True
+            free = (call.id for call in held.calls if call.id not in given or given[call.id].child is None)
+            name = wanted if any(call.id == wanted for call in held.calls) else next(free, "")
+            answer = given.get(name) or RecordedResult(name, result(child.session))
+            if name and answer.child is None:
+                answer.child = child.session
+                given[name] = answer
+            child.session = RecordedSession("", "", turns=[])
+        self.children = []
+        held.answers = [given[call.id] for call in held.calls if call.id in given]
+        self.turns.append(held)
+
+
+class Telling:
+    """The facts of one run, as its lines come."""
+
+    def __init__(self, origin: str) -> None:
+        self._origin = origin
+        self._root: Strand | None = None
+        self._teller: Teller | None = None
+        self._strands: dict[int, Strand] = {}
+        self._asked: dict[int, RequestPassed] = {}
+        self._words, self._done = "", False
+
+    def take(self, passed: Passed) -> Iterator[TimedFact]:
+        """The facts that can be told once this has passed."""
+        match passed:
+            case RequestPassed():
+                yield from self._ask(passed)
+            case AnswerPassed():
+                yield from self._answer(passed)
+            case RunClosed():
+                yield from self._close(passed.at)
+
+    def _ask(self, asked: RequestPassed) -> Iterator[TimedFact]:
+        self._asked[asked.number] = asked
+        yield from self._open(asked)
+        if asked.summary is UNSET:
+            return
+        strand, at = self._strands[asked.conversation], asked.at + asked.summary.seconds
+        if isinstance(asked.summary.reply, ModelFailed):
+            strand.failures.append(RecordedFailure(asked.summary.reply, at))
+        else:
+            reply = asked.summary.reply
+            said = RecordedReply(reply.parts, at, reply.stop, reply.usage, asked.model, reply.reply_id)
+            strand.written.append(RecordedSummary(said, asked.summary.kept, at))
+
+    def _open(self, asked: RequestPassed) -> Iterator[TimedFact]:
+        if asked.conversation in self._strands:
+            return
+        strand = Strand(self._session(asked))
+        self._strands[asked.conversation] = strand
+        parent = self._strands.get(asked.parent) if asked.parent is not None else None
+        if parent is not None:
+            parent.children.append((strand, asked.call_id))
+        if self._teller is None:
+            self._root, self._teller = strand, Teller(asked.at, self._by)
+            row = lookup(asked.model)
+            price, window = (row.price, row.window_tokens) if row else (None, _UNKNOWN_WINDOW)
+            start = started(strand.session, price, window, asked.strategy or "full")
+            yield self._teller.fact(None, start)
+
+    def _session(self, asked: RequestPassed) -> RecordedSession:
+        task, name = opening_of(asked)
+        return RecordedSession(
+            self._origin, name, task, asked.system, asked.model, name, tools=asked.tools, turns=[], began=asked.at
+        )
+
+    def _by(self, said: RecordedReply) -> Answerer | UnsetType:
+        if self._root is None or said.model in ("", self._root.session.model):
+            return UNSET
+        row = lookup(said.model)
+        return Answerer(said.model, *((row.price, row.window_tokens) if row else ()))
+
+    def _answer(self, answered: AnswerPassed) -> Iterator[TimedFact]:
+        asked = self._asked.pop(answered.number, None)
+        strand = self._strands.get(asked.conversation) if asked is not None else None
+        if asked is None or strand is None:
+            return
+        if strand.attached:
+            if not strand.late and self._root is not None:
+                strand.late = True
+                self._root.turns.append(RecordedText(LATE, answered.at))
+            return
+        if isinstance(answered.reply, ModelFailed):
+            strand.failures.append(RecordedFailure(answered.reply, answered.at))
+            return
+        reply = answered.reply
+        self._say(strand, asked, elsewhere=answered.elsewhere)
+        for failure in strand.failures:
+            strand.turns.append(failure)
+        strand.failures.clear()
+        said = _recorded(reply, answered, asked, strand)
+        if strand is self._root:
+            self._words = "\n".join(part.text for part in reply.parts if isinstance(part, Text)).strip()
+            self._done = not said.calls
+        if said.calls:
+            strand.held = said
+        else:
+            strand.turns.append(said)
+        yield from self._ready()
+
+    def _say(self, strand: Strand, asked: RequestPassed, *, elsewhere: bool) -> None:
+        """What a request told: the results of the calls that wait, then texts."""
+        parts = [(one.role, part) for one in asked.told for part in one.parts]
+        results = [part for _, part in parts if isinstance(part, ToolResult)]
+        wanted = {call.id for call in strand.held.calls} if strand.held is not None else set()
+        if strand.held is not None and strand.held.repairs:
+            # The client numbers a call that it read from the text itself, so its first result is the call's.
+            own = {part.call_id for part in results[:1]}
+            results = [msgspec.structs.replace(part, call_id=one) for one, part in zip(wanted, results, strict=False)]
+            strand.release((part, asked.at) for part in results)
+            wanted |= own
+        else:
+            strand.release((part, asked.at) for part in results if part.call_id in wanted)
+        if asked.kind in ("edit", "compacted") or elsewhere:
+            word = {"edit": EDITED, "compacted": COMPACTED}.get(asked.kind, ELSEWHERE)
+            strand.turns.append(RecordedText(word, asked.at))
+        opening = strand.session.task if not strand.turns else None
+        for role, part in parts:
+            text = _text(role, part, wanted)
+            if opening is not None and role == "user" and isinstance(part, Text) and part.text in opening:
+                opening = opening.replace(part.text, "", 1)
+            elif text:
+                strand.turns.append(RecordedText(text, asked.at))
+        strand.turns.extend(strand.written)
+        strand.written.clear()
+
+    def _ready(self) -> Iterator[TimedFact]:
+        """The root's turns that can be told."""
+        if self._root is None or self._teller is None:
+            return
+        turns = self._root.turns
+        while turns:
+            yield from self._teller.turn(turns.pop(0))
+
+    def _close(self, at: float) -> Iterator[TimedFact]:
+        root, teller = self._root, self._teller
+        if root is None or teller is None:
+            return
+        root.release(())
+        root.turns.extend((*root.written, *root.failures))
+        yield from self._ready()
+        if self._done:
+            yield teller.fact(at, FramePopped("frame-0", self._words))
+        yield teller.fact(at, RunEnded("popped" if self._done else "interrupted", self._words))
+
+
+def _recorded(reply: ModelReplied, answered: AnswerPassed, asked: RequestPassed, strand: Strand) -> RecordedReply:
+    """The reply. Of a model that writes its calls as text, the first one is told as a call."""
+    said = RecordedReply(reply.parts, answered.at, reply.stop, reply.usage, asked.model, reply.reply_id, answers=[])
+    if not asked.wire.startswith("openai"):
+        return said
+    offered = [tool.name for tool in strand.session.tools]
+    found = recorded_call(reply.parts, offered, f"text_{answered.number}")
+    if found is not None:
+        said.parts, said.repairs = found[0], (found[1],)
+        said.stop = "call" if reply.stop == "end" else reply.stop
+    return said
+
+
+def opening_of(asked: RequestPassed) -> tuple[str, str]:
+    """What a conversation is about, and a name for it; the kind of the request where no person says anything.
+
+    What a client says of itself comes first with some, as a message of its own.
+    """
+    said = [_words(one) for one in asked.told if one.role == "user"]
+    first = next((words for words in said if any(map(has_identity, words))), said[0] if said else [])
+    name = " ".join(first[-1].text.split(None, _NAME_CHARS)[:_NAME_CHARS])[:_NAME_CHARS] if first else ""
+    return "\n\n".join(one.text for one in first), name or asked.kind
+
+
+def _words(told: ToldMessage) -> list[Text]:
+    return [part for part in told.parts if isinstance(part, Text)]
+
+
+def _text(role: str, part: object, wanted: set[str]) -> str:
+    """What a notice says of a part; empty where it is told otherwise, or belongs to the system prompt."""
+    before = "[assistant, before the recording] " if role == "assistant" else ""
+    match part:
+        case Text(text=text) if role != "system":
+            return before + text
+        case ToolCall():
+            return f"{before}[call {part.name} {part.id}]"
+        case ToolResult() if part.call_id not in wanted:
+            return f"[result of {part.call_id}]\n{part.text}"
+        case _:
+            return ""

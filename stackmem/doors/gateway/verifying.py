@@ -1,0 +1,129 @@
+"""A gateway's run verified: its trace follows from what passed, and each cut from what its conversation held before.
+
+Rule 1: what cannot be decided again is counted and said, never passed over: a conversation whose history the client
+    changed, or in whose texts a secret was replaced, is followed no further.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET, Struct, field
+
+from stackmem.core.facts import ModelReplied
+from stackmem.core.messages import ToolSpec
+from stackmem.doors.gateway.wires.wire import ForeignMessage, ForeignRequest, message
+from stackmem.errors import RulesDiffer, TraceError
+from stackmem.foreign.files import read_regular
+from stackmem.run.run_folder import EXCHANGES, TRACE
+
+from .conversations import said
+from .cutting import Cutter
+from .exchanges import AnswerPassed, RequestPassed, read_exchanges
+from .framing import FrameCutter, cutter_of
+from .identity import Chains, PrefixChain
+from .recording import told_lines
+
+_SECRET = b"[secret "
+
+
+class GatewayVerified(Struct, frozen=True):
+    """What was verified."""
+
+    run: str
+    facts: int  # of the trace, all of which follow from the lines
+    cuts: int  # requests whose cut follows from their conversation; without a strategy there is none
+    not_followed: int  # requests of which that cannot be said
+
+
+class FollowedConversation(Struct):
+    """A conversation as its lines tell it; ``lost`` where they do not tell all."""
+
+    system: str
+    tools: tuple[ToolSpec, ...]
+    messages: tuple[ForeignMessage, ...] = ()
+    asked: dict[int, tuple[ForeignMessage, ...]] = field(default_factory=dict)
+    lost: bool = False
+
+
+def verify_gateway_run(folder: Path) -> GatewayVerified:
+    """Tell the run again from its lines, and decide every cut again."""
+    try:
+        trace = read_regular(folder / TRACE)
+    except OSError as error:
+        raise TraceError(f"{folder / TRACE} cannot be read ({error.strerror})") from error
+    told = told_lines(read_exchanges(folder / EXCHANGES)).splitlines(keepends=True)
+    recorded = trace.splitlines(keepends=True)
+    for number, (line, follows) in enumerate(zip(recorded, told, strict=False), 1):
+        if line != follows:
+            raise RulesDiffer(f"record {number:,} of {folder.name} does not follow from its {EXCHANGES}")
+    if len(recorded) > len(told):
+        raise RulesDiffer(f"record {len(told) + 1:,} of {folder.name} does not follow from its {EXCHANGES}")
+    cuts, not_followed = _cuts(folder)
+    return GatewayVerified(folder.name, len(recorded), cuts, not_followed)
+
+
+def _cuts(folder: Path) -> tuple[int, int]:
+    known: dict[int, FollowedConversation] = {}
+    home: dict[int, FollowedConversation] = {}
+    cutters: dict[str, Cutter | FrameCutter | None] = {}
+    chains, followed, lost = Chains(), 0, 0
+    for passed in read_exchanges(folder / EXCHANGES):
+        if isinstance(passed, AnswerPassed):
+            _answer(home.pop(passed.number, None), passed)
+        if not isinstance(passed, RequestPassed):
+            continue
+        one = known.setdefault(passed.conversation, FollowedConversation(passed.system, passed.tools))
+        written = None if passed.summary is UNSET else passed.summary
+        hidden = _SECRET in msgspec.json.encode((passed.told, written))
+        one.lost = one.lost or passed.kind in ("edit", "compacted") or hidden
+        added = tuple(message(each.role, each.parts) for each in passed.told)
+        one.asked[passed.number], home[passed.number] = (*one.messages, *added), one
+        if passed.strategy not in cutters:
+            cutters[passed.strategy] = cutter_of(passed.strategy or "full")
+        cutter = cutters[passed.strategy]
+        if cutter is None:
+            continue
+        if one.lost:
+            lost += 1
+            continue
+        asked = ForeignRequest(
+            passed.model, one.system, one.tools, one.asked[passed.number], (), continues=passed.continues
+        )
+        found = chains.chain(b"%d" % passed.conversation, asked.messages)
+        if passed.summary is not UNSET:
+            _summary(folder, cutter, asked, found, passed)
+        cut = cutter.cut(asked, found)
+        if (cut.dropped, cut.short) != (passed.dropped, passed.short):
+            raise RulesDiffer(
+                f"request {passed.number:,} of {folder.name} left out {passed.dropped:,} exchanges and shortened "
+                f"{passed.short:,}; {passed.strategy} comes to {cut.dropped:,} and {cut.short:,}"
+            )
+        followed += 1
+    return followed, lost
+
+
+def _summary(
+    folder: Path, cutter: Cutter | FrameCutter, asked: ForeignRequest, found: PrefixChain, passed: RequestPassed
+) -> None:
+    """A text is written where one is due, and stands for what it says."""
+    wanted = cutter.wanted(asked, found) if isinstance(cutter, Cutter) else None
+    if not isinstance(cutter, Cutter) or wanted is None or passed.summary is UNSET:
+        raise RulesDiffer(f"request {passed.number:,} of {folder.name} brought a summary and none was due")
+    if (wanted.turns, wanted.asked) != (passed.summary.turns, passed.summary.asked):
+        raise RulesDiffer(
+            f"the summary of request {passed.number:,} of {folder.name} stands for {passed.summary.turns:,} exchanges; "
+            f"{passed.strategy} comes to {wanted.turns:,}, or asks in other words"
+        )
+    cutter.summarize(asked, found, wanted, passed.summary.text)
+
+
+def _answer(one: FollowedConversation | None, passed: AnswerPassed) -> None:
+    """A conversation grows by a reply; by one from elsewhere it is no longer known what the client sends."""
+    if one is None:
+        return
+    asked = one.asked.pop(passed.number)
+    if isinstance(passed.reply, ModelReplied):
+        one.messages = (*asked, said(passed.reply))
+        one.lost = one.lost or passed.elsewhere or _SECRET in msgspec.json.encode(passed.reply.parts)

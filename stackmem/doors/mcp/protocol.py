@@ -1,0 +1,117 @@
+"""The tools of a client's run as a server of the Model Context Protocol, by the protocol's own library."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Self
+
+import anyio
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from stackmem.core.text import whole_value
+from stackmem.core.tools import HeapList, tool_name
+from stackmem.version import VERSION
+
+from .client_run import ClientAnswer, ClientCalls, ClientPlan
+
+INDEX = "stackmem://heap"
+"""The resource that holds the heap's index."""
+
+
+class AnsweredLines:
+    """The lines of a client over stdio. A line that the library cannot read is mended or answered, not dropped."""
+
+    def __init__(self, read: Any, write: Any) -> None:
+        self._read, self._write = read, write
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._read, name)
+
+    async def __aenter__(self) -> Self:
+        await self._read.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self._read.__aexit__(*raised)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream as error:
+            raise StopAsyncIteration from error
+
+    async def receive(self) -> SessionMessage | Exception:
+        while True:
+            item: SessionMessage | Exception = await self._read.receive()
+            if not isinstance(item, ValidationError):
+                return item
+            message = _mended(item)
+            if not isinstance(message, types.JSONRPCError):
+                return SessionMessage(message)
+            await self._write.send(SessionMessage(message))
+
+
+def _mended(error: ValidationError) -> types.JSONRPCMessage:
+    """The message of a line that holds half a character, which is replaced; of any other line, what to answer."""
+    fault = error.errors()[0]
+    wrong = types.ErrorData(code=types.INVALID_REQUEST, message=f"Invalid request: {fault['msg']}")
+    if fault["type"] != "json_invalid":
+        return types.JSONRPCError(jsonrpc="2.0", id=None, error=wrong)
+    try:
+        whole = json.dumps(whole_value(json.loads(fault["input"])))
+        return types.jsonrpc_message_adapter.validate_json(whole, by_name=False)
+    except ValidationError:
+        return types.JSONRPCError(jsonrpc="2.0", id=None, error=wrong)
+    except (ValueError, RecursionError):
+        wrong = types.ErrorData(code=types.PARSE_ERROR, message="Parse error: the line is not JSON")
+        return types.JSONRPCError(jsonrpc="2.0", id=None, error=wrong)
+
+
+def memory_server(plan: ClientPlan, calls: ClientCalls) -> Server[Any]:
+    """The server; each call of a client goes to ``calls``, and its answer comes from there."""
+
+    async def list_tools(context: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        return types.ListToolsResult(
+            tools=[
+                types.Tool(name=tool.name, description=tool.description, input_schema=tool.parameters)
+                for tool in plan.tools
+            ]
+        )
+
+    async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        answer = await ask(context, params.name, params.arguments or {})
+        return types.CallToolResult(content=[types.TextContent(type="text", text=answer.text)], is_error=answer.failed)
+
+    async def list_resources(context: Any, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+        says = "Each chunk's name, size, description and source, and whether it is STALE."
+        index = types.Resource(name="heap index", uri=INDEX, description=says, mime_type="text/plain")
+        return types.ListResourcesResult(resources=[index])
+
+    async def read_resource(context: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        if str(params.uri) != INDEX:
+            raise ValueError(f"there is no such resource; the one there is: {INDEX}")
+        answer = await ask(context, tool_name(HeapList), {})
+        held = types.TextResourceContents(uri=INDEX, mime_type="text/plain", text=answer.text)
+        return types.ReadResourceResult(contents=[held])
+
+    async def ask(context: Any, name: str, arguments: dict[str, Any]) -> ClientAnswer:
+        known = context.session.client_params
+        client = f"{known.client_info.name} {known.client_info.version}" if known is not None else ""
+        return await asyncio.shield(asyncio.wrap_future(calls.call(name, arguments, client)))
+
+    return Server(
+        "stackmem",
+        version=VERSION,
+        instructions=plan.system,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_read_resource=read_resource,
+    )

@@ -1,0 +1,256 @@
+"""The pages of ``stackmem ui``, and what they ask of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from html import escape
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from stackmem.doors.listening.guard import Guard
+from stackmem.errors import StackmemError, UsageError
+from stackmem.lab.comparison.write import report_page
+from stackmem.report.live import LiveRun
+from stackmem.report.page import index_page, live_page
+from stackmem.report.view import read_runs
+
+from .commands import StartedCommand, command_of, shown
+from .places import Places
+
+MOST_ROWS = 2_000
+MOST_COMPARED = 6
+_MOST_LIVE = 8
+_MOST_BODY = 64_000
+_LOOK_SECONDS = 0.5
+_SHORT_SECONDS = 0.05
+_SILENCE_SECONDS = 15.0
+_READ_SECONDS = 1.0
+"""A page shows so much of a long run at once; what is left comes in pieces."""
+
+
+class Studio:
+    """What the pages show and do."""
+
+    def __init__(self, places: Places) -> None:
+        """Show these places."""
+        self.places = places
+        self.jobs: list[StartedCommand] = []
+        self._live: OrderedDict[Path, LiveRun] = OrderedDict()
+        self._lock = Lock()
+        self._readers = 0  # lists that are open, for which the places are looked at again and again
+        self._closing = Event()
+
+    def app(self, token: str, hosts: frozenset[str]) -> ASGIApp:
+        """The application, which answers only whom the guard lets in."""
+        routes = [
+            Route("/", self.index),
+            Route("/rows", self.rows),
+            Route("/benches", self.benches),
+            Route("/changes", self.changes),
+            Route("/run", self.run),
+            Route("/facts", self.facts),
+            Route("/bench/{place}/", self.bench),
+            Route("/bench/{place}/runs/{run:path}", self.trial),
+            Route("/command", self.command, methods=["POST"]),
+            Route("/jobs/{number:int}", self.job),
+        ]
+        handlers: dict[Any, Any] = {StackmemError: _told}
+        return Guard(Starlette(routes=routes, exception_handlers=handlers), token, hosts, pages=True)
+
+    def watch(self) -> None:
+        """Look at the places until ``stop``: once, and then while a list is open; the longer it takes, the rarer."""
+        seconds = 0.0
+        while True:
+            begun = time.monotonic()
+            self.places.refresh()
+            seconds = time.monotonic() - begun
+            self.places.measure()
+            while not self._closing.wait(max(_LOOK_SECONDS, 10 * seconds)) and not self._readers:
+                pass
+            if self._closing.is_set():
+                return
+
+    def stop(self) -> None:
+        """Let every stream end, and ``watch``."""
+        self._closing.set()
+
+    def close(self) -> list[str]:
+        """End what pages have started, and return the commands that had to be ended."""
+        ended = [job for job in self.jobs if job.exit_code is None]
+        for job in ended:
+            job.interrupt()
+        for job in ended:
+            job.wait()
+        return [job.command for job in ended]
+
+    def index(self, request: Request) -> Response:
+        return HTMLResponse(index_page())
+
+    def rows(self, request: Request) -> Response:
+        asked = request.query_params
+        limit = asked.get("limit", "200")
+        if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:9]) <= MOST_ROWS:
+            raise UsageError(f"a list shows 1 to {MOST_ROWS:,} runs at once")
+        conditions = [text for text in asked.getlist("filter") if text.strip()]
+        try:
+            return _json(self.places.rows(asked.get("q", ""), conditions, asked.get("sort", "-started"), int(limit)))
+        except UsageError as error:  # a condition that is half written is no failed request
+            return _json({"unclear": str(error)})
+
+    def benches(self, request: Request) -> Response:
+        return _json(self.places.benches())
+
+    async def changes(self, request: Request) -> Response:
+        """Tells a list that something changed; the page then asks for its rows again."""
+        return _stream(self._changes())
+
+    async def _changes(self) -> AsyncIterator[bytes]:
+        known, looked, said = -1, self.places.looked, time.monotonic()
+        self._readers += 1
+        try:
+            while not self._closing.is_set():
+                now, waited = self.places.version, time.monotonic() - said
+                # A list is told at once that it is whole, and no more often than it can show before.
+                if now != known and (known < 0 or looked != self.places.looked or waited > _LOOK_SECONDS):
+                    known, looked, said = now, self.places.looked, time.monotonic()
+                    yield b"event: changed\ndata: %d\n\n" % now
+                elif waited > _SILENCE_SECONDS:
+                    said = time.monotonic()
+                    yield b": still here\n\n"
+                await asyncio.sleep(_LOOK_SECONDS if self.places.looked else _SHORT_SECONDS)
+        finally:
+            self._readers -= 1
+
+    def run(self, request: Request) -> Response:
+        """The page of one run, which follows it, or of several that are compared."""
+        named = request.query_params.getlist("id")
+        if not 1 <= len(named) <= MOST_COMPARED:
+            raise UsageError(f"a page shows 1 to {MOST_COMPARED} runs; pick as many")
+        folders = [self._folder(name) for name in named]
+        more = "".join(f'<meta name="run" content="{escape(name)}">\n' for name in named)
+        if len(folders) > 1:
+            return HTMLResponse(live_page(msgspec.json.encode(read_runs(folders)), more))
+        live = self._live_run(folders[0])
+        live.refresh(_READ_SECONDS)
+        version, content = live.content()
+        return HTMLResponse(live_page(content, f'{more}<meta name="version" content="{version}">\n'))
+
+    async def facts(self, request: Request) -> Response:
+        """What is new in a run, since the version that the page has."""
+        folder = await run_in_threadpool(self._folder, request.query_params.get("id", ""))
+        known = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        version = int(known) if known.isascii() and known.isdigit() and len(known) < 10 else 0
+        return _stream(self._facts(self._live_run(folder), version))
+
+    async def _facts(self, live: LiveRun, version: int) -> AsyncIterator[bytes]:
+        said = time.monotonic()
+        while not self._closing.is_set():
+            try:
+                await run_in_threadpool(live.refresh, _READ_SECONDS)
+            except StackmemError as error:
+                yield b"event: broken\ndata: %s\n\n" % msgspec.json.encode(str(error))
+                return
+            changes = live.since(version)
+            if changes is None:
+                yield b"event: whole\ndata: {}\n\n"
+                return
+            for number, change in changes:
+                version, said = number, time.monotonic()
+                yield b"id: %d\nevent: facts\ndata: %s\n\n" % (number, change)
+            if time.monotonic() - said > _SILENCE_SECONDS:
+                said = time.monotonic()
+                yield b": still here\n\n"
+            await asyncio.sleep(0 if live.reading else _LOOK_SECONDS)
+
+    def bench(self, request: Request) -> Response:
+        place = self.places.place(request.path_params["place"])
+        if not place.is_bench:
+            raise UsageError(f"{place.name} holds runs, and no bench")
+        return HTMLResponse(report_page(place.folder, "../../"))
+
+    def trial(self, request: Request) -> Response:
+        """A link of a bench's page to the run of a trial."""
+        named = f"{request.path_params['place']}/{request.path_params['run'].removesuffix('/view.html')}"
+        self._folder(named)
+        above = "../" * (request.path_params["run"].count("/") + 3)
+        return RedirectResponse(f"{above}run?id={quote(named)}", 303)
+
+    async def command(self, request: Request) -> Response:
+        """Say what a command would be; run it where the page says so."""
+        body = b""
+        try:
+            async for part in request.stream():
+                body += part
+                if len(body) > _MOST_BODY:
+                    raise UsageError("the page asks too much at once")
+        except ClientDisconnect:
+            return Response(status_code=499)  # nobody reads it, and nothing was asked in full
+        try:
+            asked = msgspec.json.decode(body, type=_Asked)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise UsageError(f"the page asks for no command: {error}") from error
+        return await run_in_threadpool(self._command, asked)
+
+    def _command(self, asked: _Asked) -> Response:
+        folder = self.places.place(asked.run).folder if asked.action == "prune" else self._folder(asked.run)
+        words = command_of(asked.action, folder.absolute(), asked.values, dry_run=asked.dry_run)
+        if not asked.start:
+            return _json({"command": shown(words)})
+        with self._lock:
+            self.jobs.append(StartedCommand(words))
+            return _json({"command": shown(words), "job": len(self.jobs) - 1})
+
+    def job(self, request: Request) -> Response:
+        number = request.path_params["number"]
+        if number >= len(self.jobs):
+            raise UsageError("no such command was started")
+        job = self.jobs[number]
+        return _json({"command": job.command, "exit_code": job.exit_code, "lines": list(job.lines)})
+
+    def _folder(self, run: str) -> Path:
+        try:
+            return self.places.folder_of(run)
+        except UsageError:
+            self.places.refresh()  # it may have begun since
+            return self.places.folder_of(run)
+
+    def _live_run(self, folder: Path) -> LiveRun:
+        with self._lock:
+            live = self._live.pop(folder, None) or LiveRun(folder)
+            self._live[folder] = live
+            while len(self._live) > _MOST_LIVE:
+                self._live.popitem(last=False)
+            return live
+
+
+class _Asked(msgspec.Struct, forbid_unknown_fields=True):
+    action: str
+    run: str
+    values: dict[str, str] = {}
+    dry_run: bool = False
+    start: bool = False
+
+
+def _stream(parts: AsyncIterator[bytes]) -> Response:
+    return StreamingResponse(parts, media_type="text/event-stream")
+
+
+def _json(value: Any) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")
+
+
+def _told(request: Request, error: Exception) -> Response:
+    return PlainTextResponse(f"{error}\n", 404 if request.method == "GET" else 400)

@@ -1,0 +1,162 @@
+"""The folders that a person wants to see: runs, and benches with their trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, to_builtins
+
+from stackmem.errors import StackmemError, UsageError
+from stackmem.kept.run_index import RunIndex
+from stackmem.kept.run_list import RunRow, choose_runs
+from stackmem.lab.bench.ledger import PLAN, read_plan, read_rows
+from stackmem.lab.bench.trial import RUNS
+from stackmem.run.run_folder import LEDGER, is_run
+from stackmem.trace.lock import is_held
+
+_LATELY = 50  # trials that the time left is judged by
+
+
+class BenchState(Struct, frozen=True):
+    """A bench as a list shows it."""
+
+    name: str
+    place: int
+    done: int = 0
+    errors: int = 0
+    total: int = 0  # trials of its plan; 0 where there is none
+    bill_usd: float = 0.0  # what its trials would have cost at the price of its plan
+    running: bool = False
+    # by the pace of the last trials; None where it does not run, or too few have ended
+    seconds_left: float | None = None
+    broken: str = ""  # why it cannot be read; empty where it can
+
+
+class ShownFolder(Struct):
+    """A folder of runs, or a bench."""
+
+    folder: Path
+    runs: RunIndex
+    is_bench: bool
+
+    @property
+    def name(self) -> str:
+        return self.folder.resolve().name or str(self.folder)
+
+
+class Places:
+    """All of them, and the runs in them by a name of two parts: the number of the place, and the path of the run."""
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        """Look at each folder once; benches may stand in one, too."""
+        self.all: list[ShownFolder] = []
+        self.looked = False  # whether every folder was looked at once
+        for folder in dict.fromkeys(folders):
+            if is_run(folder):
+                raise UsageError(f"{folder} is a run; name the folder above it, or show it with stackmem view {folder}")
+            if not folder.is_dir():
+                raise UsageError(f"there is no folder {folder}; name one with runs or benches in it")
+            self._add(folder)
+
+    def _add(self, folder: Path) -> None:
+        if _is_bench(folder):
+            self.all.append(ShownFolder(folder, RunIndex(folder / RUNS, nested=True), is_bench=True))
+            return
+        self.all.append(ShownFolder(folder, RunIndex(folder), is_bench=False))
+        below = sorted(path for path in folder.iterdir() if not path.is_symlink() and _is_bench(path))
+        self.all += [ShownFolder(path, RunIndex(path / RUNS, nested=True), is_bench=True) for path in below]
+
+    def refresh(self) -> None:
+        """Look again at every folder."""
+        for place in self.all:
+            place.runs.refresh()
+        self.looked = True
+
+    def measure(self) -> None:
+        """Fill in the requests and sizes of the runs that have ended, once a list can be shown without them."""
+        for place in self.all:
+            place.runs.measure()
+
+    @property
+    def version(self) -> int:
+        """Grows whenever something changed, and once every folder was looked at."""
+        return sum(place.runs.version for place in self.all) + self.looked
+
+    def folder_of(self, run: str) -> Path:
+        """The folder of a run."""
+        number, _, path = run.partition("/")
+        folder = self.place(number).runs.folder_of(path)
+        if folder is None:
+            raise UsageError("there is no such run any more; go back to the list")
+        return folder
+
+    def place(self, number: str) -> ShownFolder:
+        """Raises ``UsageError`` where there is none of this number."""
+        if not number.isascii() or not number.isdigit() or len(number) > 4 or int(number) >= len(self.all):
+            raise UsageError("there is no such folder here; go back to the list")
+        return self.all[int(number)]
+
+    def rows(self, wanted: str, conditions: Sequence[str], order: str, limit: int) -> dict[str, Any]:
+        """The runs that hold a text and fulfil every condition, and how many there are by outcome."""
+        known = {f"{number}/{path}": row for number, place in enumerate(self.all) for path, row in _rows(place)}
+        names = {id(row): name for name, row in known.items()}
+        text = wanted.casefold()
+        holding = [row for row in known.values() if not text or text in _text(row)]
+        chosen = choose_runs(holding, conditions, order, None)
+        outcomes: dict[str, int] = {}
+        for row in chosen:
+            outcomes[row.outcome] = outcomes.get(row.outcome, 0) + 1
+        return {
+            "rows": [{"id": names[id(row)], **to_builtins(row)} for row in chosen[:limit]],
+            "matched": len(chosen),
+            "total": len(known),
+            "looked": self.looked,
+            "unread": sum(place.runs.unread for place in self.all),
+            "outcomes": outcomes,
+            "places": [{"name": place.name, "bench": place.is_bench} for place in self.all],
+        }
+
+    def benches(self) -> list[BenchState]:
+        """The benches, by their places."""
+        return [_state(place, number) for number, place in enumerate(self.all) if place.is_bench]
+
+
+def _rows(place: ShownFolder) -> Iterable[tuple[str, RunRow]]:
+    return place.runs.rows.items()
+
+
+def _text(row: RunRow) -> str:
+    return "\n".join((row.run, row.task, row.model, row.strategy, row.outcome, row.parent, row.request)).casefold()
+
+
+def _is_bench(folder: Path) -> bool:
+    try:
+        return (folder / PLAN).is_file() or (folder / LEDGER).is_file()
+    except OSError:
+        return False
+
+
+def _state(place: ShownFolder, number: int) -> BenchState:
+    try:
+        plan = read_plan(place.folder)
+        rows = list({row["id"]: row for row in read_rows(place.folder)}.values())
+    except StackmemError as error:
+        return BenchState(place.name, number, broken=str(error))
+    total, running = plan.count if plan else 0, is_held(place.folder / LEDGER)
+    return BenchState(
+        name=place.name,
+        place=number,
+        done=len(rows),
+        errors=sum(row["outcome"] == "error" for row in rows),
+        total=total,
+        bill_usd=sum(row.get("bill_usd") or 0.0 for row in rows),
+        running=running,
+        seconds_left=_seconds_left(rows, total - len(rows)) if running else None,
+    )
+
+
+def _seconds_left(rows: Sequence[Mapping[str, Any]], more: int) -> float | None:
+    ends = sorted(end for row in rows[-_LATELY:] if isinstance(end := row.get("finished"), int | float))
+    return more * (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 and more > 0 else None

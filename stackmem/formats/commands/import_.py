@@ -1,0 +1,38 @@
+"""``stackmem import``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from stackmem.cli.options import Json, argument, flag, option, runs_folder
+from stackmem.cli.screen.text import echo_json, readable, spell_cost
+from stackmem.formats.import_ import ImportedRun, import_file
+
+
+def command(
+    file: Path = argument("FILE", "A recording of another agent."),
+    spelled: str | None = option(
+        "--format", "atif, chat, claude-code, codex, gemini-cli, inspect, mini…; found out without it.", "FORMAT"
+    ),
+    json: Json = False,
+    runs_dir: str | None = flag("runs_dir"),
+) -> None:
+    """Take another agent's recording in as a run that can be looked at, measured and costed, but not replayed."""
+    done = import_file(file, spelled, runs_folder(runs_dir))
+    if json:
+        echo_json(done[0] if len(done) == 1 else done)
+        return
+    for run in done:
+        _tell(run)
+
+
+def _tell(run: ImportedRun) -> None:
+    cost = spell_cost(run.cost_usd, run.usage.total)
+    typer.echo(f"{run.run}: {run.steps:,} steps, {run.frames:,} frames, {run.usage.total:,} tokens, {cost}")
+    typer.echo(readable(f"imported from {run.origin}, model {', '.join(run.models) or 'unknown'}"))
+    for sentence in run.left_out[:10]:
+        typer.echo(readable(f"left out: {sentence}"))
+    if len(run.left_out) > 10:
+        typer.echo(f"left out: {len(run.left_out) - 10:,} more, all of them in {run.run_dir}/imported.json")

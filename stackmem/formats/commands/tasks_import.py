@@ -1,0 +1,54 @@
+"""``stackmem tasks import``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import typer
+
+from stackmem.cli.options import JsonArray, argument, option, switch
+from stackmem.cli.screen.text import echo_json, readable
+from stackmem.formats.tasks import import_tasks
+from stackmem.formats.tasks.imports import ImportVerdict, import_exit_code, import_summary, verdict_of
+
+
+def command(
+    kind: str = argument("KIND", "exercism, harbor or swebench."),
+    path: Path = argument("PATH", "An exercise or a task, a folder of them, or a file of records."),
+    out: Path = option("-o --output", "Where the tasks go.", "DIR", default=Path("tasks")),
+    repo: Path | None = option("--repo", "swebench: a local clone of the repository.", "CLONE"),
+    host: bool = switch("--host", "harbor: for this machine's tools, not for the task's own image."),
+    no_check: bool = switch("--no-check", "Do not run the checks on what an agent starts with."),
+    json: JsonArray = False,
+) -> None:
+    """Make task folders of another benchmark's tasks.
+
+    Exits with 3 where none of those that were made can be run here, with 1 where one of them cannot be had.
+    """
+    verdicts = []
+    for task in import_tasks(kind, path, out, repo, hosted=host):
+        found = verdict_of(task, checked=not no_check)
+        verdicts.append(found)
+        if json:
+            continue
+        lines = [f"{found.name}: {found.folder}", *(f"  note: {note}" for note in found.notes)]
+        lines += [f"  cannot be run yet: {why}" for why in found.lacks]
+        refused = f"{found.name}: not imported: {'; '.join(found.lacks)}"
+        typer.echo(readable("\n".join(lines) if found.folder else refused))
+    if json:
+        echo_json([_row(each) for each in verdicts])
+    else:
+        typer.echo(readable("\n".join(import_summary(verdicts))))
+    sys.exit(import_exit_code(verdicts))
+
+
+def _row(found: ImportVerdict) -> dict[str, object]:
+    return {
+        "name": found.name,
+        "folder": found.folder,
+        "notes": found.notes,
+        "refused": "" if found.folder else found.lacks[0],
+        "lacks": found.lacks if found.folder else (),
+        "stub_passes": found.passes,
+    }

@@ -1,0 +1,189 @@
+"""Writes runs in another tool's format, to a file or a collector; what they changed, as SWE-bench takes it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from stackmem.core.facts import RunStarted
+from stackmem.errors import UsageError
+from stackmem.foreign.files import read_regular
+from stackmem.kept.find import find_run
+from stackmem.run.run_folder import PATCH, TRACE
+from stackmem.tools.plugins import load_plugins
+from stackmem.trace.imported import shown_strategy, stated_by_recording
+from stackmem.trace.lineage import RunReader
+from stackmem.trace.record import Record
+from stackmem.trace.signatures import MAX_SIGNED_BYTES
+
+INSPECT, SWEBENCH = "inspect", "swebench"
+"""Formats that are no text, and no fold over one run's records."""
+
+Fold = Callable[[Iterable[Record], str], Iterator[str]]
+
+
+class Exported(Struct, frozen=True):
+    """What was written."""
+
+    spans: int | None  # sent to a collector; None where a file or the screen was written
+    torn_bytes: int  # bytes after the run's last whole record; they are not in it
+
+
+class Prediction(Struct, frozen=True):
+    """One line; ``instance_id`` is the name of the task that was solved."""
+
+    instance_id: str
+    model_name_or_path: str
+    model_patch: str
+
+
+def export_run(
+    run_dir: Path,
+    spelled: str,  # the format
+    write: Callable[[bytes], object],  # takes the text where neither a file nor a collector is named
+    *,
+    out: Path | None,  # a file that appears whole or not at all
+    endpoint: str | None,  # a collector, for ``otel``
+    content: bool,  # whether spans carry what was said, for ``otel``
+) -> Exported:
+    """Fold the run into its export."""
+    from stackmem.formats.exports import EXPORTS
+    from stackmem.formats.exports.otel import otel_with_content, requests
+    from stackmem.formats.exports.otlp import send
+
+    load_plugins()
+    if spelled not in EXPORTS and spelled != INSPECT:
+        raise UsageError(f"no format {spelled!r}; known: {', '.join(sorted((*EXPORTS, INSPECT, SWEBENCH)))}")
+    if (endpoint is not None or content) and spelled != "otel":
+        raise UsageError(f"--endpoint and --content are for --format otel, not {spelled}; leave them out")
+    if endpoint is not None and out is not None:
+        raise UsageError("-o writes a file and --endpoint sends to a collector; give one of them")
+    reader = RunReader(run_dir)
+    if spelled == INSPECT:
+        return _inspect(reader, run_dir.name, out)
+    if endpoint is not None:
+        return Exported(send(requests(reader, run_dir.name, content=content), endpoint), reader.torn_bytes)
+    fold: Fold = otel_with_content if content else EXPORTS[spelled]
+    _write(_pieces(fold(reader, run_dir.name), spelled), write, out)
+    return Exported(None, reader.torn_bytes)
+
+
+def export_predictions(named: str, runs_dir: Path, write: Callable[[bytes], object], out: Path | None) -> int:
+    """Write what runs changed for SWE-bench: JSON Lines, or one object where the file is named ``.json``."""
+    predictions = _predictions(named, runs_dir)
+    texts = _prediction_text(predictions, by_instance=out is not None and out.suffix == ".json")
+    _write((text.encode() for text in texts), write, out)
+    return len(predictions)
+
+
+def _pieces(told: Iterable[object], spelled: str) -> Iterator[bytes]:
+    for piece in told if isinstance(told, Iterable) else (told,):
+        if not isinstance(piece, str):
+            wrong = f"the exporter {spelled} told something of the type {type(piece).__name__}, and text is wanted"
+            raise UsageError(f"{wrong}; mend or uninstall the package that brings it")
+        yield piece.encode()
+
+
+def _inspect(reader: RunReader, run: str, out: Path | None) -> Exported:
+    from stackmem.formats.exports.inspect_log import write_inspect
+
+    if out is None:
+        raise UsageError("--format inspect writes a file that is no text; name it with -o FILE.eval")
+    write_inspect(reader, run, out)
+    return Exported(None, reader.torn_bytes)
+
+
+def _write(pieces: Iterable[bytes], write: Callable[[bytes], object], out: Path | None) -> None:
+    """Through ``write`` where no file is named. A file is there once it is whole; all else is written to as it is.
+
+    A link stays one: with its output redirected, a command finds a file behind the machine's own ``/dev/stdout``.
+    """
+    if out is None:
+        for piece in pieces:
+            write(piece)
+        return
+    if out.is_symlink() or (out.exists() and not out.is_file()):
+        with out.open("wb") as sink:
+            sink.writelines(pieces)
+        return
+    fresh = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        with fresh.open("xb") as sink:
+            sink.writelines(pieces)
+        fresh.replace(out)
+    except BaseException:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise
+
+
+def _predictions(named: str, runs_dir: Path) -> list[Prediction]:
+    """A prediction for the run that is named, or for every run below a folder of runs or of a bench.
+
+    Several runs of one task by the same model and strategy are told apart by ``#2`` and so on, in the order of their
+    names.
+    """
+    times: Counter[tuple[str, str]] = Counter()
+    predictions = []
+    for folder in _run_folders(named, runs_dir):
+        start = _start(folder)
+        who = f"stackmem/{start.model}/{shown_strategy(start, stated_by_recording(folder))}"
+        times[start.task_name, who] += 1
+        count = times[start.task_name, who]
+        predictions.append(Prediction(start.task_name, f"{who}#{count}" if count > 1 else who, _patch(folder)))
+    return predictions
+
+
+def _run_folders(named: str, runs_dir: Path) -> list[Path]:
+    """The run that is named, or every run below the folder that is."""
+    given = Path(named)
+    if given.is_dir() and not (given / TRACE).is_file():
+        folders = sorted(path.parent for path in given.glob(f"**/{TRACE}"))
+        if folders:
+            return folders
+    return [find_run(named, runs_dir)]
+
+
+def _prediction_text(predictions: Iterable[Prediction], *, by_instance: bool) -> Iterator[str]:
+    """The predictions as JSON Lines, or as one object by instance."""
+    if not by_instance:
+        for one in predictions:
+            yield msgspec.json.encode(one).decode() + "\n"
+        return
+    table: dict[str, Prediction] = {}
+    for one in predictions:
+        if one.instance_id in table:
+            raise UsageError(
+                f"there are several runs of {one.instance_id}, and an object by instance holds one; name one run, or "
+                "write JSON Lines (-o FILE.jsonl)"
+            )
+        table[one.instance_id] = one
+    yield msgspec.json.format(msgspec.json.encode(table), indent=2).decode() + "\n"
+
+
+def _start(folder: Path) -> RunStarted:
+    first = next(iter(RunReader(folder)), None)
+    if first is None or not isinstance(first.event, RunStarted):
+        raise UsageError(f"{folder} holds no run that began; name another one")
+    return first.event
+
+
+def _patch(folder: Path) -> str:
+    try:
+        raw = read_regular(folder / PATCH, MAX_SIGNED_BYTES)
+    except OSError as error:
+        raise UsageError(
+            f"the run {folder.name} has no patch ({error.strerror}); only finished runs that keep files have one"
+        ) from error
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"the patch of {folder.name} changes a file that is no UTF-8, which JSON cannot hold; leave this run out"
+        ) from error

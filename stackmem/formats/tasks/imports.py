@@ -1,0 +1,77 @@
+"""What imported tasks are good for: which can be run here, what the others lack, and which pass with nothing done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from stackmem.errors import StackmemError
+from stackmem.formats.tasks import ImportedTask, TaskRefused
+from stackmem.run.tasks.build import hindrances
+from stackmem.run.tasks.check import stub_passes
+from stackmem.run.tasks.image import built_image
+from stackmem.tasks.reader import read_task
+
+_NAMED = 5
+
+
+class ImportVerdict(Struct, frozen=True):
+    """One task of an import."""
+
+    name: str
+    folder: str  # empty where it was refused
+    notes: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()  # why it cannot be run here, a sentence each; of a refused one, why it was
+    passes: bool = False  # its checks pass where nothing was done, so that it measures nothing
+
+
+def verdict_of(task: ImportedTask | TaskRefused, *, checked: bool) -> ImportVerdict:
+    """What one task is good for."""
+    if isinstance(task, TaskRefused):
+        return ImportVerdict(task.name, "", lacks=(task.why,))
+    lacks = list(hindrances(read_task(task.folder)))
+    passes = False
+    if checked and not lacks:
+        try:
+            built_image(read_task(task.folder))
+            passes = stub_passes(str(task.folder), task.folder)
+        except StackmemError:  # its image is yet to be built, or there is no sandbox: neither says anything of the task
+            passes = False
+    return ImportVerdict(task.name, str(task.folder), task.notes, tuple(lacks), passes)
+
+
+def import_summary(verdicts: Iterable[ImportVerdict]) -> list[str]:
+    """Lines that end an import: how many there are, by reason."""
+    found = list(verdicts)
+    runs = [each for each in found if each.folder and not each.lacks]
+    lines = [f"{len(found)} {_tasks(found)}: {len(runs)} can be run here"]
+    reasons: dict[str, list[str]] = {}
+    for each in found:
+        for why in each.lacks:
+            plain = why.replace(each.folder or "\0", "…").splitlines()[0]
+            reasons.setdefault(f"{'' if each.folder else 'refused: '}{plain}", []).append(each.name)
+    for why, names in sorted(reasons.items(), key=lambda one: (-len(one[1]), one[0])):
+        lines.append(f"  {len(names)} {_tasks(names)}: {why} ({_named(names)})")
+    passing = [each.name for each in found if each.passes]
+    if passing:
+        lines.append(f"  {len(passing)} {_tasks(passing)} whose checks pass where nothing was done: {_named(passing)}")
+    return lines
+
+
+def import_exit_code(verdicts: Iterable[ImportVerdict]) -> int:
+    """3 where something was imported and nothing of it can be run; 1 where something was refused."""
+    found = list(verdicts)
+    imported = [each for each in found if each.folder]
+    if imported and all(each.lacks for each in imported):
+        return 3
+    return 1 if len(imported) < len(found) else 0
+
+
+def _tasks(found: list[ImportVerdict] | list[str]) -> str:
+    return "task" if len(found) == 1 else "tasks"
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

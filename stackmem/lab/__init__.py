@@ -1,0 +1,1 @@
+"""The laboratory: benchmarks, generated worlds, simulated models, and comparisons."""

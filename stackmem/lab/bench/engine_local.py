@@ -1,0 +1,213 @@
+"""Trials in processes of this machine, forked from one that has everything imported, and watched with selectors.
+
+Rule 1: a worker makes many trials and is replaced after ``TRIALS_EACH`` of them, so that memory stays flat.
+Rule 2: a worker that dies takes one trial with it, which is reported as lost; another worker stands in for it.
+Rule 3: no worker outlives the runner, however that ends: it holds a pipe whose end it notices.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import selectors
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from stackmem.errors import WorkspaceError
+from stackmem.workspace.family import descendants, read_process
+
+from .engine import Lost, Report, Throttled, TrialDone
+from .trial import Interrupted, Job, run_trial
+
+TRIALS_EACH = 200
+_PATIENCE_SECONDS = 5.0
+_ATTEMPTS = 3
+
+
+class _LocalWorker:
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        context = multiprocessing.get_context("forkserver")
+        self.pipe: Connection
+        self.pipe, theirs = context.Pipe()
+        self.process: BaseProcess = context.Process(target=serve, args=(theirs, dict(environ)), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.job: Job | None = None
+        self.begun = 0.0
+        self.made = 0
+
+    def take(self, job: Job) -> None:
+        self.job, self.begun = job, time.monotonic()
+        with suppress(OSError):  # it is dead: its end is heard next
+            self.pipe.send(job)
+
+
+class LocalEngine:
+    """Trials in ``jobs`` processes."""
+
+    def __init__(
+        self,
+        jobs: int,
+        environ: Mapping[str, str] = os.environ,
+        *,
+        trials_each: int = TRIALS_EACH,
+        trial_seconds: float | None = None,  # after which a trial's worker is killed; None is never
+    ) -> None:
+        """Nothing is started before the first trial."""
+        self.places = jobs  # as many
+        self._environ = environ
+        self._trials_each = trials_each
+        self._trial_seconds = trial_seconds
+        self._idle: list[_LocalWorker] = []
+        self._busy: list[_LocalWorker] = []
+        self._selector = selectors.DefaultSelector()
+        multiprocessing.get_context("forkserver").set_forkserver_preload(["stackmem.lab.bench.preload"])
+
+    def submit(self, job: Job) -> None:
+        worker = self._idle.pop() if self._idle else self._hired()
+        self._busy.append(worker)
+        worker.take(job)
+
+    def wait(self, seconds: float) -> list[Report]:
+        """What has happened, waiting at most so long for the first of it."""
+        reports: list[Report] = []
+        ready = {id(key.data): key.data for key, _ in self._selector.select(seconds)}
+        for worker in ready.values():
+            reports += self._heard(worker)
+        for worker in [worker for worker in self._busy if self._is_late(worker)]:
+            reports += self._let_go(worker, f"it took more than {self._trial_seconds:g} s and was killed", final=True)
+        return reports
+
+    def close(self) -> None:
+        """Tell those at work to stop, which ends what they started too; who does not within 5 s is killed."""
+        workers = [*self._idle, *self._busy]
+        for worker in workers:
+            worker.pipe.close()
+            worker.process.terminate()
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        for worker in workers:
+            worker.process.join(max(0.0, deadline - time.monotonic()))
+            _kill(worker.process)
+        self._idle, self._busy = [], []
+        self._selector.close()
+
+    def _hired(self) -> _LocalWorker:
+        worker = self._started()
+        self._selector.register(worker.pipe, selectors.EVENT_READ, worker)
+        self._selector.register(worker.process.sentinel, selectors.EVENT_READ, worker)
+        return worker
+
+    def _started(self) -> _LocalWorker:
+        """A new worker; the process that forks them is begun anew where it was killed."""
+        for attempt in range(1, _ATTEMPTS):
+            with suppress(EOFError, OSError):
+                return _LocalWorker(self._environ)
+            time.sleep(0.2 * attempt)  # until its end is known
+        try:
+            return _LocalWorker(self._environ)
+        except (EOFError, OSError) as error:
+            raise WorkspaceError(
+                f"no worker can be started ({error or 'the process that forks them was killed'}); every finished trial "
+                "is kept: go on with fewer --jobs"
+            ) from error
+
+    def _heard(self, worker: _LocalWorker) -> list[Report]:
+        reports: list[Report] = []
+        try:
+            while worker.pipe.poll():
+                told: Any = worker.pipe.recv()
+                if isinstance(told, TrialDone | Throttled):
+                    reports.append(told)
+                if isinstance(told, TrialDone):
+                    self._free(worker)
+                    break
+        except (EOFError, OSError):
+            worker.process.join(_PATIENCE_SECONDS)
+            return [*reports, *self._let_go(worker, _ended(worker.process))]
+        return reports
+
+    def _free(self, worker: _LocalWorker) -> None:
+        worker.job = None
+        worker.made += 1
+        self._busy.remove(worker)
+        if worker.made < self._trials_each:
+            self._idle.append(worker)
+        else:
+            self._let_go(worker, "")
+
+    def _let_go(self, worker: _LocalWorker, why: str, *, final: bool = False) -> list[Report]:
+        """End a worker; what it was at is lost."""
+        self._selector.unregister(worker.pipe)
+        self._selector.unregister(worker.process.sentinel)
+        worker.pipe.close()
+        if worker.job is not None:
+            _kill(worker.process)
+        worker.process.join(_PATIENCE_SECONDS)
+        _kill(worker.process)
+        for crew in (self._idle, self._busy):
+            if worker in crew:
+                crew.remove(worker)
+        return [Lost(worker.job.trial.id, why, final)] if worker.job is not None else []
+
+    def _is_late(self, worker: _LocalWorker) -> bool:
+        return self._trial_seconds is not None and time.monotonic() - worker.begun > self._trial_seconds
+
+
+def _kill(process: BaseProcess) -> None:
+    """With all it had started: a sandbox that was just being made does not yet know whom to die with."""
+    if process.is_alive() and process.pid is not None:
+        family = descendants(process.pid)
+        process.kill()
+        process.join(_PATIENCE_SECONDS)
+        for one in family:
+            now = read_process(one.pid)
+            if now is not None and now.started == one.started:
+                with suppress(OSError):
+                    os.kill(one.pid, signal.SIGKILL)
+
+
+def _ended(process: BaseProcess) -> str:
+    code = process.exitcode
+    if code is not None and code < 0:
+        name = signal.Signals(-code).name
+        more = ", as the system does where memory runs out" if name == "SIGKILL" else ""
+        return f"its worker was killed by {name}{more}"
+    return f"its worker ended with exit code {code}"
+
+
+def serve(pipe: Connection, environ: Mapping[str, str]) -> None:
+    """Answer each job with its row until the pipe ends."""
+    os.setsid()  # Ctrl-C in the terminal is the runner's to answer
+    threading.Thread(target=_end_with_the_runner, daemon=True).start()
+    os.environ.clear()
+    os.environ.update(environ)
+    while True:
+        try:
+            job = pipe.recv()
+        except (EOFError, OSError):
+            return
+        throttled = partial(_tell, pipe, Throttled(job.trial.id))
+        try:
+            _tell(pipe, TrialDone(run_trial(job, throttled)))
+        except Interrupted:
+            return
+
+
+def _tell(pipe: Connection, report: TrialDone | Throttled) -> None:
+    with suppress(OSError):  # the runner has gone; so do we, at once
+        pipe.send(report)
+
+
+def _end_with_the_runner() -> None:
+    """A runner that was killed leaves nobody who would take the rows: end at once, with everything we started."""
+    runner = multiprocessing.parent_process()
+    if runner is not None:
+        runner.join()
+        os.killpg(0, signal.SIGKILL)

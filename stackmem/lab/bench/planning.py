@@ -1,0 +1,237 @@
+"""From what was asked for to a plan in which every name is known to be one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from stackmem.core.pricing import Price
+from stackmem.errors import UsageError
+from stackmem.foreign.files import digest_of_regular
+from stackmem.measure.metrics import measure
+from stackmem.memory import STRATEGIES, open_strategy
+from stackmem.models.endpoint import without_login
+from stackmem.models.registry import open_model
+from stackmem.neighbors import neighbor
+from stackmem.run.in_memory import MEMORY, is_world
+from stackmem.settings.options import suggestion
+from stackmem.tasks.find import find_task
+from stackmem.tasks.reader import read_task
+from stackmem.tools.plugins import load_plugins, plugin_digests
+
+from .bill import PRICE, billed_by_themselves, priced
+from .plan import BenchPlan, TrialSubject, Variant
+from .results import columns
+from .suite import SuiteRequest
+
+HORIZON, NOISE, TRIALS, LATENCY_SECONDS = 60, 1.0, 1, 10.0
+LONGEST_SECONDS = 86_400
+MOST_TRIALS = 1_000_000
+_MAX_TASK_FILE_BYTES = 16 << 30
+
+
+def make_plan(
+    asked: SuiteRequest, cwd: Path, environ: Mapping[str, str], *, suite: str = "", command: str = ""
+) -> BenchPlan:
+    """The plan."""
+    load_plugins()
+    models = tuple(_spelled(model, cwd) for model in dict.fromkeys(asked.models))
+    if not models:
+        raise UsageError("no model was named; say --models NAME (a task's own script: demo)")
+    own = asked.price is None and billed_by_themselves(models)
+    price = "" if own else priced(asked.price or PRICE).name
+    latency = LATENCY_SECONDS if asked.latency_seconds is None else asked.latency_seconds
+    pause = asked.pause_seconds or 0.0
+    for name, flag, seconds in (("latency", "--latency", latency), ("pause", "--pause", pause)):
+        if not 0 <= seconds <= LONGEST_SECONDS:  # nor is what is no number
+            raise UsageError(f"a {name} of {seconds} s cannot be; give {flag} from 0 to {LONGEST_SECONDS:,}")
+    trials = TRIALS if asked.trials is None else asked.trials
+    if trials < 1:
+        raise UsageError(f"{trials} trials are none; give --trials from 1")
+    variants = _variants(asked)
+    memory = MEMORY in (
+        asked.settings.get("isolation"),
+        *(one.settings.get("isolation") for one in variants),
+    )
+    plan = BenchPlan(
+        subjects=_subjects(asked, cwd, demo="demo" in models, memory=memory),
+        models=models,
+        variants=variants,
+        trials=trials,
+        settings=asked.settings,
+        price=price,
+        latency_seconds=latency,
+        pause_seconds=pause,
+        keep_traces=asked.keep_traces or "all",
+        suite=suite,
+        about=asked.about,
+        command=command,
+        agent=neighbor("doors: read an agent")(asked.agent, cwd, environ.get("PATH", "")) if asked.agent else (),
+        plugins=plugin_digests(),
+    )
+    if plan.count > MOST_TRIALS:
+        raise UsageError(f"the plan has {plan.count:,} trials, at most {MOST_TRIALS:,} are run; make it smaller")
+    _refuse_sessions(plan)
+    for variant in plan.variants if plan.agent else ():
+        neighbor("doors: refuse for an agent")(plan.models, (variant.strategy,), {**plan.settings, **variant.settings})
+    model_prices(plan, environ)
+    _try_plugins(plan)
+    return plan
+
+
+def _try_plugins(plan: BenchPlan) -> None:
+    """What plug-ins bring is called once, before a trial costs anything; whatever that raises ends the command."""
+    columns()
+    measure(())
+    for subject in plan.subjects:
+        if subject.horizon is not None and subject.noise is not None:
+            from stackmem.lab.worlds import SHIPPED, design
+
+            if subject.family in SHIPPED:
+                continue
+            design(subject.family, 1, subject.horizon, subject.noise)
+
+
+def _refuse_sessions(plan: BenchPlan) -> None:
+    """A person needs something to ask for, and a world that goes from one session to the next is in memory."""
+    from stackmem.lab.worlds import tasks
+
+    kinds = {variant.session: {**plan.settings, **variant.settings} for variant in plan.variants if variant.session}
+    for subject in plan.subjects:
+        if kinds and (subject.family in tasks() or not subject.family):
+            raise UsageError(f"nobody asks for {subject.task} in parts, so no session can be made of it; take workday")
+    if "new" in kinds and kinds["new"].get("isolation") != MEMORY:
+        raise UsageError("a new session for each request needs isolation memory, where a world passes between runs")
+
+
+def model_prices(plan: BenchPlan, environ: Mapping[str, str]) -> dict[str, Price | None]:
+    """What each model costs; None where nobody is paid, or nobody knows (``is_free`` tells which)."""
+    found: dict[str, Price | None] = {}
+    for model in plan.models:
+        if model == "human":
+            raise UsageError("a bench asks nobody at the keyboard; name another model than human")
+        if model == "demo":
+            found[model] = None
+            continue
+        base_url = plan.settings.get("base_url")
+        if base_url is not None and without_login(base_url) != base_url:
+            raise UsageError("a bench keeps its plan, and a login has no place there; give --base-url without it")
+        price = plan.settings.get("price")
+        found[model] = open_model(
+            model, environ, base_url=None if base_url == "none" else base_url, price=None if price == "none" else price
+        ).price
+    return found
+
+
+def split_strategies(texts: Iterable[str]) -> tuple[str, ...]:
+    """``mask:10,poll=10,full`` as ``mask:10,poll=10`` and ``full``: a comma is also what parts parameters.
+
+    A piece begins a strategy where it is one's name, with or without parameters; ``KEY=VALUE`` and numbers go with the
+    strategy before them; anything else is taken for a name, to be refused as one.
+    """
+    found: list[str] = []
+    for text in texts:
+        pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
+        for at, piece in enumerate(pieces):
+            name = piece.partition(":")[0]
+            parameter = name not in STRATEGIES and name != "all" and ("=" in name or name.replace(".", "").isdigit())
+            if at and parameter:
+                found[-1] += f",{piece}"
+            else:
+                found.append(piece)
+    return tuple(found)
+
+
+def numbers(text: str, what: str) -> tuple[float, ...]:
+    """``60,300``."""
+    try:
+        return tuple(float(piece) for piece in text.split(",") if piece.strip())
+    except ValueError as error:
+        raise UsageError(f"{what}: {text[:60]!a} are no numbers; write them like 60,300") from error
+
+
+def _spelled(model: str, cwd: Path) -> str:
+    """A script is found from any folder."""
+    return f"script:{cwd / model[7:]}" if model.startswith("script:") and len(model) > 7 else model
+
+
+def _variants(asked: SuiteRequest) -> tuple[Variant, ...]:
+    spelled = [one for name in asked.strategies for one in (STRATEGIES if name == "all" else (name,))]
+    found = [Variant(name, name) for name in dict.fromkeys(spelled)] + list(asked.variants)
+    found = [one if one.session else replace(one, session=asked.session) for one in found]
+    if not found:
+        raise UsageError(f"no strategy was named; say --strategies all, or some of {', '.join(STRATEGIES)}")
+    names = [variant.name for variant in found]
+    for variant in found:
+        open_strategy(variant.strategy)
+        if names.count(variant.name) > 1 or not variant.name.strip():
+            raise UsageError(f"two variants are called {variant.name!r}; each needs a name of its own")
+    return tuple(found)
+
+
+def _subjects(asked: SuiteRequest, cwd: Path, *, demo: bool, memory: bool) -> tuple[TrialSubject, ...]:
+    found = [_fixed(task, cwd, demo=demo, memory=memory) for task in dict.fromkeys(asked.tasks)]
+    names = [subject.task for subject in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"two tasks are called {name}; rows could not tell them apart, so run them apart")
+    worlds = tuple(dict.fromkeys(asked.worlds))
+    if worlds:
+        from stackmem.lab.worlds import HORIZONS, MOST_NOISE, WORLDS, tasks
+
+        for world in worlds:
+            if world != "all" and world not in WORLDS:
+                raise UsageError(f"no world {world[:60]!a}; {suggestion(world, WORLDS)}")
+        horizons = [_whole(value, HORIZONS) for value in dict.fromkeys(asked.horizons or (HORIZON,))]
+        noises = [_noise(value, MOST_NOISE) for value in dict.fromkeys(asked.noise or (NOISE,))]
+        found += [
+            TrialSubject(family, family, horizon=horizon, noise=noise)
+            for family in dict.fromkeys(one for name in worlds for one in (tasks() if name == "all" else (name,)))
+            for horizon in horizons
+            for noise in noises
+        ]
+    if not found:
+        raise UsageError("nothing to solve was named; name tasks, worlds (stackmem worlds list) or a SUITE.toml")
+    return tuple(found)
+
+
+def _whole(value: float, allowed: tuple[int, int]) -> int:
+    low, high = allowed
+    if not low <= value <= high or value != int(value):
+        raise UsageError(f"a horizon of {value:g} cannot be; give whole numbers from {low} to {high:,}, like 60,300")
+    return int(value)
+
+
+def _noise(value: float, most: float) -> float:
+    if not 0 <= value <= most:  # nor is what is no number
+        raise UsageError(f"a noise of {value:g} cannot be; give numbers from 0 to {most:g}")
+    return float(value)
+
+
+def _fixed(named: str, cwd: Path, *, demo: bool, memory: bool) -> TrialSubject:
+    place = find_task(named, cwd)
+    if place is None:
+        raise UsageError(f"{named} is a folder without task.toml; a bench solves tasks, which have checks")
+    task = read_task(place)
+    if demo and task.demo is None:
+        raise UsageError(f"the task {task.short_name} has no demo.yaml; name another model than demo")
+    if memory and not is_world(task.folder):
+        raise UsageError(f"--isolation memory runs worlds alone, and {task.short_name} is none; leave --isolation out")
+    return TrialSubject(task.short_name, path=str(task.folder), digest=folder_digest(task.folder))
+
+
+def folder_digest(folder: Path) -> str:
+    """SHA-256 over the names and bytes of a folder's files; what Python leaves behind is none of them."""
+    found = hashlib.sha256()
+    try:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                name = os.fsencode(path.relative_to(folder))
+                found.update(b"%d %s %s\n" % (len(name), name, digest_of_regular(path, _MAX_TASK_FILE_BYTES).encode()))
+    except OSError as error:
+        raise UsageError(f"the task's file {error.filename} cannot be read ({error.strerror})") from error
+    return found.hexdigest()

@@ -1,0 +1,39 @@
+"""What results were made by: the code, the commit it was checked out from, the packages around it."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from functools import cache
+from importlib.metadata import distributions
+from pathlib import Path
+
+from stackmem.errors import UsageError
+from stackmem.history.origin import find_origin, work_tree_of
+
+_KINDS = (".py", ".md", ".toml", ".json")
+
+
+@cache
+def code_digest() -> str:
+    """SHA-256 over the sources of the package."""
+    home = Path(__file__).resolve().parents[2]
+    told = hashlib.sha256()
+    for path in (path for path in sorted(home.rglob("*")) if path.suffix in _KINDS):
+        told.update(f"{path.relative_to(home)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return told.hexdigest()
+
+
+def revision() -> str:
+    """The commit that the package was checked out from; empty where it was installed."""
+    try:
+        home = Path(__file__).resolve().parents[3]
+        return find_origin(home).head if work_tree_of(home) == home else ""
+    except (OSError, UsageError):
+        return ""
+
+
+def environment() -> list[str]:
+    """The interpreter, and every installed package with its version, a line each."""
+    named = {f"{package.metadata['Name']}=={package.version}" for package in distributions()}
+    return [f"# {platform.python_implementation()} {platform.python_version()}, {platform.system()}", *sorted(named)]

@@ -1,0 +1,208 @@
+"""Shows a bench while it runs: a table that stays on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from msgspec import Struct
+
+from stackmem.cli.screen.live import LiveLines, PlainLines
+from stackmem.cli.screen.text import plain
+
+from .plan import BenchPlan
+from .runner import BenchProgress
+from .trial import Row
+
+_LINE_SECONDS = 2.0
+_BY = " by "
+
+
+class Sums(Struct):
+    """Running means of one strategy."""
+
+    rows: int = 0
+    errors: int = 0
+    judged: int = 0
+    solved: int = 0
+    billed: int = 0
+    priced: int = 0
+    bill_usd: float = 0.0
+    evaluated_tokens: int = 0
+    model_seconds: float = 0.0
+    peak_tokens: float = 0.0
+
+    def add(self, row: Row) -> None:
+        self.rows += 1
+        if row["outcome"] == "error":  # it says nothing of the strategy
+            self.errors += 1
+            return
+        if row.get("solved") is not None:
+            self.judged += 1
+            self.solved += row["solved"]
+        if row.get("bill_uncached") is not None:
+            self.billed += 1
+            self.evaluated_tokens += row["bill_uncached"]
+            self.model_seconds += row.get("model_seconds") or 0.0
+            self.peak_tokens += row.get("peak_context_tokens") or 0
+        if row.get("bill_usd") is not None:
+            self.priced += 1
+            self.bill_usd += row["bill_usd"]
+
+    @property
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """Rows, errors, solved, mean bill, mean peak."""
+        return (
+            f"{self.rows:,}",
+            f"{self.errors:,}",
+            f"{self.solved / self.judged:.0%}" if self.judged else "-",
+            self.bill,
+            f"{self.peak_tokens / self.billed:,.0f}" if self.billed else "-",
+        )
+
+    @property
+    def bill(self) -> str:
+        """The mean in dollars; of models that nobody is paid for in newly evaluated tokens and seconds."""
+        if self.priced:
+            return f"${self.bill_usd / self.priced:.4f}"
+        if not self.billed:
+            return "-"
+        return f"{self.evaluated_tokens / self.billed:,.0f} evaluated, {self.model_seconds / self.billed:,.1f} s"
+
+
+HEADS = ("strategy", "trials", "errors", "solved", "bill", "peak tokens")
+
+
+def sums_of(rows: Iterable[Row]) -> dict[str, Sums]:
+    return short_names(_sums(rows))
+
+
+def _sums(rows: Iterable[Row]) -> dict[str, Sums]:
+    sums: dict[str, Sums] = {}
+    for row in rows:
+        sums.setdefault(cell_name(row), Sums()).add(row)
+    return sums
+
+
+def short_names(sums: dict[str, Sums]) -> dict[str, Sums]:
+    """Without the model, where there is but one."""
+    models = {name.rpartition(_BY)[2] for name in sums}
+    return sums if len(models) > 1 else {name.rpartition(_BY)[0]: one for name, one in sums.items()}
+
+
+def cell_name(row: Row) -> str:
+    return f"{row['strategy']}{_BY}{row['model']}"
+
+
+def strategy_lines(rows: Iterable[Row], strategies: Sequence[str]) -> list[str]:
+    """A table of means as plain lines, in the order of ``strategies`` and not in that in which trials ended."""
+    place = {name: at for at, name in enumerate(strategies)}
+    ordered = sorted(rows, key=lambda row: place.get(row["strategy"], len(place)))
+    table = [HEADS, *((plain(name), *sums.cells) for name, sums in sums_of(ordered).items())]
+    widths = [max(len(line[at]) for line in table) for at in range(len(HEADS))]
+    return [
+        f"{line[0]:<{widths[0]}}" + "".join(f"  {cell:>{widths[at]}}" for at, cell in enumerate(line[1:], 1))
+        for line in table
+    ]
+
+
+def _error_line(row: Row) -> str:
+    return f"error in {plain(row['id'])}: {plain(str(row['error']))[:200]}"
+
+
+class BenchScreen(AbstractContextManager["BenchScreen"], Protocol):
+    def begin(self, plan: BenchPlan, rows: Mapping[str, Row]) -> None: ...
+    def __call__(self, progress: BenchProgress) -> None: ...
+
+
+class _Counts:
+    """What every screen counts."""
+
+    def __init__(self) -> None:
+        self.total = self.done = self.errors = self.fresh = 0
+        self.sums: dict[str, Sums] = {}
+        self.begun = time.monotonic()
+
+    def begin(self, plan: BenchPlan, rows: Mapping[str, Row]) -> None:
+        self.begun = time.monotonic()
+        self.total = plan.count
+        self.done = len(rows)
+        self.errors = sum(row["outcome"] == "error" for row in rows.values())
+        self.sums = _sums(rows.values())
+
+    def add(self, row: Row) -> None:
+        self.done += 1
+        self.fresh += 1
+        self.errors += row["outcome"] == "error"
+        self.sums.setdefault(cell_name(row), Sums()).add(row)
+
+    def line(self, progress: BenchProgress) -> str:
+        errors = f", {self.errors:,} errors" if self.errors else ""
+        cost = f", ${progress.spent_usd:,.4f} paid" if progress.spent_usd else ""
+        return f"{self.done:,}/{self.total:,} trials, {progress.running} running{errors}{cost}, {self.remaining()}"
+
+    def remaining(self) -> str:
+        gone = time.monotonic() - self.begun
+        if self.fresh < 2 or self.done >= self.total:
+            return f"{gone:.0f} s"
+        left = gone / self.fresh * (self.total - self.done)
+        return f"{gone:.0f} s, about {left:.0f} s to go"
+
+
+class PlainBench(PlainLines):
+    """A line on stderr at most every two seconds; nothing at all where ``quiet``."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        super().__init__(quiet=quiet)
+        self._counts = _Counts()
+        self._said = 0.0
+
+    def begin(self, plan: BenchPlan, rows: Mapping[str, Row]) -> None:
+        self._counts.begin(plan, rows)
+
+    def __call__(self, progress: BenchProgress) -> None:
+        if progress.row is None or self._quiet:
+            return
+        self._counts.add(progress.row)
+        if progress.row["outcome"] == "error":
+            self._say(_error_line(progress.row))
+        now = time.monotonic()
+        if now - self._said >= _LINE_SECONDS or self._counts.done == self._counts.total:
+            self._said = now
+            self._say(self._counts.line(progress))
+
+
+class LiveBench(LiveLines):
+    """A table of running means, and below it where the bench stands."""
+
+    def __init__(self) -> None:
+        super().__init__(a_second=4, soft_wrap=False)
+        self._counts = _Counts()
+
+    def begin(self, plan: BenchPlan, rows: Mapping[str, Row]) -> None:
+        self._counts.begin(plan, rows)
+
+    def __call__(self, progress: BenchProgress) -> None:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        if progress.row is not None:
+            self._counts.add(progress.row)
+            if progress.row["outcome"] == "error":
+                self._console.print(Text(_error_line(progress.row)))
+        table = Table(box=None, pad_edge=False)
+        for head in HEADS:
+            table.add_column(head, justify="left" if head == "strategy" else "right")
+        for name, sums in short_names(self._counts.sums).items():
+            table.add_row(Text(plain(name)), *sums.cells)
+        self._live.update(Group(table, Text(self._counts.line(progress), style="bold")))
+
+
+def open_bench_screen(*, quiet: bool) -> BenchScreen:
+    if quiet or not sys.stderr.isatty():
+        return PlainBench(quiet=quiet)
+    return LiveBench()

@@ -1,0 +1,312 @@
+"""One trial from its name to its row; what a worker runs, on this machine or another one.
+
+Rule 1: whatever happens, a trial ends as a row. Only a signal, and the end of the process, do not.
+Rule 2: flags, suite and task say what a trial is. Variables ``STACKMEM_*`` and configuration files are not read: the
+    same command means the same to everybody. Keys and addresses of providers come from the worker's environment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from stackmem.core.facts import ClockRead, Event, ModelFailed, RunStarted
+from stackmem.core.state import State
+from stackmem.errors import StackmemError, UsageError
+from stackmem.measure.cached_steps import with_prompts
+from stackmem.measure.first_loss import first_loss, literals
+from stackmem.measure.metrics import measure
+from stackmem.measure.moments import Moment
+from stackmem.neighbors import neighbor
+from stackmem.run.prepare import Prepared, prepare
+from stackmem.run.result import RunResult
+from stackmem.run.solve import solve
+from stackmem.settings.options import PREFIX
+from stackmem.tools.plugins import blame, refuse_unlike_plugins
+from stackmem.trace.lineage import RunReader
+from stackmem.trace.walk import state_after
+from stackmem.version import VERSION
+from stackmem.workspace.tree import remove_tree
+
+from .bill import trial_bill
+from .plan import Keep, Trial
+from .session import converse
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+class Fingerprint:
+    """Takes every event of a run in turn.
+
+    An event counts as the trace writes it, without the record around it (number, time, chain). What a clock said counts
+    as nothing: ``ClockRead`` is left out, as it differs between any two runs.
+    """
+
+    def __init__(self) -> None:
+        self._events = hashlib.sha256()
+        self._prompts = hashlib.sha256()
+
+    def add(self, event: Event) -> None:
+        if isinstance(event, ClockRead):
+            return
+        self._events.update(_encoder.encode(event) + b"\n")
+        prompt = getattr(event, "prompt_digest", None)  # of whatever answers a prompt
+        if prompt is not None:
+            self._prompts.update(prompt.encode() + b"\n")
+
+    @property
+    def events(self) -> str:
+        return self._events.hexdigest()
+
+    @property
+    def prompts(self) -> str:
+        return self._prompts.hexdigest()
+
+
+def fingerprint(events: Iterable[Event]) -> str:
+    """SHA-256 over what happened."""
+    found = Fingerprint()
+    for event in events:
+        found.add(event)
+    return found.events
+
+
+Row = dict[str, Any]
+"""Column to value; the columns are those of ``results.columns``."""
+
+RUNS, TASKS, WORK, MAKING = "runs", "tasks", "work", "tasks/.making"
+
+_TEXTS_KEPT = 8_000
+"""Some 10 kB each; the trials of one world have most of their texts in common."""
+
+
+class Job(Struct, frozen=True):
+    """A trial with all a worker needs to know; it can be pickled."""
+
+    trial: Trial
+    root: str  # the bench's folder, absolute; a worker on another machine must reach it at the same path
+    price: str
+    latency_seconds: float
+    keep_traces: Keep
+    pause_seconds: float = 0.0
+    version: str = VERSION  # the stackmem that asks; a worker must be of the same one
+    plugins: dict[str, str] = {}  # digests of the plug-ins there; a worker must have the same
+
+
+class Interrupted(StackmemError):  # noqa: N818 - what happened, not what is wrong
+    """The worker was told to stop; the trial has no row and is made again."""
+
+
+def run_trial(job: Job, throttled: Callable[[], None] = lambda: None, environ: Mapping[str, str] = os.environ) -> Row:
+    """The trial's row; one that fails has ``outcome`` ``error`` and says why."""
+    started = time.time()
+    begun = time.monotonic()
+    try:
+        row = _solved(job, throttled, environ)
+    except Interrupted:
+        raise
+    except Exception as error:  # noqa: BLE001 - a trial that fails is a row, whatever failed
+        row = error_row(job.trial, _said(error), Path(job.root))
+    return {
+        **row,
+        "started": round(started, 4),
+        "finished": round(time.time(), 4),
+        "wall_seconds": round(time.monotonic() - begun, 4),
+    }
+
+
+def identity(trial: Trial) -> Row:
+    """The columns that are known before a trial is made."""
+    subject = trial.subject
+    return {
+        "id": trial.id,
+        "task": subject.task,
+        "family": subject.family,
+        "horizon": subject.horizon,
+        "noise": subject.noise,
+        "seed": trial.seed,
+        "model": trial.model,
+        "strategy": trial.variant.name,
+        "spelled": trial.variant.strategy,
+        "settings": trial.variant.settings,
+        "isolation": str(trial.settings.get("isolation", "auto")),
+        "session": trial.variant.session or "",
+    }
+
+
+def error_row(trial: Trial, why: str, root: Path) -> Row:
+    """The row of a trial that came to no result, with the run that it left, if it left one."""
+    left = sorted((root / RUNS / trial.id).glob("*/trace.jsonl"))
+    run = str(left[-1].parent.relative_to(root)) if left else ""
+    return {**identity(trial), "outcome": "error", "ending": "", "solved": None, "error": why, "run": run}
+
+
+def _solved(job: Job, throttled: Callable[[], None], environ: Mapping[str, str]) -> Row:
+    if job.version != VERSION:
+        raise UsageError(
+            f"the bench is run by stackmem {job.version} and this worker has {VERSION}; install the same one on both"
+        )
+    refuse_unlike_plugins(job.plugins)
+    trial, root = job.trial, Path(job.root)
+    runs = root / RUNS / trial.id
+    remove_leftover(runs)  # of a worker that died on this trial
+    task = _task(trial, root)
+    watch = _TrialWatch(throttled)
+    variables = {name: value for name, value in environ.items() if not name.startswith(PREFIX)}
+    nowhere = {**variables, "XDG_CONFIG_HOME": str(root / TASKS / "no-settings")}
+    flags = {
+        **trial.settings, "model": trial.model, "strategy": trial.variant.strategy, "runs_dir": str(runs),
+        "sandbox_dir": str(root / WORK / trial.id), "seed": trial.seed,
+    }  # fmt: skip
+    scratch = root / WORK / trial.id
+
+    def prepare_at(folder: Path, more: Mapping[str, Any] = {}) -> Prepared:
+        return prepare(str(folder), None, {**flags, **more}, nowhere, root)
+
+    conversations: tuple[Path, ...] = ()
+    failure = ""
+    try:
+        if trial.agent:
+            solve_by_agent = neighbor("doors: solve by an agent")  # what it needs is an extra
+            done = solve_by_agent(trial, partial(prepare_at, task), (runs, scratch / "agent"), variables)
+            result, conversations, failure = done.result, done.conversations, done.failure
+        elif trial.variant.session is None:
+            result = solve(prepare_at(task), variables, watch)
+        else:
+            result = converse(trial.variant.session, task, prepare_at, variables, watch, scratch / "between")
+    finally:
+        remove_leftover(scratch)
+    if result.ending == "interrupted" or result.signal:
+        remove_leftover(runs)
+        raise Interrupted("the worker was told to stop; the trial is made again when the bench goes on")
+    for folder in conversations:
+        watch.read(folder)
+    row = {**identity(trial), **watch.measured(job), **_outcome(result, failure)}
+    kept = job.keep_traces == "all" or (job.keep_traces == "failed" and row["outcome"] != "solved")
+    if not kept:
+        remove_leftover(runs)
+    left = [str(folder.relative_to(root)) if kept else "" for folder in (Path(result.run_dir), *conversations)]
+    return {**row, "digest": result.digest, "run": left[0], "conversations": "\n".join(left[1:])}
+
+
+def _outcome(result: RunResult, failure: str) -> Row:
+    error = failure or result.check_error or result.failure
+    if failure or result.ending in ("model_error", "workspace_error"):  # nobody can say what it would have come to
+        return {
+            "isolation": result.isolation,
+            "outcome": "error",
+            "ending": result.ending,
+            "solved": None,
+            "error": error,
+        }
+    return {
+        "isolation": result.isolation,
+        "outcome": result.outcome,
+        "ending": result.ending,
+        "solved": {"solved": 1, "finished": None}.get(result.outcome, 0),
+        "error": error,
+    }
+
+
+def _said(error: Exception) -> str:
+    told = str(error) if isinstance(error, StackmemError) else blame(error) or f"{type(error).__name__}: {error}"
+    return told.encode("utf-8", "replace").decode()[:2_000]
+
+
+def _task(trial: Trial, root: Path) -> Path:
+    """The task's folder; that of a world is generated when the first of its trials comes to it."""
+    subject = trial.subject
+    if subject.horizon is None or subject.noise is None:
+        return Path(subject.path)
+    from stackmem.lab.worlds import make_task
+
+    place = root / TASKS / f"{subject.shown}-s{trial.seed}"
+    if not place.is_dir():
+        fresh = root / MAKING / f"{trial.id}.{os.getpid()}"
+        remove_leftover(fresh)
+        fresh.parent.mkdir(parents=True, exist_ok=True)
+        make_task(subject.family, trial.seed, subject.horizon, subject.noise, fresh)
+        try:
+            fresh.rename(place)
+        except OSError:  # another worker was first, with the same bytes
+            remove_leftover(fresh)
+    return place
+
+
+def _losses(run: list[Moment]) -> Row:
+    found = first_loss(run)
+    if literals.cache_info().currsize > _TEXTS_KEPT:  # the texts of a run are large, and no other run has most of them
+        literals.cache_clear()
+    return {
+        "first_loss_step": found.step,
+        "first_gone_step": found.gone_step,
+        "facts_used": found.facts,
+        "facts_lost": found.lost,
+    }
+
+
+def remove_leftover(folder: Path) -> None:
+    """Remove a tree; by a program of its own only where it is one that a hostile command left behind."""
+    if folder.exists():
+        try:
+            shutil.rmtree(folder)
+        except (OSError, RecursionError):
+            remove_tree(folder)
+
+
+class _TrialWatch:
+    """Keeps what a run tells while it happens, to be measured when it is over: measuring takes no time from it."""
+
+    def __init__(self, throttled: Callable[[], None]) -> None:
+        self._throttled = throttled
+        self._told: list[tuple[float, Event, State]] = []
+        self._fingerprint = Fingerprint()
+        self._sessions = 0
+
+    def __call__(self, event: Event, state: State) -> None:
+        self._take(time.time(), event, state)
+
+    def _take(self, at: float, event: Event, state: State) -> None:
+        self._sessions += isinstance(event, RunStarted)
+        self._told.append((at, event, state))
+        self._fingerprint.add(event)
+        if isinstance(event, ModelFailed) and event.kind == "rate_limited":
+            self._throttled()
+
+    def read(self, folder: Path) -> None:
+        """Take in a run that is over, after what was told before."""
+        state = State()
+        for record in RunReader(folder):
+            state = state_after(State() if isinstance(record.event, RunStarted) else state, record)
+            self._take(record.at, record.event, state)
+
+    def measured(self, job: Job) -> Row:
+        run = list(with_prompts(self._moments()))  # once: a strategy that ranks what it shows takes its time
+        values = measure(run)
+        made = trial_bill(run, job.price, job.latency_seconds, job.pause_seconds)
+        return {
+            **values,
+            **asdict(made),
+            **(_losses(run) if self._sessions == 1 else {}),
+            "fingerprint": self._fingerprint.events,
+            "prompts_digest": self._fingerprint.prompts,
+            "rate_limited": sum(isinstance(e, ModelFailed) and e.kind == "rate_limited" for _, e, _ in self._told),
+        }
+
+    def _moments(self) -> list[Moment]:
+        moments, before, last = [], State(), self._told[0][0] if self._told else 0.0
+        for seq, (at, event, after) in enumerate(self._told, 1):
+            before = State() if isinstance(event, RunStarted) else before
+            moments.append(Moment(seq, at, last, event, before, after))
+            before, last = after, at
+        return moments

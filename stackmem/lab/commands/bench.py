@@ -1,0 +1,309 @@
+"""``stackmem bench``."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import msgspec
+import typer
+
+from stackmem.cli.options import Flags, Json, Quiet, argument, option, settings, switch, takes
+from stackmem.cli.screen.text import echo_json, readable, say
+from stackmem.errors import UsageError
+from stackmem.lab.bench.bench import Came, EngineName, Means, left_usd, run_bench
+from stackmem.lab.bench.estimate import ASSUMPTION, detectable
+from stackmem.lab.bench.ledger import latest_rows, read_plan, refuse_other
+from stackmem.lab.bench.plan import BenchPlan, Keep
+from stackmem.lab.bench.planning import make_plan, numbers, split_strategies
+from stackmem.lab.bench.screen import open_bench_screen, strategy_lines
+from stackmem.lab.bench.suite import SETTINGS, SuiteRequest, over, read_setting, read_suite
+from stackmem.lab.bench.trial import Row
+from stackmem.lab.worlds import WORLDS
+from stackmem.models.endpoint import NO_KEY, PROVIDERS
+from stackmem.settings.option_values import ValuePlace
+from stackmem.settings.options import OPTIONS
+from stackmem.tools.plugins import load_plugins
+
+if TYPE_CHECKING:
+    from stackmem.lab.comparison.bench_archive import BenchArchive
+
+BUDGET_EXIT = 3
+_ERRORS_SHOWN = 3
+
+
+@takes("flags", settings(
+    "isolation", "network", "allow", "credentials",
+    "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt", "profile",
+    "base_url", "window_tokens", "size", "heap_chars", "heap_chunks", "depth", "fsync",
+))  # fmt: skip
+def command(
+    subjects: list[str] | None = argument(
+        "TASK|WORLD|SUITE.toml...", "What is solved; none goes on with the bench in DIR.", default=None
+    ),
+    output: str | None = option("-o --output", "Where the bench is kept.", "DIR"),
+    strategies: list[str] | None = option("--strategies", "Strategies with commas between, or all.", "NAMES"),
+    models: list[str] | None = option("--models", "Models with commas between.", "NAMES"),
+    agent: str = option("--agent", "Another agent: 'mini -t {instruction}'.", "COMMAND", default=""),
+    trials: int | None = option("--trials", "Trials of each cell: seeds 1 to this. Default: 1."),
+    horizon: str | None = option("--horizon", "Steps of necessary work in a world. Default: 60.", "NUMBERS"),
+    noise: str | None = option("--noise", "Noise in a world's outputs. Default: 1.", "NUMBERS"),
+    jobs: int | None = option("--jobs", "Trials at once. Default: one for each core."),
+    engine: str | None = option("--engine", "local, or dask for more than one machine. Default: local.", "NAME"),
+    scheduler: str | None = option("--scheduler", "A Dask scheduler, like tcp://HOST:8786.", "ADDRESS"),
+    concurrency: list[str] | None = option("--concurrency", "Most trials that ask a provider at once.", "PROVIDER=N"),
+    total_usd: float | None = option("--total-usd", "What the whole bench may cost, in USD. Default: no limit."),
+    trial_seconds: float | None = option("--trial-seconds", "Seconds after which a trial is killed. Default: never."),
+    retry_errors: bool = switch("--retry-errors", "Make trials that ended with an error again."),
+    price: str | None = option("--price", "Makes the bill. Default: claude-sonnet-5-5.", "MODEL"),
+    latency: float | None = option("--latency", "Seconds between two requests, in the bill. Default: 10."),
+    pause: float | None = option("--pause", "More of them before a person's next request. Default: 0, or the suite's."),
+    keep_traces: str | None = option(
+        "--keep-traces", "The runs that stay: all, failed or none. Default: all.", "WHICH"
+    ),
+    archive: str = option("--archive", "Puts the bench into one file that can be cited.", "FILE", default=""),
+    repeat: str = option("--repeat", "Makes an archived bench again and compares.", "ARCHIVE", default=""),
+    *,
+    flags: Flags,
+    dry_run: bool = switch("--dry-run", "Say what would be done and what it would cost."),
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Solve tasks under several memory strategies, many times, and put the results in one SQLite file."""
+    load_plugins()  # a world may be one of theirs
+    cwd = Path.cwd()
+    folder = cwd / _named(output)
+    suites, named = _suites_and_names(subjects or [])
+    request = SuiteRequest(
+        worlds=tuple(one for one in named if one in WORLDS or one == "all"),
+        tasks=tuple(one for one in named if one not in WORLDS and one != "all"),
+        keep_traces=_keep(keep_traces),
+        settings=_settings(flags, cwd),
+        strategies=split_strategies(strategies or ()),
+        models=tuple(one.strip() for text in models or () for one in text.split(",") if one.strip()),
+        trials=trials, horizons=numbers(horizon or "", "--horizon"), noise=numbers(noise or "", "--noise"),
+        price=price, latency_seconds=latency, pause_seconds=pause, agent=agent,
+    )  # fmt: skip
+    environ = _environ_without_keys() if dry_run else os.environ
+    held = _held(cwd / repeat, request) if repeat else None
+    plan = _planned(request, suites, cwd, environ, folder, held)
+    means = _means(jobs, engine, scheduler, concurrency or (), total_usd, trial_seconds, retry_errors=retry_errors)
+    if dry_run:
+        _show_plan(plan, folder, environ, as_json=json)
+        return
+    with open_bench_screen(quiet=quiet) as screen:
+        came = run_bench(plan, folder, means, os.environ, screen.begin, screen)
+    _show(came, plan, Path(_named(output)), as_json=json)
+    _settle(came, folder, cwd / archive if archive else None, held)
+    if came.signal or came.ending == "budget":
+        sys.exit(128 + came.signal if came.signal else BUDGET_EXIT)
+
+
+def _named(output: str | None) -> str:
+    if not output:
+        raise UsageError("where the bench is kept was not said; say -o DIR")
+    return output
+
+
+def _held(path: Path, request: SuiteRequest) -> BenchArchive:
+    """The archive that is made again, where this machine can."""
+    from stackmem.lab.comparison.bench_archive import read_archive, refuse_unlike
+
+    if request != SuiteRequest():
+        raise UsageError("--repeat makes a bench as it was archived; leave out what says otherwise")
+    held = read_archive(path)
+    refuse_unlike(held)
+    return held
+
+
+def _planned(
+    request: SuiteRequest,
+    suites: Sequence[str],
+    cwd: Path,
+    environ: Mapping[str, str],
+    folder: Path,
+    held: BenchArchive | None,
+) -> BenchPlan:
+    if held is not None:
+        return held.plan
+    asked = request.worlds or request.tasks or suites
+    return _plan(request, suites, cwd, environ) if asked else _kept_plan(request, folder)
+
+
+def _settle(came: Came, folder: Path, path: Path | None, held: BenchArchive | None) -> None:
+    """Write the archive, and say whether a bench that was made again is equal; exit 1 where it is not."""
+    from stackmem.lab.comparison.bench_archive import differences, write_archive
+
+    if came.ending != "done":
+        return
+    if path is not None:
+        write_archive(folder, path)
+        say(f"archive: {path}")
+    if held is None:
+        return
+    unlike = differences(held, folder)
+    for sentence in unlike:
+        typer.echo(readable(sentence))
+    typer.echo(f"{'not equal to' if unlike else 'equal:'} {'the archive' if unlike else f'{len(held.rows):,} trials'}")
+    if unlike:
+        sys.exit(1)
+
+
+def _suites_and_names(subjects: list[str]) -> tuple[list[str], list[str]]:
+    """A suite's file, if any, and the names of tasks and worlds."""
+    suites = [one for one in subjects if one.endswith(".toml")]
+    if len(suites) > 1:
+        raise UsageError("one suite at a time; run them apart, each with its own -o DIR")
+    return suites, [one for one in subjects if one not in suites]
+
+
+def _keep(which: str | None) -> Keep | None:
+    if which is not None and which not in get_args(Keep):
+        raise UsageError(f"--keep-traces {which!r} is none; write one of {', '.join(get_args(Keep))}")
+    kept: Keep | None = msgspec.convert(which, Keep | None)
+    return kept
+
+
+def _settings(flags: Flags, cwd: Path) -> dict[str, Any]:
+    home = os.environ.get("HOME", "")
+    return {
+        name: read_setting(name, raw, ValuePlace(OPTIONS[name].flag, folder=cwd, home=home))
+        for name, raw in flags.items()
+        if raw is not None and name in SETTINGS
+    }
+
+
+def _plan(request: SuiteRequest, suites: Sequence[str], cwd: Path, environ: Mapping[str, str]) -> BenchPlan:
+    suite = read_suite(cwd / suites[0], os.environ.get("HOME", "")) if suites else SuiteRequest()
+    line = " ".join(map(shlex.quote, ["stackmem", *sys.argv[1:]]))
+    return make_plan(over(request, suite), cwd, environ, suite=Path(suites[0]).stem if suites else "", command=line)
+
+
+def _kept_plan(request: SuiteRequest, folder: Path) -> BenchPlan:
+    """The plan of the bench that is there already, to go on with."""
+    old = read_plan(folder)
+    if old is None:
+        raise UsageError(
+            f"nothing to solve was named, and there is no bench in {folder} to go on with; name tasks, worlds "
+            "(stackmem worlds list) or a SUITE.toml"
+        )
+    if request != SuiteRequest():
+        raise UsageError("a bench goes on as it was planned; name its tasks too if more is wanted of it")
+    return old
+
+
+def _environ_without_keys() -> Mapping[str, str]:
+    """The environment of a dry run, which asks nobody: with a stand-in for a key that is not set."""
+    keys = {one.key_variable: os.environ.get(one.key_variable, "").strip() or NO_KEY for one in PROVIDERS}
+    return {**os.environ, **keys}
+
+
+def _means(
+    jobs: int | None,
+    engine: str | None,
+    scheduler: str | None,
+    concurrency: Sequence[str],
+    total_usd: float | None,
+    trial_seconds: float | None,
+    *,
+    retry_errors: bool,
+) -> Means:
+    engine = "local" if engine is None else engine
+    if engine not in get_args(EngineName):
+        raise UsageError(f"no engine {engine[:40]!r}; known: {', '.join(get_args(EngineName))}")
+    if scheduler is not None and engine != "dask":
+        raise UsageError("--scheduler goes with --engine dask")
+    jobs = (os.cpu_count() or 1) if jobs is None else jobs
+    if not 1 <= jobs <= 1_000:
+        raise UsageError(f"{jobs} jobs cannot be; give --jobs from 1 to 1,000")
+    for name, amount in (("--total-usd", total_usd), ("--trial-seconds", trial_seconds)):
+        if amount is not None and not 0 < amount < 1e9:  # nor is what is no number
+            raise UsageError(f"{name} {amount:g} cannot be; give a number above 0")
+    most_of = {}
+    for text in concurrency:
+        provider, _, most = text.partition("=")
+        if not provider or not most.isdecimal() or not 1 <= int(most[:6]) <= 1_000:
+            raise UsageError(f"--concurrency {text[:60]!a} is none; write it like anthropic=4")
+        most_of[provider] = int(most[:6])
+    return Means(
+        jobs, msgspec.convert(engine, EngineName), scheduler, most_of, total_usd,
+        trial_seconds, retry_errors,
+    )  # fmt: skip
+
+
+def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_json: bool) -> None:
+    old = read_plan(folder)
+    if old is not None:
+        refuse_other(old, plan, folder)
+    rows: Mapping[str, Row] = latest_rows(folder)
+    usd = left_usd(plan, rows, environ)
+    units, rate, gap = detectable(plan, rows.values())
+    summary: dict[str, Any] = {
+        "trials": plan.count,
+        "done": len(rows),
+        "subjects": [subject.shown for subject in plan.subjects],
+        "models": plan.models,
+        "strategies": [variant.name for variant in plan.variants],
+        "seeds": plan.trials,
+        "settings": plan.settings,
+        "left_usd": None if usd is None else round(usd, 4),
+        "units": units,
+        "assumed_rate": rate,
+        "smallest_difference": gap,
+    }
+    if as_json:
+        echo_json(summary)
+        return
+    typer.echo(
+        f"{plan.count:,} trials: {len(plan.subjects)} tasks x {plan.trials} seeds x {len(plan.models)} models x "
+        f"{len(plan.variants)} strategies; {len(rows):,} of them are done"
+    )
+    for label in ("subjects", "models", "strategies"):
+        typer.echo(f"{label}: {', '.join(summary[label])}")
+    if plan.settings:
+        typer.echo("settings: " + ", ".join(f"{name} {value}" for name, value in plan.settings.items()))
+    if usd is None:
+        typer.echo("cost: unknown, as no price of one of the models is known")
+    else:
+        typer.echo(f"cost of what is left: about ${usd:,.2f}" + (f" ({ASSUMPTION})" if usd else " (nobody is paid)"))
+    seen = "at the rate of the finished trials" if any(row.get("solved") is not None for row in rows.values()) else ""
+    typer.echo(
+        f"{units:,} {'tasks' if len({subject.task for subject in plan.subjects}) > 1 else 'trials of one task'} "
+        + (
+            f"show a difference in success from {gap:.2f} on"
+            if gap is not None
+            else "are too few to show any difference in success"
+        )
+        + f" (power 0.8 at 5 %, corrected, {seen or 'assuming that one of them solves'} {rate:.2f})"
+    )
+
+
+def _show(came: Came, plan: BenchPlan, output: Path, *, as_json: bool) -> None:
+    errors = sum(row["outcome"] == "error" for row in came.rows)
+    if as_json:
+        summary = {
+            "outcome": came.ending, "trials": came.total, "done": len(came.rows), "new": came.fresh, "errors": errors,
+            "cost_usd": round(came.paid_usd, 6), "results": str(came.results),
+        }  # fmt: skip
+        echo_json(summary)
+        return
+    for line in strategy_lines(came.rows, [variant.name for variant in plan.variants]):
+        typer.echo(line)
+    failures = Counter(str(row.get("error")) for row in came.rows if row["outcome"] == "error")
+    for sentence, count in failures.most_common(_ERRORS_SHOWN):
+        typer.echo(f"{count:,} x {readable(sentence)[:300]}")
+    typer.echo(
+        f"{len(came.rows):,} of {came.total:,} trials done, {came.fresh:,} now, {errors:,} errors, "
+        f"${came.paid_usd:,.4f} paid"
+    )
+    typer.echo(f"results: {came.results}")
+    if errors:
+        typer.echo(f"make those with errors again: stackmem bench -o {shlex.quote(str(output))} --retry-errors")
+    if came.ending != "done":
+        why = "the budget is used up" if came.ending == "budget" else "interrupted; every finished trial is kept"
+        typer.echo(f"{why}; go on with: stackmem bench -o {shlex.quote(str(output))}")

@@ -1,0 +1,76 @@
+"""``stackmem evidence``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import typer
+
+from stackmem.cli.options import argument, option
+from stackmem.cli.screen.text import one_line, readable
+from stackmem.errors import UsageError
+from stackmem.lab.bench.evidence import RecordingEntry, study
+from stackmem.lab.comparison.evidence import summary, write_evidence
+from stackmem.lab.comparison.evidence_archive import (
+    EvidenceArchive,
+    differences,
+    read_archive,
+    refuse_unlike,
+    write_archive,
+)
+from stackmem.tools.plugins import load_plugins
+
+
+def command(
+    folder: Path = argument("DIR", "Recordings of other agents; in a folder MODEL@SUITE they are that model's."),
+    output: Path = option("--output -o", "FILE.html, .md or .csv.", "FILE", default=Path("evidence.html")),
+    rows: Path | None = option("--rows", "Where each recording's figures are kept, and found again.", "FILE.jsonl"),
+    jobs: int = option("--jobs -j", "Recordings at once; as many as processors without it.", "N", min=0, default=0),
+    archive: Path | None = option("--archive", "Puts the study into one file that can be cited.", "FILE"),
+    repeat: Path | None = option("--repeat", "Makes an archived study again and compares.", "ARCHIVE"),
+) -> None:
+    """Say what recordings of real agents would have cost under memory strategies, with intervals over tasks."""
+    load_plugins()
+    kept = rows or output.with_suffix(".jsonl")
+    held = _held(repeat, folder, kept) if repeat else None
+    counted = [0]
+
+    def done(entry: RecordingEntry) -> None:
+        counted[0] += 1
+        if entry.unread:
+            typer.echo(one_line(f"not read: {entry.file}: {entry.unread}"), err=True)
+        if counted[0] % 50 == 0:
+            typer.echo(f"{counted[0]:,} recordings", err=True)
+
+    entries = study(folder, kept, jobs or os.cpu_count() or 1, done)
+    write_evidence(entries, output)
+    typer.echo("\n".join(summary(entries)))
+    typer.echo(f"wrote {output}; the figures of each recording are in {kept}")
+    if archive is not None:
+        write_archive(entries, folder, archive, ["stackmem", *sys.argv[1:]])
+        typer.echo(f"archive: {archive}")
+    if held is not None:
+        _compare(held, entries)
+
+
+def _held(path: Path, folder: Path, rows: Path) -> EvidenceArchive:
+    """The archive that is made again, where these recordings are its own and none of their figures is there yet."""
+    held = read_archive(path)
+    refuse_unlike(held, folder)
+    if rows.exists():
+        raise UsageError(
+            f"{rows} holds figures already, and --repeat makes all of them anew; name another -o or --rows"
+        )
+    return held
+
+
+def _compare(held: EvidenceArchive, entries: tuple[RecordingEntry, ...]) -> None:
+    """Say whether the study is equal; exit 1 where it is not."""
+    unlike = differences(held, entries)
+    for sentence in unlike:
+        typer.echo(readable(sentence))
+    typer.echo("not equal to the archive" if unlike else f"equal: {len(entries):,} recordings")
+    if unlike:
+        sys.exit(1)

@@ -1,0 +1,28 @@
+"""``stackmem report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from stackmem.cli.options import argument, option, switch
+from stackmem.lab.comparison.write import write_report
+from stackmem.report.page import open_page
+
+
+def command(
+    folder: Path = argument("DIR", "The folder of a bench."),
+    output: str | None = option("--output -o", "FILE.html, .md or .csv; else report.html in DIR.", "FILE"),
+    baseline: str | None = option("--baseline", "The strategy to compare with; else full, or stackheap.", "STRATEGY"),
+    read_multiple: float | None = option(
+        "--read-multiple", "Price of a cached token, in input tokens, for verdicts; the model's own without it.", "X"
+    ),
+    open_it: bool = switch("--open", "Open it in the browser."),
+) -> None:
+    """Write what the strategies of a bench solved and cost: tables with intervals, plots, every trial."""
+    written = write_report(folder, output, baseline=baseline, read_multiple=read_multiple)
+    size = written.path.stat().st_size / 1000
+    typer.echo(f"wrote {written.path} ({written.trials:,} trials, {size:,.0f} kB)")
+    if open_it:
+        open_page(written.path)

@@ -1,0 +1,152 @@
+"""``stackmem whatif``."""
+
+from __future__ import annotations
+
+import typer
+
+from stackmem.cli.options import JsonArray, argument, flag, option, runs_folder
+from stackmem.cli.screen.text import align, echo_json, one_line, terminal_width
+from stackmem.lab.whatif.hypothetical import phase_rule
+from stackmem.lab.whatif.recorded import WhatIf, WhatIfQuestion, WhatIfRow, parse_strategies, what_if
+from stackmem.lab.whatif.rendered import WhatIfOutcome
+from stackmem.measure.first_loss import FirstLoss
+from stackmem.tools.plugins import load_plugins
+
+_PROMPTS, _LOSSES = ("strategy", "peak", "mean"), ("ratio", "first loss", "lost", "gone", "note")
+_HEADS = {
+    "USD": (*_PROMPTS, "read", "written", "uncached", "output", "bill", *_LOSSES),
+    "tokens": (*_PROMPTS, "cached", "evaluated", "output", "seconds", *_LOSSES),
+}
+_RATIOS = {"USD": "its bill is", "tokens": "its seconds are"}
+
+
+def command(
+    traces: list[str] = argument("TRACE", "Runs (folder, id, prefix, 'last'), or other agents' recordings."),
+    strategies: str = option("--strategies", "Strategies, separated by commas, or 'all'.", "LIST", default="all"),
+    price: str | None = option("--price", "Whose prices and cache hold; the recorded model's.", "MODEL"),
+    latency: float | None = option(
+        "--latency", "Between requests; as recorded without it.", "SECONDS", min=0.0, max=86_400.0
+    ),
+    window_tokens: int | None = option(
+        "--window-tokens", "The window; by default the price model's, of a run of ours its own.", "N", min=1
+    ),
+    phases: str = option(
+        "--phases",
+        "How a flat run is cut into frames: boundaries, sub-goals, green, none, or a number of steps.",
+        "RULE",
+        default="boundaries",
+    ),
+    runs_dir: str | None = flag("runs_dir"),
+    json: JsonArray = False,
+) -> None:
+    """Say what a recorded run would have held and cost under other strategies, its actions being the same."""
+    load_plugins()
+    folder = runs_folder(runs_dir)
+    question = WhatIfQuestion(parse_strategies(strategies), price, latency, window_tokens, phase_rule(phases))
+    results: list[WhatIf] = []
+    for result in (each for named in traces for each in what_if(named, folder, question)):
+        if not json:
+            typer.echo("\n".join([*([""] if results else []), *_lines(result, terminal_width())]))
+        results.append(result)
+    if json:
+        echo_json(results)
+    elif len(results) > 1:
+        typer.echo("\n".join(["", *_totals(results, terminal_width())]))
+
+
+def _lines(result: WhatIf, width: int | None) -> list[str]:
+    """A sentence for the run, a row for each strategy, and what the marks mean."""
+    whose = f"imported from {result.imported}, " if result.imported else ""
+    paced = "at the recorded times" if result.latency_seconds is None else f"{result.latency_seconds:g} s apart"
+    lines = [
+        one_line(f"{result.run}: {whose}{result.steps:,} steps, {result.frames:,} frames"),
+        one_line(f"{_whose(result)} of {result.price}, tokens counted as {result.counted}"),
+        f"requests {paced}; a window of {result.window_tokens:,} tokens",
+    ]
+    if result.estimated_replies:
+        lines.append(
+            f"~ replies: the recording lacks the usage of {result.estimated_replies:,}; their length is an estimate"
+        )
+    head = _HEADS[result.unit]
+    rows = [head, *(_cells(row, result.unit) for row in result.rows)]
+    lines += ["", *align(rows, (0, len(head) - 1), width=width)]
+    lines += [
+        "",
+        f"* the strategy of the recording; ratio: {'its bill is' if result.unit == 'USD' else 'its seconds are'} 1",
+    ]
+    lines.append(
+        "lost: facts used later that were out of sight before; gone: those of them that nothing stored held either"
+    )
+    if any(row.outcome and row.outcome.estimated for row in result.rows):
+        lines.append("~ an estimate: nobody wrote the summaries, a bounded extract of the turns stands in for each")
+    return lines
+
+
+def _whose(result: WhatIf) -> str:
+    return "prices and cache" if result.unit == "USD" else "speed and cache"
+
+
+def _totals(results: list[WhatIf], width: int | None) -> list[str]:
+    """A row for each strategy over several recordings; a ratio is of what both bills are known for."""
+    names = dict.fromkeys(row.strategy for one in results for row in one.rows)
+    rows = [("strategy", "recordings", "peak", "bill", "ratio", "with a loss", "")]
+    for name in names:
+        mine = [(one.rows[0].outcome, row.outcome) for one in results for row in one.rows if row.strategy == name]
+        known = [(base, own) for base, own in mine if own is not None]
+        if not known:
+            continue
+        about = "~" if any(own.estimated for _, own in known) else ""
+        pairs = [(base.usd, own.usd) for base, own in known if base and base.usd and own.usd is not None]
+        bill, base_bill = sum(own for _, own in pairs), sum(base for base, _ in pairs)
+        timed = [
+            (base.seconds, own.seconds) for base, own in known if base and base.seconds and own.seconds is not None
+        ]
+        seconds, base_seconds = sum(own for _, own in timed), sum(base for base, _ in timed)
+        rows.append((
+            one_line(name),
+            f"{len(known):,}",
+            f"{about}{max(own.peak_tokens for _, own in known):,}",
+            f"{about}${bill:,.4f}" if pairs else f"{about}{seconds:,.1f} s" if timed else "unknown",
+            f"{about}{bill / base_bill:.2f}" if pairs else f"{about}{seconds / base_seconds:.2f}" if timed else "",
+            f"{sum(own.loss.step is not None for _, own in known):,}",
+            "",
+        ))  # fmt: skip
+    head = f"{len(results):,} recordings together; ratio: to the bills of their own strategies"
+    return [head, "", *align(rows, (0, len(rows[0]) - 1), width=width)]
+
+
+def _cells(row: WhatIfRow, unit: str) -> tuple[str, ...]:
+    name = one_line(row.strategy) + (" *" if row.recorded else "")
+    outcome = row.outcome
+    if outcome is None:
+        return (name, *[""] * (len(_HEADS[unit]) - 2), one_line(row.note))
+    usage, about = outcome.usage, "~" if outcome.estimated else ""
+    notes = [row.note] if row.note else []
+    if outcome.summaries:
+        notes.insert(0, f"{outcome.summaries} {'summary' if outcome.summaries == 1 else 'summaries'}")
+    if outcome.too_long_from is not None:
+        notes.insert(0, f"longer than the window from step {outcome.too_long_from}")
+    written = usage.cache_write_5m + usage.cache_write_1h
+    fresh = (written, usage.uncached) if unit == "USD" else (outcome.evaluated_tokens,)
+    return (
+        name,
+        *(f"{about}{size:,.0f}" for size in (outcome.peak_tokens, outcome.mean_tokens)),
+        *(f"{about}{tokens:,}" for tokens in (usage.cache_read, *fresh, usage.output)),
+        _cost(outcome, unit, about),
+        "" if row.ratio is None else f"{about}{row.ratio:.2f}",
+        *_loss(outcome.loss),
+        one_line("; ".join(notes)),
+    )
+
+
+def _cost(outcome: WhatIfOutcome, unit: str, about: str) -> str:
+    if unit == "USD":
+        return "unknown" if outcome.usd is None else f"{about}${outcome.usd:,.4f}"
+    return "unknown" if outcome.seconds is None else f"{about}{outcome.seconds:,.1f}"
+
+
+def _loss(loss: FirstLoss) -> tuple[str, str, str]:
+    if not loss.facts:
+        return "no facts", "", ""
+    first = "none" if loss.step is None else f"step {loss.step:,}"
+    return first, f"{loss.lost:,} of {loss.facts:,}", f"{loss.gone:,}"

@@ -1,0 +1,162 @@
+"""Results in one file that can be cited, and made again: what was planned, by what code, with what results.
+
+Rule 1: an archive says what it was made by, and each thing by its digest; one that does not hold together is refused.
+Rule 2: it is read in memory, by the names that are known, and nothing of it is unpacked onto a disk or run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from stackmem.core.strict_json import decode_json
+from stackmem.errors import TraceError, UsageError
+from stackmem.foreign.files import read_start
+from stackmem.foreign.tree import ArchiveError
+from stackmem.foreign.zips import ZipPacker, opened_zip
+from stackmem.lab.bench.provenance import code_digest, environment, revision
+from stackmem.models.catalog import lookup
+from stackmem.tools.plugins import plugin_digests, refuse_unlike_plugins
+from stackmem.version import VERSION
+
+FORMAT = 1
+LARGEST_BYTES = 1 << 30
+PLAN, ROWS = "plan.json", "results.jsonl"
+_MANIFEST = "manifest.json"
+_SHOWN = 5
+_GZIP = b"\x1f\x8b"
+
+Rows = Mapping[str, Mapping[str, Any]]
+"""Name of a trial or a recording to what came of it."""
+
+
+class ArchiveManifest(Struct, frozen=True):
+    """What an archive says of itself."""
+
+    version: str
+    code: str  # SHA-256 over the sources of the package
+    revision: str  # the commit that they were checked out from; empty where they were installed
+    plugins: dict[str, str]  # package and version to the digest of its files
+    worlds: dict[str, str]  # family and horizon to the digest of its task with seed 1
+    files: dict[str, str]  # name of each other file of the archive to its digest
+    format: int = FORMAT
+
+
+def pack_archive(
+    path: Path,
+    plan: bytes,
+    rows: Iterable[Mapping[str, Any]],
+    report: bytes,
+    *,
+    title: str,  # of what is cited
+    models: Iterable[str],  # those whose prices made the bills
+    commands: tuple[str, str],  # the one that made it, and the one that makes it again
+    worlds: Mapping[str, str],
+) -> ArchiveManifest:
+    """Write a zip archive of what is given, with the code, the environment and the prices of this machine beside it."""
+    made, again = commands
+    files = {
+        PLAN: plan,
+        ROWS: b"".join(json.dumps(row, sort_keys=True).encode() + b"\n" for row in rows),
+        "report.md": report,
+        "prices.json": _json({model: msgspec.to_builtins(lookup(model)) for model in models}),
+        "environment.txt": "".join(f"{line}\n" for line in environment()).encode(),
+        "REPEAT.txt": f"{made}\n\nmade it. This makes it again and compares:\n\n{again}\n".encode(),
+        "CITATION.cff": _citation(title).encode(),
+    }
+    digests = {name: digest(content) for name, content in files.items()}
+    manifest = ArchiveManifest(VERSION, code_digest(), revision(), plugin_digests(), dict(worlds), digests)
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        fresh.unlink(missing_ok=True)
+        with ZipPacker(fresh) as packed:
+            for name, content in {_MANIFEST: _json(msgspec.to_builtins(manifest)), **files}.items():
+                packed.add(name, content)
+        fresh.replace(path)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise UsageError(f"{path} cannot be written ({error.strerror}); name another file with --archive") from error
+    return manifest
+
+
+def unpack_archive(path: Path) -> tuple[ArchiveManifest, bytes, list[dict[str, Any]]]:
+    """The manifest, the plan as it stands and the rows, held against each other."""
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise UsageError(f"{path} is larger than any archive of results")
+        if read_start(path, 2) == _GZIP:
+            raise UsageError(
+                f"{path} is a gzipped tar, as older versions of stackmem wrote; make the archive again with --archive"
+            )
+        with opened_zip(path) as archive:
+            stated, plan, lines = archive.read((_MANIFEST, PLAN, ROWS), LARGEST_BYTES)
+        manifest = decode_json(stated, ArchiveManifest)
+        for name, content in ((PLAN, plan), (ROWS, lines)):
+            if manifest.files.get(name) != digest(content):
+                raise TraceError(f"{name} of {path} is not what was archived; fetch the archive anew")
+        rows = [json.loads(line) for line in lines.splitlines()]
+        if not all(isinstance(row, dict) for row in rows):
+            raise ValueError("a row is none")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror or error}); name an archive of results") from error
+    except (ArchiveError, ValueError, TypeError, msgspec.DecodeError, RecursionError) as error:
+        raise TraceError(f"{path} is no archive of results ({error})") from error
+    return manifest, plan, rows
+
+
+def refuse_unlike(told: ArchiveManifest) -> None:
+    """Only the same version with the same plug-ins makes the same rows."""
+    if told.version != VERSION:
+        raise UsageError(f"the archive was made by stackmem {told.version}, and this is {VERSION}; install that one")
+    refuse_unlike_plugins(told.plugins)
+
+
+def differences(told: ArchiveManifest, there: Rows, here: Rows, unlike: Collection[str]) -> list[str]:
+    """What the rows here have otherwise, in sentences; none where they are equal."""
+    said = list(_differing(there, here, unlike))
+    more = [f"and {len(said) - _SHOWN:,} more"] if len(said) > _SHOWN else []
+    code = [] if told.code == code_digest() else ["the code is another one than the archive's"]
+    return [*said[:_SHOWN], *more, *code] if said else []
+
+
+def _differing(there: Rows, here: Rows, unlike: Collection[str]) -> Iterator[str]:
+    for name in sorted(there.keys() | here.keys()):
+        if name not in here or name not in there:
+            yield f"{name}: {'not made here' if name in there else 'not in the archive'}"
+            continue
+        one, other = there[name], here[name]
+        columns = sorted((one.keys() | other.keys()) - set(unlike))
+        found = [column for column in columns if one.get(column) != other.get(column)]
+        if found:
+            told = ", ".join(
+                f"{column} {_short(one.get(column))} became {_short(other.get(column))}" for column in found[:3]
+            )
+            yield f"{name}: {told}" + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else f"{text[:119]}…"
+
+
+def _citation(title: str) -> str:
+    return (
+        "cff-version: 1.2.0\nmessage: If you use these results, cite them and the software that made them.\n"
+        f"type: dataset\ntitle: {json.dumps(title)}\nauthors:\n  - name: stackmem\n"
+        f"references:\n  - type: software\n    title: stackmem\n    version: {json.dumps(VERSION)}\n"
+        "    authors:\n      - name: stackmem\n"
+    )
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, indent=1, sort_keys=True).encode() + b"\n"

@@ -1,0 +1,88 @@
+"""A bench in one file that can be cited, and made again.
+
+Rule: two benches are equal where their rows are, but for what differs between any two: times, and names made of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from stackmem.core.strict_json import decode_json
+from stackmem.errors import TraceError, UsageError
+from stackmem.foreign.files import read_regular
+from stackmem.lab.bench.ledger import PLAN, read_plan
+from stackmem.lab.bench.plan import BenchPlan
+from stackmem.lab.bench.results import TIMES, read_results
+from stackmem.lab.worlds import design
+from stackmem.lab.worlds.folder import task_files
+
+from . import archive
+from .archive import ArchiveManifest, digest, pack_archive, unpack_archive
+from .write import write_report
+
+_UNLIKE = {*TIMES, "rate_limited"}
+
+
+class BenchArchive(Struct, frozen=True):
+    """An archive that holds together."""
+
+    manifest: ArchiveManifest
+    plan: BenchPlan
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)  # trial to its row
+
+
+def write_archive(folder: Path, path: Path) -> ArchiveManifest:
+    """The bench in ``folder`` as a zip archive."""
+    plan = read_plan(folder)
+    if plan is None:
+        raise UsageError(f"{folder} holds no bench; stackmem bench makes one in the folder that its -o names")
+    with TemporaryDirectory(prefix="stackmem-") as place:
+        report = Path(place, "report.md")
+        write_report(folder, str(report))
+        rows = sorted(read_results(folder), key=lambda row: str(row["id"]))
+        return pack_archive(
+            path, read_regular(folder / PLAN), rows, report.read_bytes(),
+            title=f"A comparison of memory strategies: {plan.suite or 'a bench'}, {len(rows)} trials",
+            models=(plan.price, *plan.models),
+            commands=(plan.command, f"stackmem bench --repeat {path.name} -o again"),
+            worlds=_worlds(plan),
+        )  # fmt: skip
+
+
+def read_archive(path: Path) -> BenchArchive:
+    """The archive of a bench."""
+    manifest, plan, rows = unpack_archive(path)
+    try:
+        return BenchArchive(manifest, decode_json(plan, BenchPlan), {str(row["id"]): row for row in rows})
+    except (KeyError, msgspec.DecodeError) as error:
+        raise TraceError(f"{path} is no archive of a bench ({error})") from error
+
+
+def refuse_unlike(held: BenchArchive) -> None:
+    """Only the same version with the same plug-ins and worlds makes the same rows."""
+    archive.refuse_unlike(held.manifest)
+    there, here = held.manifest.worlds, _worlds(held.plan)
+    for name in sorted(there.keys() | here.keys()):
+        if there.get(name) != here.get(name):
+            raise UsageError(f"the world {name} is not the one that the archive was made with; install that one")
+
+
+def differences(held: BenchArchive, folder: Path) -> list[str]:
+    """What the bench in ``folder`` has otherwise, in sentences; none where they are equal."""
+    here = {str(row["id"]): row for row in read_results(folder)}
+    return archive.differences(held.manifest, held.rows, here, _UNLIKE)
+
+
+def _worlds(plan: BenchPlan) -> dict[str, str]:
+    found = {}
+    for subject in plan.subjects:
+        if subject.horizon is not None and subject.noise is not None:
+            made = design(subject.family, 1, subject.horizon, subject.noise)
+            text = "\0".join(f"{path}\0{content}" for path, content, _ in task_files(made))
+            found[subject.shown] = digest(text.encode())
+    return found

@@ -1,0 +1,185 @@
+"""What the tables of the report show, each figure in one place: its title, its unit, what it tells."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Literal, assert_never
+
+from msgspec import Struct
+
+from stackmem.lab.bench.intervals import Interval
+from stackmem.lab.bench.statistics import Comparison
+from stackmem.measure.metrics import METRICS, SHIPPED
+
+from .figures import Line, Section, Wants, bill_name
+
+Kind = Literal["share", "usd", "tokens", "count", "ratio"]
+SUCCESS, BILL, CONTEXT, WORK = "Success", "Bill, USD", "Context", "Work"
+LOST, MEMORY, MORE = "Lost and found again", "Memory", "From plug-ins"
+
+
+class Column(Struct, frozen=True):
+    """A figure of each line."""
+
+    key: str  # its name among the figures of a line; of a comparison, which one
+    title: str
+    tells: str
+    group: str  # what it belongs to, as a heading over it
+    kind: Kind
+    against: bool = False  # it is a difference to the baseline
+
+
+def columns(section: Section, wants: Wants) -> tuple[Column, ...]:
+    """Those that the section has something for, in their order; the strategy and its trials stand before them."""
+    counts = {line.k for line in section.lines if line.k}
+    k = str(counts.pop()) if len(counts) == 1 else "k"
+    return tuple(
+        column
+        for column in _columns(wants, k)
+        if any(figure_of(line, column) for line in section.lines) and not (k == "1" and column.key.startswith("pass_"))
+    )
+
+
+def _columns(wants: Wants, k: str) -> tuple[Column, ...]:
+    to_base, multiple = f"to {wants.baseline}", f"{wants.read_multiple:g}"
+    bills = [
+        Column(bill_name(each), f"at {each:g}", f"mean bill, a cached token at {each:g} of an input token", BILL, "usd")
+        for each in wants.multiples
+    ]
+    return (
+        Column("solved", "solved", "share of trials whose checks passed", SUCCESS, "share"),
+        Column(
+            "solved", to_base, "gap of success rates, mean over the worlds, in points", SUCCESS, "share", against=True
+        ),
+        Column("pass_at_k", f"pass@{k}", f"chance that at least one of {k} trials of a task passes", SUCCESS, "share"),
+        Column("pass_hat_k", f"pass^{k}", f"chance that each of {k} trials of a task passes", SUCCESS, "share"),
+        *bills,
+        Column(
+            "bill",
+            to_base,
+            f"bill at {multiple} over the baseline's, mean of the worlds' ratios",
+            BILL,
+            "usd",
+            against=True,
+        ),
+        Column("cost_per_solved", "a solved one", f"bills at {multiple} of all trials over those solved", BILL, "usd"),
+        Column("peak_context_tokens", "peak", "the longest prompt, tokens", CONTEXT, "tokens"),
+        Column(
+            "peak",
+            to_base,
+            "longest prompt over the baseline's, mean of the worlds' ratios",
+            CONTEXT,
+            "tokens",
+            against=True,
+        ),
+        Column("mean_context_tokens", "mean", "mean prompt, tokens", CONTEXT, "tokens"),
+        Column("cache_read_share", "cached", "share of prompt tokens read from the cache", CONTEXT, "share"),
+        Column("steps", "steps", "replies of the model", WORK, "count"),
+        Column(
+            "never_acted",
+            "never acted",
+            "share of trials in which it did nothing but show the whole history",
+            WORK,
+            "share",
+        ),
+        Column("wall_seconds", "seconds", "wall time of a trial; the spreadsheet splits it", WORK, "count"),
+        Column("facts_lost", "out of sight", "facts out of sight while they were still needed", LOST, "count"),
+        Column("rediscoveries", "rediscovered", "commands that failed in an ended frame, tried again", LOST, "count"),
+        Column("found_again", "found again", "looks that told what an ended frame had been told", LOST, "count"),
+        Column("repeated_looks", "repeated", "looks that told the same, or failed, again", LOST, "count"),
+        Column("rereads", "reread", "reads of a file that showed the same again", LOST, "count"),
+        Column("memory_call_share", "calls", "share of calls that manage memory", MEMORY, "share"),
+        Column("heap_reads_per_write", "reads a write", "reads of chunks for each one stored", MEMORY, "count"),
+        Column("never_read_share", "never read", "share of chunks that nobody read", MEMORY, "share"),
+        Column("stale_reads", "stale", "reads of chunks whose source had changed", MEMORY, "count"),
+        Column("false_pops", "false pops", "frames that said they were done and were not", MEMORY, "count"),
+        *(
+            Column(name, name.replace("_", " "), metric.tells, MORE, _kind(metric.unit))
+            for name, metric in METRICS.items()
+            if name not in SHIPPED
+        ),
+    )
+
+
+def _kind(unit: str) -> Kind:
+    kinds: dict[str, Kind] = {"USD": "usd", "tokens": "tokens", "share": "share"}
+    return kinds.get(unit.partition(" ")[0], "count")
+
+
+def figure_of(line: Line, column: Column) -> Interval | None:
+    """The column's figure; of one that is held against the baseline the corrected one."""
+    if column.against:
+        found = line.against.get(column.key)
+        return found.corrected if found else None
+    return line.figures.get(column.key)
+
+
+def kind_of(line: Line, column: Column) -> Kind:
+    """A ratio where amounts are compared."""
+    return "ratio" if comparison_of(line, column) and column.key != "solved" else column.kind
+
+
+def comparison_of(line: Line, column: Column) -> Comparison | None:
+    return line.against.get(column.key) if column.against else None
+
+
+def as_text(value: float, kind: Kind, *, signed: bool = False) -> str:
+    """A value with its unit, short enough for a table."""
+    if value == inf:
+        return "∞"
+    size = abs(value)
+    sign = "−" if value < 0 else "+" if signed and value > 0 else ""
+    match kind:
+        case "share":
+            return f"{sign}{size * 100:.0f}{'' if signed else ' %'}"
+        case "usd":
+            return f"{sign}{_three(size)}"
+        case "tokens":
+            return f"{sign}{_thousands(size)}"
+        case "ratio":
+            return f"{size:.2f}×" if size < 9.995 else f"{size:,.0f}×"
+        case "count":
+            return f"{sign}{size:.0f}" if size >= 100 or size == round(size) else f"{sign}{size:.1f}"
+        case _:
+            assert_never(kind)
+
+
+def range_text(figure: Interval, kind: Kind, *, signed: bool = False) -> str:
+    """The ends of the interval; empty where there is none, or nothing between them."""
+    if figure.low is None or figure.high is None:
+        return ""
+    low, high = (as_text(end, kind, signed=signed).rstrip(" %×") for end in (figure.low, figure.high))
+    return "" if low == high else f"{low} … {high}" if signed else f"{low}–{high}"
+
+
+def cell_texts(line: Line, column: Column) -> tuple[str, str, str]:
+    """The value, its interval, and the verdict where it is held against the baseline; each may be empty."""
+    figure, held, kind = figure_of(line, column), comparison_of(line, column), kind_of(line, column)
+    if figure is None:
+        return ("", "", "")
+    signed = column.against and kind != "ratio"
+    value, within = as_text(figure.value, kind, signed=signed), range_text(figure, kind, signed=signed)
+    return (value, within, held.verdict if held else "")
+
+
+def cell_text(line: Line, column: Column) -> str:
+    """The same in one piece."""
+    value, within, verdict = cell_texts(line, column)
+    return " ".join(filter(None, (value, f"({within})" if within else "", verdict)))
+
+
+def _three(size: float) -> str:
+    """Three digits that tell."""
+    if size == 0:
+        return "0"
+    if size < 0.00005:
+        return f"{size:.1e}"
+    return (
+        f"{size:,.0f}" if size >= 100 else f"{size:.4f}" if size < 0.1 else f"{size:.3f}" if size < 1 else f"{size:.2f}"
+    )
+
+
+def _thousands(size: float) -> str:
+    if size < 1_000:
+        return f"{size:.0f}"
+    return f"{size / 1_000:.1f}k".replace(".0k", "k") if size < 99_950 else f"{size / 1_000:,.0f}k"

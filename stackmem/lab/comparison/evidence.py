@@ -1,0 +1,178 @@
+"""A study of recordings as a page, Markdown or CSV, as the end of the file's name says.
+
+Names come from recordings and are hostile: the page escapes them, holds no script, and reaches for nothing.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from html import escape
+from importlib.resources import files
+from io import StringIO
+from pathlib import Path
+
+from stackmem.errors import UsageError
+from stackmem.lab.bench.evidence import FIXED, PRICED_AS, READS, RecordingEntry
+from stackmem.lab.bench.evidence_figures import ABOVE, LEAST_RUNS, LEAST_TASKS, EvidenceLine, EvidenceTable, tables
+from stackmem.lab.bench.intervals import Interval
+from stackmem.report.page import write_whole
+
+from .tables import plain_table
+from .write import KINDS, escaped
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Recordings under memory strategies · stackmem</title>
+<style>{style}</style>
+</head>
+<body><header class="top"><span class="brand">stackmem</span></header><main>{body}</main></body>
+</html>
+"""
+_HEADS = (
+    "strategy",
+    *(f"bill, reads at {read:g}" for read in READS),
+    *(f"runs above {ABOVE:g}, reads at {read:g}" for read in READS),
+    "facts out of sight",
+    "frames a run",
+    "looked for again a run",
+)
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def write_evidence(entries: Sequence[RecordingEntry], path: Path) -> None:
+    """The tables of a study where the path says."""
+    shown = tables(entries)
+    match path.suffix.lower():
+        case ".md":
+            content = _markdown(entries, shown)
+        case ".csv":
+            content = _spreadsheet(shown)
+        case ".html":
+            content = _page(entries, shown)
+        case _:
+            raise UsageError(f"-o {path} ends in none of {', '.join(KINDS)}; name the file by what it shall be")
+    write_whole(path, content.encode(errors="replace"))
+
+
+def summary(entries: Sequence[RecordingEntry]) -> list[str]:
+    """What was read, and what was not, in sentences."""
+    kept = [entry for entry in entries if entry.told]
+    models, tasks = Counter(entry.model for entry in kept), {entry.task for entry in kept}
+    lines = [f"{len(kept):,} recordings of {len(models):,} models and {len(tasks):,} tasks; {_models(models)}"]
+    unread = [entry for entry in entries if entry.unread]
+    if unread:
+        lines.append(f"{len(unread):,} files or sessions were not read: {_reasons(unread)}")
+    guessed = sum(entry.estimated > 0 for entry in kept)
+    if guessed:
+        lines.append(f"{guessed:,} recordings lack the usage of replies: the length of these is an estimate")
+    return lines
+
+
+def _models(models: Counter[str]) -> str:
+    return ", ".join(f"{model} {count:,}" for model, count in models.most_common())
+
+
+def _reasons(unread: Sequence[RecordingEntry]) -> str:
+    """Each reason without the file's name, and how often."""
+    told = Counter(entry.unread.split(entry.file, 1)[-1].split(";", 1)[0].strip()[:120] for entry in unread)
+    return "; ".join(f"{reason} ({count:,})" for reason, count in told.most_common(5))
+
+
+def _remarks(entries: Sequence[RecordingEntry]) -> list[str]:
+    reads = ", ".join(f"{read:g}" for read in READS)
+    return [
+        *summary(entries),
+        f"Bills are those of {PRICED_AS}, over the bill of full. Requests are ten seconds apart. A token read from "
+        f"the cache costs {reads} of a token of input.",
+        "Each model has the same weight. Intervals hold 95 %: tasks are drawn with replacement, with all of its runs. "
+        f"Fewer than {LEAST_TASKS} tasks have none; models with fewer than {LEAST_RUNS} runs are in no mean.",
+        "Runs of one conversation are cut into frames where a sub-goal is stated or tests turn green. The case fixed "
+        f"cuts every {FIXED.least} steps, adaptive where it says that frames pay.",
+        "best: all that a later frame uses was handed over, as far as budgets go. middle, worst: half of it, or all, "
+        "was looked for again.",
+        "The replies are those of the recording. A bill below 1 is a saving only if the work could have been done with "
+        "what was in sight.",
+    ]
+
+
+def _rows(table: EvidenceTable) -> Iterator[tuple[str, ...]]:
+    for line in table.lines:
+        yield (
+            line.name,
+            *(_cell(figure, percent=False) for figure in line.bills),
+            *(_cell(figure, percent=True) for figure in line.dearer),
+            _cell(line.lost, percent=True),
+            f"{line.frames:.1f}",
+            f"{line.again:.1f}",
+        )
+
+
+def _cell(figure: Interval | None, *, percent: bool) -> str:
+    if figure is None:
+        return "no facts"
+
+    def spelled(value: float) -> str:
+        return f"{100 * value:.0f} %" if percent else f"{value:.3f}"
+
+    if figure.low is None or figure.high is None or figure.low == figure.high:
+        return spelled(figure.value)
+    return f"{spelled(figure.value)} [{spelled(figure.low)}, {spelled(figure.high)}]"
+
+
+def _titled(table: EvidenceTable) -> str:
+    models = f", {len(table.models)} models" if len(table.models) > 1 else ""
+    return f"{table.title}: {table.runs:,} runs of {table.tasks:,} tasks{models}"
+
+
+def _markdown(entries: Sequence[RecordingEntry], shown: Sequence[EvidenceTable]) -> str:
+    said = ["# Recordings under memory strategies", ""]
+    said += [f"- {escaped(remark)}" for remark in _remarks(entries)]
+    for table in shown:
+        said += ["", f"## {escaped(_titled(table))}", "", _row(_HEADS), _row(["---", *("---:" for _ in _HEADS[1:])])]
+        said += [_row([escaped(cell) for cell in row]) for row in _rows(table)]
+    return "\n".join(said) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _page(entries: Sequence[RecordingEntry], shown: Sequence[EvidenceTable]) -> str:
+    remarks = "".join(f"<p>{escape(remark)}</p>" for remark in _remarks(entries))
+    body = f"<section><h1>Recordings under memory strategies</h1><div class=remarks>{remarks}</div></section>"
+    for table in shown:
+        body += f"<section><h2>{escape(_titled(table))}</h2>{plain_table([_HEADS, *_rows(table)])}</section>"
+    style = files("stackmem.report").joinpath("assets", "comparison.css").read_text(encoding="utf-8")
+    return _PAGE.format(style=style, body=body)
+
+
+def _spreadsheet(shown: Sequence[EvidenceTable]) -> str:
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    names = [*(f"bill_{read:g}" for read in READS), *(f"dearer_{read:g}" for read in READS), "lost"]
+    ends = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
+    writer.writerow(["set", "runs", "tasks", "models", "strategy", "case", *ends, "frames", "again"])
+    for table in shown:
+        for line in table.lines:
+            name, _, case = line.name.partition(" ")
+            whose = [_safe(table.title), table.runs, table.tasks, len(table.models), _safe(name), case]
+            writer.writerow([*whose, *_ends(line), line.frames, line.again])
+    return out.getvalue()
+
+
+def _ends(line: EvidenceLine) -> Iterator[float | str]:
+    for figure in (*line.bills, *line.dearer, line.lost):
+        yield "" if figure is None else figure.value
+        yield "" if figure is None or figure.low is None else figure.low
+        yield "" if figure is None or figure.high is None else figure.high
+
+
+def _safe(text: str) -> str:
+    """A name that a spreadsheet would take for a formula is kept from being one."""
+    return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,0 +1,106 @@
+"""A study of recordings in one file that can be cited, and made again from the same recordings.
+
+Rule: the recordings are no part of it; their names and digests are, and with others nothing is compared.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from stackmem.core.strict_json import decode_json
+from stackmem.errors import TraceError, UsageError
+from stackmem.lab.bench.evidence import PRICED_AS, READS, STRATEGIES, RecordingEntry, digests_of
+from stackmem.lab.bench.provenance import code_digest
+
+from . import archive
+from .archive import ArchiveManifest, pack_archive, unpack_archive
+from .evidence import write_evidence
+
+_UNLIKE = {"code"}
+
+
+class EvidencePlan(Struct, frozen=True):
+    """What was studied, and how."""
+
+    recordings: dict[str, str]  # each file, as entries name it, to the SHA-256 of its bytes
+    strategies: tuple[str, ...] = STRATEGIES
+    reads: tuple[float, ...] = READS  # prices of a token read from the cache, in prices of a token of input
+    priced_as: str = PRICED_AS  # the model whose prices made the bills
+    command: str = ""  # how it was asked for
+
+
+class EvidenceArchive(Struct, frozen=True):
+    """An archive that holds together."""
+
+    manifest: ArchiveManifest
+    plan: EvidencePlan
+    entries: tuple[RecordingEntry, ...]
+
+
+def write_archive(entries: Sequence[RecordingEntry], folder: Path, path: Path, words: Sequence[str]) -> ArchiveManifest:
+    """The study as a zip archive."""
+    recordings = digests_of(folder)
+    for entry in entries:
+        if entry.file not in recordings:
+            raise UsageError(f"{folder} holds no {entry.file}, of which there are figures; name other --rows")
+        if entry.code != code_digest():
+            raise UsageError(
+                f"the figures of {entry.file} were made by other code; name other --rows, to study it anew"
+            )
+    plan = EvidencePlan(recordings, command=shlex.join(words))
+    with TemporaryDirectory(prefix="stackmem-") as place:
+        report = Path(place, "report.md")
+        write_evidence(entries, report)
+        count = sum(1 for entry in entries if entry.told)
+        planned = msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n"
+        return pack_archive(
+            path, planned, map(_row, entries), report.read_bytes(),
+            title=f"Recordings of coding agents under memory strategies: {count} recordings",
+            models=(PRICED_AS,),
+            commands=(plan.command, f"stackmem evidence {shlex.quote(folder.name)} --repeat {path.name} -o again.html"),
+            worlds={},
+        )  # fmt: skip
+
+
+def read_archive(path: Path) -> EvidenceArchive:
+    """The archive of a study."""
+    manifest, plan, rows = unpack_archive(path)
+    try:
+        told = decode_json(plan, EvidencePlan)
+        return EvidenceArchive(manifest, told, tuple(msgspec.convert(row, RecordingEntry) for row in rows))
+    except msgspec.DecodeError as error:
+        raise TraceError(f"{path} is no archive of a study of recordings ({error})") from error
+
+
+def refuse_unlike(held: EvidenceArchive, folder: Path) -> None:
+    """Only the same version with the same plug-ins makes the same figures of the same recordings."""
+    archive.refuse_unlike(held.manifest)
+    there, here = held.plan.recordings, digests_of(folder)
+    for name in sorted(there.keys() | here.keys()):
+        if there.get(name) != here.get(name):
+            wrong = (
+                f"has no {name}" if name not in here else f"has {name}" if name not in there else f"has another {name}"
+            )
+            raise UsageError(f"{folder} {wrong}, unlike the archive; lay out the recordings as they were")
+
+
+def differences(held: EvidenceArchive, entries: Iterable[RecordingEntry]) -> list[str]:
+    """What the entries have otherwise, in sentences; none where they are equal."""
+    there, here = ({_name(one): _row(one) for one in each} for each in (held.entries, entries))
+    return archive.differences(held.manifest, there, here, _UNLIKE)
+
+
+def _name(entry: RecordingEntry) -> str:
+    return f"{entry.file} {entry.session}".strip()
+
+
+def _row(entry: RecordingEntry) -> dict[str, Any]:
+    row: dict[str, Any] = msgspec.to_builtins(entry)
+    return row

@@ -1,0 +1,89 @@
+"""Whether the families of worlds hurt the strategies that they are made to hurt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from statistics import fmean, median
+
+from stackmem.lab.bench.statistics import SHARE_OF_INTEREST
+from stackmem.lab.worlds import WORLDS
+
+from .figures import Wants, bill
+from .results import TrialRow
+
+RATIO_OF_HURT = 1.25
+_FAMILIES = 4
+"""So many of them are needed before a strategy has a usual price."""
+
+
+def expectation_text(wants: Wants) -> str:
+    return (
+        f"A strategy is hurt by a family where it solves {SHARE_OF_INTEREST * 100:.0f} points less than "
+        f"{wants.baseline}, or where its bill over {wants.baseline}'s is {RATIO_OF_HURT} times its own median over "
+        "the families, at least. What a family is expected to hurt was written down with the family."
+    )
+
+
+def expectation_rows(trials: Sequence[TrialRow], wants: Wants) -> list[list[str]]:
+    """The table, its heads first; nothing where fewer than four families were run under one model and the baseline."""
+    shown = [["model", "family", "as expected", "expected, but not hurt", "hurt besides"]]
+    for group in dict.fromkeys(trial.group for trial in trials):
+        hurt = _hurt([trial for trial in trials if trial.group == group and not trial.failed], wants)
+        strategies = {name for names in hurt.values() for name in names}
+        for family, found in hurt.items():
+            expected = set(WORLDS[family].hurts)
+            there = {name for name, hit in found.items() if hit}
+            ran = {name for name in found if _base(name) in expected}
+            shown.append([
+                group[0], family, _named(ran & there), _named(ran - there),
+                _named(there - ran) or ("nobody" if not there else ""),
+            ])  # fmt: skip
+            if strategies and there == strategies:
+                shown[-1][-1] += " (everybody)"
+    return shown if len(shown) > 1 else []
+
+
+def _hurt(trials: Sequence[TrialRow], wants: Wants) -> dict[str, dict[str, bool]]:
+    """Of each family whether it hurts each strategy; empty where there are too few families."""
+    families = [name for name in dict.fromkeys(trial.text("family") for trial in trials) if name in WORLDS]
+    solved, ratios = dict[str, dict[str, float]](), dict[str, dict[str, float]]()
+    for family in families:
+        mine: dict[str, list[TrialRow]] = {}
+        for trial in trials:
+            if trial.text("family") == family:
+                mine.setdefault(trial.strategy, []).append(trial)
+        if wants.baseline not in mine:
+            continue
+        base = _bill(mine[wants.baseline], wants)
+        solved[family] = {name: fmean(trial.solved for trial in found) for name, found in mine.items()}
+        ratios[family] = {name: _bill(found, wants) / base for name, found in mine.items()}
+    if len(solved) < _FAMILIES:
+        return {}
+    usual = _usual(ratios)
+    return {
+        family: {
+            name: rate <= solved[family][wants.baseline] - SHARE_OF_INTEREST
+            or ratios[family][name] >= RATIO_OF_HURT * usual[name]
+            for name, rate in solved[family].items()
+            if name != wants.baseline and isfinite(rate)
+        }
+        for family in solved
+    }
+
+
+def _usual(ratios: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    names = {name for found in ratios.values() for name in found}
+    return {name: median(found[name] for found in ratios.values() if name in found) for name in names}
+
+
+def _bill(trials: Sequence[TrialRow], wants: Wants) -> float:
+    return fmean(bill(trial, wants.price, wants.read_multiple) for trial in trials)
+
+
+def _base(strategy: str) -> str:
+    return strategy.partition(":")[0]
+
+
+def _named(names: set[str]) -> str:
+    return ", ".join(sorted(names))

@@ -1,0 +1,226 @@
+"""What the strategies came to: for each set of tasks, one line of figures per strategy.
+
+A trial that failed through no fault of its strategy (outcome ``error``) is counted and left out of every figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from math import isfinite, isnan, nan
+from statistics import fmean
+
+from msgspec import Struct
+
+from stackmem.core.pricing import Price
+from stackmem.lab.bench import intervals
+from stackmem.lab.bench.intervals import Interval, Pair
+from stackmem.lab.bench.statistics import Comparison, Wanted, compare
+from stackmem.measure.metrics import METRICS, SHIPPED
+
+from .results import BenchRows, TrialRow
+
+READ_MULTIPLES = (0.1, 0.05, 0.025)
+MEANS = (
+    "steps", "model_calls", "peak_context_tokens", "mean_context_tokens", "cache_read_share", "output_tokens",
+    "facts_lost", "rediscoveries", "repeated_looks", "rereads", "found_again", "memory_call_share",
+    "heap_reads_per_write", "never_read_share", "stale_reads", "false_pops", "bill_usd", "wall_seconds",
+    "model_seconds", "tools_seconds", "harness_seconds",
+)  # fmt: skip
+"""Columns whose mean over the trials is shown."""
+
+
+def means() -> tuple[str, ...]:
+    """Those, and the metrics that plug-ins bring."""
+    return (*MEANS, *(name for name in METRICS if name not in SHIPPED))
+
+
+Value = Callable[[TrialRow], float]
+UnitOf = Callable[[TrialRow], Hashable]
+
+
+class Line(Struct, frozen=True):
+    """One strategy on one set of tasks."""
+
+    strategy: str
+    trials: int  # those that count
+    errors: int  # how many more failed through no fault of the strategy
+    figures: Mapping[str, Interval | None]  # name to figure; None where nothing was measured
+    # ``solved``, ``bill``, ``peak`` and the bills at the other prices of reads, held against the baseline; without
+    # those that cannot be
+    against: Mapping[str, Comparison]
+    k: int  # trials of a task that ``pass_at_k`` and ``pass_hat_k`` speak of
+
+
+class Section(Struct, frozen=True):
+    """A set of tasks that were given to each strategy."""
+
+    title: str
+    model: str
+    noise: str
+    task: str  # empty where it is all of them
+    horizon: float  # nan where it is all of them, or where tasks have none
+    lines: tuple[Line, ...]
+
+
+class Wants(Struct, frozen=True):
+    """What a person wants to be shown."""
+
+    price: Price
+    price_of: str
+    baseline: str = "full"
+    # price of a token read from the cache, in prices of an input token; None is the model's own
+    asked_multiple: float | None = None
+
+    @property
+    def read_multiple(self) -> float:
+        """The one that verdicts use."""
+        own = self.price.cache_read / self.price.input if self.price.input else 0.0
+        return round(own, 6) if self.asked_multiple is None else self.asked_multiple
+
+    @property
+    def multiples(self) -> tuple[float, ...]:
+        return tuple(sorted({self.read_multiple, *READ_MULTIPLES}, reverse=True))
+
+
+def bill(trial: TrialRow, price: Price, multiple: float) -> float:
+    """USD of a trial where a read costs ``multiple`` input tokens; nan where it has no bill in dollars."""
+    if isnan(trial.number("bill_usd")):
+        return nan
+    kinds = ("uncached", "read", "write_5m", "write_1h", "output")
+    return bill_of([trial.number(f"bill_{name}") for name in kinds], price, multiple)
+
+
+def bill_of(tokens: Sequence[float], price: Price, multiple: float) -> float:
+    """USD of tokens: uncached, read, written for five minutes and for an hour, and output."""
+    uncached, read, written_5m, written_1h, output = tokens
+    prompt = uncached * price.input + read * price.input * multiple
+    written = written_5m * price.cache_write_5m + written_1h * price.cache_write_1h
+    return (prompt + written + output * price.output) / 1_000_000
+
+
+def sections(results: BenchRows, wants: Wants) -> list[Section]:
+    """For each model and noise: all tasks, then each horizon, then each task at each horizon."""
+    found = []
+    for group in dict.fromkeys(trial.group for trial in results.trials):
+        mine = [trial for trial in results.trials if trial.group == group]
+        horizons = sorted({trial.horizon for trial in mine if isfinite(trial.horizon)})
+        tasks = list(dict.fromkeys(trial.task for trial in mine))
+        found.append(_section(mine, "", nan, "All tasks" + (" and horizons" if len(horizons) > 1 else ""), wants))
+        if len(horizons) > 1:
+            for horizon in horizons:
+                chosen = [trial for trial in mine if trial.horizon == horizon]
+                found.append(_section(chosen, "", horizon, f"Horizon {horizon:g}", wants))
+        if len(tasks) == 1 and len(horizons) <= 1:
+            continue
+        for task in tasks:
+            for horizon in sorted({trial.horizon for trial in mine if trial.task == task}, key=_nan_first):
+                chosen = [trial for trial in mine if trial.task == task and _same(trial.horizon, horizon)]
+                title = f"{task}, horizon {horizon:g}" if isfinite(horizon) and len(horizons) > 1 else task
+                found.append(_section(chosen, task, horizon, title, wants))
+    return found
+
+
+def _section(trials: Sequence[TrialRow], task: str, horizon: float, title: str, wants: Wants) -> Section:
+    model, noise = trials[0].group
+    mine: dict[str, list[TrialRow]] = {}
+    for trial in trials:
+        mine.setdefault(trial.strategy, []).append(trial)
+    held, unit = _against(mine, wants), _unit_of(trials)
+    lines = [
+        _line(name, found, {figure: held[figure][name] for figure in held if name in held[figure]}, wants, unit)
+        for name, found in mine.items()
+    ]
+    return Section(title, model, noise, task, horizon, tuple(sorted(lines, key=_best_first)))
+
+
+def _against(mine: Mapping[str, Sequence[TrialRow]], wants: Wants) -> dict[str, dict[str, Comparison]]:
+    """Each figure that strategies are judged by: every strategy but the baseline, held against it."""
+    judged: dict[str, tuple[Callable[[TrialRow], float], Wanted]] = {
+        "solved": (lambda trial: trial.solved, "more"),
+        "bill": (partial(bill, price=wants.price, multiple=wants.read_multiple), "less"),
+        "peak": (lambda trial: trial.number("peak_context_tokens"), "less"),
+    }
+    for multiple in wants.multiples:
+        judged[bill_name(multiple)] = (partial(bill, price=wants.price, multiple=multiple), "less")
+    base = {trial.pairing: trial for trial in mine.get(wants.baseline, ()) if not trial.failed}
+    unit = _unit_of([trial for found in mine.values() for trial in found])
+    return {
+        figure: compare(
+            {name: _pairs(found, base, value, unit) for name, found in mine.items() if name != wants.baseline},
+            wanted,
+            yes_no=figure == "solved",
+        )
+        for figure, (value, wanted) in judged.items()
+    }
+
+
+def _unit_of(trials: Sequence[TrialRow]) -> UnitOf:
+    """What is independent of each other: worlds; the trials themselves where all are of one."""
+    return (lambda trial: trial.task) if len({trial.task for trial in trials}) > 1 else (lambda trial: trial.pairing)
+
+
+def _pairs(
+    found: Sequence[TrialRow], base: Mapping[tuple[str, ...], TrialRow], value: Value, unit: UnitOf
+) -> list[Pair]:
+    """Of each unit the strategy's mean and the baseline's, over the trials that both have."""
+    mine: dict[Hashable, list[Pair]] = {}
+    for trial in found:
+        other = base.get(trial.pairing)
+        if other is not None and not trial.failed and isfinite(value(trial)) and isfinite(value(other)):
+            mine.setdefault(unit(trial), []).append((value(trial), value(other)))
+    return [(fmean(one for one, _ in pairs), fmean(other for _, other in pairs)) for pairs in mine.values()]
+
+
+def _line(name: str, trials: Sequence[TrialRow], against: Mapping[str, Comparison], wants: Wants, unit: UnitOf) -> Line:
+    counted = [trial for trial in trials if not trial.failed]
+    judged = [trial for trial in counted if isfinite(trial.solved)]
+    figures = {
+        column: intervals.mean(_means(counted, partial(TrialRow.number, column=column), unit)) for column in means()
+    }
+    figures["solved"] = intervals.share(_means(judged, lambda trial: trial.solved, unit))
+    for multiple in wants.multiples:
+        bills = _means(counted, partial(bill, price=wants.price, multiple=multiple), unit)
+        figures[bill_name(multiple)] = intervals.mean(bills)
+    paid = [trial for trial in judged if isfinite(bill(trial, wants.price, wants.read_multiple))]
+    costs = _means(paid, lambda trial: bill(trial, wants.price, wants.read_multiple), unit)
+    solved = _means(paid, lambda trial: trial.solved, unit)
+    figures["cost_per_solved"] = intervals.cost_per_solved(list(zip(costs, solved, strict=True)))
+    tasks: dict[str, dict[str, list[bool]]] = {}
+    for trial in judged:
+        tasks.setdefault(trial.task, {}).setdefault(trial.text("horizon"), []).append(trial.solved == 1)
+    idle = _means(
+        counted, lambda trial: float(trial.number("acted") == 0) if isfinite(trial.number("acted")) else nan, unit
+    )
+    figures["never_acted"] = intervals.share(idle)
+    k = min((len(one) for found in tasks.values() for one in found.values()), default=0)
+    of_worlds = {task: list(found.values()) for task, found in tasks.items()}
+    figures["pass_at_k"] = intervals.pass_at_k(of_worlds, k)
+    figures["pass_hat_k"] = intervals.pass_hat_k(of_worlds, k)
+    return Line(name, len(counted), len(trials) - len(counted), figures, against, k)
+
+
+def _means(trials: Sequence[TrialRow], value: Value, unit: UnitOf) -> list[float]:
+    """The mean of each unit's trials that have the figure."""
+    mine: dict[Hashable, list[float]] = {}
+    for trial in trials:
+        if isfinite(found := value(trial)):
+            mine.setdefault(unit(trial), []).append(found)
+    return [fmean(found) for found in mine.values()]
+
+
+def bill_name(multiple: float) -> str:
+    return f"bill_{multiple:g}"
+
+
+def _best_first(line: Line) -> tuple[float, float, str]:
+    solved, cost = line.figures["solved"], line.figures[bill_name(READ_MULTIPLES[0])]
+    return (-solved.value if solved else 1.0, cost.value if cost else float("inf"), line.strategy)
+
+
+def _same(one: float, other: float) -> bool:
+    return one == other or (not isfinite(one) and not isfinite(other))
+
+
+def _nan_first(value: float) -> float:
+    return value if isfinite(value) else -1.0

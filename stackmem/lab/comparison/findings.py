@@ -1,0 +1,148 @@
+"""What the report says in words: what was run, what it is and what it is not, what was shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import isfinite
+
+from stackmem.lab.bench.statistics import AMOUNT_OF_INTEREST, SHARE_OF_INTEREST, TOO_FEW, smallest_difference
+
+from .columns import as_text
+from .figures import Line, Section, Wants, bill_name
+from .results import BenchRows
+
+SIMULATED = (
+    "The model sim/bounded-reader is simulated: a fixed policy whose only memory is its prompt. It measures what a "
+    "strategy keeps in sight and what that costs, not intelligence: it writes no code and misreads only as its "
+    "dials say, and it shows nothing about how well a real model would use a strategy's tools."
+)
+READING = (
+    "The unit is the world: its trials are averaged before anything is said of how sure a figure is. In the table of "
+    "a single world it is the trial, and speaks of that world alone. Held against the baseline, trials are paired by "
+    "task, seed, horizon and model, and the interval is widened for the number of strategies compared in the table "
+    "(Holm). The words better and worse are used only where that interval excludes no difference, the exact test "
+    f"agrees, and the gap is {AMOUNT_OF_INTEREST * 100:.0f} % of a bill or a context or "
+    f"{SHARE_OF_INTEREST * 100:.0f} points of success at least; alike means that the interval holds no such gap. With "
+    "too few units no outcome could have passed the test. Everything else is no difference shown, which is not the "
+    "same as none."
+)
+_FIRST = ("command", "date", "version", "machine", "python")
+_SAID = ("models", "trials", "price")
+
+
+def facts(results: BenchRows, wants: Wants) -> list[tuple[str, str]]:
+    """What was run, as pairs of a name and what there is to say."""
+    trials = results.trials
+    errors = sum(trial.failed for trial in trials)
+    told = [
+        ("trials", f"{len(trials):,}" + (f", of which {errors:,} failed before they could count" if errors else "")),
+        ("strategies", _counted({trial.strategy for trial in trials})),
+        ("tasks", _named(dict.fromkeys(trial.task for trial in trials))),
+        ("horizons", _named(f"{h:g}" for h in sorted({t.horizon for t in trials if isfinite(t.horizon)}))),
+        ("seeds", _counted({trial.text("seed") for trial in trials})),
+        ("models", _named(dict.fromkeys(trial.text("model") for trial in trials))),
+        ("isolation", _named(dict.fromkeys(trial.text("isolation") for trial in trials))),
+        ("baseline", wants.baseline),
+        ("bill", f"by the simulated cache of {wants.price_of}, verdicts at reads of {wants.read_multiple:g}"),
+    ]
+    rest = [name for name in results.suite if name not in (*_FIRST, *_SAID)]
+    told += [(name.replace("_", " "), results.suite.get(name, "")) for name in (*_FIRST, *rest)]
+    return [(name, said) for name, said in told if said]
+
+
+def remarks(results: BenchRows, wants: Wants) -> list[str]:
+    """What a reader must know before the figures."""
+    said = [SIMULATED] if any(trial.text("model").startswith("sim/") for trial in results.trials) else []
+    if results.trials and not any(trial.strategy == wants.baseline for trial in results.trials):
+        names = sorted({trial.strategy for trial in results.trials})
+        said.append(
+            f"No trial of the baseline {wants.baseline} is here: nothing is compared; try --baseline {names[0]}."
+        )
+    return [*said, READING]
+
+
+def title(section: Section) -> str:
+    """Of a table."""
+    return f"{section.title} · {section.model}" + (f" · noise {section.noise}" if section.noise else "")
+
+
+def findings(section: Section, wants: Wants) -> list[str]:
+    """What a table shows of the strategies held against the baseline, in sentences."""
+    held = [line for line in section.lines if line.against]
+    if not held:
+        return _alone(section.lines[0], wants) if len(section.lines) == 1 else []
+    base = wants.baseline
+    judged = {line.strategy: _verdict(line, "solved") for line in held}
+    fewer = [line for line in held if judged[line.strategy] != "worse" and _gap(line) < 0]
+    kept = [line for line in held if judged[line.strategy] != "worse" and line not in fewer]
+    told = [
+        (f"Solved more than {base}", [name for name, verdict in judged.items() if verdict == "better"]),
+        (f"Solved less than {base}", [name for name, verdict in judged.items() if verdict == "worse"]),
+    ]
+    for figure, says in (("bill", f"Cheaper than {base} at reads of {wants.read_multiple:g}"),
+                         ("peak", f"A smaller peak context than {base}")):  # fmt: skip
+        told.append((f"{says}, and solved no fewer", _better(kept, figure)))
+        told.append((f"{says}, but solved fewer (no difference shown)", _better(fewer, figure)))
+    told.append((f"More expensive than {base}", [line.strategy for line in held if _verdict(line, "bill") == "worse"]))
+    said = [*_turning(held, wants), *(f"{says}: {', '.join(names)}." for says, names in told if names)]
+    idle = [line.strategy for line in held if (share := line.figures.get("never_acted")) and share.value == 1]
+    if idle:
+        said.append(f"Never acted, so that these trials say nothing of what sets them apart: {', '.join(idle)}.")
+    if all(found.verdict == TOO_FEW for line in held for found in line.against.values()):
+        said.append(f"There are too few units to compare {len(held)} strategies with {base}.")
+    return said if section.task else said + _power(section, wants)
+
+
+def _alone(line: Line, wants: Wants) -> list[str]:
+    solved, cost = line.figures["solved"], line.figures[bill_name(wants.read_multiple)]
+    if solved is None or cost is None:
+        return []
+    share, usd = as_text(solved.value, "share"), as_text(cost.value, "usd")
+    return [f"{line.strategy} solved {share} at {usd} USD a trial. With one strategy there is nothing to compare."]
+
+
+def _turning(held: Sequence[Line], wants: Wants) -> list[str]:
+    """The strategies whose bill is judged otherwise at another price of reads."""
+    names = [bill_name(multiple) for multiple in wants.multiples]
+    turned = []
+    for line in held:
+        verdicts = [_verdict(line, name) for name in names]
+        if len(set(verdicts)) > 1:
+            each = ", ".join(f"{says} at {at:g}" for at, says in zip(wants.multiples, verdicts, strict=True))
+            turned.append(f"{line.strategy} ({each})")
+    return [f"The verdict on the bill turns with the price of reads: {'; '.join(turned)}."] if turned else []
+
+
+def _better(lines: Sequence[Line], figure: str) -> list[str]:
+    return [line.strategy for line in lines if _verdict(line, figure) == "better"]
+
+
+def _gap(line: Line) -> float:
+    found = line.against.get("solved")
+    return found.effect.value if found else 0.0
+
+
+def _power(section: Section, wants: Wants) -> list[str]:
+    base = next((line for line in section.lines if line.strategy == wants.baseline), None)
+    solved = base.figures["solved"] if base else None
+    if solved is None:
+        return []
+    others = len(section.lines) - 1
+    least = smallest_difference(solved.count, solved.value, others)
+    compared = f"{solved.count} units and {others} {'comparison' if others == 1 else 'comparisons'}"
+    if least is None:
+        return [f"{compared} are too few to show any gap in success; the bill and the context may show one."]
+    return [f"{compared} show a gap in success of {least * 100:.0f} points or more four times in five."]
+
+
+def _verdict(line: Line, figure: str) -> str:
+    found = line.against.get(figure)
+    return found.verdict if found else ""
+
+
+def _named(names: Iterable[str]) -> str:
+    return ", ".join(filter(None, names))
+
+
+def _counted(names: Sequence[str] | set[str]) -> str:
+    return str(len(names)) if names else ""

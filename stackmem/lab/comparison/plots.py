@@ -1,0 +1,354 @@
+"""The plots: cost against success, what grows with the horizon, and how long a strategy keeps in sight what is needed.
+
+Cost: the line joins those that nobody beats in both. Growth: both axes are logarithmic, the exponent is fitted over all
+trials. Sight: the share of trials without a loss by each step. A run that ends without a loss is no proof that none
+would have come: it leaves the curve where it ended (Kaplan and Meier, 1958; scipy.stats.ecdf).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from math import ceil, inf, isfinite
+from statistics import fmean
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.lab.bench.intervals import Interval, library, power_law
+
+from .anchors import Anchors, Family, leads
+from .columns import as_text, range_text
+from .figures import Line, Section, Wants, bill_name
+from .results import TrialRow
+from .svg import (
+    Axis,
+    Box,
+    LabelPlace,
+    Scale,
+    axes,
+    beside,
+    clipped,
+    drawing,
+    label,
+    line,
+    linked,
+    log_scale,
+    mark,
+    path,
+    stacked,
+)
+
+_LONG = 100.0
+_MOST_TICKS = 12
+HORIZON = "horizon, steps of necessary work"
+
+
+class Slope(Struct, frozen=True):
+    """A strategy over the horizons, or over the requests of a conversation."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]  # horizon, or number of the request, and mean over its trials
+    exponent: Interval | None  # of the fit over the trials; None with one horizon
+
+
+def slopes(trials: Sequence[TrialRow], value: Callable[[TrialRow], float]) -> list[Slope]:
+    """Each strategy that has figures at two horizons at least."""
+    mine: dict[str, list[tuple[float, float]]] = {}
+    for trial in trials:
+        found = value(trial)
+        if not trial.failed and isfinite(trial.horizon) and isfinite(found) and found > 0 and trial.horizon > 0:
+            mine.setdefault(trial.strategy, []).append((trial.horizon, found))
+    start = fitted_from(x for points in mine.values() for x, _ in points)
+    return [
+        Slope(name, _means(points), power_law([(x, y) for x, y in points if x >= start]))
+        for name, points in mine.items()
+        if len(_means(points)) > 1
+    ]
+
+
+def fitted_from(horizons: Iterable[float]) -> float:
+    """The horizon from which on an exponent is fitted: what a prompt holds at its start bends the line below it."""
+    return _LONG if len({horizon for horizon in horizons if horizon >= _LONG}) > 1 else 0.0
+
+
+def _means(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    return tuple((horizon, fmean(y for x, y in points if x == horizon)) for horizon in sorted({x for x, _ in points}))
+
+
+def slope_plot(
+    shown: Sequence[Slope],
+    says: str,
+    group: tuple[str, str],
+    wants: Wants,
+    anchors: Anchors,
+    width: int,
+    along: str = HORIZON,
+) -> str:
+    """The plot; ``says`` is what is measured, ``along`` what it grows with. At a line's end stand name and exponent."""
+    if not shown:
+        return ""
+    names = {
+        slope.name: f"{clipped(slope.name, 15 if width < 500 else 24)} {_exponent(slope, width)}" for slope in shown
+    }
+    box = _box(names.values(), 50, width)
+    across = log_scale([x for slope in shown for x, _ in slope.points], box.left, box.right, 0.03)
+    up = log_scale([y for slope in shown for _, y in slope.points], box.bottom, box.top, 0.04)
+    values = sorted({x for slope in shown for x, _ in slope.points})
+    ticks = values if len(values) <= _MOST_TICKS else across.ticks()
+    word = along.partition(",")[0]
+    drawn = [
+        axes(
+            box,
+            Axis(across, along, [(value, f"{value:g}") for value in ticks]),
+            Axis(up, says, [(value, _tick(value, says)) for value in up.ticks()]),
+        )
+    ]
+    lines = []
+    for slope in shown:
+        points = [(across(x), up(y)) for x, y in slope.points]
+        marks = path(points, "curve") + "".join(mark(anchors.family(slope.name), x, y, 3) for x, y in points)
+        tells = f"{slope.name}: grows with the {word} to the power of {_exponent(slope, 2_000)}"
+        lines.append(_DrawnLine(slope.name, names[slope.name], (points[-1][0] + 4, points[-1][1]), marks, tells))
+    drawn += _named(lines, box, group, wants, anchors)
+    return drawing(box, f"{says} against the {word}", "".join(drawn))
+
+
+def _exponent(slope: Slope, width: int) -> str:
+    if slope.exponent is None:
+        return ""
+    value, low, high = slope.exponent.value, slope.exponent.low, slope.exponent.high
+    if low is None or high is None or width < 500:
+        return _two(value)
+    return f"{_two(value)} ({_two(low)}{' … ' if low < 0 else '–'}{_two(high)})"
+
+
+def _two(value: float) -> str:
+    return f"{round(value, 2) + 0.0:.2f}".replace("-", "−")
+
+
+def _tick(value: float, says: str) -> str:
+    return f"${value:g}" if "USD" in says else as_text(value, "tokens")
+
+
+class Curve(Struct, frozen=True):
+    """A strategy's curve."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]  # step and the share without a loss from it on; the first is step 0
+    end: float  # the last step of its longest run
+    trials: int
+
+
+def loss_curves(trials: Sequence[TrialRow], column: str) -> list[Curve]:
+    """One for each strategy; none where no loss was looked for, or none found in any."""
+    # Over several sessions in a row no loss was looked for.
+    looked = [trial for trial in trials if trial.text("session") != "new"]
+    counted = [trial for trial in looked if not trial.failed and trial.number("steps") > 0]
+    if not any(isfinite(trial.number(column)) for trial in counted):
+        return []
+    mine: dict[str, list[TrialRow]] = {}
+    for trial in counted:
+        mine.setdefault(trial.strategy, []).append(trial)
+    return [_curve(name, found, column) for name, found in mine.items()]
+
+
+def _curve(name: str, trials: Sequence[TrialRow], column: str) -> Curve:
+    losses = [trial.number(column) for trial in trials]
+    ends = [trial.number("steps") for trial in trials]
+    lost = [loss for loss in losses if isfinite(loss)]
+    kept = [end for loss, end in zip(losses, ends, strict=True) if not isfinite(loss)]
+    points = [(0.0, 1.0)]
+    if lost:
+        found = library().ecdf(library().CensoredData(uncensored=lost, right=kept)).sf
+        points += [(float(x), float(y)) for x, y in zip(found.quantiles, found.probabilities, strict=True)]
+    return Curve(name, tuple(points), max(*ends, *lost, 1.0), len(trials))
+
+
+def loss_plot(
+    shown: Sequence[Curve], title: str, group: tuple[str, str], wants: Wants, anchors: Anchors, width: int
+) -> str:
+    """The plot, names at the ends of the curves."""
+    if not shown:
+        return ""
+    names = {curve.name: f"{clipped(curve.name, 16 if width < 500 else 24)} {_share(curve)}" for curve in shown}
+    box = _box(names.values(), 46, width)
+    across = Scale(0.0, max(curve.end for curve in shown), box.left, box.right)
+    up = Scale(0.0, 1.0, box.bottom, box.top + 8)
+    steps = Axis(across, "step", [(value, f"{value:g}") for value in across.ticks()])
+    drawn = [axes(box, steps, Axis(up, "trials without a loss so far", [(v, as_text(v, "share")) for v in up.ticks()]))]
+    lines = []
+    for curve in shown:
+        corners = [(across(0), up(1.0))]
+        for step, share in curve.points[1:]:
+            corners += [(across(step), corners[-1][1]), (across(step), up(share))]
+        corners.append((across(curve.end), corners[-1][1]))
+        last = (box.right, corners[-1][1])
+        marks = path(corners, "curve") + line(*corners[-1], *last, "over")
+        tells = f"{curve.name}: {_share(curve)} of {curve.trials} trials lost nothing that they used later"
+        lines.append(_DrawnLine(curve.name, names[curve.name], last, marks, tells))
+    drawn += _named(lines, box, group, wants, anchors)
+    return drawing(box, f"Trials without a loss by step, {title}", "".join(drawn))
+
+
+def _share(curve: Curve) -> str:
+    return as_text(curve.points[-1][1], "share")
+
+
+def _box(names: Collection[str], left: float, width: int) -> Box:
+    """Room for a line for each name, and for the names at their ends."""
+    height = max(400, 15 * len(names) + 90)
+    return Box(width, height, left, width - max(map(len, names)) * 6.4 - 26, 30, height - 46)
+
+
+class _DrawnLine(NamedTuple):
+    """A strategy's line: ``last`` is where the way to its name begins."""
+
+    strategy: str
+    name: str
+    last: tuple[float, float]
+    marks: str
+    tells: str
+
+
+def _named(
+    lines: Sequence[_DrawnLine], box: Box, group: tuple[str, str], wants: Wants, anchors: Anchors
+) -> Iterator[str]:
+    """The lines with their names at their ends, those that lead over the others."""
+    ends = stacked([one.last[1] for one in lines], box.top + 4, box.bottom - 4, 14)
+    for one, at in sorted(zip(lines, ends, strict=True), key=lambda pair: leads(pair[0].strategy, wants.baseline)):
+        marks = one.marks + line(*one.last, box.right + 12, at, "leader")
+        marks += label(box.right + 15, at + 4, one.name, "name")
+        target, hue = anchors.of_strategy(group, one.strategy), anchors.hue(one.strategy)
+        strong = "leading" if leads(one.strategy, wants.baseline) else ""
+        yield linked(target, hue, anchors.strategy(one.strategy), one.tells, marks, strong)
+
+
+class Spot(Struct, frozen=True):
+    """A strategy in the plane."""
+
+    name: str
+    cost: Interval
+    solved: Interval
+    leading: bool
+
+
+def spots(section: Section, wants: Wants) -> list[Spot]:
+    """The strategies of a section that have a bill and were judged; leading ones first."""
+    found = []
+    for one in section.lines:
+        cost, solved = one.figures[bill_name(wants.read_multiple)], one.figures["solved"]
+        if cost is not None and solved is not None and cost.value > 0:
+            found.append((one, cost, solved))
+    leading = _leading(found)
+    made = [Spot(one.strategy, cost, solved, one.strategy in leading) for one, cost, solved in found]
+    return sorted(made, key=lambda spot: (not spot.leading, spot.name != wants.baseline, spot.cost.value))
+
+
+def _leading(found: list[tuple[Line, Interval, Interval]]) -> set[str]:
+    """Those that no other one beats: none as cheap solves more, none that solves as much is cheaper."""
+    best, leading = -inf, set()
+    for one, _, solved in sorted(found, key=lambda each: (each[1].value, -each[2].value)):
+        if solved.value > best:
+            best = solved.value
+            leading.add(one.strategy)
+    return leading
+
+
+def frontier(section: Section, wants: Wants, anchors: Anchors, width: int) -> str:
+    """The plot, or nothing where no strategy has both figures."""
+    shown = spots(section, wants)
+    if not shown:
+        return ""
+    if solved_alike(shown):
+        return _bars(shown, section, wants, anchors, width)
+    dense = width < 500
+    box = Box(width, 400 if width < 900 else 460, 46, width - 18, 30, (400 if width < 900 else 460) - 46)
+    across = log_scale([spot.cost.value for spot in shown], box.left, box.right, 0.1)
+    lowest = min(spot.solved.value for spot in shown)
+    up = Scale(min(0.5, max(0.0, ceil(lowest * 10 - 1.5) / 10)), 1.0, box.bottom, box.top + 12)
+    bills = Axis(across, f"mean bill of a trial, USD, reads at {wants.read_multiple:g}", _dollars(across))
+    solved = Axis(up, "solved", [(value, as_text(value, "share")) for value in up.ticks()])
+    drawn = [axes(box, bills, solved)]
+    front = sorted((across(spot.cost.value), up(spot.solved.value)) for spot in shown if spot.leading)
+    drawn.append(path(_steps(front, box), "frontier"))
+    points = [(across(spot.cost.value), up(spot.solved.value)) for spot in shown]
+    names = [clipped(spot.name, 16 if dense else 34) for spot in shown]
+    placed = list(zip(shown, points, names, beside(points, names, box, dense), strict=True))
+    for spot, point, name, place in reversed(placed):  # the leading ones over the others
+        marks = _marks(spot, anchors.family(spot.name), point, across, up) + _label(point, name, place, spot.leading)
+        target = anchors.of_line(section, spot.name)
+        kind = "leading" if spot.leading else ""
+        drawn.append(
+            linked(target, anchors.hue(spot.name), anchors.strategy(spot.name), _tells(spot), marks, kind)
+        )  # fmt: skip
+    return drawing(box, f"Bill against success, {section.title}", "".join(drawn))
+
+
+def solved_alike(shown: Sequence[Spot]) -> bool:
+    """Whether success does not differ: their bills are all there is to see."""
+    return len({spot.solved.value for spot in shown}) == 1
+
+
+_BAR = 28.0
+
+
+def _bars(shown: Sequence[Spot], section: Section, wants: Wants, anchors: Anchors, width: int) -> str:
+    """The bills as bars, the cheapest first, where success does not differ: a plane would hold one line of dots."""
+    names = {spot.name: clipped(spot.name, 16 if width < 500 else 34) for spot in shown}
+    box = Box(width, 0, max(map(len, names.values())) * 6.8 + 29, width - 78, 24, 24 + _BAR * len(shown))
+    box = replace(box, height=box.bottom + 46)
+    across = Scale(0.0, max(spot.cost.high or spot.cost.value for spot in shown), box.left, box.right)
+    bills = Axis(across, f"mean bill of a trial, USD, reads at {wants.read_multiple:g}", _dollars(across))
+    solved = f"each solved {as_text(shown[0].solved.value, 'share')}"
+    drawn = [axes(box, bills, Axis(Scale(0.0, 1.0, box.bottom, box.top), solved, []))]
+    for number, spot in enumerate(sorted(shown, key=lambda one: one.cost.value)):
+        y, low, high = box.top + _BAR * (number + 0.5), spot.cost.low, spot.cost.high
+        marks = line(box.left, y, across(spot.cost.value), y, "bar")
+        if low is not None and high is not None:
+            marks += line(across(low), y, across(high), y, "reach")
+        marks += mark(anchors.family(spot.name), box.left - 9, y, 4)
+        marks += label(box.left - 19, y + 4, names[spot.name], "name", "end")
+        marks += label(box.right + 8, y + 4, f"${as_text(spot.cost.value, 'usd')}", "tick")
+        target = anchors.of_line(section, spot.name)
+        drawn.append(linked(target, anchors.hue(spot.name), anchors.strategy(spot.name), _tells(spot), marks))
+    return drawing(box, f"Bills, {section.title}", "".join(drawn))
+
+
+def _dollars(scale: Scale) -> list[tuple[float, str]]:
+    return [(value, f"${value:g}") for value in scale.ticks()]
+
+
+def _steps(front: list[tuple[float, float]], box: Box) -> list[tuple[float, float]]:
+    """What the best is for at most a bill: it stays until a more expensive one solves more."""
+    steps = [(front[0][0], box.bottom)]
+    for x, y in front:
+        steps += [(x, steps[-1][1]), (x, y)]
+    return [*steps, (box.right, front[-1][1])]
+
+
+def _marks(spot: Spot, family: Family, point: tuple[float, float], across: Scale, up: Scale) -> str:
+    x, y = point
+    reach = []
+    if spot.solved.low is not None and spot.solved.high is not None:
+        reach.append(line(x, up(spot.solved.low), x, up(spot.solved.high), "reach"))
+    if spot.cost.low is not None and spot.cost.high is not None:
+        reach.append(line(across(spot.cost.low), y, across(spot.cost.high), y, "reach"))
+    return "".join(reach) + mark(family, x, y, 5.5 if spot.leading else 4)
+
+
+def _label(point: tuple[float, float], name: str, place: LabelPlace | None, leading: bool) -> str:
+    if place is None:
+        return ""
+    led = ""
+    if place.led:
+        near = min((place.x, place.x + place.width), key=lambda x: abs(x - point[0]))
+        end = place.x + place.width / 2 if place.x < point[0] < place.x + place.width else near
+        led = line(*point, end, place.middle + (0 if end == near else 6 if place.middle < point[1] else -6), "leader")
+    return led + label(place.x, place.y, name, "name strong" if leading else "name")
+
+
+def _tells(spot: Spot) -> str:
+    cost = f"${as_text(spot.cost.value, 'usd')} ({range_text(spot.cost, 'usd')}) a trial"
+    solved = f"solved {as_text(spot.solved.value, 'share')} ({range_text(spot.solved, 'share')})"
+    return f"{spot.name}: {solved}, {cost}" + (", on the frontier" if spot.leading else "")

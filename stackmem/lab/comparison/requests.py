@@ -1,0 +1,119 @@
+"""What a person's n-th request costs under each strategy, of trials that are conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Annotated
+
+import msgspec
+
+from stackmem.core.pricing import Price
+from stackmem.lab.bench import intervals
+from stackmem.lab.bench.intervals import Interval
+
+from .columns import Kind, as_text, range_text
+from .figures import Wants, bill_of
+from .plots import Slope
+from .results import TrialRow
+
+FIFTH = 5
+"""The request that the last one is held against: by then the first ones have found out what all of them need."""
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+_KINDS = ("uncached", "cache_read", "cache_write_5m", "cache_write_1h", "output")
+
+
+def request_costs(trial: TrialRow, price: Price, multiple: float) -> list[float]:
+    """USD of each request where a read costs ``multiple`` input tokens; empty where none is known."""
+    told = _lists(trial)
+    tokens = [told.get(name, []) for name in _KINDS]
+    if len({len(one) for one in tokens}) != 1:
+        return []
+    return [bill_of(one, price, multiple) for one in zip(*tokens, strict=True)]
+
+
+def request_slopes(trials: Sequence[TrialRow], wants: Wants) -> list[Slope]:
+    """What the n-th request costs under each strategy that was given more than five."""
+    mine: dict[str, list[list[float]]] = {}
+    for trial in trials:
+        costs = request_costs(trial, wants.price, wants.read_multiple)
+        if not trial.failed and len(costs) > FIFTH:
+            mine.setdefault(trial.strategy, []).append(costs)
+    return [Slope(name, _means(found), _grown(found)) for name, found in mine.items()]
+
+
+def _means(found: Sequence[Sequence[float]]) -> tuple[tuple[float, float], ...]:
+    """Of each request that cost something."""
+    numbers = range(max(map(len, found)))
+    means = ((at + 1.0, fmean(one[at] for one in found if len(one) > at)) for at in numbers)
+    return tuple((number, mean) for number, mean in means if mean > 0)
+
+
+def _grown(found: Sequence[Sequence[float]]) -> Interval | None:
+    return intervals.power_law([(n, cost) for one in found for n, cost in enumerate(one, 1) if n >= FIFTH])
+
+
+def request_rows(trials: Sequence[TrialRow], wants: Wants) -> list[list[str]]:
+    """The table, its heads first; nothing where no trial is a conversation of more than five requests."""
+    mine: dict[tuple[str, ...], list[TrialRow]] = {}
+    for trial in trials:
+        if not trial.failed and len(request_costs(trial, wants.price, wants.read_multiple)) > FIFTH:
+            mine.setdefault((*trial.group, trial.text("horizon"), trial.strategy), []).append(trial)
+    if not mine:
+        return []
+    heads = ["strategy", "trials", "requests", f"request {FIFTH}", "last", "steps", "exponent"]
+    heads += [f"last over {FIFTH}th, reads at {multiple:g}" for multiple in wants.multiples]
+    several = len({key[:-1] for key in mine}) > 1
+    return [heads, *(_row(_name(key, several=several), found, wants) for key, found in mine.items())]
+
+
+def _name(key: tuple[str, ...], *, several: bool) -> str:
+    """The strategy; with the model, the noise and the horizon where they differ in one table."""
+    *group, strategy = key
+    return f"{strategy} ({', '.join(filter(None, group))})" if several else strategy
+
+
+def _row(name: str, trials: Sequence[TrialRow], wants: Wants) -> list[str]:
+    costs = [request_costs(trial, wants.price, wants.read_multiple) for trial in trials]
+    steps = [told for trial in trials if len(told := _lists(trial).get("steps", [])) > FIFTH]
+    counts = sorted({len(one) for one in costs})
+    shown = f"{counts[0]}" + (f" to {counts[-1]}" if len(counts) > 1 else "")
+    took = " → ".join(f"{fmean(one[at] for one in steps):.1f}" for at in (FIFTH - 1, -1)) if steps else ""
+    cells = [name, f"{len(trials)}", shown]
+    cells += [_text(intervals.mean([one[at] for one in costs]), "usd") for at in (FIFTH - 1, -1)]
+    cells += [took, _exponent(_grown(costs))]
+    for multiple in wants.multiples:
+        ends = [(one[-1], one[FIFTH - 1]) for one in (request_costs(trial, wants.price, multiple) for trial in trials)]
+        cells.append(_text(intervals.ratio(ends), "ratio"))
+    return cells
+
+
+def _text(found: Interval | None, kind: Kind) -> str:
+    if found is None:
+        return ""
+    within = range_text(found, kind)
+    return as_text(found.value, kind) + (f" ({within})" if within else "")
+
+
+def _exponent(found: Interval | None) -> str:
+    if found is None:
+        return ""
+    ends = "" if found.low is None or found.high is None else f" ({found.low:.2f} to {found.high:.2f})"
+    return f"{found.value:.2f}{ends}"
+
+
+def _lists(trial: TrialRow) -> dict[str, list[int]]:
+    """What the row tells of its requests, figure by figure; a bench's files may say anything."""
+    try:
+        return msgspec.json.decode(trial.text("requests") or "{}", type=dict[str, list[_Count]])
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return {}
+
+
+def request_text() -> str:
+    """What the table is, before it is read."""
+    return (
+        "What a request of a conversation costs in USD, with 95 % intervals over trials: the fifth, the last, and how "
+        "it grows from the fifth on. An exponent of 0 does not grow, 1 grows with the number of requests. Steps are "
+        "those of the fifth and the last."
+    )

@@ -1,0 +1,113 @@
+"""Which verdicts hang on the model: under how many of the models one strategy is better than another.
+
+Of two strategies in one table the first is better where it solves no fewer at no higher bill, and one of the two gaps
+is of interest. A model stands for a reader with its dials, or for a real one; no single one of them decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from stackmem.lab.bench.statistics import AMOUNT_OF_INTEREST, SHARE_OF_INTEREST
+
+from .columns import Kind, as_text
+from .figures import Line, Section, Wants, bill_name
+
+
+class Band(Struct, frozen=True):
+    """From the least to the most over the models: share solved, and the bill over the baseline's."""
+
+    solved: tuple[float, float]
+    ratio: tuple[float, float] | None
+
+
+class StabilityMap(Struct, frozen=True):
+    """One set of tasks under several models."""
+
+    title: str
+    models: tuple[str, ...]
+    strategies: tuple[str, ...]  # those that every model has figures of
+    bands: Mapping[str, Band]
+    better: Mapping[tuple[str, str], int]  # of two strategies, under how many models the first is better
+
+
+def stability_maps(sections: Sequence[Section], wants: Wants) -> list[StabilityMap]:
+    """A map for all tasks and for each horizon that several models were given."""
+    groups: dict[tuple[str, str], list[Section]] = {}
+    for section in sections:
+        if not section.task:
+            groups.setdefault((section.noise, section.title), []).append(section)
+    return [
+        _map(f"{title}" + (f" · noise {noise}" if noise else ""), mine, wants)
+        for (noise, title), mine in groups.items()
+        if len(mine) > 1
+    ]
+
+
+def _map(title: str, sections: Sequence[Section], wants: Wants) -> StabilityMap:
+    figures = [{line.strategy: both for line in one.lines if (both := _figures(line, wants))} for one in sections]
+    shared = [name for name in figures[0] if all(name in one for one in figures)]
+    better = {
+        (first, second): sum(_is_better(one[first], one[second]) for one in figures)
+        for first in shared
+        for second in shared
+        if first != second
+    }
+    base = [one.get(wants.baseline) for one in figures]
+    bands = {name: _band([one[name] for one in figures], base) for name in shared}
+    return StabilityMap(title, tuple(one.model for one in sections), tuple(shared), bands, better)
+
+
+def _figures(line: Line, wants: Wants) -> tuple[float, float] | None:
+    solved, bill = line.figures["solved"], line.figures[bill_name(wants.read_multiple)]
+    return None if solved is None or bill is None else (solved.value, bill.value)
+
+
+def _is_better(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    gained, saved = one[0] - other[0], other[1] - one[1]
+    matters = gained >= SHARE_OF_INTEREST or one[1] * (1 + AMOUNT_OF_INTEREST) <= other[1]
+    return gained >= 0 <= saved and matters and other[1] > 0
+
+
+def _band(mine: Sequence[tuple[float, float]], base: Sequence[tuple[float, float] | None]) -> Band:
+    solved = [share for share, _ in mine]
+    ratios = [bill / other[1] for (_, bill), other in zip(mine, base, strict=True) if other and other[1] > 0]
+    whole = len(ratios) == len(mine)
+    return Band((min(solved), max(solved)), (min(ratios), max(ratios)) if whole else None)
+
+
+def map_rows(shown: StabilityMap, wants: Wants) -> list[list[str]]:
+    """The map as a table, its heads first."""
+    rows = [["strategy", "solved", f"bill to {wants.baseline}", *(f"over {name}" for name in shown.strategies)]]
+    for name in shown.strategies:
+        band = shown.bands[name]
+        cells = [
+            "" if name == other else _share(shown.better[name, other], len(shown.models)) for other in shown.strategies
+        ]
+        rows.append([name, _range(band.solved, "share"), _range(band.ratio, "ratio"), *cells])
+    return rows
+
+
+def _share(count: int, models: int) -> str:
+    word = "all" if count == models else "most" if 2 * count > models else "none" if count == 0 else "depends"
+    return word if word in ("all", "none") else f"{word}, {count} of {models}"
+
+
+def _range(ends: tuple[float, float] | None, kind: Kind) -> str:
+    if ends is None:
+        return ""
+    low, high = (as_text(end, kind) for end in ends)
+    return low if low == high else f"{low} to {high}"
+
+
+def map_text(shown: StabilityMap) -> str:
+    """What the map is, before it is read."""
+    points, percent = SHARE_OF_INTEREST * 100, AMOUNT_OF_INTEREST * 100
+    return (
+        f"Under how many of {len(shown.models)} models ({', '.join(shown.models)}) the strategy of a row is better "
+        f"than that of a column: it solves no fewer at no higher bill, and gains {points:.0f} points of success or "
+        f"{percent:.0f} % of the bill. A range goes from the least to the most over the models. Whatever does not hold "
+        "under all of them depends on the reader."
+    )

@@ -1,0 +1,180 @@
+"""The tables of the page, and every trial with its run: where the numbers of the page lead to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from html import escape
+from itertools import groupby
+from math import isfinite
+from pathlib import Path
+from urllib.parse import quote
+
+from stackmem.lab.bench.statistics import ALIKE, NONE_SHOWN, TOO_FEW
+
+from .anchors import Anchors
+from .columns import MEMORY, Column, as_text, cell_texts, columns, comparison_of, figure_of
+from .figures import Line, Section, Wants, bill, bill_name
+from .findings import findings
+from .results import BenchRows, TrialRow
+from .svg import chip
+
+_MARKS = {"better": "▲ better", "worse": "▼ worse", ALIKE: "≈ alike", NONE_SHOWN: NONE_SHOWN, TOO_FEW: TOO_FEW}
+
+
+def verdicts(section: Section, wants: Wants) -> str:
+    """What a section shows, in words; nothing where nothing is compared."""
+    said = "".join(f"<li>{escape(finding)}</li>" for finding in findings(section, wants))
+    return f"<ul class=findings>{said}</ul>" if said else ""
+
+
+def table(section: Section, wants: Wants, anchors: Anchors) -> str:
+    """One section: a row for each strategy, each number a link to its trials."""
+    shown = columns(section, wants)
+    rows = "".join(_row(line, section, shown, wants, anchors) for line in section.lines)
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(section.title)}">'
+        f"<table><thead>{_heads(shown, wants)}</thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def plain_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text, the heads first; nothing in it leads anywhere."""
+    heads, *rest = ([escape(cell) for cell in row] for row in rows)
+    head = "".join(f'<th scope="col">{cell}</th>' for cell in heads)
+    body = "".join(
+        f'<tr><th scope="row" class="who">{first}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+        for first, *cells in rest
+    )
+    return f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _heads(shown: Sequence[Column], wants: Wants) -> str:
+    """The groups, which a reader can choose among, and the names of the columns with what they tell."""
+    groups = "".join(
+        f'<th scope="colgroup" colspan="{len(list(members))}" class="group{" memory" if name == MEMORY else ""}" '
+        f'data-group="{number}">{escape(name)}</th>'
+        for number, (name, members) in enumerate(groupby(shown, key=lambda column: column.group))
+    )
+    names = "".join(
+        f'<th scope="col" class="{_kind(column, shown, wants)}"><button title="{escape(column.tells)}">'
+        f"{escape(column.title)}</button></th>"
+        for column in shown
+    )
+    first = '<th scope="col" class="who"><button>strategy</button></th>'
+    trials = '<th scope="col" class="n many"><button>trials</button></th>'
+    return f"<tr><td class=who></td><td class=many></td>{groups}</tr><tr>{first}{trials}{names}</tr>"
+
+
+def _row(line: Line, section: Section, shown: Sequence[Column], wants: Wants, anchors: Anchors) -> str:
+    target = anchors.of_line(section, line.strategy)
+    counted = f"{line.trials}" + (f'<i class="worse">+{line.errors} failed</i>' if line.errors else "")
+    base = ' class="base"' if line.strategy == wants.baseline else ""
+    cells = "".join(_cell(line, column, target, _kind(column, shown, wants)) for column in shown)
+    who = f"{chip(anchors.family(line.strategy), anchors.hue(line.strategy))}{escape(line.strategy)}"
+    return (
+        f'<tr{base} data-strategy="{anchors.strategy(line.strategy)}">'
+        f'<th scope="row" class="who"><a href="#{target}">{who}</a></th>'
+        f'<td class="n many" data-value="{line.trials}"><a href="#{target}">{counted}</a></td>{cells}</tr>'
+    )
+
+
+def _cell(line: Line, column: Column, target: str, kind: str) -> str:
+    value, within, verdict = cell_texts(line, column)
+    figure = figure_of(line, column)
+    if figure is None:
+        return f'<td class="{kind}"><span class="none" title="not measured">–</span></td>'
+    said = f"<b>{escape(value)}</b>" + (f"<i>{escape(within)}</i>" if within else "")
+    held = comparison_of(line, column)
+    if held is not None:
+        why = f"n = {held.effect.count}, p = {held.p_corrected:.2g} after the correction"
+        said += f'<em class="{verdict.split()[0]}" title="{why}">{_MARKS[verdict]}</em>'
+    return f'<td class="{kind}" data-value="{figure.value!r}"><a href="#{target}">{said}</a></td>'
+
+
+def _kind(column: Column, shown: Sequence[Column], wants: Wants) -> str:
+    """The first of a group has a line before it; success, bill and peak stand whatever groups are chosen."""
+    groups = list(dict.fromkeys(one.group for one in shown))
+    told = [f"g{groups.index(column.group)}"]
+    if not column.against and column.key in ("solved", bill_name(wants.read_multiple), "peak_context_tokens"):
+        told.append("core")
+    if next(one for one in shown if one.group == column.group) is column:
+        told.append("first")
+    told += ["held"] * column.against + ["memory"] * (column.group == MEMORY)
+    return " ".join(told)
+
+
+_HEADS = ("task", "horizon", "seed", "outcome", "steps", "peak", "bill", "run")
+
+
+def trial_list(results: BenchRows, wants: Wants, anchors: Anchors, page: Path) -> str:
+    """A list for each strategy, ordered by horizon and task; ``page`` is where the report is written."""
+    mine: dict[tuple[tuple[str, str], str], list[TrialRow]] = {}
+    for trial in results.trials:
+        mine.setdefault((trial.group, trial.strategy), []).append(trial)
+    many = len({group for group, _ in mine}) > 1
+    said = []
+    for (group, strategy), trials in mine.items():
+        whose = f" · {group[0]} · noise {group[1]}" if many else ""
+        solved = sum(trial.solved == 1 for trial in trials)
+        rows = _rows(sorted(trials, key=_order), results.folder, wants, anchors, page)
+        heads = "".join(f'<th scope="col">{name}</th>' for name in _HEADS)
+        said.append(
+            f'<details class="trials" id="{anchors.of_strategy(group, strategy)}"><summary>'
+            f"{chip(anchors.family(strategy), anchors.hue(strategy))}<b>{escape(strategy)}</b>"
+            f"<span>{solved} of {len(trials)} solved{escape(whose)}</span></summary>"
+            f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></details>'
+        )
+    return "".join(said)
+
+
+def _rows(trials: Sequence[TrialRow], folder: Path, wants: Wants, anchors: Anchors, page: Path) -> str:
+    seen, said = set[str](), []
+    for trial in trials:
+        new = [place for place in anchors.of_trial(trial) if place not in seen]
+        seen.update(new)
+        places = "".join(
+            f'<a id="{place}"></a>' for place in new if place != anchors.of_strategy(trial.group, trial.strategy)
+        )
+        said.append(f"<tr><td>{places}{escape(trial.task)}</td>{_cells(trial, folder, wants, page)}</tr>")
+    return "".join(said)
+
+
+def _cells(trial: TrialRow, folder: Path, wants: Wants, page: Path) -> str:
+    steps, peak = trial.number("steps"), trial.number("peak_context_tokens")
+    cost = bill(trial, wants.price, wants.read_multiple)
+    outcome = trial.text("outcome") or "unknown"
+    why = trial.text("error") or (trial.text("ending") if outcome not in ("solved", "finished") else "")
+    kind = "worse" if trial.failed or trial.solved == 0 else "better" if trial.solved == 1 else ""
+    cells = (
+        trial.text("horizon"),
+        trial.text("seed"),
+        f"{steps:.0f}" if isfinite(steps) else "",
+        as_text(peak, "tokens") if isfinite(peak) else "",
+        as_text(cost, "usd") if isfinite(cost) else "",
+    )
+    horizon, seed, *rest = (f"<td class=n>{escape(text)}</td>" for text in cells)
+    told = f'<td><span class="{kind}">{escape(outcome)}</span> <small>{escape(why[:300])}</small></td>'
+    return f"{horizon}{seed}{told}{''.join(rest)}<td>{_run(trial, folder, page)}</td>"
+
+
+def _run(trial: TrialRow, folder: Path, page: Path) -> str:
+    """A link to the run as a page where it has been made, else to its folder; relative, so that both can be moved."""
+    run = trial.text("run")
+    if not run:
+        return '<span class="none">not kept</span>'
+    place = folder / run
+    inside = not Path(run).is_absolute() and ".." not in Path(run).parts
+    if not inside or "\0" in run:
+        return escape(run)
+    try:
+        place = place / "view.html" if (place / "view.html").is_file() else place
+    except OSError:
+        return escape(run[:80])
+    to = os.path.relpath(place.absolute(), page.absolute().parent)
+    return f'<a href="{escape(quote(f"./{to}"))}">{escape(Path(run).name)}</a>'
+
+
+def _order(trial: TrialRow) -> tuple[float, str, float, str]:
+    horizon, seed = trial.horizon, trial.number("seed")
+    return (horizon if isfinite(horizon) else -1, trial.task, seed if isfinite(seed) else -1, trial.text("id"))

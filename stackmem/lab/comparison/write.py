@@ -1,0 +1,195 @@
+"""Writes the report of a bench where a person wants it, as the end of the file's name says: a page, Markdown or CSV."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Sequence
+from io import StringIO
+from math import isfinite
+from pathlib import Path
+
+from msgspec import Struct
+
+from stackmem.errors import UsageError
+from stackmem.lab.bench.intervals import Interval
+from stackmem.lab.bench.statistics import Comparison
+from stackmem.models.catalog import lookup
+from stackmem.report.page import write_whole
+from stackmem.settings.options import suggestion
+
+from .columns import Column, cell_text, columns
+from .expectations import expectation_rows, expectation_text
+from .figures import Line, Section, Wants, sections
+from .findings import facts, findings, remarks, title
+from .page import page
+from .requests import request_rows, request_text
+from .results import BenchRows, read_bench
+from .stability import map_rows, map_text, stability_maps
+
+KINDS = (".html", ".md", ".csv")
+PRICED_AS = "claude-sonnet-5-5"
+
+
+class Written(Struct, frozen=True):
+    """A report that was written."""
+
+    path: Path
+    trials: int  # how many rows it speaks of
+
+
+def write_report(
+    folder: Path, output: str | None = None, *, baseline: str | None = None, read_multiple: float | None = None
+) -> Written:
+    """The report of the bench in ``folder``; ``report.html`` in it where ``output`` is None."""
+    path = folder / "report.html" if output is None else Path(os.path.expanduser(output))
+    if path.suffix.lower() not in KINDS:
+        raise UsageError(f"-o {path} ends in none of {', '.join(KINDS)}; name the file by what it shall be")
+    if read_multiple is not None and not (isfinite(read_multiple) and 0 <= read_multiple <= 1):
+        raise UsageError(f"--read-multiple {read_multiple:g} is not from 0 to 1; 0.1 is a tenth of the input price")
+    results = read_bench(folder)
+    wants = _wants(results, baseline, read_multiple)
+    write_whole(path, _content(results, wants, path).encode(errors="replace"))
+    return Written(path, len(results.trials))
+
+
+def report_page(folder: Path, home: str) -> bytes:
+    """The report of the bench in ``folder`` as a page, as it would stand there; raises as ``write_report`` does."""
+    results = read_bench(folder)
+    wants = _wants(results, None, None)
+    return page(results, sections(results, wants), wants, folder / "report.html", home).encode(errors="replace")
+
+
+def _content(results: BenchRows, wants: Wants, path: Path) -> str:
+    shown = sections(results, wants)
+    match path.suffix.lower():
+        case ".md":
+            return markdown(results, shown, wants)
+        case ".csv":
+            return spreadsheet(shown)
+        case _:
+            return page(results, shown, wants, path)
+
+
+def _wants(results: BenchRows, baseline: str | None, read_multiple: float | None) -> Wants:
+    name = results.suite.get("price") or PRICED_AS
+    row = lookup(name)
+    if row is None or row.price is None:
+        raise UsageError(f"the bench was priced as {name[:80]!r}, which has no price here; stackmem models lists them")
+    names = {trial.strategy for trial in results.trials}
+    if baseline is not None and names and baseline not in names:
+        raise UsageError(f"--baseline {baseline[:60]!a} was not run here; {suggestion(baseline, sorted(names))}")
+    return Wants(row.price, row.name, _usual(results) if baseline is None else baseline, read_multiple)
+
+
+def _usual(results: BenchRows) -> str:
+    """What a bench is held against: full history; an ablation, which leaves that out, against what it varies."""
+    names = {trial.strategy for trial in results.trials}
+    return next((name for name in ("full", "stackheap") if name in names), "full")
+
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&!])")
+
+
+def markdown(results: BenchRows, shown: Sequence[Section], wants: Wants) -> str:
+    """The whole report."""
+    said = ["# Strategies side by side", ""]
+    said += [f"- **{escaped(name)}**: {escaped(text)}" for name, text in facts(results, wants)]
+    said += [line for remark in remarks(results, wants) for line in ("", escaped(remark))]
+    if not results.trials:
+        said += ["", "No trial has ended yet."]
+    for one in stability_maps(shown, wants):
+        said += ["", f"## Which verdicts hang on the model · {escaped(one.title)}", "", escaped(map_text(one)), ""]
+        said += _plain_table(map_rows(one, wants))
+    if rows := expectation_rows(results.trials, wants):
+        said += ["", "## Whom each family hurts", "", escaped(expectation_text(wants)), "", *_plain_table(rows)]
+    if rows := request_rows(results.trials, wants):
+        said += ["", "## What the n-th request costs", "", escaped(request_text()), "", *_plain_table(rows)]
+    for section in shown:
+        said += _section(section, wants)
+    return "\n".join(said) + "\n"
+
+
+def _plain_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of text, the heads first."""
+    heads, *rest = ([escaped(cell) for cell in row] for row in rows)
+    return [_row(heads), _row(["---", *("---:" for _ in heads[1:])]), *map(_row, rest)]
+
+
+def _section(section: Section, wants: Wants) -> list[str]:
+    used = columns(section, wants)
+    heads = ["strategy", "trials", *(_head(column) for column in used)]
+    said = ["", f"## {escaped(title(section))}", ""]
+    said += [f"- {escaped(finding)}" for finding in findings(section, wants)]
+    said += ["", _row(heads), _row(["---", *("---:" for _ in heads[1:])])]
+    for line in section.lines:
+        counted = f"{line.trials}" + (f" + {line.errors} failed" if line.errors else "")
+        said.append(_row([escaped(line.strategy), counted, *(cell_text(line, column) for column in used)]))
+    return said
+
+
+def _head(column: Column) -> str:
+    return escaped(f"{column.group.removesuffix(', USD')}: {column.title}")
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def escaped(text: str) -> str:
+    """As Markdown shows it to the letter, on one line."""
+    return _SPECIAL.sub(r"\\\1", " ".join("".join(c if c.isprintable() else " " for c in text).split()))
+
+
+_COMPARED = ("solved", "bill", "peak")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def spreadsheet(shown: Sequence[Section]) -> str:
+    """Comma separated, one line per strategy and set of tasks; an end of an interval that is open is ``inf``."""
+    names = list(dict.fromkeys(name for section in shown for line in section.lines for name in line.figures))
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    heads = ["model", "noise", "set", "task", "horizon", "strategy", "trials", "errors", "k"]
+    heads += [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
+    heads += [f"{name}_to_baseline{end}" for name in _COMPARED for end in _ENDS]
+    writer.writerow(heads)
+    for section in shown:
+        horizon = f"{section.horizon:g}" if section.horizon == section.horizon else ""
+        whose = [_safe(text) for text in (section.model, section.noise, section.title, section.task)]
+        for line in section.lines:
+            writer.writerow([*whose, horizon, *_cells(line, names)])
+    return out.getvalue()
+
+
+_ENDS = ("", "_low", "_high", "_corrected_low", "_corrected_high", "_p", "_p_corrected", "_units", "_verdict")
+
+
+def _cells(line: Line, names: Sequence[str]) -> list[str | float]:
+    cells: list[str | float] = [_safe(line.strategy), line.trials, line.errors, line.k]
+    for name in names:
+        cells += _interval(line.figures.get(name))
+    for name in _COMPARED:
+        cells += _compared(line.against.get(name))
+    return cells
+
+
+def _interval(found: Interval | None) -> list[str | float]:
+    if found is None:
+        return ["", "", ""]
+    return [found.value, "" if found.low is None else found.low, "" if found.high is None else found.high]
+
+
+def _compared(found: Comparison | None) -> list[str | float]:
+    if found is None:
+        return [""] * len(_ENDS)
+    corrected = _interval(found.corrected)[1:]
+    return [
+        *_interval(found.effect), *corrected, found.p, found.p_corrected, found.effect.count, found.verdict,
+    ]  # fmt: skip
+
+
+def _safe(text: str) -> str:
+    """A name that a spreadsheet would take for a formula is kept from being one."""
+    return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,0 +1,115 @@
+"""A flat run under a strategy with frames: cut into phases, told as frames, and costed with a band."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from stackmem.core.facts import FramePushed, ModelReplied, RunForked, RunStarted
+from stackmem.core.strategy import MemoryStrategy, budgets_of
+from stackmem.core.text import fill
+from stackmem.core.tool_schemas import prompt_slots, spec
+from stackmem.core.tools import tool_name
+from stackmem.errors import UsageError
+from stackmem.measure.first_loss import facts_used
+from stackmem.measure.moments import Moment, moments
+from stackmem.measure.phases import PhaseRule, Rule, phases, steps_of
+from stackmem.memory.adaptive import Adaptive
+from stackmem.prompts import prompt_text
+from stackmem.trace.imported import imported_from
+
+from .hypothetical_frames import Handing, HandOver, framed, handing
+from .rendered import OtherStrategy, Terms, WhatIfOutcome, memory_tools, outcome
+
+MISSED = (0.0, 0.5, 1.0)
+"""Shares of what is handed over that is looked for again: the best case, the middle, the worst."""
+
+_RULES: tuple[Rule, ...] = ("boundaries", "sub-goals", "green")
+
+
+class HandOverBand(Struct, frozen=True):
+    """What a strategy would have come to with one share of what is handed over looked for again."""
+
+    missed: float
+    outcome: WhatIfOutcome
+    handed: HandOver
+
+
+def phase_rule(text: str) -> PhaseRule | None:
+    """The rule that ``--phases`` names; None for ``none``."""
+    named = text.strip()
+    if named == "none":
+        return None
+    for rule in _RULES:
+        if named == rule:
+            return PhaseRule(rule)
+    if named.isdecimal() and 2 <= int(named[:9]) <= 1_000:
+        return PhaseRule("fixed", int(named), int(named))
+    raise UsageError(
+        f"--phases {named[:40]!r} is no rule; name {', '.join(_RULES)}, none, or a number of steps from 2 to 1000"
+    )
+
+
+def is_flat(run: Sequence[Moment]) -> bool:
+    """Whether nothing was pushed, by the model or by a program, and the run is one piece."""
+    return run[-1].after.program is None and not any(isinstance(one.event, FramePushed | RunForked) for one in run)
+
+
+def bands(
+    run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, rule: PhaseRule, terms: Terms,
+    shares: Sequence[float] = MISSED,
+) -> Iterator[HandOverBand]:  # fmt: skip
+    """The run cut into frames, once for each share; nothing where the strategy has none or pushes nothing."""
+    how = handing(strategy, start.budgets)
+    spans = _spans(run, strategy, start, rule) if how else []
+    if how is None or not spans:
+        return
+    for missed in shares:
+        yield _band(run, strategy, start, spans, how, missed, terms)
+
+
+def _band(
+    run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, spans: Sequence[range], how: Handing,
+    missed: float, terms: Terms,
+) -> HandOverBand:  # fmt: skip
+    events, handed = framed(run, spans, how, start.budgets, missed, terms.count)
+    (began, _), *rest = events
+    cut = tuple(moments([(began, start), *rest]))
+    return HandOverBand(missed, outcome(cut, strategy, start, facts_used(cut), terms), handed)
+
+
+def _spans(run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, rule: PhaseRule) -> list[range]:
+    """The steps of each frame; ``adaptive`` begins where it says that frames pay, with frames as long as it says."""
+    _, steps = steps_of(run)
+    if not isinstance(strategy, Adaptive):
+        return phases(steps, rule)
+    other, number = OtherStrategy(start, framed=False), 0
+    for moment in run:
+        if isinstance(moment.event, ModelReplied):
+            advice = strategy.told(other.state)
+            if advice is not None:
+                about = advice.phase
+                least, most = (about, about) if rule.rule == "fixed" else (max(3, about * 3 // 4), about * 5 // 4)
+                return phases(steps, replace(rule, least=least, most=most), number)
+            number += 1
+        other.take(moment)
+    return []
+
+
+def _beside(strategy: MemoryStrategy) -> str:
+    """Its prompt without what is said to a coding agent: another agent has a prompt of its own."""
+    return strategy.prompt if ":" in strategy.prompt else f"{strategy.prompt}+beside"
+
+
+def start_with_frames(start: RunStarted, strategy: MemoryStrategy) -> RunStarted:
+    """Another agent's start with what the strategy brings: its prompt after the agent's own, and its memory tools."""
+    if not imported_from(start):
+        return start
+    budgets = budgets_of(strategy, start.budgets)
+    slots = prompt_slots(budgets, start.command_seconds)
+    named = memory_tools([tool_name(tool) for tool in strategy.tools]) | {"pop_frame", "return"}
+    brought = tuple(spec(tool, slots) for tool in strategy.tools if tool_name(tool) in named)
+    system = "\n\n".join(filter(None, (start.system, fill(prompt_text(_beside(strategy)), slots))))
+    return replace(start, budgets=budgets, system=system, tools=(*start.tools, *brought), texts=start.texts or UNSET)

@@ -1,0 +1,273 @@
+"""A flat run as if its phases had been frames: what pushing, popping, handing over and looking again would have added.
+
+Rule 1: the recorded replies and results stand, in their order; each phase's are those of a child frame.
+Rule 2: a push says the sub-goal, as much of the task as its context holds, and what the phase uses of earlier ones. A
+        pop says the phase's last words and what later phases use of it. Both are replies, and cost what they say.
+Rule 3: a fact that was told in one frame and used in another is handed over as the line that told it, in the result and
+        the context while their budgets last, then in a chunk of the heap, which the child reads in a step of its own.
+Rule 4: what no budget holds, and a share of the rest that was missed, is looked for again: the call that told it is
+        made again in the frame that uses it, right before, with the same result.
+
+Who hands over knows what will be used, which no model does: share 0 is the best case, share 1 hands over nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.budgets import PROMPT_CHARS, Budgets
+from stackmem.core.facts import ChunkRead, Event, FramePopped, FramePushed, ModelReplied, ToolReturned
+from stackmem.core.messages import ToolCall, Usage
+from stackmem.core.state import Result
+from stackmem.core.strategy import MemoryStrategy
+from stackmem.core.text import mark_cut
+from stackmem.core.tools import tool_name
+from stackmem.measure.first_loss import literals, told_and_used
+from stackmem.measure.moments import Moment
+from stackmem.measure.phases import FlatStep, steps_of
+from stackmem.measure.prefix import Count, PromptBlock
+
+_LINE_CHARS, _SAID_CHARS, _CHUNK_CHARS = 200, 300, 4_000
+_RETURN = "What was found, changed and verified."
+_ROOT = -1
+
+Timed = tuple[float, Event]
+
+
+class Handing(Struct, frozen=True):
+    """How a strategy hands over."""
+
+    # push, pop: names of its tools
+    push: str
+    pop: str
+    context_chars: int
+    result_chars: int
+    heap: bool  # whether its pushes and pops store chunks
+    inherits: bool  # whether a child sees its parent's conversation
+
+
+class HandOver(Struct, frozen=True):
+    """What came of cutting a run."""
+
+    frames: int = 0
+    facts: int = 0  # told in one frame and used in another; a fact counts once for each frame that uses it
+    again: int = 0  # results that were looked for again
+    chunk_reads: int = 0  # steps that read a chunk
+
+
+def handing(strategy: MemoryStrategy, budgets: Budgets) -> Handing | None:
+    """How a strategy hands over; None for one without frames."""
+    names = [tool_name(tool) for tool in strategy.tools]
+    for push, pop in (("push_frame", "pop_frame"), ("delegate", "pop_frame"), ("branch", "return")):
+        if push in names:
+            own = budgets.context_chars if push == "push_frame" else PROMPT_CHARS
+            inherits = push == "branch" or strategy.name.startswith("stackheap_fork")
+            return Handing(push, pop, own, budgets.result_chars, "heap_read" in names, inherits)
+    return None
+
+
+def framed(
+    run: Sequence[Moment], spans: Sequence[range], how: Handing, budgets: Budgets, missed: float, count: Count
+) -> tuple[list[Timed], HandOver]:
+    """The events of a flat run with each span of its steps in a frame of its own."""
+    before, steps = steps_of(run)
+    plan = _Plan(run, steps, spans, how, budgets, missed)
+    told = _Events(plan, steps, count)
+    events = [(moment.at, moment.event) for moment in before]
+    for number, step in enumerate(steps):
+        events += told.step(number, step)
+    return events, HandOver(len(spans), plan.facts, plan.again, sum(map(len, plan.reads.values())))
+
+
+class _Plan:
+    """What is handed over where, and what is looked for again."""
+
+    def __init__(
+        self, run: Sequence[Moment], steps: Sequence[FlatStep], spans: Sequence[range], how: Handing, budgets: Budgets,
+        missed: float,
+    ) -> None:  # fmt: skip
+        self.spans, self.how, self.budgets, self._missed = spans, how, budgets, missed
+        self.begin = {span.start: frame for frame, span in enumerate(spans)}
+        self.end = {span.stop - 1: frame for frame, span in enumerate(spans)}
+        self.owner = {number: frame for frame, span in enumerate(spans) for number in span}
+        self.task = " ".join(run[-1].after.begun.task.split())
+        self.results: dict[int, list[str]] = {}
+        self.contexts: dict[int, list[str]] = {}
+        self.chunks: dict[int, list[str]] = {}
+        self.reads: dict[int, list[int]] = {}
+        self.looked: dict[int, list[tuple[ToolCall, ToolReturned]]] = {}
+        self.facts = self.again = 0
+        self._sources = {id(moment): (call, moment) for step in steps for call, moment in step.answers()}
+        self._look(run)
+
+    def _look(self, run: Sequence[Moment]) -> None:
+        """Follow each fact from the frame that told it to those that use it."""
+        told_by: dict[str, tuple[int, Moment]] = {}
+        in_sight = set[tuple[int, str]]()
+        shown = set[tuple[int, int]]()
+        number = -1
+        for moment, told, used in told_and_used(run):
+            number += isinstance(moment.event, ModelReplied)
+            frame = self.owner.get(number, _ROOT)
+            told_by.update(dict.fromkeys(told, (frame, moment)))
+            for fact in sorted(used):
+                origin, source = told_by[fact]
+                if origin == frame or (frame, fact) in in_sight or (frame, id(source)) in shown:
+                    continue
+                in_sight.add((frame, fact))
+                if origin == _ROOT and self.how.inherits:
+                    continue
+                self.facts += 1
+                if _luck(frame, fact) < self._missed or not self._handed(fact, origin, frame, source):
+                    shown.add((frame, id(source)))
+                    self._look_again(number, source)
+
+    def _handed(self, fact: str, origin: int, frame: int, source: Moment) -> bool:
+        """Whether a line with the fact finds room on its way."""
+        line = next((mark_cut(one.strip(), _LINE_CHARS) for one in _lines(source) if fact in literals(one)), "")
+        if fact not in line:
+            return False
+        result = [] if origin == _ROOT else self.results.setdefault(origin, [])
+        context = [] if frame == _ROOT or self.how.inherits else self.contexts.setdefault(frame, [])
+        told_room = self.how.result_chars - _SAID_CHARS
+        given_room = self.how.context_chars - min(len(self.task), self.how.context_chars // 2)
+        if _fits(line, result, told_room) and _fits(line, context, given_room):
+            _put(line, result)
+            _put(line, context)
+            return True
+        if not self.how.heap or origin == _ROOT:
+            return False
+        chunk = self.chunks.setdefault(origin, [])
+        stored = sum(len(one) + 1 for lines in self.chunks.values() for one in lines)
+        if line not in chunk and (
+            not _fits(line, chunk, _CHUNK_CHARS) or stored + len(line) > self.budgets.heap_chars
+            or sum(map(bool, self.chunks.values())) >= self.budgets.heap_chunks
+        ):  # fmt: skip
+            return False
+        _put(line, chunk)
+        reads = self.reads.setdefault(frame, [])
+        if origin not in reads:
+            reads.append(origin)
+        return True
+
+    def _look_again(self, number: int, source: Moment) -> None:
+        found = self._sources.get(id(source))
+        if found is not None and isinstance(found[1].event, ToolReturned):
+            self.looked.setdefault(number, []).append((found[0], found[1].event))
+            self.again += 1
+
+
+def _luck(frame: int, fact: str) -> float:
+    """The same number for the same fact in the same frame, whatever the strategy: 0 to 1."""
+    return int.from_bytes(hashlib.sha256(f"{frame} {fact}".encode()).digest()[:6], "big") / 2**48
+
+
+def _lines(moment: Moment) -> Iterator[str]:
+    for turn in moment.new_turns:
+        if isinstance(turn, Result):
+            yield from turn.text.splitlines()
+
+
+def _fits(line: str, lines: list[str], room: int) -> bool:
+    return line in lines or sum(len(one) + 1 for one in lines) + len(line) <= room
+
+
+def _put(line: str, lines: list[str]) -> None:
+    if line not in lines:
+        lines.append(line)
+
+
+class _Events:
+    """Spells the plan as replies and facts."""
+
+    def __init__(self, plan: _Plan, steps: Sequence[FlatStep], count: Count) -> None:
+        self._plan, self._steps, self._count = plan, steps, count
+        self._calls = 0
+        self._root_reads = list(plan.reads.get(_ROOT, ()))
+
+    def step(self, number: int, step: FlatStep) -> Iterator[Timed]:
+        """The step, with what is to be done before and after it."""
+        plan, at = self._plan, step.reply.since
+        frame = plan.begin.get(number)
+        if frame is not None:
+            yield from self._push(frame, step, at)
+        elif number not in plan.owner:
+            ready = [
+                origin for origin in self._root_reads if all(n < number for n, f in plan.owner.items() if f == origin)
+            ]
+            for origin in ready:
+                self._root_reads.remove(origin)
+                yield from self._read(origin, at)
+        for call, result in plan.looked.get(number, ()):
+            yield at, self._reply(call.name, call.arguments)
+            yield at, result
+        yield step.reply.at, step.reply.event
+        for moment in step.rest:
+            yield moment.at, moment.event
+        ended = plan.end.get(number)
+        if ended is not None:
+            yield from self._pop(ended, step, (step.rest[-1] if step.rest else step.reply).at)
+
+    def _push(self, frame: int, step: FlatStep, at: float) -> Iterator[Timed]:
+        plan, how, budgets = self._plan, self._plan.how, self._plan.budgets
+        name = f"phase-{frame + 1}"
+        goal = mark_cut(" ".join(step.text.split()) or "Go on with the task.", budgets.intent_chars)
+        lines = plan.contexts.get(frame, [])
+        room = how.context_chars - sum(len(line) + 1 for line in lines) - (0 if how.push == "push_frame" else len(goal))
+        context = "\n".join((mark_cut(plan.task, max(1, min(room - 1, how.context_chars // 2))), *lines))
+        if how.push == "push_frame":
+            given = {"name": name, "objective": goal, "context": context, "return_spec": _RETURN}
+            pushed = FramePushed(f"frame-{frame + 1}", name, goal, _RETURN, "", context)
+        else:
+            prompt = f"{goal}\n{context}"
+            given = {"name": name, "prompt": prompt}
+            pushed = FramePushed(f"frame-{frame + 1}", name, goal, "", "", prompt)
+        yield at, self._reply(how.push, given)
+        yield at, pushed
+        for origin in plan.reads.get(frame, ()):
+            yield from self._read(origin, at)
+
+    def _read(self, origin: int, at: float) -> Iterator[Timed]:
+        name = _chunk_name(origin)
+        yield at, self._reply("heap_read", {"name": name})
+        yield at, ChunkRead(name, len("\n".join(self._plan.chunks[origin])))
+
+    def _pop(self, frame: int, step: FlatStep, at: float) -> Iterator[Timed]:
+        said = mark_cut(" ".join(step.text.split()) or "Done.", _SAID_CHARS - 1)
+        result = "\n".join((said, *self._plan.results.get(frame, [])))
+        given: dict[str, object] = {"result": result}
+        stored: tuple[str, ...] = ()
+        if self._plan.chunks.get(frame):
+            name = _chunk_name(frame)
+            content = "\n".join(self._plan.chunks[frame])
+            given["store"] = [{"name": name, "content": content, "description": f"what phase {frame + 1} found"}]
+            stored = (name,)
+        yield at, self._reply(self._plan.how.pop, given)
+        yield at, FramePopped(f"frame-{frame + 1}", result, stored=stored)
+
+    def _reply(self, name: str, arguments: object) -> ModelReplied:
+        self._calls += 1
+        call = ToolCall(f"hypothetical_{self._calls}", name, arguments)
+        tokens = self._count(PromptBlock("assistant", call))
+        return ModelReplied((call,), "call", Usage(output=tokens, estimated=True))
+
+
+def _chunk_name(frame: int) -> str:
+    return f"phase-{frame + 1}"
+
+
+def estimated_outputs(run: Sequence[Timed], count: Count) -> tuple[list[Timed], int]:
+    """The run with an estimate for each reply whose usage was not recorded, and how many these are."""
+    found, number = list[Timed](), 0
+    for at, event in run:
+        if isinstance(event, ModelReplied) and not event.usage.output and event.parts:
+            tokens = sum(count(PromptBlock("assistant", part)) for part in event.parts)
+            found.append((at, replace(event, usage=replace(event.usage, output=tokens, estimated=True))))
+            number += 1
+        else:
+            found.append((at, event))
+    return found, number

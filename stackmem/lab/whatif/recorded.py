@@ -1,0 +1,290 @@
+"""What a recorded run would have cost under other strategies, its actions being the same."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from stackmem.core.budgets import SmallSize
+from stackmem.core.facts import FramePushed, ModelReplied, RunForked, RunStarted
+from stackmem.core.messages import PromptText, ToolCall, ToolSpec
+from stackmem.core.strategy import PUSHES, MemoryStrategy, budgets_of, has_frames
+from stackmem.core.text import fill
+from stackmem.core.tool_schemas import prompt_slots, spec
+from stackmem.core.tools import OPTIONAL_TOOLS, tool_name
+from stackmem.errors import StackmemError, TraceError, UsageError
+from stackmem.formats.import_ import sessions_of
+from stackmem.formats.recordings.facts import TimedFact
+from stackmem.kept.cache_bill import moments_of
+from stackmem.kept.costing import Costing, costing_as, counter_for, own_costing
+from stackmem.kept.find import find_run
+from stackmem.kept.run_list import name_of
+from stackmem.measure.first_loss import UsedFacts, facts_used
+from stackmem.measure.moments import Moment, moments
+from stackmem.measure.phases import PhaseRule
+from stackmem.measure.speed import learned_speed
+from stackmem.memory import STRATEGIES, open_strategy
+from stackmem.memory.small import has_small_size, small_offer
+from stackmem.prompts import prompt_text
+from stackmem.trace.imported import Stated, imported_from, stated_by_recording
+
+from .hypothetical import MISSED, HandOverBand, bands, is_flat, start_with_frames
+from .hypothetical_frames import estimated_outputs
+from .rendered import Terms, WhatIfOutcome, as_recorded, by_program, memory_tools, outcome
+
+DEFAULT_PRICE = "claude-sonnet-5-5"
+"""The model whose prices hold for runs that no server's model made."""
+
+
+class WhatIfRow(Struct, frozen=True):
+    """A recorded run under one strategy."""
+
+    strategy: str
+    recorded: bool  # it is the strategy that the run was recorded with
+    note: str  # what of the strategy could not show, or why it does not apply
+    outcome: WhatIfOutcome | None  # none where it does not apply; of hypothetical frames that of the middle band
+    # its cost over that of the recorded strategy, in the unit of the run; None where either is not known
+    ratio: float | None = None
+    bands: tuple[HandOverBand, ...] = ()  # of a flat run cut into hypothetical frames, from the best case to the worst
+
+
+class WhatIf(Struct, frozen=True):
+    """A recorded run under every strategy asked for."""
+
+    run: str
+    imported: str
+    price: str  # the model whose prices and cache hold
+    # what the cost is in: "tokens", newly evaluated, and seconds for a server that nobody is paid for
+    unit: Literal["USD", "tokens"]
+    counted: str  # how the tokens of texts were counted
+    steps: int
+    frames: int
+    window_tokens: int  # that prompts are held against, and strategies go by
+    estimated_replies: int  # replies whose usage the recording lacks; their length is an estimate
+    latency_seconds: float | None
+    rows: tuple[WhatIfRow, ...]  # the recorded strategy first
+
+
+def parse_strategies(text: str) -> tuple[str, ...]:
+    """The strategies that ``all`` or a list names; a comma within parameters separates nothing."""
+    if text.strip() == "all":
+        return tuple(STRATEGIES)
+    named = [
+        piece.strip() for piece in re.split(rf",(?=\s*(?:{'|'.join(map(re.escape, STRATEGIES))})(?:[:,\s]|$))", text)
+    ]
+    return tuple(dict.fromkeys(open_strategy(one).name for one in named))
+
+
+class WhatIfQuestion(Struct, frozen=True):
+    """Under what a recording is told again."""
+
+    strategies: tuple[str, ...]
+    price: str | None = None  # the model whose prices, cache and window hold; None is the recorded one
+    latency_seconds: float | None = None  # from each request to the next; None for the times of the recording
+    window_tokens: int | None = None  # none is the window of that model; of a run of our own, the run's
+    phases: PhaseRule | None = PhaseRule()  # how a flat run is cut into frames; None leaves it as one
+    # shares of what is handed over that is looked for again, a band each; the middle one is the row's
+    missed: tuple[float, ...] = MISSED
+
+
+def what_if(named: str, runs_dir: Path, question: WhatIfQuestion) -> Iterator[WhatIf]:
+    """Each recording of a run, or of another agent's file, under each of the strategies."""
+    for name, again, stated in _recordings(named, runs_dir):
+        yield tell_again(name, again, question, stated)
+
+
+def tell_again(name: str, again: Callable[[], Iterator[Moment]], question: WhatIfQuestion, stated: str = "") -> WhatIf:
+    """One recording under each of the strategies; ``again`` begins its moments anew."""
+    run = tuple(again())
+    if not run:
+        raise TraceError(f"the trace of {name} holds no record; the run ended before its first one")
+    start = run[-1].after.begun
+    costing = own_costing(start, DEFAULT_PRICE) if question.price is None else costing_as(question.price, start)
+    steps = run[-1].after.step
+    if not steps:
+        raise UsageError(f"{name} has no reply of a model; there is nothing to tell again")
+    counter, counted = counter_for(again, costing)
+    terms = Terms(
+        price=None if costing.free else costing.price,
+        minimum_tokens=costing.minimum_tokens,
+        count=counter,
+        latency_seconds=question.latency_seconds,
+        server_cache=costing.free,
+        speed=learned_speed(run) if costing.free else None,
+    )
+    start, run, estimated = _prepared(run, costing, question.window_tokens, terms)
+    return WhatIf(
+        run=name,
+        imported=imported_from(start),
+        price=costing.model,
+        unit="tokens" if costing.free else "USD",
+        counted=counted,
+        steps=steps,
+        frames=run[-1].after.pushes,
+        window_tokens=start.window_tokens,
+        estimated_replies=estimated,
+        latency_seconds=question.latency_seconds,
+        rows=tuple(_rows(run, start, question, terms, stated)),
+    )
+
+
+def _prepared(
+    run: tuple[Moment, ...], costing: Costing, window_tokens: int | None, terms: Terms
+) -> tuple[RunStarted, tuple[Moment, ...], int]:
+    """The start and the run with a window that somebody names, and of a foreign one with the length of every reply."""
+    start = run[-1].after.begun
+    if not imported_from(start):
+        return replace(start, window_tokens=window_tokens or start.window_tokens), run, 0
+    start = replace(start, window_tokens=window_tokens or costing.window_tokens, price=costing.price)
+    (began, _), *rest = ((moment.at, moment.event) for moment in run)
+    events, estimated = estimated_outputs([(began, start), *rest], terms.count)
+    return start, tuple(moments(events)), estimated
+
+
+def _recordings(named: str, runs_dir: Path) -> Iterator[tuple[str, Callable[[], Iterator[Moment]], str]]:
+    """What each is called, what begins it anew, and the strategy that a recording of another agent names."""
+    file = Path(named)
+    if not file.is_file() or file.name == "trace.jsonl":
+        folder = find_run(named, runs_dir)
+        stated = stated_by_recording(folder)
+        named_strategy = stated.shown_strategy if stated is not None and stated.strategy else ""
+        yield name_of(folder), lambda: moments_of(folder), named_strategy
+        return
+    found = list(sessions_of(file))
+    for session, timed_facts in found:
+        name = f"{file}{f' {session.id}' if len(found) > 1 else ''}"
+        named_strategy = Stated(session.origin, strategy=session.strategy).shown_strategy if session.strategy else ""
+        yield name, partial(_moments, timed_facts), named_strategy
+
+
+def _moments(timed_facts: tuple[TimedFact, ...]) -> Iterator[Moment]:
+    return moments((fact.at, fact.event) for fact in timed_facts)
+
+
+def _cost(outcome: WhatIfOutcome | None) -> float | None:
+    """What rows are compared by: dollars, or the seconds of a server that nobody is paid for."""
+    if outcome is None:
+        return None
+    return outcome.seconds if outcome.usd is None else outcome.usd
+
+
+def _rows(
+    run: tuple[Moment, ...], start: RunStarted, question: WhatIfQuestion, terms: Terms, stated: str
+) -> Iterator[WhatIfRow]:
+    facts = {flat: facts_used(run, flat=flat) for flat in (False, True)}
+    own = open_strategy(start.strategy)
+    foreign = replace(terms, five_minutes=bool(imported_from(start)))
+    recorded = as_recorded(run, facts[not has_frames(own)], foreign)
+    base = _cost(recorded)
+    yield WhatIfRow(stated or own.name, True, _note(run, own), recorded, 1.0 if base else None)
+    rule = question.phases if is_flat(run) else None
+    for spelled in question.strategies:
+        strategy = open_strategy(spelled)
+        if strategy.name == own.name and not stated:
+            continue
+        marked = terms if has_frames(strategy) else foreign
+        row = _row(run, _start_under(start, strategy), strategy, facts, marked, rule, question.missed)
+        cost = _cost(row.outcome)
+        yield replace(row, ratio=round(cost / base, 4) if cost is not None and base else None)
+
+
+def _row(
+    run: tuple[Moment, ...], start: RunStarted, strategy: MemoryStrategy, facts: dict[bool, UsedFacts], terms: Terms,
+    rule: PhaseRule | None, missed: tuple[float, ...],
+) -> WhatIfRow:  # fmt: skip
+    if run[-1].after.program is not None and not has_frames(strategy):
+        return WhatIfRow(strategy.name, False, "does not apply: the frames of a program have tasks of their own", None)
+    try:
+        if rule is not None and has_frames(strategy):
+            start = start_with_frames(start, strategy)
+            cut = tuple(bands(run, strategy, start, rule, terms, missed))
+            if cut:
+                return WhatIfRow(strategy.name, False, _note_of_bands(cut), cut[len(cut) // 2].outcome, bands=cut)
+        result = outcome(run, strategy, start, facts[not has_frames(strategy)], terms)
+    except StackmemError as error:
+        return WhatIfRow(strategy.name, False, f"does not apply: {error}", None)
+    return WhatIfRow(strategy.name, False, _note(run, strategy), result)
+
+
+def _note_of_bands(cut: Sequence[HandOverBand]) -> str:
+    low, high, middle = cut[0], cut[-1], cut[len(cut) // 2]
+    frames = middle.handed.frames
+    notes = [f"{frames} hypothetical {'frame' if frames == 1 else 'frames'}"]
+    if low.outcome.usd is not None and high.outcome.usd is not None:
+        notes.append(f"${low.outcome.usd:,.4f} to ${high.outcome.usd:,.4f}")
+    elif low.outcome.seconds is not None and high.outcome.seconds is not None:
+        notes.append(f"{low.outcome.seconds:,.1f} to {high.outcome.seconds:,.1f} s")
+    notes.append(f"{middle.handed.facts:,} facts across frames, {middle.handed.again:,} results looked for again")
+    return "; ".join(notes)
+
+
+def _start_under(start: RunStarted, strategy: MemoryStrategy) -> RunStarted:
+    """The start as this strategy would have had it; another agent's prompt and tools stay what they were."""
+    thinking = "kept" if strategy.prefix_stable else "dropped"
+    texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
+    start = replace(start, strategy=strategy.name, thinking=thinking, texts=texts or UNSET)
+    if imported_from(start):
+        return start
+    budgets = budgets_of(strategy, start.budgets)
+    slots = prompt_slots(budgets, start.command_seconds)
+    optional = (tool for tool in start.tools if tool.name in OPTIONAL_TOOLS and tool.name not in start.registered)
+    if start.small is not UNSET and has_small_size(strategy):
+        return _small_start(replace(start, budgets=budgets), strategy, tuple(optional), slots)
+    tools = (*(spec(tool, slots) for tool in strategy.tools), *optional)
+    system = fill(prompt_text(strategy.prompt), slots)
+    return replace(start, budgets=budgets, system=system, tools=tools, small=UNSET)
+
+
+def _small_start(
+    start: RunStarted, strategy: MemoryStrategy, optional: tuple[ToolSpec, ...], slots: dict[str, str]
+) -> RunStarted:
+    """The start of a run of the small size under another strategy; optional tools stay as the run recorded them."""
+    offer = small_offer(strategy, tuple(OPTIONAL_TOOLS[tool.name] for tool in optional))
+    recorded = {tool.name: tool for tool in start.tools}
+    tools = tuple(recorded.get(tool_name(tool)) or spec(tool, slots) for tool in offer.tools)
+    later = tuple(spec(tool, slots) for tool in offer.later)
+    system = fill(prompt_text(offer.prompt), slots)
+    return replace(start, system=system, tools=tools, small=SmallSize(later=later))
+
+
+def _note(run: tuple[Moment, ...], strategy: MemoryStrategy) -> str:
+    """What of a strategy cannot show in actions that were not taken under it."""
+    called = Counter(
+        part.name
+        for moment in run
+        if isinstance(moment.event, ModelReplied)
+        for part in moment.event.parts
+        if isinstance(part, ToolCall)
+    )
+    pushed = sum(isinstance(moment.event, FramePushed) for moment in run)
+    brought = memory_tools([tool_name(tool) for tool in strategy.tools]) - PUSHES
+    notes = []
+    if has_frames(strategy) and not pushed:
+        notes.append("as recorded: nothing was pushed")
+    elif pushed and not has_frames(strategy):
+        notes.append(f"{pushed} {'frame' if pushed == 1 else 'frames'} as one conversation")
+    if brought and not called.keys() & brought:
+        notes.append(f"as recorded: {_tool_names(brought)} not used")
+    foreign = memory_tools(list(called)) & {tool.name for tool in run[0].after.begun.tools} - brought - PUSHES
+    if foreign and has_frames(strategy):
+        notes.append(f"{_tool_names(foreign)} as plain calls")
+    if any(isinstance(moment.event, RunForked) for moment in run):
+        notes.append("the parts before and after a fork are one run")
+    views = [moment.view for moment in run if isinstance(moment.event, ModelReplied) and by_program(moment)]
+    known = sum(view is not None for view in views)
+    if known:
+        notes.append(f"{known:,} {'step' if known == 1 else 'steps'} of the program in its own words")
+    if known < len(views):
+        notes.append(f"{len(views) - known:,} steps of the program are left out: their prompts are not known")
+    return "; ".join(notes)
+
+
+def _tool_names(tools: Iterable[str]) -> str:
+    return ", ".join(sorted({"the heap" if name.startswith("heap_") else name for name in tools}))

@@ -1,0 +1,297 @@
+"""One recorded run under another strategy: what its prompts would have held and cost, the actions being the same.
+
+Rule 1: the actions stand. Nothing is asked of a model, and no reply becomes another.
+Rule 2: where the strategy has frames, they are those of the recording.
+Rule 3: where it has none, all frames are one conversation. A push is answered at once, as a chat answers each call
+        before the next reply; what the frame returned answers its pop, or follows as a notice where nothing popped it.
+Rule 4: summaries of the recorded strategy are left out; they are no part of what the model did. What a program asked a
+        model in its own words is no part of a conversation.
+
+A summary that nobody wrote is stood in for by lines of the conversation, as many as there is room for. It keeps what an
+honest summary would have to keep, literals; it is no forecast of what a model would have chosen, so what is built on
+it is marked as an estimate.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct, json
+from msgspec.structs import replace
+
+from stackmem.core import frames
+from stackmem.core.facts import ContextCompacted, Event, FramePopped, FramePushed, ModelReplied, RunForked, RunStarted
+from stackmem.core.machine import evolve
+from stackmem.core.messages import Part, Text, ToolCall, ToolResult, Usage, View
+from stackmem.core.pricing import Price, cost_usd
+from stackmem.core.requests import Compact
+from stackmem.core.retries import wait_seconds
+from stackmem.core.state import Notice, Result, State, Turn
+from stackmem.core.strategy import MemoryStrategy, has_frames
+from stackmem.core.text import mark_cut
+from stackmem.core.tools import tools_that
+from stackmem.measure.cache import Cache, CacheRequest
+from stackmem.measure.cached_steps import asked_view, is_literal
+from stackmem.measure.first_loss import FactSight, FirstLoss, UsedFacts, literals
+from stackmem.measure.moments import Moment
+from stackmem.measure.prefix import Count, PromptBlock
+from stackmem.measure.server_cache import ServerCache
+from stackmem.measure.speed import Speed, evaluated_tokens
+from stackmem.memory import open_strategy
+
+_SUMMARIES_IN_A_ROW = 4
+_OF_ALL = tools_that(lambda behavior: behavior.reads_files or behavior.changes_files or behavior.frame == "ends")
+
+
+class Terms(Struct, frozen=True):
+    """Under what a run is costed."""
+
+    price: Price | None  # none where none is known
+    minimum_tokens: int  # the shortest prefix that the cache keeps
+    count: Count
+    latency_seconds: float | None = None  # from each request to the next; None for the times of the recording
+    # every entry of the cache lives so long, whatever the strategy marks: the marks are an agent's own
+    five_minutes: bool = False
+    # whether the server caches by itself what it evaluated, as local servers do, marks or not
+    server_cache: bool = False
+    speed: Speed | None = None  # of a server that nobody is paid for; the bill is its seconds then
+
+
+class WhatIfOutcome(Struct, frozen=True):
+    """What a run would have come to under a strategy."""
+
+    requests: int  # replies asked for, and summaries
+    # peak_tokens, mean_tokens: of the prompts of its steps
+    peak_tokens: int
+    mean_tokens: float
+    usage: Usage  # tokens by class, summaries included; replies are as long as they were
+    usd: float | None  # none without a price
+    evaluated_tokens: int  # of the prompts, those that no cache held
+    seconds: float | None  # at the server's speed; None where it is not known or not asked for
+    summaries: int  # how many the strategy asked for
+    estimated: bool  # nobody wrote the summaries: a bounded extract stands in for each
+    loss: FirstLoss  # which facts were out of sight
+    too_long_from: int | None  # the first step whose prompt is longer than the model's window; None where all fit
+
+
+def memory_tools(names: Sequence[str]) -> frozenset[str]:
+    """Those of the tools that a strategy brings for its own sake: they touch no file and run no command."""
+    return frozenset(names) - _OF_ALL
+
+
+def by_program(moment: Moment) -> bool:
+    """Whether a reply was asked for by a program, in words of its own, which no strategy renders."""
+    return bool(moment.before.stack) and moment.before.running.program == "steps"
+
+
+def as_recorded(run: Sequence[Moment], facts: UsedFacts, terms: Terms) -> WhatIfOutcome:
+    """The run under the strategies it had, with the summaries that were written."""
+    costs = _Costs(facts, terms)
+    strategies: dict[str, MemoryStrategy] = {}
+    for moment in run:
+        event, before = moment.event, moment.before
+        if isinstance(event, ModelReplied) and by_program(moment):
+            costs.complete(moment)
+        elif isinstance(event, ModelReplied | ContextCompacted):
+            spelled = before.begun.strategy
+            strategy = strategies.get(spelled) or strategies.setdefault(spelled, open_strategy(spelled))
+            view = asked_view(strategy, before, event)
+            costs.ask(moment, view, before, event.usage.output, step=isinstance(event, ModelReplied))
+    return costs.outcome(run[-1].after.begun.window_tokens, estimated=False)
+
+
+def outcome(
+    run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, facts: UsedFacts, terms: Terms
+) -> WhatIfOutcome:
+    """The run with every prompt as another strategy would have rendered it."""
+    costs, other = _Costs(facts, terms), OtherStrategy(start, framed=has_frames(strategy))
+    for moment in run:
+        used = Usage()
+        if isinstance(moment.event, ModelReplied) and by_program(moment):
+            used = costs.complete(moment)
+        elif isinstance(moment.event, ModelReplied):
+            _keep_up(moment, strategy, other, costs)
+            view = strategy.render(other.state)
+            used = costs.ask(moment, view, other.state, moment.event.usage.output, step=True)
+        other.take(moment, used)
+    return costs.outcome(start.window_tokens, estimated=True)
+
+
+def _keep_up(moment: Moment, strategy: MemoryStrategy, other: OtherStrategy, costs: _Costs) -> None:
+    """The summaries that the strategy wants before the next prompt."""
+    for _ in range(_SUMMARIES_IN_A_ROW):
+        wanted = strategy.upkeep(other.state)
+        if not isinstance(wanted, Compact):
+            return
+        text = extract_summary(wanted.ask.view)
+        tokens = costs.terms.count(PromptBlock("assistant", Text(text)))
+        used = costs.ask(moment, wanted.ask.view, other.state, tokens, step=False)
+        other.compacted(ContextCompacted(wanted.frame, wanted.up_to_step, text, used))
+
+
+class _Costs:
+    """What the requests come to, one after the other."""
+
+    def __init__(self, facts: UsedFacts, terms: Terms) -> None:
+        self.terms = terms
+        self._cache = ServerCache(terms.count) if terms.server_cache else Cache(terms.minimum_tokens, terms.count)
+        self._sight = FactSight(facts)
+        self._usage: list[Usage] = []
+        self._prompts: list[tuple[int, int]] = []
+
+    def ask(self, moment: Moment, view: View, state: State, output_tokens: int, *, step: bool) -> Usage:
+        """What a request and its answer use; ``step`` tells a reply from a summary."""
+        if self.terms.five_minutes:
+            view = replace(view, breakpoints=tuple(replace(one, ttl="5m") for one in view.breakpoints))
+        used = self._cache.answer(self._request(moment, view)).usage(output_tokens)
+        self._usage.append(used)
+        if step:
+            self._prompts.append((moment.after.step, used.prompt))
+            self._sight.see(moment.after.step, view, state)
+        return used
+
+    def complete(self, moment: Moment) -> Usage:
+        """What a completion used that a program asked for in its own words: they are the same under every strategy."""
+        event, view = moment.event, moment.view
+        if view is None or not isinstance(event, ModelReplied):
+            return Usage()
+        used = self._cache.answer(self._request(moment, view)).usage(event.usage.output)
+        self._usage.append(used)
+        self._prompts.append((moment.after.step, used.prompt))
+        return used
+
+    def _request(self, moment: Moment, view: View) -> CacheRequest:
+        return CacheRequest(self._at(moment), view, literal=is_literal(moment.event))
+
+    def _at(self, moment: Moment) -> float:
+        """When the next request is sent."""
+        if self.terms.latency_seconds is not None:
+            return len(self._usage) * self.terms.latency_seconds
+        return min(moment.at, moment.at - moment.seconds + wait_seconds(moment.before.failures))
+
+    def outcome(self, window_tokens: int, *, estimated: bool) -> WhatIfOutcome:
+        price, sizes = self.terms.price, [tokens for _, tokens in self._prompts]
+        summaries = len(self._usage) - len(sizes)
+        speed, used = self.terms.speed, sum(self._usage, Usage())
+        return WhatIfOutcome(
+            requests=len(self._usage),
+            peak_tokens=max(sizes, default=0),
+            mean_tokens=sum(sizes) / len(sizes) if sizes else 0.0,
+            usage=used,
+            usd=round(sum(cost_usd(one, price) for one in self._usage), 6) if price is not None else None,
+            evaluated_tokens=evaluated_tokens(used),
+            seconds=round(speed.seconds(used), 3) if speed is not None else None,
+            summaries=summaries,
+            estimated=estimated and summaries > 0,
+            loss=self._sight.found,
+            too_long_from=next((step for step, tokens in self._prompts if tokens > window_tokens), None),
+        )
+
+
+MOST_CHARS = 4_000
+"""Where the request names no length."""
+
+_LINE_CHARS = 200
+_ASKED = re.compile(r"at most ([\d,_]{1,9}) characters")
+
+
+def extract_summary(view: View) -> str:
+    """The newest lines with a literal that no newer line has, in their order."""
+    asked = view.messages[-1].parts[-1] if view.messages and view.messages[-1].parts else Text("")
+    found = _ASKED.search(asked.text) if isinstance(asked, Text) else None
+    room = int(found[1].replace(",", "").replace("_", "")) if found else MOST_CHARS
+    kept: list[str] = []
+    told: set[str] = set()
+    for line in _lines_backwards(view):
+        new = literals(line) - told
+        if not new:
+            continue
+        if len(line) + 1 > room:
+            break
+        kept.append(line)
+        told |= new
+        room -= len(line) + 1
+    return "\n".join(reversed(kept))
+
+
+def _lines_backwards(view: View) -> Iterator[str]:
+    last = True
+    for message in reversed(view.messages):
+        for part in reversed(message.parts[:-1] if last else message.parts):
+            for line in reversed(_text(part).splitlines()):
+                yield mark_cut(line.strip(), _LINE_CHARS)
+        last = False
+
+
+def _text(part: Part) -> str:
+    match part:
+        case Text(text=text) | ToolResult(text=text):
+            return text
+        case ToolCall():
+            return f"{part.name} {json.encode(part.arguments).decode()}"
+        case _:
+            return ""
+
+
+_NOTHING = Usage()
+_NOT_DONE = "not executed: the frame was ended first"
+
+
+class OtherStrategy:
+    """The state of the run as the other strategy has it, moment by moment."""
+
+    def __init__(self, start: RunStarted, *, framed: bool) -> None:
+        """``start`` is the recorded one with the other strategy's name, prompt and tools."""
+        self._start = start
+        self._framed = framed
+        self.state = State()
+
+    def take(self, moment: Moment, usage: Usage = _NOTHING) -> None:
+        """Go on by one moment."""
+        match moment.event:
+            case RunStarted():
+                self.state = evolve(State(), self._start)
+            case RunForked() as event:
+                start = replace(self._start, task=event.start.task, limits=event.start.limits)
+                self._go_on(moment, replace(event, start=start))
+            case ModelReplied() as event if self._framed or moment.before.running.program != "steps":
+                self.state = evolve(self.state, replace(event, usage=usage))
+            case ContextCompacted() | ModelReplied():
+                pass
+            case event:
+                self._go_on(moment, event)
+
+    def compacted(self, event: ContextCompacted) -> None:
+        """Take in a summary that the other strategy asked for."""
+        self.state = evolve(self.state, event)
+
+    def _go_on(self, moment: Moment, event: Event) -> None:
+        if self._framed:
+            self.state = evolve(self.state, event)
+            return
+        for turn in _turns(moment):
+            self.state = frames.tell(self.state, turn)
+        after, pending = moment.after, self.state.pending if moment.after.pending else None
+        self.state = replace(self.state, heap=after.heap, notes=after.notes, directory=after.directory, pending=pending)
+
+
+def _turns(moment: Moment) -> list[Turn]:
+    """What the moment adds to the one conversation that all frames are."""
+    before, after = moment.before, moment.after
+    calls = before.pending.calls if before.pending else ()
+    new = list(moment.new_turns)
+    match moment.event:
+        case FramePushed(name=name):
+            text = f"frame {name!r} begins; what it returns follows"
+            return [Result(one.id, text, failed=False, heap=after.heap, step=after.step) for one in calls[:1]]
+        case FramePopped() if calls:
+            told = new[-1] if new else None
+            if not isinstance(told, Result):
+                return []  # the root's end, which nobody is told of
+            rest = [replace(told, call_id=one.id, text=_NOT_DONE, failed=True) for one in calls[1:]]
+            return [replace(told, call_id=calls[0].id), *rest]
+        case FramePopped():
+            return [Notice(turn.text, turn.heap) for turn in new if isinstance(turn, Result)]
+        case _:
+            return new

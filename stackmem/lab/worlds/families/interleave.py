@@ -1,0 +1,36 @@
+"""``interleave``: four lanes of work take turns, and each goes on from where it stood.
+
+The trap: what belongs together is never together in time, so a frame or a summary that ends a stretch cuts every lane.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from stackmem.lab.worlds.kernel import Size, UnitList, WorldDraft, WorldFamily, code
+
+_LANES = ("red", "green", "blue", "white")
+
+
+def build(rng: Random, size: Size, units: int) -> WorldDraft:
+    work = UnitList()
+    lanes = _LANES[: max(1, min(len(_LANES), size.horizon // 8))]
+    for lane in lanes:
+        said = {f"{lane}.depot": code(rng), f"{lane}.stamp": code(rng)}
+        work.read(rng, size, f"docs/{lane}.md", f"The {lane} lane", said)
+    for unit in range(1, units + 1):
+        lane = lanes[(unit + unit // 7) % len(lanes)]
+        place = f"at.{lane}"
+        known = [place] if place in work.given else []
+        work.do(
+            f"move the {lane} lane on", f"{lane}.depot" if unit % 2 else f"{lane}.stamp", *known,
+            gives={place: code(rng)}, noted=f"lanes/{lane}.md",
+        )  # fmt: skip
+    return work.draft(
+        "Move four lanes of freight in turn",
+        "Each unit moves one lane on: it needs where that lane stands, and gives where it stands then; "
+        "`lanes/LANE.md` has it as well. It also needs one of the two facts in the lane's document.",
+    )
+
+
+FAMILY = WorldFamily(build, hurts=("letta", "notes", "memory_dir", "rag"), fleeting=True)

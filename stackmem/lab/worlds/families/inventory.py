@@ -1,0 +1,45 @@
+"""``inventory``: new facts in every few units, more of them than a heap or a summary can hold, and old ones asked for.
+
+The trap: what must be kept has no bound, so something is lost, and what is lost must be found again in its document.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from stackmem.lab.worlds.kernel import Size, UnitList, WorldDraft, WorldFamily
+
+_SHELF = 20  # facts of a document
+_UNITS = 6  # on one document
+_HALLS = ("north", "south", "east", "west", "upper", "lower")
+
+
+def build(rng: Random, size: Size, units: int) -> WorldDraft:
+    work, old = UnitList(), list[str]()
+    for shelf in range(-(-units // _UNITS)):
+        hall = _HALLS[shelf % len(_HALLS)]
+        said = {f"{hall}.bin-{shelf}-{place}": _place(rng) for place in range(_SHELF)}
+        work.read(rng, size, f"stock/{hall}/{shelf}.md", f"Shelf {shelf} of the {hall} hall", said, 150)
+        keys = list(said)
+        for at in range(min(_UNITS, units - shelf * _UNITS)):
+            work.do(f"pick order {5000 + work.next}", keys[at], *rng.sample(old, min(1, len(old))))
+        old += keys[:_UNITS]
+    return work.draft(
+        "Pick the orders of a warehouse",
+        "Each unit picks one order and names where its articles lie. A shelf's document says so for twenty bins; most "
+        "orders need an article of the shelf at hand and one of a shelf seen before. Nothing is moved meanwhile.",
+    )
+
+
+def _place(rng: Random) -> str:
+    return ":".join(f"{rng.choice('ABCDEFGH')}{rng.randrange(100, 999)}/{rng.getrandbits(40):010x}" for _ in range(4))
+
+
+FAMILY = WorldFamily(
+    build,
+    hurts=(
+        "stackheap", "adaptive", "isolated", "summary", "rolling_summary", "compact", "condenser", "handoff", "notes",
+        "mem1", "agentfold", "window", "truncate", "rag",
+    ),
+    fleeting=True,
+)  # fmt: skip

@@ -1,0 +1,34 @@
+"""``relay``: each unit gives a value that is needed once, a fixed number of units later.
+
+The trap: two dozen values are under way at any time, all are new, and what is shown of the past must reach that far.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from stackmem.lab.worlds.kernel import Size, UnitList, WorldDraft, WorldFamily, code
+
+_APART, _LANES = 24, 30
+
+
+def build(rng: Random, size: Size, units: int) -> WorldDraft:
+    work = UnitList()
+    work.read(rng, size, "docs/crew.md", "The crew", {"crew.pilot": code(rng), "crew.tower": code(rng)})
+    apart = max(1, min(_APART, units // 3))
+    for unit in range(1, units + 1):
+        due = [f"baton.lane-{(unit - apart) % _LANES}"] if unit > apart else []
+        crew = "crew.pilot" if unit % 2 else "crew.tower"
+        work.do(f"leg {unit}", crew, *due, gives={f"baton.lane-{unit % _LANES}": code(rng)})
+    return work.draft(
+        "Run a relay of deliveries",
+        f"Each unit is a leg: it gives a baton, which the leg {apart} units later must name. The output tells it, "
+        "once; it stands nowhere else. Every leg needs one of the crew as well.",
+    )
+
+
+FAMILY = WorldFamily(
+    build,
+    hurts=("window", "truncate", "mask", "rag", "boundary", "letta", "notes", "memory_dir", "mem1", "fold"),
+    fleeting=True,
+)

@@ -1,0 +1,131 @@
+"""``stackmem repl``."""
+
+from __future__ import annotations
+
+import atexit
+import io
+import os
+import sys
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from stackmem.cli.options import Flags, Quiet, absolute, argument, option, settings, takes
+from stackmem.cli.screen.live import stop_at_once
+from stackmem.cli.screen.result import ask_about_size
+from stackmem.cli.screen.text import say
+from stackmem.errors import UsageError
+from stackmem.languages import sexp
+from stackmem.languages.running.inputs import read_inputs
+from stackmem.languages.running.prepare import ProgramArguments, prepare_program
+from stackmem.languages.running.run import run_program
+from stackmem.languages.running.screen import ProgramScreen, show_program
+from stackmem.languages.sexp.language import LEAVES, PROMPT
+from stackmem.languages.sexp.reader import TypedLines
+from stackmem.run.open import Person
+
+_MOST_CHARS = 1_000_000
+"""What is typed beyond it is not waited for: no source may be longer, and the reader says so."""
+
+
+@takes("flags", settings(
+    "model", "strategy", "isolation", "runs_dir", "sandbox_dir", "max_steps", "max_usd", "yes",
+))  # fmt: skip
+def command(
+    program: str | None = argument("[FILE]", "A workflow to run first; the session has its definitions.", default=None),
+    given: list[str] | None = option("--input", "A variable; repeatable.", "K=TEXT|K:=JSON|K=@FILE"),
+    lib: list[str] | None = option("--lib", "A library; repeatable.", "FILE"),
+    workspace: str | None = option("--workspace", "The folder that is copied. Default: this one.", "DIR"),
+    *,
+    flags: Flags,
+    quiet: Quiet = False,
+) -> None:
+    """Evaluate S-expressions as they are typed, in one recorded run; (exit) or the end of input leaves."""
+    cwd = Path.cwd()
+    folder = Path(next(iter(sexp.__path__)))
+    options = {"repl": True, "lib": [str(absolute(path)) for path in lib or ()]}
+    named = program or str(folder / "repl.sexp")
+    arguments = ProgramArguments(
+        named, read_inputs(given or (), None, cwd), options, workspace or str(cwd), language="sexp"
+    )
+    ready = prepare_program(arguments, flags, os.environ, cwd)
+    say(*ready.prepared.warnings)
+    screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=False, as_json=False)
+    if not _ready_to_read():
+        raise UsageError("there is no standard input to read expressions from; open it, or use `stackmem run FILE`")
+    if sys.stdin.isatty():
+        _remember(Path.home() / ".local" / "state" / "stackmem" / "repl-history")
+    typed = _first() if program is None else ""
+    if typed in LEAVES:
+        return
+    waiting = [typed] if typed else []
+    person = Person(
+        lambda question: waiting.pop() if waiting else _read(question),
+        screen,
+        stop=stop_at_once,
+        agree=partial(ask_about_size, as_json=False),
+    )
+    result = run_program(ready, os.environ, person)
+    show_program(result, screen, as_json=False)
+
+
+def _first() -> str:
+    """The first expression, before anything is copied or kept for it."""
+    while not (typed := _read(PROMPT).strip()):
+        pass
+    return typed
+
+
+def _read(question: str) -> str:
+    """One expression, over as many lines as it takes."""
+    lines: list[str] = []
+    typed = TypedLines()
+    chars = 0
+    while True:
+        line = _line(f"{question} " if not lines else "... ")
+        lines.append(line)
+        chars += len(line)
+        if not line:
+            text = "".join(lines)
+            return text if text.strip() else "(exit)"
+        if not typed.is_unfinished_with(line) or chars > _MOST_CHARS:
+            return "".join(lines)
+
+
+def _line(ask: str) -> str:
+    """What is typed, with its line's end; "" at the end of input. Streams that are closed or full are done without."""
+    with suppress(OSError):
+        if sys.stderr is not None:
+            sys.stderr.write(ask)
+            sys.stderr.flush()
+    if sys.stdin.isatty() and sys.stdout is not None and sys.stderr is not None:
+        with suppress(EOFError):
+            return input() + "\n"
+        return ""
+    return sys.stdin.readline()
+
+
+def _ready_to_read() -> bool:
+    """Whether anything can be typed at all; bytes that are no UTF-8 are read as U+FFFD, as no trace can hold them."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
+    return sys.stdin is not None
+
+
+def _remember(path: Path) -> None:
+    """Lines of earlier sessions are there with the arrow keys, and these are kept."""
+    try:
+        import readline
+    except ImportError:
+        return
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        readline.read_history_file(path)
+    readline.set_history_length(1_000)
+
+    def keep() -> None:
+        with suppress(OSError):
+            readline.write_history_file(path)
+
+    atexit.register(keep)

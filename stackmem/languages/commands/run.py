@@ -1,0 +1,97 @@
+"""``stackmem run``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+
+from stackmem.cli.options import Flags, JsonResult, Quiet, absolute, argument, option, settings, switch, takes
+from stackmem.cli.screen.live import stop_at_once
+from stackmem.cli.screen.result import ask_about_size
+from stackmem.cli.screen.text import readable, say
+from stackmem.errors import Halted
+from stackmem.languages.running.inputs import read_answers, read_inputs
+from stackmem.languages.running.prepare import PreparedProgram, ProgramArguments, prepare_program
+from stackmem.languages.running.run import run_program
+from stackmem.languages.running.screen import Answers, ProgramScreen, show_halt, show_program, watcher
+from stackmem.run.open import Person
+from stackmem.tools.mcp_servers import own_servers
+
+
+@takes("flags", settings(
+    "model", "strategy", "isolation", "network", "allow", "credentials",
+    "include", "git", "layer", "runs_dir", "sandbox_dir", "max_steps",
+    "max_usd",
+    "max_tokens", "max_seconds", "command_seconds", "prompt", "profile", "base_url", "window_tokens", "size", "price",
+    "temperature", "effort", "service_tier", "headers", "text_calls", "call_schema",
+    "heap", "heap_chars", "heap_chunks", "depth",
+    "literal_mib", "otel", "fsync", "apply", "yes",
+))  # fmt: skip
+def command(
+    program: str = argument("FILE|DIR", "A program, or a folder with a main program."),
+    given: list[str] | None = option("--input", "An input; repeatable.", "K=TEXT|K:=JSON|K=@FILE"),
+    inputs: str | None = option("--inputs", "Inputs as a YAML file.", "FILE"),
+    text: str | None = option("-t --text", "The request, for programs that take one."),
+    workspace: str | None = option("--workspace", "The folder that is copied. Default: the program's own.", "DIR"),
+    mount: list[str] | None = option("--mount", "A folder that is seen read-only; repeatable.", "DIR"),
+    language: str | None = option("--language", "The language, where the suffix does not say it.", "NAME"),
+    config: str | None = option("--config", "The language's own configuration file.", "FILE"),
+    entry: str | None = option("--entry", "Where the program starts.", "NAME"),
+    lib: list[str] | None = option("--lib", "A library; repeatable.", "FILE"),
+    says: list[str] | None = option("--say", "An answer to a question; repeatable.", "TEXT"),
+    answers: str | None = option("--answers", "Answers to questions, a YAML list.", "FILE"),
+    non_interactive: bool = switch("--non-interactive", "Never ask at the terminal; end with exit code 8 instead."),
+    debug: bool = switch("--debug", "Stop at each step, and take commands at the terminal."),
+    verbose: bool = switch("--verbose", "Print what each step changed, a line each."),
+    snoop: bool = switch("--snoop", "Print the messages of agents to each other."),
+    dry_run: bool = switch("--dry-run", "Check inputs and tools, print the steps, and perform nothing."),
+    full: bool = switch("--full", "Fold nothing on the screen."),
+    *,
+    flags: Flags,
+    json: JsonResult = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a program: an interpreter follows it to the letter, and only what needs judgement asks the model."""
+    cwd = Path.cwd()
+    options = {
+        "request": text, "config": config and str(absolute(config)), "entry": entry,
+        "lib": None if lib is None else [str(absolute(path)) for path in lib], "snoop": snoop or None,
+    }  # fmt: skip
+    with own_servers(os.environ, cwd) as warnings:
+        say(*warnings)
+        arguments = ProgramArguments(
+            program,
+            read_inputs(given or (), inputs, cwd),
+            {name: value for name, value in options.items() if value is not None},
+            workspace,
+            tuple(mount or ()),
+            language,
+            not non_interactive,
+        )
+        try:
+            ready = prepare_program(arguments, flags, os.environ, cwd)
+        except Halted as halted:
+            show_halt(halted, as_json=json)
+        say(*ready.prepared.warnings)
+        if dry_run:
+            _show_outline(ready)
+        replies = Answers([*(says or ()), *read_answers(answers, cwd)], interactive=arguments.interactive)
+        screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=full, as_json=json)
+        watch = watcher(screen, ready.request.path, debug=debug, verbose=verbose)
+        agree = partial(ask_about_size, as_json=json)
+        person = Person(replies, screen, stop=stop_at_once, agree=agree, watch=watch, notice=say)
+        result = run_program(ready, os.environ, person)
+        show_program(result, screen, as_json=json)
+
+
+def _show_outline(ready: PreparedProgram) -> NoReturn:
+    if ready.halts is not None:
+        typer.echo(readable(ready.halts.report))
+        sys.exit(1)
+    typer.echo(readable(ready.outline))
+    sys.exit(0)

@@ -1,0 +1,210 @@
+"""A program's run gone on with by an edited program: a new run, which is given the recorded answers for as long as
+it asks the same, and then goes on live.
+
+Rule 1: the other run is only read; the new one holds all of its own facts, and is replayed by itself.
+Rule 2: files are as they were when the two parted.
+Rule 3: of a run that halted, what was asked last is asked again, but for a tool that may not be called twice.
+Rule 4: its other sources are read as they are now, too, see ``edited_sources``.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.budgets import Limits
+from stackmem.core.decider import LiveMoments, ProgramUnderWay, Watcher
+from stackmem.core.facts import Event
+from stackmem.core.machine import fold
+from stackmem.core.program_facts import Continued, ProgramStarted, Said, SourceLoaded, StepFailed
+from stackmem.core.requests import LoadSource
+from stackmem.core.state import State
+from stackmem.errors import UsageError, WorkspaceError
+from stackmem.memory import open_strategy
+from stackmem.run.assemble import scrubber_of
+from stackmem.run.begin import Edited, must_be_original, plan_kept
+from stackmem.run.interrupts import Interrupts
+from stackmem.run.limits import later_limits, refuse_spent
+from stackmem.run.open import Opened, Person, open_run
+from stackmem.run.play import play
+from stackmem.run.prepare import prepare_kept
+from stackmem.run.programs.edited_sources import EditedSources, digest_of_text
+from stackmem.run.programs.result import ProgramResult, program_result
+from stackmem.run.programs.sources import is_below
+from stackmem.run.programs.tools import BUILT_IN
+from stackmem.run.repeats import idempotent_tools, refuse_unsafe
+from stackmem.run.request import EditedProgram, RunRequest, read_request
+from stackmem.run.resume import refuse_unbegun
+from stackmem.run.run_folder import HISTORY
+from stackmem.tools.plugins import load_plugins
+from stackmem.trace.open_run import Run
+from stackmem.trace.program import TextOf, keep_source, program_of, sources_of
+from stackmem.trace.record import Record
+from stackmem.version import VERSION
+
+from .prepare import read_program
+from .program_tape import Heard, Tape, play_tape, tape_of
+
+
+class Divergence(Struct, frozen=True):
+    """Where the edited program parted from the run."""
+
+    answers: int  # recorded answers that it was given
+    recorded: int  # how many there were
+    path: str  # the step that it was in, as its language names it; empty before the first
+    changed: tuple[str, ...] = ()  # paths of the sources that are other ones now
+
+
+def continue_program(
+    run_dir: Path,
+    file: Path,
+    wanted: Mapping[str, str | None],  # limits, ``isolation`` and ``yes`` as flags spell them; None is not given
+    environ: Mapping[str, str],
+    person: Person,
+    tell_parted: Callable[[Divergence], object] = id,  # told where the two part, before anything is asked
+) -> ProgramResult:
+    """Run ``file`` in place of the run's program, against its recorded answers while it asks the same."""
+    load_plugins()
+    run = Run(run_dir.resolve())
+    must_be_original(run, "gone on with")
+    scrubber = scrubber_of(environ)
+    moments = LiveMoments(person.watch) if person.watch else None
+    text = scrubber.scrub(read_program(file))
+    with Interrupts(person.stop) as interrupts, ExitStack() as stack:
+        with interrupts.setting_up("run", run.folder):
+            again = _again(run, _edited_request(run, file), text, wanted, scrubber.scrub)
+            level = wanted.get("isolation") or again.tape.isolation
+            prepared = prepare_kept(again.request, run.folder.parent, again.tape.start, {"isolation": level}, environ)
+            plan = plan_kept(prepared, again.request, again.tape.start, environ)
+        beginning = Edited(prepared, plan, again.request, run, again.state)
+        opened = stack.enter_context(open_run(beginning, environ, interrupts, person))
+        with interrupts.setting_up("run", opened.places.scratch):
+            opened.program, facts = _rerun(run, again, opened, moments)
+        tell_parted(again.parted)
+        state, said = fold(facts), tuple(event for event in facts if isinstance(event, Said))
+        person.tell(said, state)  # what else is told again was told by the other run
+        opened.program.listen(person.tell)
+        if moments is not None:
+            moments.go_live()
+        opened.program.said += [each.text for each in said]
+        opened.program.failed += [each for each in facts if isinstance(each, StepFailed)]
+        return program_result(play(opened.program.decide(state), State(), opened, facts), opened)
+
+
+def _edited_request(run: Run, file: Path) -> RunRequest:
+    """The run's request, with ``file`` as its program."""
+    request, state = read_request(run.folder), run.state
+    refuse_unbegun(request, state)
+    if request.program is None or state.program is None:
+        raise UsageError(f"{run.id} is no run of a program; leave out --program")
+    before = request.program.edited
+    program = state.program.start.path
+    if before is None and is_below(program, run.start.workspace):
+        program = posixpath.relpath(program, run.start.workspace)
+    if before is not None:
+        edited = replace(before, file=str(file.resolve()))
+    else:
+        edited = EditedProgram(str(file.resolve()), program, request.subject, run.start.tree)
+    return replace(request, program=replace(request.program, edited=edited))
+
+
+class _Again(Struct, frozen=True):
+    """What the new run will be, before anything of it is made."""
+
+    request: RunRequest
+    tape: Tape
+    begun: ProgramStarted  # the program as it begins, with the text that is its own now
+    texts: dict[str, str]  # the sources that are other ones now, by digest
+    state: State  # where the two part
+    limits: Limits
+    parted: Divergence
+
+
+def _again(
+    run: Run, request: RunRequest, text: str, wanted: Mapping[str, str | None], scrub: Callable[[str], str]
+) -> _Again:
+    """The edited program run once against the answers, with nothing performed."""
+    sources = sources_of(run.folder)
+    reader, last = run.records(), deque[Record](maxlen=1)
+    tape = tape_of(_note_last(reader, last), sources, idempotent_tools() | {*BUILT_IN})
+    refuse_unsafe(tape.pending, "", yes=wanted.get("yes") is not None)
+    limits = later_limits(tape.limits, wanted, run.start.model, run.start.price)
+    start = replace(tape.start, limits=limits)
+    changed: tuple[str, ...] = ()
+    texts: dict[str, str] = {}
+    if request.program is not None and request.program.edited is not None:
+        seen = (start.workspace, run.folder / HISTORY)
+        now = EditedSources(request.program, request.program.edited, seen, scrub)
+        tape, texts, changed = reread_sources(tape, now, sources)
+    begun = replace(tape.begun, digest=digest_of_text(text))
+    texts[begun.digest] = text
+    program = program_of(begun, start, open_strategy(start.strategy), _instead(texts, sources), keep=False)
+    _, state, used = play_tape(program, (start, begun), tape)
+    if state.end is not None and state.stack:
+        refuse_spent(state)
+    path = state.program.path if state.program is not None else ""
+    parted = Divergence(used, len(tape.heard), path, changed)
+    begun = replace(begun, continued=Continued(run.id, last[0].seq, reader.digest, used, len(tape.heard), changed))
+    return _Again(request, tape, begun, texts, state, limits, parted)
+
+
+def _note_last(records: Iterable[Record], last: deque[Record]) -> Iterator[Record]:
+    for record in records:
+        last.append(record)
+        yield record
+
+
+def _instead(texts: Mapping[str, str], sources: TextOf) -> TextOf:
+    """The recorded sources, with those that are other ones now."""
+    return lambda digest: texts[digest] if digest in texts else sources(digest)
+
+
+def _rerun(run: Run, again: _Again, opened: Opened, watch: Watcher | None) -> tuple[ProgramUnderWay, tuple[Event, ...]]:
+    """The program where it goes on live, and the facts up to there; every text that it is given is kept."""
+    parts, run_dir, before = opened.parts, opened.places.run, again.tape.start.workspace
+    text_of = _instead(again.texts, sources_of(run.folder))
+    read = [heard.event.digest for heard in again.tape.heard if isinstance(heard.event, SourceLoaded)]
+    for digest in (*filter(None, read), again.begun.digest):
+        keep_source(run_dir, text_of(digest))
+
+    def moved(path: str) -> str:
+        return parts.workspace.path + path.removeprefix(before) if Path(path).is_relative_to(before) else path
+
+    begun, level = again.begun, parts.workspace.level
+    options = {name: moved(value) if name == "config" else value for name, value in begun.options.items()}
+    begun = replace(begun, path=moved(begun.path), module_path=moved(begun.module_path), options=options)
+    start = replace(
+        again.tape.start, workspace=parts.workspace.path, isolation=level, limits=again.limits, version=VERSION
+    )
+    program = program_of(begun, start, parts.strategy, sources_of(run_dir), keep=False, watch=watch)
+    facts, state, used = play_tape(program, (start, begun), again.tape)
+    if state.tree != again.state.tree:
+        raise WorkspaceError(
+            f"at isolation {level} the program asks other things than it did ({used:,} answers were equal, "
+            f"and {again.parted.answers:,} before); run it anew with stackmem run"
+        )
+    return program, facts
+
+
+def reread_sources(tape: Tape, edited: EditedSources, text_of: TextOf) -> tuple[Tape, dict[str, str], tuple[str, ...]]:
+    """``(tape, texts by digest, paths)``: the answers with every source as it is now, and which sources changed."""
+    texts: dict[str, str] = {}
+    changed: dict[str, None] = {}
+    heard: list[Heard] = []
+    for one in tape.heard:
+        event, asked = one.event, one.asked
+        if isinstance(event, SourceLoaded) and isinstance(asked, LoadSource):
+            before = text_of(event.digest) if event.digest else ""
+            text, failed = edited.instead(asked, event.path, before, event.failed)
+            if (text, failed) != (before, event.failed):
+                changed[event.path] = None
+                texts[digest_of_text(text)] = text
+                event = replace(event, digest=digest_of_text(text), chars=len(text), failed=failed)
+        heard.append(replace(one, event=event))
+    return replace(tape, heard=tuple(heard)), texts, tuple(changed)

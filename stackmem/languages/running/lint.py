@@ -1,0 +1,111 @@
+"""Lints program files: each by its language, reading what it names from beside it; of a folder every one in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.text import whole
+from stackmem.errors import UsageError
+from stackmem.languages.language import INTERPRETERS, LINTED, Finding, Language, language_of, read_with
+from stackmem.run.programs.sources import Loader
+from stackmem.tools.own_tools import TOOLS
+from stackmem.tools.plugins import load_plugins
+
+from .opening import open_language
+from .prepare import read_program, source_reader, with_config
+
+_LEFT_OUT = ("node_modules", "__pycache__", "venv")
+"""Folders that are not looked into, as those whose names begin with a dot."""
+
+
+class Linted(Struct, frozen=True):
+    """The findings on one file, in the order of its lines; ``path`` as it was named, ``file`` absolute."""
+
+    path: str
+    file: str
+    language: Language
+    findings: tuple[Finding, ...]
+
+
+def lint_all(
+    named: list[str],
+    cwd: Path,
+    *,
+    language: str | None = None,  # of files, the one they are in; of folders, the one whose files are looked at
+    config: str | None = None,  # the configuration, instead of the one that a run would find
+    libraries: tuple[str, ...] = (),  # what a run is given with ``--lib``
+) -> tuple[Linted, ...]:
+    """Lint files, and every file in folders that has the name of a program or of what programs consist of."""
+    load_plugins()
+    if language is not None:
+        open_language(language)
+    lib = tuple(str((cwd / os.path.expanduser(each)).resolve()) for each in libraries)
+    found: dict[Path, Linted] = {}
+    for each in named:
+        path = (cwd / os.path.expanduser(each)).resolve()
+        if not path.is_dir():
+            found[path] = _lint_file(path, whole(each), language, config, cwd, lib)
+            continue
+        inside = [file for file in _files(path) if _fits(file, language)]
+        if not inside:
+            told = ", ".join(sorted({*INTERPRETERS, *LINTED}))
+            raise UsageError(f"{each} holds no file whose name ends with one of {told}; name a file and its --language")
+        for file in inside:
+            shown = whole(os.path.join(each, file.relative_to(path)))  # noqa: PTH118 - as typed, `.` and all
+            found.setdefault(file, _lint_found_file(file, shown, config, cwd, lib))
+    return tuple(found.values())
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files below a folder, by their names; links to folders are not followed."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _LEFT_OUT)
+        yield from (Path(place) / name for name in sorted(files))
+
+
+def _fits(file: Path, language: str | None) -> bool:
+    found = language_of(file.name, linting=True)
+    return found is not None and language in (None, found) and file.is_file()
+
+
+def _lint_found_file(file: Path, shown: str, config: str | None, cwd: Path, lib: tuple[str, ...]) -> Linted:
+    """A file that nobody named: where it cannot be read, that is what is found."""
+    try:
+        return _lint_file(file, shown, None, config, cwd, lib)
+    except UsageError as error:
+        language = open_language(language_of(file.name, linting=True) or "")
+        code = f"{language.name}/unreadable-file"
+        finding = Finding(shown, 1, 1, "error", code, whole(str(error)), "Unreadable File")
+        return Linted(shown, whole(str(file)), language, (finding,))
+
+
+def _lint_file(
+    path: Path, shown: str, language: str | None, config: str | None, cwd: Path, lib: tuple[str, ...]
+) -> Linted:
+    if not path.exists():
+        raise UsageError(f"there is no {shown}; name a program, or a folder with some")
+    found = language or language_of(path.name, linting=True)
+    if found is None:
+        told = ", ".join(sorted({*INTERPRETERS, *LINTED}))
+        raise UsageError(f"{shown} cannot be linted: its name ends with none of {told}; say --language NAME")
+    opened = open_language(found)
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{shown} is no regular file; name a program, or a folder with some")
+    text = read_program(path)
+    given = {"config": str((cwd / os.path.expanduser(config)).resolve())} if config else {}
+    named = str(with_config(given, opened, cwd, path).get("config", ""))
+    around: dict[str, Any] = {"tools": tuple(tool.spec for tool in TOOLS.values()), "lib": lib}
+    own = {"config": named, "tools": around["tools"]} if opened.config else {}
+    own |= {name: around[name] for name in opened.lints_with}
+    folders = (cwd, *([Path(named).parent] if named else []), *(Path(each).parent for each in lib))
+    findings = read_with(opened.lint(str(path), text, **own), source_reader(Loader(path, folders)))
+    made = [replace(each, path=shown) if each.path == str(path) else each for each in findings]
+    return Linted(
+        shown, whole(str(path)), opened, tuple(sorted(made, key=lambda each: (each.path, each.line, each.column)))
+    )

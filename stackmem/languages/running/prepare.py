@@ -1,0 +1,203 @@
+"""From what a person typed after ``stackmem run`` to a program that can be run; nothing is made yet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core.requests import LoadSource
+from stackmem.core.text import whole_value
+from stackmem.errors import Halted, StackmemError, UsageError
+from stackmem.foreign.files import read_start
+from stackmem.languages.language import INTERPRETERS, Language, Launch, language_of, read_with
+from stackmem.languages.operations import Source
+from stackmem.models.registry import NOBODY, default_model
+from stackmem.run.prepare import Prepared, Subject, must_be_text, place_run
+from stackmem.run.programs.sources import SOURCE_BYTES, Loader, reachable_folders
+from stackmem.run.request import ProgramRequest
+from stackmem.settings.settings import resolve
+from stackmem.tools.own_tools import TOOLS
+from stackmem.tools.plugins import load_plugins
+
+from .opening import open_language
+
+HEAP_CHARS = 100_000
+"""The heap of a program's run, where nothing else is set."""
+INPUT_DEPTH = 200
+_OF_EMPTY_FOLDERS = "apl"
+"""The language whose documents say what a folder without any program comes to."""
+
+
+class ProgramArguments(Struct, frozen=True):
+    """What was typed."""
+
+    named: str  # a program, or a folder with one
+    inputs: dict[str, Any] = {}  # name to value
+    options: dict[str, Any] = {}  # what else the interpreter is told
+    workspace: str | None = None  # the folder that is copied; None is the program's own
+    mounts: tuple[str, ...] = ()
+    language: str | None = None
+    interactive: bool = True
+
+
+class PreparedProgram(Struct, frozen=True):
+    """A program that can be run."""
+
+    prepared: Prepared
+    request: ProgramRequest
+    language: Language
+    text: str
+    outline: str = ""  # what ``--dry-run`` prints
+    halts: Halted | None = None  # what keeps it from running, found before it began; the run says the same
+
+
+def prepare_program(
+    asked: ProgramArguments, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path
+) -> PreparedProgram:
+    """What is to be run, under which settings, kept where."""
+    load_plugins()
+    path, language = find_program(asked.named, asked.language, cwd)
+    text = read_program(path)
+    mounts = tuple(str(_folder(named, cwd, "--mount")) for named in asked.mounts)
+    folder = path.parent if asked.workspace is None else _folder(asked.workspace, cwd, "--workspace")
+    wanted = language.settings(text) if language.settings else {}
+    source = must_be_text(path.name, "the program's name")
+    resolved = resolve(flags, environ, cwd, wanted, source)
+    if not resolved.is_given("heap_chars"):
+        flags = {**flags, "heap_chars": str(HEAP_CHARS)}
+        resolved = resolve(flags, environ, cwd, wanted, source)
+    model = resolved.settings.model or default_model(environ)
+    subject = Subject(
+        path.name.partition(".")[0] or "program",
+        f"Run the program {path.name}.",
+        must_be_text(str(folder), "the folder's path"),
+        folder=folder,
+    )
+    prepared = place_run(subject, resolved, NOBODY if model == "demo" else model, (cwd, environ), ())
+    options = {**with_config(asked.options, language, cwd, path), **({"checked": True} if language.is_checked else {})}
+    for name, value in options.items():
+        must_be_text(str(value), f"--{name.replace('_', '-')}")
+    request = ProgramRequest(language.name, str(path), _recordable(asked.inputs), options, mounts, asked.interactive)
+    return with_outline(PreparedProgram(prepared, request, language, text))
+
+
+def _recordable(inputs: dict[str, Any]) -> dict[str, Any]:
+    """The inputs as they can be recorded: half a character is replaced."""
+    try:
+        whole: dict[str, Any] = whole_value(inputs, INPUT_DEPTH)
+    except ValueError as error:
+        raise UsageError(f"an input is nested more than {INPUT_DEPTH} deep; give it as a file") from error
+    return whole
+
+
+def with_outline(ready: PreparedProgram) -> PreparedProgram:
+    """With the program's inputs checked and its tools resolved."""
+    request = ready.request
+    place = Path(request.path)
+    folders = reachable_folders(request, ready.prepared.subject.folder)
+    inside = ready.prepared.subject.inside
+    own = tuple(tool.spec for tool in TOOLS.values())
+    launch = Launch(request.path, ready.text, request.inputs, str(place.parent), inside, request.options, own)
+    try:
+        told = read_with(ready.language.outline(launch), source_reader(Loader(place, folders)))
+        named = ready.language.models
+        others = () if named is None else read_with(named(launch), source_reader(Loader(place, folders)))
+    except Halted as halted:
+        return replace(ready, halts=halted)
+    findings = ready.language.remarks(place.name, ready.text) if ready.language.remarks else ()
+    told_first = (*ready.prepared.warnings, *(f"{each.path}:{each.line}: {each.message}" for each in findings))
+    prepared = replace(ready.prepared, others=tuple(dict.fromkeys(others)), warnings=told_first)
+    ready = replace(ready, prepared=prepared)
+    return replace(ready, outline=told if isinstance(told, str) else "\n".join(told))
+
+
+def with_config(options: dict[str, Any], language: Language, cwd: Path, program: Path) -> dict[str, Any]:
+    """The options with the language's configuration: as it was given, else the nearest that is found."""
+    if options.get("config") or not language.config:
+        return options
+    for folder in dict.fromkeys((cwd, *cwd.parents, program.parent, *program.parent.parents)):
+        with suppress(OSError):
+            if (folder / language.config).is_file():
+                return {**options, "config": str(folder / language.config)}
+    return options
+
+
+def find_program(named: str, language: str | None, cwd: Path) -> tuple[Path, Language]:
+    """The program and its language."""
+    path = (cwd / os.path.expanduser(named)).resolve()
+    must_be_text(str(path), "the program's path")
+    if path.is_dir():
+        path = _main_of(path, language)
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{named} is no regular file; name a program, or a folder with one")
+    if not path.is_file():
+        raise UsageError(f"there is no program {named}; give a file, or a folder with one of {', '.join(_mains())}")
+    found = language or language_of(path.name)
+    if found is None and language_of(path.name, linting=True) is not None:
+        raise UsageError(f"{path.name} is part of programs and is no program; stackmem lint looks at it")
+    if found is None:
+        told = ", ".join(sorted(INTERPRETERS))
+        raise UsageError(f"{path.name} cannot be run: its name ends with none of {told}; say --language NAME")
+    return path, open_language(found)
+
+
+def _mains() -> list[str]:
+    """The names of a folder's program in any language; none is opened for them."""
+    return [f"main{suffix}" for suffix, _ in sorted(INTERPRETERS.items(), key=lambda each: each[1])]
+
+
+def _main_of(folder: Path, language: str | None) -> Path:
+    opened = open_language(language) if language else None
+    mains = [f"main{end}" for end in opened.suffixes] if opened else _mains()
+    found = [folder / name for name in mains if (folder / name).is_file()]
+    if len(found) > 1:
+        raise UsageError(f"{folder} holds {' and '.join(path.name for path in found)}; name the one that is to be run")
+    if not found:
+        raise _without_main(folder, language, mains)
+    return found[0]
+
+
+def _without_main(folder: Path, language: str | None, mains: list[str]) -> StackmemError:
+    """The halt of the language that the folder's programs are in, where it has one; else one sentence."""
+    languages = (language_of(path.name) for path in sorted(folder.iterdir()))
+    opened = open_language(language or next(filter(None, languages), _OF_EMPTY_FOLDERS))
+    if opened.no_main is not None:
+        return opened.no_main(str(folder))
+    return UsageError(f"Module Entry Point Not Found: {folder} holds none of {', '.join(mains)}; name a file")
+
+
+def read_program(path: Path) -> str:
+    """The text of a program, without a mark of byte order."""
+    try:
+        raw = read_start(path, SOURCE_BYTES + 1)
+        if len(raw) > SOURCE_BYTES:
+            raise UsageError(f"{path} is over {SOURCE_BYTES:,} bytes; no program is")
+        return raw.decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}); name a program") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no UTF-8 text (byte {error.start:,}); save it as UTF-8") from error
+
+
+def _folder(named: str, cwd: Path, flag: str) -> Path:
+    path = (cwd / os.path.expanduser(named)).resolve()
+    if not path.is_dir():
+        raise UsageError(f"{flag} {named}: there is no such folder; name one that exists")
+    must_be_text(str(path), f"the path of {flag}")
+    return path
+
+
+def source_reader(loader: Loader) -> Callable[[LoadSource], Source]:
+    """Reads a source for a look at a program that is not run; nothing is kept."""
+
+    def load(asked: LoadSource) -> Source:
+        path, text, failed = loader.read(asked)
+        return Source(path, text, failed=failed)
+
+    return load

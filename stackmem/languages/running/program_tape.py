@@ -1,0 +1,145 @@
+"""The answers that a program's run was given, in their order, and how far another program asks the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from stackmem.core import facts
+from stackmem.core.budgets import Limits
+from stackmem.core.decider import ProgramUnderWay
+from stackmem.core.machine import evolve
+from stackmem.core.program_facts import ProgramStarted
+from stackmem.core.requests import AskModel, Compact, Effect, InvokeTool, ReadClock, answered, effects_of
+from stackmem.core.state import State
+from stackmem.errors import TraceError
+from stackmem.trace.program import TextOf
+from stackmem.trace.record import Record
+from stackmem.trace.walk import RecordWalk, WalkedRecord
+
+
+class Heard(Struct, frozen=True):
+    """What was asked, and the fact that answered it."""
+
+    asked: Effect
+    event: facts.Event
+
+
+class Tape(Struct, frozen=True):
+    """A program's run as its answers."""
+
+    start: facts.RunStarted  # of the run, as it was last in force
+    begun: ProgramStarted
+    limits: Limits
+    isolation: str
+    heard: tuple[Heard, ...]
+    pending: Effect | None  # what had been asked and not answered; None where nothing had
+
+
+def tape_of(records: Iterable[Record], text_of: TextOf, repeatable: frozenset[str]) -> Tape:
+    """The answers of a run, without what failed of the provider; of a halt, its last question is left out."""
+    walk, begun, heard, isolation = RecordWalk(records, text_of), None, list[Heard](), ""
+    reopened = False  # the record before took a halt back
+    for step in walk:
+        event, program = step.record.event, walk.program
+        if program is not None:
+            if reopened:
+                _forget(heard, program.decide(replace(step.before, clock_fresh=True)), repeatable)
+            heard += _heard(step)
+        reopened = isinstance(event, facts.RunResumed) and _halted(step.before)
+        if isinstance(event, facts.RunResumed | facts.RunStarted):
+            isolation = event.isolation
+        elif isinstance(event, ProgramStarted):
+            begun = event
+    program, state = walk.program, walk.state
+    if program is None or begun is None:
+        raise TraceError("no program had begun in that run; run it anew with stackmem run")
+    if reopened:
+        _forget(heard, program.decide(replace(state, clock_fresh=True)), repeatable)
+    pending = _pending(program, state, heard, repeatable)  # it may shorten what was heard
+    return Tape(state.begun, begun, state.limits, isolation, tuple(heard), pending)
+
+
+def _halted(state: State) -> bool:
+    return state.program is not None and state.program.halted is not None
+
+
+def _pending(program: ProgramUnderWay, state: State, heard: list[Heard], repeatable: frozenset[str]) -> Effect | None:
+    if state.end is None:
+        upcoming = program.decide(replace(state, clock_fresh=True))
+        return upcoming if isinstance(upcoming, Effect) else None
+    halted = _halted(state)
+    again = facts.RunResumed(state.limits, state.begun.isolation, state.begun.version)
+    reopened = replace(evolve(state, again), clock_fresh=True)
+    program.note(again, reopened)
+    upcoming = program.decide(reopened)
+    if halted:
+        _forget(heard, upcoming, repeatable)
+        return None
+    return upcoming if isinstance(upcoming, Effect) else None
+
+
+def _forget(heard: list[Heard], upcoming: facts.Event | Effect | None, repeatable: frozenset[str]) -> None:
+    """Take the answers of what is asked again from the end, unless asking again may do harm."""
+    asked = effects_of(upcoming)
+    while heard and any(_equal(effect, heard[-1]) for effect in asked):
+        call = heard[-1].asked
+        if isinstance(call, InvokeTool) and call.tool not in repeatable:
+            return
+        del heard[-1]
+
+
+def _heard(step: WalkedRecord) -> list[Heard]:
+    """The answer that the record is, if it is one: a provider's failure is asked again, and the clock read again."""
+    event, effect = step.record.event, step.effect
+    if (
+        effect is None
+        or isinstance(effect, ReadClock)
+        or (isinstance(event, facts.ModelFailed) and event.kind != "window")
+    ):
+        return []
+    return [Heard(effect, event)]
+
+
+def play_tape(
+    program: ProgramUnderWay, opening: tuple[facts.Event, ...], tape: Tape
+) -> tuple[tuple[facts.Event, ...], State, int]:
+    """``(events, state, answers used)``: the program run against the answers for as long as it asks the same."""
+    state, events, used = State(), list(opening), 0
+    for event in opening:
+        state = evolve(state, event)
+    while True:
+        upcoming = program.decide(state)
+        if upcoming is None:
+            return tuple(events), state, used
+        if isinstance(upcoming, ReadClock):
+            event = facts.ClockRead(state.seconds)
+        elif isinstance(upcoming, Effect):
+            if used == len(tape.heard) or not _same(upcoming, tape.heard[used]):
+                return tuple(events), state, used
+            event = tape.heard[used].event
+            used += 1
+        else:
+            event = upcoming
+        state = evolve(state, event)
+        program.note(event, state)
+        events.append(event)
+
+
+def _same(upcoming: Effect, heard: Heard) -> bool:
+    effect = answered(upcoming, heard.event)
+    return effect is not None and _equal(effect, heard)
+
+
+def _equal(effect: Effect, heard: Heard) -> bool:
+    """Whether it asks what was asked; of a prompt its words count, and not which step it was."""
+    if type(effect) is not type(heard.asked):
+        return False
+    ask = effect.ask if isinstance(effect, Compact) else effect
+    if isinstance(ask, AskModel) and isinstance(
+        heard.event, facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted
+    ):
+        return heard.event.prompt_digest == ask.view.digest
+    return effect == heard.asked

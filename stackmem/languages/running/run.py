@@ -1,0 +1,92 @@
+"""One run of a program from its start to its result; the result of one is a compiled playbook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from stackmem.core.program_facts import ProgramStarted
+from stackmem.core.state import State
+from stackmem.errors import ProgramError, UsageError, WorkspaceError
+from stackmem.run.assemble import plan_run
+from stackmem.run.begin import Fresh, with_mounts
+from stackmem.run.folder_choice import with_copy
+from stackmem.run.interrupts import Interrupts
+from stackmem.run.open import Opened, Person, open_run
+from stackmem.run.play import play
+from stackmem.run.programs.result import ProgramResult, program_result
+from stackmem.run.request import ProgramRequest
+from stackmem.trace.program import keep_source, program_of, sources_of
+
+from .prepare import PreparedProgram, ProgramArguments, prepare_program
+
+
+def run_program(ready: PreparedProgram, environ: Mapping[str, str], person: Person) -> ProgramResult:
+    """Run a program in a workspace of its own, and keep the whole run."""
+    folder = ready.prepared.subject.folder
+    plan = with_mounts(plan_run(ready.prepared, environ), ready.request, folder)
+    prepared = with_copy(ready.prepared)
+    person.agree(prepared)
+    beginning = Fresh(prepared, plan, ready.request)
+    with Interrupts(person.stop) as interrupts, open_run(beginning, environ, interrupts, person) as opened:
+        with interrupts.setting_up("run", opened.places.scratch):
+            parts, run_dir = opened.parts, opened.places.run
+            request = opened.request.program or ready.request
+            begun = _started(request, parts.scrubber.scrub(ready.text), folder, opened)
+            text_of = sources_of(run_dir)
+            opened.program = program_of(begun, parts.start, parts.strategy, text_of, keep=False, watch=person.watch)
+            opened.program.listen(person.tell)
+        return program_result(play(parts.start, State(), opened), opened)
+
+
+def _started(request: ProgramRequest, text: str, folder: Path | None, opened: Opened) -> ProgramStarted:
+    """The program as the trace begins with it; its text is kept in the run's folder."""
+    workspace = Path(opened.parts.workspace.path)
+
+    def inside(path: Path) -> Path:
+        """The path as commands see it, where the workspace has it."""
+        return workspace / path.relative_to(folder) if folder is not None and path.is_relative_to(folder) else path
+
+    program, options = Path(request.path), dict(request.options)
+    config = options.get("config")
+    if config and folder is not None and Path(config).is_relative_to(folder):
+        options["config"] = str(inside(Path(config)))
+    own = inside(program.parent)
+    digest = keep_source(opened.places.run, text)
+    return ProgramStarted(request.language, str(inside(program)), digest, request.inputs, str(own), options)
+
+
+class Compiled(Struct, frozen=True):
+    """What came of it."""
+
+    text: str
+    written: Path | None  # the file; None where the program is coded already
+    replies: int  # of the model; 0 where a compiled form of the same text was there
+    parts: tuple[str, ...] = ()  # what was compiled, such as ``Main (triggers, steps)``
+
+
+def compile_program(named: str, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path) -> Compiled:
+    """Compile a program."""
+    from stackmem.languages.playbook.compiler import compiled_path
+    from stackmem.languages.playbook.reader import read_program
+
+    ready = prepare_program(ProgramArguments(named, options={"compile": True}, interactive=False), flags, environ, cwd)
+    if ready.language.name != "playbook":
+        raise UsageError(f"{named} is no playbook program, and only those are compiled; run it as it is")
+    if ready.halts is not None:
+        raise ProgramError(ready.halts.report)
+    result = run_program(ready, environ, Person(lambda _: None))
+    if result.run.outcome != "finished" or not isinstance(result.value, str):
+        told = result.run.failure or result.run.result or result.run.outcome
+        raise ProgramError(f"{told}; look at the run {result.run.run}, or try another --model")
+    if result.value == ready.text:
+        return Compiled(result.value, None, result.run.steps)
+    program = Path(ready.request.path)
+    target = program.with_name(compiled_path(program.name))
+    try:
+        target.write_text(result.value, encoding="utf-8")
+    except OSError as error:
+        raise WorkspaceError(f"{target} cannot be written ({error.strerror}); make room or rights there") from error
+    return Compiled(result.value, target, result.run.steps, read_program(ready.text).plain)

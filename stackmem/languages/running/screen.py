@@ -1,0 +1,197 @@
+"""A program's run on the screen: what it says on stdout, what happens on stderr, its questions, and what it came to."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+
+from stackmem.cli.screen.live import stop_at_once
+from stackmem.cli.screen.progress import Progress
+from stackmem.cli.screen.result import say_kept, say_unsigned, show_patch
+from stackmem.cli.screen.text import echo_json, readable, say, spell_cost
+from stackmem.core.facts import Event, FramePopped, RunStarted
+from stackmem.core.program_facts import ProgramEvent, ProgramHalted, Said, StepFailed
+from stackmem.core.state import State
+from stackmem.errors import Halted, TraceError
+from stackmem.languages.changes import VariableChanges
+from stackmem.languages.debugger import DebugMoment, Watcher, together
+from stackmem.languages.frame.values import as_text
+from stackmem.languages.language import Announcer, Happening
+from stackmem.languages.operations import ReplyRefused
+from stackmem.neighbors import neighbor
+from stackmem.run.open import Person
+from stackmem.run.programs.result import ProgramResult
+from stackmem.run.request import read_request
+
+from .edited_run import Divergence, continue_program
+from .inputs import read_answers
+from .opening import open_language
+
+FOLDED_LINES = 40
+
+
+class ProgramScreen:
+    """Told of everything that happens in a program."""
+
+    def __init__(self, announcer: Announcer, *, quiet: bool, full: bool, as_json: bool) -> None:
+        self._announcer = announcer
+        self._progress = Progress()
+        self._folds = not full and sys.stdout is not None and sys.stdout.isatty()
+        self._as_json = as_json
+        self._changes = VariableChanges()
+        self._changed: list[str] = []
+        self.quiet = quiet
+        self.halt_shown = False  # whether a halt's report was printed
+
+    def __call__(self, happened: tuple[Happening, ...], state: State) -> None:
+        """Show what happened, in its order."""
+        for happening in happened:
+            if isinstance(happening, Event):
+                self._show_step(happening, state)
+            self._show(happening)
+        for line in self._changed:
+            say(f"  {readable(line)}")
+        self._changed.clear()
+
+    def show_changes(self, moment: DebugMoment, _: State) -> None:
+        """Take what changed since the line before, to be shown behind what happened there."""
+        self._changed += self._changes.lines(moment)
+
+    def _show(self, happening: Happening) -> None:
+        if isinstance(happening, Said):
+            if not self._as_json:
+                with suppress(OSError):
+                    typer.echo(readable(happening.text))
+        elif isinstance(happening, ProgramHalted):
+            self.halt_shown = True
+            with suppress(OSError):
+                typer.echo(readable(happening.report), err=self._as_json)
+        elif isinstance(happening, StepFailed) and not self.quiet:
+            say(self._fold(readable(f"{happening.path} was not done: {happening.reason}")))
+        if not self.quiet:
+            if isinstance(happening, ReplyRefused):
+                say(f"  refused {readable(happening.name)}: {readable(happening.fault)}")
+            for text in self._announcer(happening):
+                say(self._fold(readable(text)))
+
+    def _show_step(self, event: Event, state: State) -> None:
+        """The agent's own steps, in the frames that the program hands to it."""
+        if self.quiet or isinstance(event, ProgramEvent | RunStarted):
+            return
+        popped = isinstance(event, FramePopped) and len(state.popped) and state.popped[-1].frame.program != "steps"
+        if popped or (state.stack and (state.running.program != "steps" or state.program is None)):
+            for line in self._progress.lines(event, state):
+                say(line)
+
+    def _fold(self, text: str) -> str:
+        lines = text.split("\n")
+        if not self._folds or len(lines) <= FOLDED_LINES:
+            return text
+        half = FOLDED_LINES // 2
+        left_out = len(lines) - 2 * half
+        return "\n".join([*lines[:half], f"[... {left_out:,} lines folded; --full shows them ...]", *lines[-half:]])
+
+
+class Answers:
+    """Answers a program's questions: what was given first, then at the terminal."""
+
+    def __init__(self, given: Iterable[str], *, interactive: bool) -> None:
+        self._given = list(given)
+        self._interactive = interactive
+
+    def __call__(self, question: str) -> str | None:
+        if self._given:
+            return self._given.pop(0)
+        if not self._interactive or not sys.stdin.isatty():
+            return None
+        with suppress(EOFError, typer.Abort):
+            # The default lets an empty line be an answer: what need not be answered is left out by it.
+            answer = typer.prompt(readable(question), default="", show_default=False, err=True, prompt_suffix="\n> ")
+            return str(answer)
+        return None
+
+
+def watcher(screen: ProgramScreen, file: str, *, debug: bool, verbose: bool) -> Watcher | None:
+    """What is told of the lines of the program ``file``: the terminal's debugger, the screen's changes, or both."""
+    watchers: list[Watcher] = [screen.show_changes] if verbose else []
+    watchers += [neighbor("doors: debug at the terminal")(Path(file).parent)] if debug else []
+    return together(watchers) if watchers else None
+
+
+def screen_of_kept(
+    run_dir: Path, given: Iterable[str], answers: str | None, *, as_json: bool, quiet: bool, debug: bool, verbose: bool
+) -> tuple[ProgramScreen, Person] | None:
+    """The screen and the person of a program's run that is taken up again; None where it is no program's."""
+    try:
+        program = read_request(run_dir).program
+    except TraceError:  # said by what needs it more
+        return None
+    if program is None:
+        return None
+    screen = ProgramScreen(open_language(program.language).announcer(), quiet=quiet, full=False, as_json=as_json)
+    replies = Answers([*given, *read_answers(answers, Path.cwd())], interactive=program.interactive)
+    watch = watcher(screen, program.path, debug=debug, verbose=verbose)
+    return screen, Person(replies, screen, stop=stop_at_once, watch=watch)
+
+
+def show_halt(halted: Halted, *, as_json: bool) -> NoReturn:
+    """What keeps a program from being begun, and exit with its code."""
+    typer.echo(readable(halted.report), err=as_json)
+    if as_json:
+        echo_json({"outcome": "halted", "value": None, "said": [], "result": halted.report})
+    sys.exit(halted.exit_code)
+
+
+def show_program(result: ProgramResult, screen: ProgramScreen, *, as_json: bool) -> NoReturn:
+    """What the run came to, and exit with its code."""
+    run = result.run
+    if run.failure:
+        say(f"stackmem: {readable(run.failure)}")
+    if as_json:
+        summary = {
+            "outcome": run.outcome, "value": result.value, "said": result.said,
+            "failed": [{"path": each.path, "reason": each.reason} for each in result.failed],
+            "run": run.run, "usage": run.usage, "result": run.result, "run_dir": run.run_dir, "steps": run.steps,
+            "cost_usd": run.cost_usd, "chunks": run.chunks, "changed": run.changed,
+        }  # fmt: skip
+        echo_json(summary)
+        sys.exit(run.exit_code)
+    if run.outcome == "finished" and result.value is not None:
+        typer.echo(readable(as_text(result.value)))
+    elif run.outcome == "halted":
+        if not screen.halt_shown:
+            typer.echo(readable(run.result))
+    elif run.outcome == "input_needed":
+        say(f"input is needed: {readable(run.result)}; answer with stackmem resume {run.run} --say TEXT")
+    say_unsigned(run)
+    if not screen.quiet:
+        cost = spell_cost(run.cost_usd, run.usage.total)
+        say(f"{run.outcome}, {run.steps} model replies, {cost}, {run.wall_seconds:.1f} s; run: {readable(run.run_dir)}")
+        if run.ending != "popped":
+            say_kept(run)
+            say(f"go on with: stackmem resume {run.run}")
+    if run.changed or run.not_kept or run.commits or run.changed_meanwhile:
+        show_patch(run)
+    sys.exit(run.exit_code)
+
+
+def continue_kept(
+    folder: Path, program: str, wanted: dict[str, str | None], screen: ProgramScreen, person: Person, *, as_json: bool
+) -> NoReturn:
+    """Go on with an edited program, and exit with the new run's code."""
+
+    def say_where(parted: Divergence) -> None:
+        if not screen.quiet:
+            where = f" in {readable(parted.path)}" if parted.path else ""
+            if parted.changed:
+                say(f"read as they are now: {', '.join(map(readable, parted.changed))}")
+            say(f"{parted.answers:,} of {parted.recorded:,} recorded answers hold; it goes on from there{where}")
+
+    result = continue_program(folder, Path.cwd() / os.path.expanduser(program), wanted, os.environ, person, say_where)
+    show_program(result, screen, as_json=as_json)

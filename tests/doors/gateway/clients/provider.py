@@ -1,0 +1,226 @@
+"""A scripted provider on loopback for clients that nobody here wrote: it has them call a shell, over three wires.
+
+It refuses what a real one refuses, fails once, bills by a cache of prefixes, and has whoever can start a sub-agent.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.core.messages import Text, ToolSpec
+from stackmem.doors.gateway.wires import wire_of
+from stackmem.doors.gateway.wires.chat import CHAT
+from stackmem.doors.gateway.wires.messages import MESSAGES
+from stackmem.doors.gateway.wires.wire import ForeignRequest, WireFormat
+from tests.doors.gateway.test_cutting import unpaired
+from tests.doors.gateway.upstream import RawAnswer, message_events, sse
+
+Json = dict[str, Any]
+
+TASK = "Count the lines of every file, one command at a time, and say how many there are."
+SUBTASK = "SUBTASK: list the folder once and report what it holds."
+SUMMARY = "total = 7; next = the last file"
+DONE = "All is counted: 7 files."
+CALLS = 10
+_ASKS = b"COMPACTION REQUEST"
+_SHELLS = ("bash", "run_shell_command", "shell_command", "shell", "exec_command", "run_command", "run")
+_AGENTS = ("agent", "task")
+
+
+class Reply(Struct, frozen=True):
+    """What the model says: a text, and a call of a tool where ``tool`` names one."""
+
+    text: str
+    tool: str = ""
+    arguments: Json = {}
+
+
+FAREWELL = Reply(DONE)
+
+
+class ScriptedProvider:
+    """Answers requests by what they hold.
+
+    Attributes:
+        last: How the work ends: a reply without a call, where a client wants no other.
+        talks: The client has no tools: it is answered with these texts in turn, and then with the last word.
+        refused: Why requests were refused, a sentence each; ``seen`` the bodies that were not.
+    """
+
+    def __init__(self, last: Reply = FAREWELL, talks: tuple[str, ...] = ()) -> None:
+        self.last, self.talks = last, talks
+        self.refused: list[str] = []
+        self.seen: list[bytes] = []
+        self._lock = threading.Lock()
+        self._cached: list[bytes] = []
+        self._calls = self._failures = self._sub = 0
+
+    def answer(self, path: str, body: bytes) -> RawAnswer:
+        """The answer to a request at a path."""
+        wire = wire_of(path)
+        with self._lock:
+            if wire is None:
+                given = {"input_tokens": len(body) // 4} if path.endswith("count_tokens") else {"data": []}
+                return _json(200, given)
+            value = json.loads(body)
+            asked = wire.read(body)
+            if fault := self._fault(wire, value, body):
+                self.refused.append(fault)
+                return _json(400, wire.error("invalid_request_error", fault))
+            if self._calls == 4 and not self._failures and _ASKS not in body:
+                self._failures += 1
+                return _json(500, wire.error("api_error", "try again"))
+            self.seen.append(body)
+            return _spoken(wire, value, self._reply(asked, body), self._usage(wire, body), len(self.seen))
+
+    def _fault(self, wire: WireFormat, value: Json, body: bytes) -> str:
+        if open_calls := unpaired([one for one in value[wire.field] if isinstance(one, dict)]):
+            return f"calls and results do not pair: {sorted(open_calls)}"
+        return "more than four breakpoints" if body.count(b'"cache_control"') > 4 else ""
+
+    def _reply(self, asked: ForeignRequest, body: bytes) -> Reply:
+        if _ASKS in body:
+            return Reply(SUMMARY)
+        opening = " ".join(part.text for one in asked.messages[:3] for part in one.parts if isinstance(part, Text))
+        if asked.wants_json or (not asked.tools and not self.talks):
+            return Reply('{"title": "Counting", "isNewTopic": true}')
+        if SUBTASK in opening and TASK not in opening:
+            self._sub += 1
+            return self._call(asked, "ls") if self._sub == 1 else Reply("It holds seven files.")
+        self._calls += 1
+        if self.talks:
+            return Reply(self.talks[self._calls - 1]) if self._calls <= len(self.talks) else self.last
+        agent = _named(asked, _AGENTS)
+        if self._calls == 2 and agent is not None:
+            given = {"prompt": SUBTASK, "description": "List", "subagent_type": "general-purpose"}
+            return Reply("I have it listed.", agent.name, _filled(agent, given))
+        if self._calls <= CALLS:
+            return self._call(asked, f"seq {self._calls} {self._calls + 500}")
+        return self.last
+
+    def _call(self, asked: ForeignRequest, command: str) -> Reply:
+        shell = _named(asked, _SHELLS)
+        if shell is None:
+            return Reply(f"There is no shell among {[tool.name for tool in asked.tools]}.")
+        given = {"command": command, "cmd": command, "description": "Counts."}
+        return Reply(f"Step {self._calls}.", shell.name, _filled(shell, given))
+
+    def _usage(self, wire: WireFormat, body: bytes) -> tuple[int, int, int]:
+        """Tokens of a prompt: not cached, read from the cache, written to it; four bytes are one."""
+        longest = max((_common(body, one) for one in self._cached), default=0) // 4
+        read = longest if longest >= 1_024 else 0
+        self._cached = [*self._cached[-20:], body]
+        rest = len(body) // 4 - read
+        return (8, read, max(0, rest - 8)) if wire is MESSAGES else (rest, read, 0)
+
+
+def _named(asked: ForeignRequest, names: tuple[str, ...]) -> ToolSpec | None:
+    tools = {tool.name.lower(): tool for tool in reversed(asked.tools)}
+    return next((tools[name] for name in names if name in tools), None)
+
+
+def _filled(tool: ToolSpec, given: Json) -> Json:
+    """Arguments by the tool's schema: what is known by its name, and something for whatever else is required."""
+    schema = json.loads(tool.schema) or {}
+    known = schema.get("properties", {})
+    filled = {name: value for name, value in given.items() if name in known}
+    if known.get("command", {}).get("type") == "array":
+        filled["command"] = ["bash", "-lc", given["command"]]
+    plain = {"string": "x", "integer": 1_000, "number": 1_000, "boolean": False, "array": [], "object": {}}
+    for name in schema.get("required", ()):
+        filled.setdefault(name, plain.get(str(known.get(name, {}).get("type")), "x"))
+    return filled
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """How many bytes two bodies begin with alike."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
+    return low
+
+
+def _json(status: int, value: Json) -> RawAnswer:
+    headers = (("content-type", "application/json"), ("retry-after-ms", "10"))
+    return RawAnswer((json.dumps(value).encode(),), status, headers)
+
+
+def _spoken(wire: WireFormat, asked: Json, reply: Reply, used: tuple[int, int, int], number: int) -> RawAnswer:
+    spell = _messages if wire is MESSAGES else _chat if wire is CHAT else _responses
+    pieces = tuple(spell(asked, reply, used, number))
+    kind = "text/event-stream" if asked.get("stream") else "application/json"
+    return RawAnswer(pieces, headers=(("content-type", kind),))
+
+
+def _messages(asked: Json, reply: Reply, used: tuple[int, int, int], number: int) -> Iterator[bytes]:
+    blocks: list[Json] = [{"type": "text", "text": reply.text}]
+    if reply.tool:
+        blocks.append({"type": "tool_use", "id": f"toolu_{number:04}", "name": reply.tool, "input": reply.arguments})
+    stop = "tool_use" if reply.tool else "end_turn"
+    usage = {"input_tokens": used[0], "cache_read_input_tokens": used[1], "cache_creation_input_tokens": used[2],
+             "cache_creation": {"ephemeral_5m_input_tokens": used[2], "ephemeral_1h_input_tokens": 0}}  # fmt: skip
+    begun = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": {**usage, "output_tokens": 1}}
+    message = {"id": f"msg_{number:04}", "type": "message", "role": "assistant", "model": asked["model"], **begun}
+    if not asked.get("stream"):
+        whole = {**message, "content": blocks, "stop_reason": stop, "usage": {**usage, "output_tokens": 20}}
+        yield json.dumps(whole).encode()
+        return
+    yield from sse({"type": "message_start", "message": message})
+    yield from message_events(*blocks, stop=stop)[1:]
+
+
+def _chat(asked: Json, reply: Reply, used: tuple[int, int, int], number: int) -> Iterator[bytes]:
+    function = {"name": reply.tool, "arguments": json.dumps(reply.arguments)}
+    calls = [{"id": f"call_{number}", "type": "function", "function": function}] if reply.tool else []
+    finish = "tool_calls" if calls else "stop"
+    usage = {"prompt_tokens": used[0] + used[1], "completion_tokens": 20, "total_tokens": used[0] + used[1] + 20,
+             "prompt_tokens_details": {"cached_tokens": used[1]}}  # fmt: skip
+    about = {"id": f"chatcmpl-{number}", "created": 1, "model": asked["model"]}
+    said = {"role": "assistant", "content": reply.text, **({"tool_calls": calls} if calls else {})}
+    if not asked.get("stream"):
+        choice = {"index": 0, "message": said, "finish_reason": finish, "logprobs": None}
+        yield json.dumps({**about, "object": "chat.completion", "choices": [choice], "usage": usage}).encode()
+        return
+    pieces = {**said, "tool_calls": [{"index": 0, **one} for one in calls]} if calls else said
+    chunk = {**about, "object": "chat.completion.chunk"}
+    for delta, reason in ((pieces, None), ({}, finish)):
+        shown = {**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
+        yield f"data: {json.dumps(shown)}\n\n".encode()
+    yield f"data: {json.dumps({**chunk, 'choices': [], 'usage': usage})}\n\ndata: [DONE]\n\n".encode()
+
+
+def _responses(asked: Json, reply: Reply, used: tuple[int, int, int], number: int) -> Iterator[bytes]:
+    output: list[Json] = [
+        {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed",
+         "content": [{"type": "output_text", "text": reply.text, "annotations": []}]}
+    ]  # fmt: skip
+    if reply.tool:
+        named = {"id": f"fc_{number}", "call_id": f"call_{number}", "name": reply.tool, "status": "completed"}
+        output.append({"type": "function_call", **named, "arguments": json.dumps(reply.arguments)})
+    usage = {"input_tokens": used[0] + used[1], "input_tokens_details": {"cached_tokens": used[1]}, "output_tokens": 20,
+             "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": used[0] + used[1] + 20}  # fmt: skip
+    response = {"id": f"resp_{number}", "object": "response", "created_at": 1, "status": "completed",
+                "model": asked["model"], "output": output, "usage": usage, "parallel_tool_calls": True,
+                "tool_choice": "auto", "tools": [], "error": None, "incomplete_details": None, "instructions": None,
+                "metadata": {}, "temperature": 1.0, "top_p": 1.0}  # fmt: skip
+    if not asked.get("stream"):
+        yield json.dumps(response).encode()
+        return
+    events: list[Json] = [{"type": "response.created", "response": {**response, "status": "in_progress", "output": []}}]
+    for place, item in enumerate(output):
+        events.append({"type": "response.output_item.added", "output_index": place, "item": item})
+        if item["type"] == "message":
+            part = {"item_id": item["id"], "output_index": place, "content_index": 0}
+            events.append({"type": "response.content_part.added", **part, "part": {**item["content"][0], "text": ""}})
+            events.append({"type": "response.output_text.delta", **part, "delta": reply.text, "logprobs": []})
+            events.append({"type": "response.output_text.done", **part, "text": reply.text, "logprobs": []})
+            events.append({"type": "response.content_part.done", **part, "part": item["content"][0]})
+        events.append({"type": "response.output_item.done", "output_index": place, "item": item})
+    events.append({"type": "response.completed", "response": response})
+    yield from sse(*({**one, "sequence_number": at} for at, one in enumerate(events)))

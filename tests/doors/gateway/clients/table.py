@@ -1,0 +1,269 @@
+"""Agents that nobody here wrote, each behind a gateway under every strategy.
+
+Run it by ``python -m tests.doors.gateway.clients.table``.
+
+``scripts/clients.sh`` installs them, each into a folder of its own, and runs this; the table goes to docs/gateway.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec import UNSET, Struct
+
+from stackmem.doors.gateway.exchanges import RequestPassed, read_exchanges
+from stackmem.doors.gateway.status import GatewayRunStatus, run_status
+from stackmem.doors.gateway.verifying import verify_gateway_run
+from stackmem.run.run_folder import EXCHANGES
+from tests.doors.gateway.clients.provider import DONE, FAREWELL, TASK, Reply, ScriptedProvider
+from tests.doors.gateway.upstream import RawUpstream
+
+AGENTS = Path(__file__).parent / "agents"
+STRATEGIES = (
+    "full", "clear:1500,keep=2", "mask:2,poll=2", "truncate:300", "window:3,step=2", "rolling_summary:3",
+    "summary:2500,keep=2", "structured_summary:2500,keep=2", "hierarchical:2,2",
+)  # fmt: skip
+_LITELLM = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+_MINI_ENDS = {"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}
+_TALKS = tuple(f"First I look at part_{number}.txt.\n" + "It holds lines. " * 60 for number in range(1, 8))
+_OPENCODE = {"provider": {"anthropic": {
+    "options": {"baseURL": "{env:ANTHROPIC_BASE_URL}/v1", "apiKey": "{env:ANTHROPIC_API_KEY}"},
+    "models": {"claude-sonnet-5-5": {"name": "Sonnet", "limit": {"context": 200_000, "output": 32_000}}},
+}}, "permission": "allow"}  # fmt: skip
+_SECONDS = 240
+
+
+class Client(Struct, frozen=True):
+    """An agent.
+
+    Attributes:
+        name: Of the folder that it is installed in.
+        package: As its registry calls it.
+        command: ``{task}`` stands for the task, ``{python}`` and ``{bin}`` for what is installed.
+        last: How its work ends; ``talks`` what it is answered with where it has no tools.
+        typed: What a person types in, line after line.
+        variables: Of its environment, beside those that every agent is started with.
+        own: It is installed with our tests.
+    """
+
+    name: str
+    package: str
+    command: tuple[str, ...]
+    wire: str
+    last: Reply = FAREWELL
+    talks: tuple[str, ...] = ()
+    typed: tuple[str, ...] = ()
+    variables: dict[str, str] = {}
+    own: bool = False
+
+
+def _python(name: str, package: str, file: str, wire: str, *, own: bool = False) -> Client:
+    return Client(name, package, ("{python}", str(AGENTS / file), "{task}"), wire, own=own)
+
+
+CLIENTS = (
+    _python("anthropic", "anthropic", "anthropic_sdk.py", "Messages", own=True),
+    _python("openai", "openai", "openai_sdk.py", "Responses", own=True),
+    _python("openai-chat", "openai", "openai_chat_sdk.py", "Chat Completions", own=True),
+    _python("openai-agents", "openai-agents", "openai_agents.py", "Responses", own=True),
+    _python("langgraph", "langgraph", "langgraph_agent.py", "Messages"),
+    _python("pydantic-ai", "pydantic-ai-slim", "pydantic_ai_agent.py", "Messages"),
+    Client(
+        "smolagents", "smolagents", ("{python}", str(AGENTS / "smolagents_agent.py"), "{task}"), "Chat Completions",
+        Reply("All is counted.", "final_answer", {"answer": DONE}),
+    ),
+    Client(
+        "mini-swe-agent", "mini-swe-agent",
+        ("{bin}/mini", "--yolo", "--exit-immediately", "-m", "anthropic/claude-sonnet-5-5", "-t", "{task}"),
+        "Messages", Reply("All is counted.", "bash", _MINI_ENDS),
+        variables={"MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors", **_LITELLM},
+    ),
+    Client(
+        "aider", "aider-chat",
+        ("{bin}/aider", "--yes-always", "--no-git", "--model", "openai/gpt-5.6-sol",
+         "--no-show-model-warnings", "--no-check-update", "--no-show-release-notes", "--no-analytics",
+         "--map-tokens", "0", "--no-pretty", "--no-gitignore"),
+        "Chat Completions", talks=_TALKS, variables=_LITELLM,
+        typed=(TASK, *(f"And part {number}, please." for number in range(1, len(_TALKS) + 1))),
+    ),
+    Client(
+        "claude-code", "@anthropic-ai/claude-code",
+        ("{bin}/claude", "-p", "{task}", "--model", "claude-sonnet-5-5", "--dangerously-skip-permissions"),
+        "Messages", variables={"IS_SANDBOX": "1"},
+    ),
+    Client(
+        "codex", "@openai/codex",
+        ("{bin}/codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-m",
+         "gpt-5.6", "{task}"),
+        "Responses",
+    ),
+    Client(
+        "qwen-code", "@qwen-code/qwen-code",
+        ("{bin}/qwen", "--auth-type", "openai", "--model", "gpt-5.6-sol", "--yolo", "-p", "{task}"), "Chat Completions",
+    ),
+    Client(
+        "opencode", "opencode-ai", ("{bin}/opencode", "run", "--model", "anthropic/claude-sonnet-5-5", "{task}"),
+        "Messages", variables={"OPENCODE_CONFIG_CONTENT": json.dumps(_OPENCODE), "OPENCODE_DISABLE_MODELS_FETCH": "1"},
+    ),
+)  # fmt: skip
+
+
+class ClientRun(Struct, frozen=True):
+    """What came of a client under a strategy.
+
+    Attributes:
+        said: Its output; ``notes`` what the gateway said of faults inside it.
+        runs: What the gateway recorded, one for each tree of conversations.
+        asked: Every request of them; ``largest`` the bytes of the longest body that went upstream.
+        refused: Why the provider refused requests.
+        verified: Requests whose cut follows from their conversation; ``not_followed`` those that cannot be said.
+    """
+
+    code: int
+    said: str
+    runs: list[GatewayRunStatus]
+    asked: list[RequestPassed]
+    refused: list[str]
+    notes: list[str]
+    largest: int
+    verified: int = 0
+    not_followed: int = 0
+
+    def count(self, *kinds: str) -> int:
+        return sum(one.kind in kinds for one in self.asked)
+
+    @property
+    def sent(self) -> int:
+        """Bytes that went upstream, those for summaries included."""
+        texts = (one.summary.sent_bytes for one in self.asked if one.summary is not UNSET)
+        return sum(one.sent_bytes for one in self.asked) + sum(texts)
+
+    @property
+    def usd(self) -> float:
+        return sum(one.cost_usd or 0.0 for one in self.runs)
+
+
+def place_of(client: Client, clients: Path) -> Path | None:
+    """Where its programs stand; None where it is not installed."""
+    if client.own:
+        return Path(sys.executable).parent
+    found = [clients / client.name / "bin", clients / client.name / "node_modules" / ".bin"]
+    program = client.command[0].replace("{python}", "python").replace("{bin}/", "")
+    return next((one for one in found if (one / program).exists()), None)
+
+
+def run(client: Client, strategy: str, clients: Path, scratch: Path) -> ClientRun:
+    """The client at work on the task, in an empty home, behind ``stackmem gateway run``."""
+    place = place_of(client, clients)
+    if place is None:
+        raise FileNotFoundError(client.name)
+    work, runs = scratch / "work", scratch / "runs"
+    for folder in (work, scratch / "home"):
+        folder.mkdir(parents=True)
+    for number in range(1, 8):
+        (work / f"part_{number}.txt").write_text("line\n" * number)
+    slots = {"{task}": TASK, "{python}": str(place / "python"), "{bin}": str(place)}
+    command = list(client.command)
+    for slot, value in slots.items():
+        command = [word.replace(slot, value) for word in command]
+    provider = ScriptedProvider(client.last, client.talks)
+    with RawUpstream(at=provider.answer) as upstream:
+        words = [sys.executable, "-m", "stackmem", "gateway", "run", "--upstream", upstream.url, "--strategy", strategy,
+                 "-o", str(runs), "--", *command]  # fmt: skip
+        done = subprocess.run(
+            words, cwd=work, env=_environ(client, scratch / "home"), capture_output=True, text=True, check=False,
+            input="".join(f"{line}\n" for line in client.typed), timeout=_SECONDS,
+        )  # fmt: skip
+    folders = sorted(path.parent for path in runs.glob(f"*/{EXCHANGES}"))
+    verified = [verify_gateway_run(folder) for folder in folders]
+    return ClientRun(
+        done.returncode,
+        done.stdout + done.stderr,
+        [run_status(folder) for folder in folders],
+        [one for folder in folders for one in read_exchanges(folder / EXCHANGES) if isinstance(one, RequestPassed)],
+        provider.refused,
+        [line for line in done.stderr.splitlines() if line.startswith("note: ")],
+        max(map(len, provider.seen), default=0),
+        sum(one.cuts for one in verified),
+        sum(one.not_followed for one in verified),
+    )
+
+
+def _environ(client: Client, home: Path) -> dict[str, str]:
+    given = {name: os.environ[name] for name in ("PATH", "LANG", "TERM") if name in os.environ}
+    keys = {"ANTHROPIC_API_KEY": "sk-ant-none-0123456789", "OPENAI_API_KEY": "sk-none-0123456789abcdef"}
+    quiet = {"DISABLE_AUTOUPDATER": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1", "NO_COLOR": "1"}
+    return {**given, **keys, **quiet, "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), **client.variables}
+
+
+def version(client: Client, clients: Path) -> str:
+    """What is installed of it."""
+    if not client.own and (file := clients / client.name / "node_modules" / client.package / "package.json").exists():
+        return str(json.loads(file.read_text())["version"])
+    python = sys.executable if client.own else str(clients / client.name / "bin" / "python")
+    asked = f"import importlib.metadata as m; print(m.version({client.package!r}))"
+    return subprocess.run([python, "-c", asked], capture_output=True, text=True, check=False).stdout.strip()
+
+
+def main() -> None:
+    """Run what is named, or all, and print a table of what was recognized and one of what was saved."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("agents", nargs="*", default=[client.name for client in CLIENTS])
+    parser.add_argument("--strategies", nargs="+", default=STRATEGIES[1:], help="beside full")
+    chosen, clients = parser.parse_args(), Path(os.environ["STACKMEM_CLIENTS"])
+    rows, saved = [], []
+    for client in (one for one in CLIENTS if one.name in chosen.agents):
+        if place_of(client, clients) is None:
+            print(f"{client.name}: not installed", file=sys.stderr)
+            continue
+        found = list(_all(client, clients, chosen.strategies))
+        rows.append(_recognized(client, version(client, clients), found[0][1]))
+        saved.append(_saved(client, found))
+        print("\n".join((rows[-1], saved[-1])), file=sys.stderr, flush=True)
+    print("| agent | wire | requests | new | turns | edits | sub-agents | side | retries |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
+    print("\n".join(rows))
+    print()
+    print("| agent | " + " | ".join(f"`{one}`" for one in chosen.strategies) + " |")
+    print("|---|" + "---:|" * len(chosen.strategies))
+    print("\n".join(saved))
+
+
+def _all(client: Client, clients: Path, strategies: Sequence[str]) -> Iterator[tuple[str, ClientRun]]:
+    for strategy in ("full", *strategies):
+        with tempfile.TemporaryDirectory(prefix="stackmem-clients-", ignore_cleanup_errors=True) as scratch:
+            found = run(client, strategy, clients, Path(scratch))
+        faults = [*found.refused, *found.notes] + ([found.said[-600:]] if found.code else [])
+        for fault in faults:
+            print(f"{client.name} under {strategy}: {fault}", file=sys.stderr)
+        yield strategy, found
+
+
+def _recognized(client: Client, installed: str, found: ClientRun) -> str:
+    kinds = (found.count(kind) for kind in ("new", "turn", "edit", "child", "side"))
+    cells = (len(found.asked), *kinds, sum(one.retry for one in found.asked))
+    return f"| {client.package} {installed} | {client.wire} | " + " | ".join(map(str, cells)) + " |"
+
+
+def _saved(client: Client, found: list[tuple[str, ClientRun]]) -> str:
+    full = found[0][1]
+    return f"| {client.package} | " + " | ".join(_share(one, full) for _, one in found[1:]) + " |"
+
+
+def _share(found: ClientRun, full: ClientRun) -> str:
+    """Bytes that went upstream and the bill, of those under ``full``."""
+    if found.code or found.refused or not full.sent:
+        return "failed"
+    bill = f" · {found.usd / full.usd:.0%}" if full.usd else ""
+    return f"{found.sent / full.sent:.0%}{bill}"
+
+
+if __name__ == "__main__":
+    main()

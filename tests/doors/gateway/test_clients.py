@@ -1,0 +1,45 @@
+"""Agents that nobody here wrote, end to end: ``stackmem gateway run`` between them and a scripted provider.
+
+Two of them run always. In a campaign all do under every strategy, as far as ``scripts/clients.sh`` installed them.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.doors.gateway.clients.provider import CALLS
+from tests.doors.gateway.clients.table import CLIENTS, STRATEGIES, Client, ClientRun, place_of, run
+
+INSTALLED = Path(os.environ.get("STACKMEM_CLIENTS", "/nonexistent"))
+NAMED = {client.name: client for client in CLIENTS}
+ALWAYS = (("anthropic", "summary:2500,keep=2"), ("openai-agents", "mask:2,poll=2"))
+
+
+def held(found: ClientRun, strategy: str) -> None:
+    """What is held of every agent: it came to its end, nothing was refused, and every cut verifies."""
+    assert (found.code, found.refused, found.notes) == (0, [], []), found.said[-2_000:]
+    assert len(found.asked) > 6
+    assert any(one.retry for one in found.asked)
+    if strategy == "full":
+        assert all((one.body_sha256, one.body_bytes) == (one.sent_sha256, one.sent_bytes) for one in found.asked)
+    else:
+        assert found.verified + found.not_followed == len(found.asked)
+
+
+@pytest.mark.parametrize(("name", "strategy"), ALWAYS)
+def test_an_agent_of_others_works_and_less_is_sent(tmp_path: Path, name: str, strategy: str) -> None:
+    found = run(NAMED[name], strategy, INSTALLED, tmp_path)
+    held(found, strategy)
+    assert found.count("turn") == len(found.asked) - 1 == CALLS + 1  # one failed and was asked again
+    assert found.not_followed == 0
+    assert sum(one.sent_bytes for one in found.asked) < sum(one.body_bytes for one in found.asked)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+def test_every_agent_works_under_every_strategy(tmp_path: Path, client: Client, strategy: str) -> None:
+    if place_of(client, INSTALLED) is None:
+        pytest.skip(f"{client.name} is not installed; scripts/clients.sh does, and STACKMEM_CLIENTS names the folder")
+    held(run(client, strategy, INSTALLED, tmp_path), strategy)

@@ -1,0 +1,206 @@
+"""Conversations are told apart by what they hold."""
+
+from hashlib import sha256
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stackmem.core.facts import ModelReplied
+from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
+from stackmem.doors.gateway.conversations import Conversations, Placed
+from stackmem.doors.gateway.identity import ChainIndex, chain, seed, unseen
+from stackmem.doors.gateway.wires.messages import read
+from tests.doors.gateway.upstream import assistant, request, result, text, use, user
+
+
+class Client:
+    """Sends requests and takes replies, as the gateway sees them."""
+
+    def __init__(self) -> None:
+        self.known = Conversations()
+
+    def ask(self, *messages: Any, agent: str = "", key: str = "k", **more: Any) -> tuple[Placed, bytes]:
+        body = request(*messages, **more)
+        digest = sha256(body).digest()
+        return self._placed(body, seed("w", key, agent), seed("w", key, ""), digest), digest
+
+    def _placed(self, body: bytes, start: bytes, group: bytes, digest: bytes) -> Placed:
+        asked = read(body)
+        return self.known.place(asked, chain(start, asked.messages), group, digest)
+
+    def turn(self, *messages: Any, reply: tuple[ReplyPart, ...], **more: Any) -> Placed:
+        placed, digest = self.ask(*messages, **more)
+        self.known.answered(placed, ModelReplied(reply, "end", Usage()), digest)
+        return placed
+
+
+RUN = ToolCall("c1", "run", {"command": "ls"})
+DELEGATE = ToolCall("c1", "task", {"prompt": "Find every caller of parse."})
+LONG = "The parser was rewritten; what is left is the documentation of its four public functions, and a release."
+
+
+def begun(client: Client, call: ToolCall = RUN) -> list[Any]:
+    """A conversation whose reply waits for its call's result; the history as the client has it."""
+    client.turn(user("Mend the parser."), reply=(Text("I look."), call))
+    return [user("Mend the parser."), assistant("I look.", use(call.name, call.id, **call.arguments))]
+
+
+def test_a_request_that_goes_on_from_the_end_is_the_next_turn_and_tells_only_what_is_new():
+    client = Client()
+    history = begun(client)
+    placed, _ = client.ask(*history, user(result("c1", "a.py"), "Go on."))
+    assert (placed.conversation, placed.kind) == (1, "turn")
+    assert [len(one.parts) for one in placed.told] == [2]
+
+
+def test_marks_thinking_reminders_and_blanks_at_the_end_of_a_text_make_no_other_conversation():
+    client = Client()
+    client.turn(
+        user("Mend it.", "<system-reminder>today</system-reminder>"), reply=(Thinking({"type": "thinking"}), RUN)
+    )
+    first = {"role": "user", "content": "Mend it.\n"}
+    said = assistant({"type": "thinking", "thinking": "x", "signature": "y"}, use("run", "c1", command="ls"))
+    told = user({**result("c1", "a.py"), "cache_control": {"type": "ephemeral"}})
+    placed, _ = client.ask(first, said, told)
+    assert placed.kind == "turn"
+
+
+def test_a_request_that_goes_on_from_an_earlier_place_is_an_edit():
+    client = Client()
+    history = begun(client)
+    client.turn(*history, user(result("c1", "a.py")), reply=(Text("Done."),))
+    placed, _ = client.ask(*history, user(result("c1", "b.py")))
+    assert (placed.conversation, placed.kind) == (1, "edit")
+
+
+def test_the_same_body_after_a_failure_is_a_retry_of_the_same_conversation():
+    client = Client()
+    history = begun(client)
+    first, _ = client.ask(*history, user(result("c1", "a.py")))
+    again, _ = client.ask(*history, user(result("c1", "a.py")))
+    assert (first.retry, again.retry) == (False, True)
+    assert (again.conversation, again.kind, again.told) == (1, "turn", first.told)
+
+
+def test_a_first_request_that_failed_is_a_retry_too():
+    client = Client()
+    first, _ = client.ask(user("Mend it."))
+    again, _ = client.ask(user("Mend it."))
+    assert (again.conversation, again.retry) == (first.conversation, True)
+
+
+def test_equal_beginnings_are_two_conversations():
+    client = Client()
+    client.turn(user("Mend it."), reply=(Text("Which part?"),))
+    placed, _ = client.ask(user("Mend it."))
+    assert (placed.kind, placed.conversation) == ("new", 2)
+
+
+def test_a_conversation_whose_words_stand_in_an_open_call_is_that_calls_child():
+    client = Client()
+    begun(client, DELEGATE)
+    placed, _ = client.ask(user("<system-reminder>x</system-reminder>", "Find every caller of parse."))
+    assert (placed.kind, placed.parent, placed.call_id) == ("child", 1, "c1")
+
+
+def test_a_conversation_that_begins_while_one_other_waits_is_its_child_without_a_call():
+    client = Client()
+    begun(client)
+    placed, _ = client.ask(user("Other words."))
+    assert (placed.kind, placed.parent, placed.call_id) == ("child", 1, "")
+
+
+def test_another_key_is_never_the_same_conversation_nor_a_child():
+    client = Client()
+    history = begun(client)
+    placed, _ = client.ask(*history, user(result("c1", "a.py")), key="other")
+    assert (placed.kind, placed.parent) == ("new", None)
+
+
+def test_agents_that_name_themselves_are_apart_though_their_words_are_equal():
+    client = Client()
+    begun(client, DELEGATE)
+    words = user("Find every caller of parse.")
+    one = client.turn(words, agent="a", reply=(RUN,))
+    two = client.turn(words, agent="b", reply=(RUN,))
+    said = assistant(use("run", "c1", command="ls"))
+    placed, _ = client.ask(words, said, user(result("c1", "a.py")), agent="a")
+    assert (one.conversation, two.conversation, placed.conversation) == (2, 3, 2)
+
+
+def test_a_request_for_a_title_is_a_side_request():
+    client = Client()
+    begun(client)
+    placed, _ = client.ask(user("Title for: Mend the parser."), tools=())
+    assert (placed.kind, placed.parent) == ("side", None)
+
+
+def test_a_conversation_that_begins_with_anothers_last_words_goes_on_from_it():
+    client = Client()
+    history = begun(client)
+    client.turn(*history, user(result("c1", "a.py"), "Sum up."), reply=(Text(LONG),))
+    placed, _ = client.ask(user(f"This session goes on from another one:\n{LONG}\nGo on."))
+    assert (placed.conversation, placed.kind) == (1, "compacted")
+
+
+def test_a_failed_request_leaves_the_conversation_as_it_was():
+    client = Client()
+    history = begun(client)
+    client.ask(*history, user(result("c1", "a.py"), "Do this."))
+    placed, _ = client.ask(*history, user(result("c1", "a.py"), "No, that."))
+    assert placed.kind == "turn"
+
+
+def test_two_requests_from_one_place_are_told():
+    client = Client()
+    history = begun(client)
+    one, first = client.ask(*history, user(result("c1", "a.py"), "Left."))
+    two, second = client.ask(*history, user(result("c1", "a.py"), "Right."))
+    reply = ModelReplied((Text("Well."),), "end", Usage())
+    assert [client.known.answered(one, reply, first), client.known.answered(two, reply, second)] == [False, True]
+
+
+def test_the_index_forgets_the_oldest():
+    index = ChainIndex(most=2)
+    found = chain(b"s", read(request(user("a"), assistant("b"), user("c"))).messages)
+    index.add(found.digests[1:2], 7)
+    index.add([b"x", b"y"], 8)
+    assert index.longest(found) is None
+
+
+def test_the_index_holds_nothing_of_a_conversation_that_is_forgotten():
+    index = ChainIndex()
+    found = chain(b"s", read(request(user("a"), assistant("b"), user("c"))).messages)
+    index.add(found.digests[1:], 7)
+    index.remove(found.digests, 8)
+    assert index.longest(found) == (7, len(found))
+    index.remove(found.digests, 7)
+    assert index.longest(found) is None
+
+
+TURNS = st.lists(st.tuples(st.text(max_size=5), st.booleans()), min_size=1, max_size=6)
+
+
+@given(TURNS)
+def test_however_a_conversation_goes_it_stays_one_and_every_block_is_told_once(turns):
+    client = Client()
+    history: list[Any] = [user("Begin: x")]
+    told: list[str] = []
+    for number, (words, calls) in enumerate(turns):
+        name = f"c{number}"
+        reply = (Text(f"r{number}"), ToolCall(name, "run", {"n": number})) if calls else (Text(f"r{number}"),)
+        placed = client.turn(*history, reply=reply)
+        assert (placed.conversation, placed.kind) == (1, "turn" if number else "new")
+        told += [getattr(part, "text", "") for one in placed.told for part in one.parts]
+        blocks = [text(f"r{number}"), *([use("run", name, n=number)] if calls else [])]
+        history += [assistant(*blocks), user(*([result(name, "out")] if calls else []), f"u{number} {words}")]
+    wanted = ["Begin: x"]
+    for number, (words, calls) in enumerate(turns[:-1]):
+        wanted += [*(["out"] if calls else []), f"u{number} {words}"]
+    assert told == wanted
+
+
+def test_of_a_message_that_is_known_in_part_the_rest_is_told():
+    messages = read(request(user("a", "b"))).messages
+    assert [part.text for one in unseen(messages, 1, 2) for part in one.parts] == ["b"]

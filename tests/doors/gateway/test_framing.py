@@ -1,0 +1,156 @@
+"""Frames in conversations that are not ours: a pushed one begins clean, a popped one leaves its result only."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stackmem.doors.gateway.cutting import ForeignCut
+from stackmem.doors.gateway.framing import FrameCutter, cutter_of
+from stackmem.doors.gateway.identity import chain
+from stackmem.doors.gateway.rewriting import Rewriter
+from stackmem.doors.gateway.wires.chat import CHAT
+from stackmem.doors.gateway.wires.messages import MESSAGES
+from stackmem.doors.gateway.wires.responses import RESPONSES
+from stackmem.doors.gateway.wires.wire import WireFormat
+from tests.doors.gateway.test_cutting import body_of, unpaired
+from tests.doors.gateway.upstream import assistant, result, text, use, user
+from tests.models.api_rules import first_fault
+
+PUSH, POP = "mcp__stackmem__push_frame", "mcp__stackmem__pop_frame"
+Turn = tuple[str, str, str, str]
+"""Id and name of a call, what it was answered with, and what the person says beside that."""
+
+
+def sent(body: bytes, wire: WireFormat = MESSAGES) -> tuple[ForeignCut, bytes]:
+    asked, cutter = wire.read(body), FrameCutter()
+    cut = cutter.cut(asked, chain(b"seed", asked.messages))
+    return cut, Rewriter().rewrite(body, wire, asked, cut, cutter.shorten)
+
+
+def turns_of(kinds: list[tuple[str, str]]) -> list[Turn]:
+    """Calls as our server would answer them."""
+    turns, depth = [], 0
+    for number, (kind, words) in enumerate(kinds):
+        name, answer = "run", f"output {number}"
+        if kind == "push":
+            name = PUSH
+            answer = f"FRAME 'f{number}', depth {depth + 1} of 3" if depth < 3 else "push_frame refused: too deep"
+            depth = min(3, depth + 1)
+        elif kind == "pop":
+            name = POP
+            answer = f"frame 'f' returned:\nresult {number}" if depth else "pop_frame refused: no frame is open"
+            depth = max(0, depth - 1)
+        turns.append((f"c{number}", name, answer, words))
+    return turns
+
+
+def anthropic(turns: list[Turn]) -> list[Any]:
+    told: list[Any] = [user("Mend the parser.")]
+    for call_id, name, answer, words in turns:
+        told.append(assistant(text(f"On to {call_id}."), use(name, call_id)))
+        told.append(user(result(call_id, answer), *([text(words)] if words else [])))
+    return told
+
+
+def chat(turns: list[Turn]) -> list[Any]:
+    told: list[Any] = [{"role": "user", "content": "Mend the parser."}]
+    for call_id, name, answer, words in turns:
+        called = {"id": call_id, "type": "function", "function": {"name": name, "arguments": "{}"}}
+        told.append({"role": "assistant", "content": f"On to {call_id}.", "tool_calls": [called]})
+        told.append({"role": "tool", "tool_call_id": call_id, "content": answer})
+        told += [{"role": "user", "content": words}] if words else []
+    return told
+
+
+def responses(turns: list[Turn]) -> list[Any]:
+    told: list[Any] = [{"role": "user", "content": "Mend the parser."}]
+    for call_id, name, answer, words in turns:
+        told.append({"type": "reasoning", "id": f"r{call_id}", "encrypted_content": "e", "summary": []})
+        told.append({"type": "function_call", "call_id": call_id, "name": name, "arguments": "{}"})
+        told.append({"type": "function_call_output", "call_id": call_id, "output": answer})
+        told += [{"role": "user", "content": words}] if words else []
+    return told
+
+
+KINDS = {"anthropic": (MESSAGES, anthropic), "chat": (CHAT, chat), "responses": (RESPONSES, responses)}
+STEP = st.tuples(st.sampled_from(("run", "run", "push", "pop")), st.sampled_from(("", "", "And this.")))
+
+
+@given(st.lists(STEP, max_size=14), st.sampled_from(sorted(KINDS)))
+def test_what_is_sent_is_valid_and_grows_while_no_frame_begins_or_ends(kinds, kind):
+    wire, spell = KINDS[kind]
+    turns, before = turns_of(kinds), None
+    for count in range(len(turns) + 1):
+        body = body_of(wire, spell(turns[:count]))
+        made = sent(body, wire)[1]
+        value = json.loads(made)
+        assert unpaired(value[wire.field]) == set()
+        if wire is MESSAGES:
+            assert first_fault(value) is None
+        raw = wire.read(made).raw
+        if before is not None and (turns[count - 1][1] == "run" or "refused" in turns[count - 1][2]):
+            assert raw[: len(before)] == before
+        before = raw
+    words = [words for _, words in kinds[-1:] if words]
+    assert all(one in made.decode() for one in words)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_pushed_frame_begins_clean_and_a_popped_one_leaves_its_result(kind: str) -> None:
+    wire, spell = KINDS[kind]
+    kinds = [("run", ""), ("push", ""), ("run", ""), ("push", ""), ("run", ""), ("pop", ""), ("pop", ""), ("run", "")]
+    turns = turns_of(kinds)
+
+    def shown(count: int) -> list[str]:
+        made = sent(body_of(wire, spell(turns[:count])), wire)[1].decode()
+        wanted = ("output 0", "output 2", "output 4", "output 7", "FRAME 'f1'", "FRAME 'f3'", "result 5", "result 6")
+        return [one for one in wanted if one in made]
+
+    assert shown(1) == ["output 0"]
+    assert shown(2) == ["FRAME 'f1'"]
+    assert shown(3) == ["output 2", "FRAME 'f1'"]
+    assert shown(5) == ["output 4", "FRAME 'f3'"]
+    assert shown(6) == ["output 2", "FRAME 'f1'", "result 5"]
+    assert shown(7) == ["output 0", "result 6"]
+    assert shown(8) == ["output 0", "output 7", "result 6"]
+
+
+def test_a_pop_beside_which_the_person_spoke_stays_and_so_do_her_words() -> None:
+    turns = turns_of([("push", ""), ("run", ""), ("pop", "Stop here.")])
+    cut, made = sent(body_of(MESSAGES, anthropic(turns)))
+    assert (cut.dropped, cut.short) == (1, 0)
+    assert b"Stop here." in made
+    assert b"output 1" not in made
+
+
+def test_a_tool_of_another_name_and_a_text_that_only_looks_so_begin_no_frame() -> None:
+    for name, answer in (("my_push_frames", "FRAME 'x', depth 1 of 5"), (PUSH, "there is no such tool")):
+        body = body_of(MESSAGES, anthropic([("a", "run", "output", ""), ("b", name, answer, "")]))
+        assert sent(body)[1] == body
+
+
+def test_a_call_whose_result_stands_elsewhere_is_not_left_out() -> None:
+    told = responses(turns_of([("run", ""), ("run", ""), ("push", "")]))
+    late = told.pop(3)
+    cut, made = sent(body_of(RESPONSES, [*told, late]), RESPONSES)
+    assert unpaired(json.loads(made)["input"]) == set()
+    assert cut.hidden == frozenset()
+
+
+def test_it_is_chosen_by_the_name_of_our_own_strategy() -> None:
+    assert isinstance(cutter_of("stackheap"), FrameCutter)
+    assert cutter_of("full") is None
+
+
+def test_a_thought_of_a_frame_goes_once_what_stood_before_the_frame_is_back():
+    """The provider bound it to the conversation without its beginning, which it would not know again."""
+    turns = turns_of([("run", ""), ("push", ""), ("pop", "Go on so.")])
+    told = anthropic(turns)
+    for place in (3, 5):
+        told[place]["content"].insert(0, {"type": "thinking", "thinking": "hm", "signature": "s"})
+    cut, made = sent(body_of(MESSAGES, told))
+    kinds = [one["content"][0]["type"] for one in json.loads(made)["messages"] if one["role"] == "assistant"]
+    assert (cut.dropped, kinds) == (0, ["text", "thinking", "text"])

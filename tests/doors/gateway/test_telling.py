@@ -1,0 +1,132 @@
+"""A trace from what passed: in the order that a trace has, whatever order things came in."""
+
+from typing import Any
+
+from stackmem.core.facts import FramePopped, FramePushed, ModelFailed, ModelReplied, NoticeGiven, RunEnded, ToolReturned
+from stackmem.core.machine import fold
+from stackmem.core.messages import Part, Text, ToolCall, ToolResult, ToolSpec, Usage
+from stackmem.doors.gateway.exchanges import AnswerPassed, Passed, RequestPassed, RunClosed, ToldMessage
+from stackmem.doors.gateway.telling import COMPACTED, EDITED, LATE, Telling
+
+
+class Tape:
+    """What passed, put together as the gateway does."""
+
+    def __init__(self) -> None:
+        self.passed: list[Passed] = []
+        self.count = 0
+
+    def ask(self, *told: Part, conversation: int = 1, **more: Any) -> int:
+        self.count += 1
+        given = {"kind": "turn", "wire": "w", "model": "claude-sonnet-5-5", **more}
+        sizes = {"body_sha256": "", "body_bytes": 0, "sent_sha256": "", "sent_bytes": 0}
+        message = ToldMessage("user", told)
+        self.passed.append(
+            RequestPassed(float(self.count), self.count, conversation, told=(message,), **given, **sizes)
+        )
+        return self.count
+
+    def answer(self, number: int, *parts: Any) -> None:
+        reply = parts[0] if isinstance(parts[0], ModelFailed) else ModelReplied(parts, "end", Usage(10, output=1))
+        self.passed.append(AnswerPassed(float(self.count), number, 200, reply))
+
+    def turn(self, *told: Part, reply: tuple[Any, ...], **more: Any) -> None:
+        self.answer(self.ask(*told, **more), *reply)
+
+    def events(self) -> list[Any]:
+        telling = Telling("gateway test")
+        return [fact.event for one in [*self.passed, RunClosed(99.0)] for fact in telling.take(one)]
+
+
+def names(events: list[Any]) -> list[str]:
+    return [type(event).__name__ for event in events]
+
+
+def task(number: int) -> ToolCall:
+    return ToolCall(f"c{number}", "task", {"prompt": f"Part {number}."})
+
+
+def test_sub_agents_that_ran_at_once_are_frames_one_after_the_other():
+    tape = Tape()
+    tape.turn(Text("Do both."), reply=(task(1), task(2)), kind="new")
+    one = tape.ask(Text("Part 1."), conversation=2, kind="child", parent=1, call_id="c1")
+    two = tape.ask(Text("Part 2."), conversation=3, kind="child", parent=1, call_id="c2")
+    tape.answer(two, Text("Second."))
+    tape.answer(one, ToolCall("x", "run", {}))
+    tape.turn(ToolResult("x", "out"), reply=(Text("First."),), conversation=2)
+    tape.turn(ToolResult("c2", "Second."), ToolResult("c1", "First."), reply=(Text("Both done."),))
+    events = tape.events()
+    frames = [event for event in events if isinstance(event, FramePushed | FramePopped)]
+    told = [one.intent if isinstance(one, FramePushed) else one.result for one in frames]
+    assert told == ["Part 1.", "First.", "Part 2.", "Second.", "Both done."]
+    state = fold(events)
+    assert (state.step, state.pushes, state.usage.prompt, state.outcome) == (6, 2, 50, "finished")
+
+
+def test_a_failure_is_told_before_the_reply_that_followed_and_nothing_twice():
+    tape = Tape()
+    tape.turn(Text("Go."), reply=(ToolCall("c1", "run", {}),), kind="new")
+    tape.turn(ToolResult("c1", "out"), reply=(ModelFailed("overloaded", "HTTP 529"),))
+    tape.turn(ToolResult("c1", "out"), reply=(Text("Done."),), retry=True)
+    assert names(tape.events()) == ["RunStarted", "ModelReplied", "ToolReturned", "ModelFailed", "ModelReplied",
+                                    "FramePopped", "RunEnded"]  # fmt: skip
+
+
+def test_an_edit_and_a_compaction_are_notices_in_the_same_run():
+    tape = Tape()
+    tape.turn(Text("Go."), reply=(Text("One."),), kind="new")
+    tape.turn(Text("No."), reply=(Text("Two."),), kind="edit")
+    tape.turn(Text("The summary."), reply=(Text("Three."),), kind="compacted")
+    notices = [event.text for event in tape.events() if isinstance(event, NoticeGiven)]
+    assert notices == [EDITED, "No.", COMPACTED, "The summary."]
+
+
+def test_a_sub_agent_that_goes_on_after_its_result_is_told_as_far_as_it_was():
+    tape = Tape()
+    tape.turn(Text("Go."), reply=(task(1),), kind="new")
+    tape.turn(Text("Part 1."), reply=(ToolCall("x", "run", {}),), conversation=2, kind="child", parent=1, call_id="c1")
+    tape.turn(ToolResult("c1", "It runs beside."), reply=(Text("I wait."),))
+    tape.turn(ToolResult("x", "out"), reply=(Text("Late."),), conversation=2)
+    tape.turn(Text("And?"), reply=(Text("Done."),))
+    events = tape.events()
+    assert [event.text for event in events if isinstance(event, NoticeGiven)] == [LATE, "And?"]
+    assert sum(isinstance(event, FramePushed) for event in events) == 1
+
+
+def test_calls_that_were_never_answered_end_the_run_as_interrupted():
+    tape = Tape()
+    tape.turn(Text("Go."), reply=(Text("I look."), ToolCall("c1", "run", {})), kind="new")
+    events = tape.events()
+    assert isinstance(events[-1], RunEnded)
+    assert (events[-1].ending, events[-1].result) == ("interrupted", "I look.")
+    assert not any(isinstance(event, ToolReturned) for event in events)
+
+
+def test_a_reply_of_another_model_says_whose_it_is():
+    tape = Tape()
+    tape.turn(Text("Go."), reply=(Text("One."),), kind="new")
+    tape.turn(Text("On."), reply=(Text("Two."),), model="claude-haiku-4-5")
+    replies = [event for event in tape.events() if isinstance(event, ModelReplied)]
+    assert replies[1].answerer.model == "claude-haiku-4-5"
+
+
+def test_a_call_that_a_local_model_wrote_as_text_is_told_as_a_call():
+    written = '{"name": "read_file", "arguments": {"path": "a"}}'
+    tools = (ToolSpec("read_file", "", "{}"),)
+    tape = Tape()
+    tape.turn(Text("Read a."), reply=(Text(f"I read.\n{written}"),), kind="new", wire="openai-chat", tools=tools)
+    tape.turn(ToolResult("call_0_0", "the text"), reply=(Text(f"It said: {written} and more."),), wire="openai-chat")
+    events = tape.events()
+    first, second = (event for event in events if isinstance(event, ModelReplied))
+    assert first.parts == (Text("I read."), ToolCall("text_1", "read_file", {"path": "a"}))
+    assert (first.stop, first.repairs) == ("call", ("read a call from the text, written as JSON",))
+    assert [event.text for event in events if isinstance(event, ToolReturned)] == ["the text"]
+    assert not any(isinstance(event, NoticeGiven) for event in events)
+    assert second.parts == (Text(f"It said: {written} and more."),)
+
+
+def test_a_wire_of_models_that_call_natively_is_not_searched():
+    written = Text('{"name": "read_file", "arguments": {"path": "a"}}')
+    tape = Tape()
+    tape.turn(Text("Go."), reply=(written,), kind="new", wire="anthropic", tools=(ToolSpec("read_file", "", "{}"),))
+    assert [event.parts for event in tape.events() if isinstance(event, ModelReplied)] == [(written,)]

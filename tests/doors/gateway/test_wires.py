@@ -1,0 +1,37 @@
+"""Bodies that no client sends are read, or are refused by ``ValueError``, which the gateway takes for "not read"."""
+
+import json
+
+import pytest
+
+from stackmem.doors.gateway.wires.chat import CHAT
+from stackmem.doors.gateway.wires.messages import MESSAGES
+from stackmem.doors.gateway.wires.responses import RESPONSES
+from stackmem.models.event_stream import server_events
+
+
+@pytest.mark.parametrize("wire", [CHAT, MESSAGES, RESPONSES], ids=lambda wire: wire.name)
+@pytest.mark.parametrize("odd", [["a"], {"a": []}, None, 7])
+def test_a_role_or_a_type_that_is_no_text_is_no_fault_of_ours(wire, odd):
+    bodies = (
+        {wire.field: [{"role": odd, "content": "Mend it."}]},
+        {wire.field: [{"role": "user", "content": "Mend it."}], "response_format": {"type": odd}},
+        {wire.field: [{"role": "user", "content": "Mend it."}], "text": {"format": {"type": odd}}},
+    )
+    for body in bodies:
+        try:
+            asked = wire.read(json.dumps(body).encode())
+        except ValueError:
+            continue
+        for raw in asked.raw:
+            assert wire.shortened(raw, lambda result: result) == raw
+
+
+def events(*values):
+    return list(server_events([b"".join(b"data: %s\n\n" % json.dumps(value).encode() for value in values)], 1e9))
+
+
+@pytest.mark.parametrize("wire", [CHAT, MESSAGES, RESPONSES], ids=lambda wire: wire.name)
+def test_an_answer_of_odd_values_is_a_reply_or_a_failure(wire):
+    for value in (None, 7, [], {}, {"type": []}, {"choices": [None]}, {"choices": 7}, {"response": 7}):
+        assert wire.reply(events(value)) is not None

@@ -1,0 +1,277 @@
+"""An editor over pipes: the protocol's own client in Python, and lines that no client would send."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from acp import RequestError, spawn_agent_process
+from acp.connection import StreamDirection, StreamEvent
+from acp.schema import (
+    AllowedOutcome,
+    DeniedOutcome,
+    ImageContentBlock,
+    RequestPermissionResponse,
+    ResourceContentBlock,
+    TextContentBlock,
+)
+
+from stackmem import open_run, replay
+from stackmem.core.facts import RunEnded, ToolReturned
+from stackmem.core.person_facts import PersonDecided, PersonSaid, PersonSteppedIn, PersonStopped
+from stackmem.doors.acp.messages import BadLine, read_message
+from stackmem.run.run_folder import is_run
+from tests.doors.serve.acp_schema import Wire
+from tests.stage import Stage, call, command, pop, push
+
+
+def says(text: str) -> dict:
+    return {"text": text}
+
+
+class Client:
+    """An editor: keeps what it is told, and chooses these options in turn; none left: it lets the question stand."""
+
+    def __init__(self, *choices: str) -> None:
+        self.choices = list(choices)
+        self.told: list[dict] = []
+        self.asked: list[dict] = []
+
+    def on_connect(self, agent) -> None:
+        self.agent = agent
+
+    async def session_update(self, session_id, update, **more) -> None:
+        self.told.append(update.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+    async def request_permission(self, session_id, tool_call, options, **more) -> RequestPermissionResponse:
+        self.asked.append(tool_call.model_dump(mode="json", by_alias=True, exclude_none=True))
+        if not self.choices:
+            await asyncio.Event().wait()
+        chosen = self.choices.pop(0)
+        if chosen == "cancelled":
+            return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+        return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=chosen))
+
+    def words(self, kind: str = "agent_message_chunk") -> str:
+        return "".join(each["content"]["text"] for each in self.told if each["sessionUpdate"] == kind)
+
+    def calls(self) -> dict[str, list[str]]:
+        """The tool of each call to what became of it, in order."""
+        titles, found = {}, {}
+        for each in self.told:
+            if "toolCallId" in each:
+                titles.setdefault(each["toolCallId"], each.get("title", "").split(" ")[0])
+                found.setdefault(titles[each["toolCallId"]], []).append(each["status"])
+        return found
+
+    def plans(self) -> list[list[str]]:
+        return [[entry["status"] for entry in each["entries"]] for each in self.told if each["sessionUpdate"] == "plan"]
+
+
+def arguments(stage: Stage, *replies, more=()) -> list[str]:
+    model = ["--model", stage.script(*replies), "--network", "none"]
+    return ["-m", "stackmem", "acp", *model, *more]
+
+
+def mine(stage: Stage) -> Path:
+    folder = stage.root / "mine"
+    folder.mkdir(exist_ok=True)
+    (folder / "a.txt").write_text("one\n", encoding="utf-8")
+    return folder
+
+
+@asynccontextmanager
+async def editor(stage: Stage, client: Client, line: list[str]):
+    wire = Wire()
+
+    def watch(event: StreamEvent) -> None:
+        (wire.ask if event.direction is StreamDirection.OUTGOING else wire.check)(event.message)
+
+    async with spawn_agent_process(
+        client, sys.executable, *line, env=stage.environ(), cwd=stage.root, observers=[watch]
+    ) as (agent, process):
+        begun = await agent.initialize(protocol_version=2)
+        assert begun.protocol_version == 1
+        yield agent, process
+    assert wire.faults == []
+
+
+def text(words: str) -> list:
+    return [TextContentBlock(type="text", text=words)]
+
+
+def only_run(stage: Stage) -> Path:
+    (run,) = (path for path in stage.runs.iterdir() if is_run(path))
+    return run
+
+
+def words_of(stage: Stage) -> str:
+    """All that the person has said while the agent worked."""
+    return " ".join(event.text for event in facts(stage, PersonSteppedIn))
+
+
+async def until(holds: Callable[[], object]) -> None:
+    while not holds():
+        await asyncio.sleep(0.02)
+
+
+def facts(stage: Stage, *kinds: type) -> list:
+    return [record.event for record in open_run(only_run(stage)).records() if isinstance(record.event, kinds)]
+
+
+def test_a_conversation_with_permissions_a_question_a_cancel_and_the_end(stage: Stage):
+    client = Client("allow_once", "reject_once", "allow_always")
+    folder = mine(stage)
+    line = arguments(
+        stage,
+        call("edit_file", path="a.txt", old_string="one", new_string="two"),
+        call("write_file", path="b.txt", content="b\n"),
+        says("Which way?"),
+        push(), command("echo in"), pop("Inner."), command("sleep 60"),
+        says("After all."),
+    )  # fmt: skip
+
+    async def play() -> None:
+        async with editor(stage, client, line) as (agent, process):
+            begun = await agent.new_session(cwd=str(folder))
+            session = begun.session_id
+            assert client.told == []  # nothing before the session's own answer
+            await agent.set_session_mode(session_id=session, mode_id="commands")
+            link = ResourceContentBlock(type="resource_link", name="a.txt", uri=(folder / "a.txt").as_uri())
+            first = await agent.prompt(session_id=session, prompt=[*text("Mend "), link])
+            assert (first.stop_reason, client.words()) == ("end_turn", "Which way?")
+            turn = asyncio.create_task(agent.prompt(session_id=session, prompt=text("That way.")))
+            while "in_progress" not in client.calls().get("run_command", [])[2:]:
+                await asyncio.sleep(0.01)
+            await agent.cancel(session_id=session)
+            assert (await turn).stop_reason == "cancelled"
+            await agent.prompt(session_id=session, prompt=text("Go on."))
+            await agent.prompt(session_id=session, prompt=text("/apply"))
+            image = ImageContentBlock(type="image", data="", mime_type="image/png")
+            with pytest.raises(RequestError, match="no image"):
+                await agent.prompt(session_id=session, prompt=[image])
+            process.stdin.close()
+            assert await process.wait() == 0
+
+    asyncio.run(asyncio.wait_for(play(), 100))
+    assert [each["title"] for each in client.asked] == ["edit_file a.txt", "write_file b.txt", "run_command echo in"]
+    (diff,) = client.asked[0]["content"]
+    assert diff == {"type": "diff", "path": str(folder / "a.txt"), "oldText": "one\n", "newText": "two\n"}
+    assert client.asked[0]["locations"] == [{"path": str(folder / "a.txt")}]
+    assert client.calls()["edit_file"] == ["pending", "in_progress", "completed"]
+    assert client.calls()["write_file"] == ["pending", "failed"]
+    assert client.calls()["run_command"][:3] == ["pending", "in_progress", "completed"]
+    assert client.calls()["run_command"][-1] == "failed"
+    assert client.plans()[:2] == [["in_progress"], ["completed"]]
+    assert (folder / "a.txt").read_text() == "two\n"
+    assert [event.text for event in facts(stage, PersonSaid)] == ["Mend `a.txt`", "Go on."]
+    assert [event.allow for event in facts(stage, PersonDecided)] == [True, False, True]
+    assert len(facts(stage, PersonStopped)) == 1
+    assert replay(only_run(stage)).prompts
+    assert client.words().endswith("1 file")
+
+
+def test_a_session_is_loaded_after_a_kill_and_goes_on(stage: Stage):
+    folder, first, second = mine(stage), Client(), Client()
+    line = arguments(stage, says("One file."), command("sleep 60"), says("There."))
+    kept = {}
+
+    async def break_off() -> None:
+        async with editor(stage, first, line) as (agent, process):
+            kept["id"] = (await agent.new_session(cwd=str(folder))).session_id
+            await agent.prompt(session_id=kept["id"], prompt=text("What is here?"))
+            turn = asyncio.create_task(agent.prompt(session_id=kept["id"], prompt=text("And now?")))
+            while "in_progress" not in str(first.told):
+                await asyncio.sleep(0.01)
+            process.kill()
+            await process.wait()
+            with pytest.raises(ConnectionError):
+                await turn
+
+    async def take_up() -> None:
+        async with editor(stage, second, line) as (agent, _):
+            with pytest.raises(RequestError, match="no session"):
+                await agent.load_session(cwd=str(folder), session_id="../mine")
+            with pytest.raises(RequestError, match="no session"):
+                await agent.prompt(session_id=kept["id"], prompt=text("hm"))
+            await agent.load_session(cwd=str(folder), session_id=kept["id"])
+            assert second.words("user_message_chunk") == "What is here?And now?"
+            assert second.words() == "One file."
+            # What the kill cut off is made again, from the files that it began with.
+            turn = asyncio.create_task(agent.prompt(session_id=kept["id"], prompt=text("Go on.")))
+            await until(lambda: "Go on." in words_of(stage))
+            await agent.cancel(session_id=kept["id"])
+            assert (await turn).stop_reason == "cancelled"
+            listed = (await agent.list_sessions(cwd=str(folder))).sessions
+            assert [(each.session_id, each.title) for each in listed] == [(kept["id"], "What is here?")]
+            await agent.prompt(session_id=kept["id"], prompt=text("/undo"))
+            assert "taken back: And now?" in second.words()
+            again = asyncio.create_task(agent.prompt(session_id=kept["id"], prompt=text("Once more?")))
+            await until(lambda: second.told[-1].get("status") == "in_progress")
+            ids = [each["toolCallId"] for each in second.told if each["sessionUpdate"] == "tool_call"]
+            assert len(set(ids)) == 2  # one before the undo, and another one
+            await agent.cancel(session_id=kept["id"])
+            assert (await again).stop_reason == "cancelled"
+
+    asyncio.run(asyncio.wait_for(break_off(), 100))
+    asyncio.run(asyncio.wait_for(take_up(), 100))
+
+
+def test_a_permission_without_an_answer_is_cancelled_and_a_closed_editor_leaves_no_process(stage: Stage):
+    client = Client()
+    line = arguments(stage, command("echo"), says("Next."), command("touch begun; sleep 60"), more=["--approve", "all"])
+
+    async def play() -> None:
+        async with editor(stage, client, line) as (agent, process):
+            session = (await agent.new_session(cwd=str(mine(stage)))).session_id
+            turn = asyncio.create_task(agent.prompt(session_id=session, prompt=text("Do.")))
+            while not client.asked:
+                await asyncio.sleep(0.01)
+            await agent.cancel(session_id=session)
+            assert (await turn).stop_reason == "cancelled"
+            await agent.set_session_mode(session_id=session, mode_id="never")
+            await agent.prompt(session_id=session, prompt=text("Again."))
+            asyncio.create_task(agent.prompt(session_id=session, prompt=text("More.")))  # noqa: RUF006
+            await until(lambda: list(stage.work.glob("*/*/begun")))  # what the editor is told comes before, or after
+            await until(lambda: client.calls()["run_command"][-1] == "in_progress")
+            process.stdin.close()
+            assert await process.wait() == 0
+
+    asyncio.run(asyncio.wait_for(play(), 100))
+    assert facts(stage, RunEnded)[-1].ending == "left"
+    assert facts(stage, ToolReturned)[-1].text.endswith(
+        "[interrupted by the person; everything it started was killed, and files may be half written]"
+    )
+    assert replay(only_run(stage)).prompts
+
+
+def test_garbage_is_answered_and_ends_nothing(stage: Stage):
+    process = subprocess.Popen(
+        [sys.executable, *arguments(stage, says("Hi."))], env=stage.environ(), cwd=stage.root,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    asked = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {"protocolVersion": 1}}
+    unknown = {"jsonrpc": "2.0", "id": 8, "method": "no/such", "params": [1]}
+    lines = [b"garbage", b"[1,2]", b'{"id": [1], "result": 1}', b"\xff", b"x" * 3_000_000, b""]
+    lines += [json.dumps(each).encode() for each in (unknown, asked)]
+    out, _ = process.communicate(b"\n".join(lines) + b"\n", timeout=100)
+    answers = [json.loads(line) for line in out.splitlines()]
+    by_id = {each["id"]: each for each in answers if each["id"] is not None}
+    assert [each["error"]["code"] for each in answers if each["id"] is None] == [-32700, -32600, -32600, -32700, -32700]
+    assert by_id[8]["error"]["code"] == -32601
+    assert by_id[7]["result"]["protocolVersion"] == 1
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b'{"method": 5}', b'{"id": true}', b'{"id": 1.5, "result": 0}', b'{"id": 1, "error": "no"}', b"[" * 200_000],
+)
+def test_what_is_no_message_is_refused(line):
+    with pytest.raises(BadLine) as refused:
+        read_message(line)
+    assert refused.value.answer["error"]["code"] in (-32700, -32600)

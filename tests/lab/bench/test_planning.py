@@ -1,0 +1,106 @@
+"""From what was asked for to a plan: whatever is wrong is said before anything is made."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stackmem.errors import UsageError
+from stackmem.lab.bench.plan import trials
+from stackmem.lab.bench.planning import folder_digest, make_plan
+from stackmem.lab.bench.suite import SuiteRequest
+from stackmem.memory import STRATEGIES
+from tests.stage import pop
+
+from .benches import planned, small_tasks
+
+
+def asked(**more) -> SuiteRequest:
+    return SuiteRequest(**({"tasks": ("calculator",), "strategies": ("full",), "models": ("demo",)} | more))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"tasks": ()}, "nothing to solve was named"),
+        ({"tasks": ("calculater",)}, "did you mean 'calculator'"),
+        ({"strategies": ()}, "no strategy was named"),
+        ({"strategies": ("stak",)}, "no strategy 'stak'"),
+        ({"strategies": ("full:x=1",)}, "has no parameter"),
+        ({"models": ()}, "no model was named"),
+        ({"models": ("human",)}, "asks nobody at the keyboard"),
+        ({"models": ("nobody/x",)}, "no model 'nobody/x'"),
+        ({"models": ("script:none.yaml",)}, "none.yaml"),
+        ({"models": ("claude-sonnet-5-5",)}, "ANTHROPIC_API_KEY is not set"),
+        ({"models": ("openai/q",), "settings": {"base_url": "http://me:x@127.0.0.1:9"}}, "a login has no place there"),
+        ({"trials": 0}, "0 trials are none"),
+        ({"trials": 10**9}, "at most 1,000,000 are run"),
+        ({"price": "gpt"}, "--price: no model 'gpt'"),
+        ({"latency_seconds": -1.0}, "a latency of -1"),
+        ({"latency_seconds": float("nan")}, "a latency of nan"),
+        ({"worlds": ("atlantis",)}, "no world 'atlantis'"),
+        ({"worlds": ("all",), "horizons": (0.5,)}, "a horizon of 0.5"),
+        ({"worlds": ("all",), "horizons": (float("inf"),)}, "a horizon of inf"),
+        ({"worlds": ("all",), "noise": (float("nan"),)}, "a noise of nan"),
+        ({"worlds": ("all",), "horizons": (9,)}, "a horizon of 9 cannot be; give whole numbers from 10 to 2,000"),
+        ({"worlds": ("all",), "noise": (-1.0,)}, "a noise of -1"),
+        ({"worlds": ("all",), "noise": (8.5,)}, "from 0 to 8"),
+        ({"settings": {"isolation": "memory"}}, "calculator is none; leave --isolation out"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(more, said):
+    with pytest.raises(UsageError, match=said):
+        make_plan(asked(**more), Path.cwd(), {})
+
+
+def test_all_strategies_are_every_one_there_is():
+    plan = make_plan(asked(strategies=("all", "full")), Path.cwd(), os.environ)
+    assert [variant.name for variant in plan.variants] == list(STRATEGIES)
+
+
+def test_a_world_is_planned_for_each_horizon_and_noise():
+    plan = make_plan(asked(tasks=(), worlds=("ledger",), horizons=(60, 300), noise=(0, 1)), Path.cwd(), os.environ)
+    assert [subject.shown for subject in plan.subjects] == [
+        "ledger-h60-n0",
+        "ledger-h60",
+        "ledger-h300-n0",
+        "ledger-h300",
+    ]
+
+
+def test_two_tasks_of_one_name_are_refused(stage):
+    (first,) = small_tasks(stage, "small")
+    second = stage.root / "elsewhere" / "small"
+    Path(first).rename(second)
+    (again,) = small_tasks(stage, "small")
+    with pytest.raises(UsageError, match="two tasks are called small"):
+        planned(str(second), again)
+
+
+def test_a_task_without_a_script_has_no_demo(stage):
+    with pytest.raises(UsageError, match=r"has no demo\.yaml"):
+        planned(str(stage.task(name="bare")))
+
+
+def test_a_script_is_found_from_any_folder(stage):
+    (task,) = small_tasks(stage, "small")
+    stage.script(pop(), name="here.yaml")
+    plan = make_plan(
+        SuiteRequest(tasks=(task,), strategies=("full",), models=("script:here.yaml",)), stage.root, os.environ
+    )
+    assert plan.models == (f"script:{stage.root}/here.yaml",)
+
+
+def test_a_task_that_changed_is_another_one(stage):
+    (task,) = small_tasks(stage, "small")
+    before = planned(task)
+    (Path(task) / "instruction.md").write_text("Do something else.\n")
+    assert not {trial.id for trial in trials(before)} & {trial.id for trial in trials(planned(task))}
+
+
+def test_what_python_leaves_behind_is_no_part_of_a_task(stage):
+    (task,) = small_tasks(stage, "small")
+    before = folder_digest(Path(task))
+    (Path(task) / "tests" / "__pycache__").mkdir()
+    (Path(task) / "tests" / "__pycache__" / "x.pyc").write_bytes(b"x")
+    assert folder_digest(Path(task)) == before

@@ -1,0 +1,141 @@
+"""Trials that are conversations: a simulated person asks for a world's requests, under each kind of session."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stackmem import UsageError, replay
+from stackmem.core.facts import FramePushed, RunStarted
+from stackmem.core.person_facts import PersonSaid
+from stackmem.core.requests import AskPermission, AskUser
+from stackmem.lab.bench.bench import Means, run_bench
+from stackmem.lab.bench.plan import BenchPlan, Variant
+from stackmem.lab.bench.planning import make_plan
+from stackmem.lab.bench.results import read_results
+from stackmem.lab.bench.session import Requester
+from stackmem.lab.bench.suite import SuiteRequest
+from stackmem.lab.worlds import WORLDS
+from stackmem.run.ports import Left
+from tests.stage import events
+
+REQUESTS = 6
+SETTINGS = {"isolation": "memory", "fsync": "none", "window_tokens": 2_000_000}
+NEW = "full, new sessions"
+
+
+def planned(**more) -> BenchPlan:
+    given = {
+        "worlds": ("workday",), "strategies": ("stackheap", "full"), "models": ("sim/bounded-reader",),
+        "variants": (Variant(NEW, "full", session="new"),), "horizons": (100,), "settings": SETTINGS,
+        "session": "frame", "pause_seconds": 60.0,
+    } | more  # fmt: skip
+    return make_plan(SuiteRequest(**given), Path.cwd(), {})
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory) -> tuple[Path, dict[str, dict]]:
+    """A short day under each kind of session, and its rows by strategy."""
+    folder = tmp_path_factory.mktemp("day") / "bench"
+    run_bench(planned(), folder, Means(1))
+    return folder, {row["strategy"]: row for row in read_results(folder)}
+
+
+def test_every_kind_of_session_does_the_whole_day(day):
+    _, rows = day
+    assert {name: (row["outcome"], row["session"]) for name, row in rows.items()} == {
+        "stackheap": ("solved", "frame"), "full": ("solved", "frame"), NEW: ("solved", "new"),
+    }  # fmt: skip
+
+
+def test_replay_verifies_the_day(day):
+    folder, rows = day
+    for row in rows.values():
+        verified = replay(folder / row["run"])
+        assert verified.prompts > 0
+
+
+def test_each_request_is_a_frame_where_there_are_frames_and_a_session_where_each_has_its_own(day):
+    folder, rows = day
+    runs = {name: sorted((folder / row["run"]).parent.iterdir()) for name, row in rows.items()}
+    assert {name: len(found) for name, found in runs.items()} == {"stackheap": 1, "full": 1, NEW: REQUESTS}
+    pushed = [event for event in events(runs["stackheap"][0], FramePushed) if isinstance(event.request, str)]
+    assert len(pushed) == len(events(runs["full"][0], PersonSaid)) == REQUESTS
+    assert events(runs["full"][0], FramePushed) == []
+    assert [len(events(run, PersonSaid)) for run in runs[NEW]] == [1] * REQUESTS
+
+
+def test_what_is_known_of_the_work_stands_with_the_instructions_and_says_no_units(day):
+    folder, rows = day
+    for row in rows.values():
+        (start,) = events(folder / row["run"], RunStarted)
+        assert "./work plan A-B" in start.instructions
+        assert "Do units" not in start.instructions
+
+
+def test_what_a_session_keeps_is_not_looked_up_again_and_what_a_new_one_lacks_is(day):
+    _, rows = day
+    assert rows["stackheap"]["repeated_looks"] == 0
+    assert rows["full"]["repeated_looks"] == 0
+    looks = msgspec.json.decode(rows[NEW]["requests"])["repeated_looks"]
+    assert looks[0] == 0
+    assert all(looks[1:])
+
+
+def test_the_requests_add_up_to_the_trial(day):
+    _, rows = day
+    for row in rows.values():
+        told = msgspec.json.decode(row["requests"])
+        assert {len(one) for one in told.values()} == {REQUESTS}
+        assert sum(told["steps"]) == row["steps"]
+        assert sum(told["repeated_looks"]) == row["repeated_looks"]
+        for column, kind in (("bill_read", "cache_read"), ("bill_write_5m", "cache_write_5m")):
+            assert sum(told[kind]) == row[column]
+        assert row["not_sent"] == 0
+
+
+def test_facts_out_of_sight_are_told_of_one_session_alone(day):
+    _, rows = day
+    assert rows["stackheap"]["facts_used"] > 0
+    assert rows[NEW]["facts_used"] is None
+
+
+def test_a_pause_that_outlives_the_cache_makes_the_history_be_written_again(tmp_path, day):
+    _, rows = day
+    run_bench(planned(strategies=("full",), variants=(), pause_seconds=400.0), tmp_path / "bench", Means(1))
+    (row,) = read_results(tmp_path / "bench")
+    assert row["fingerprint"] == rows["full"]["fingerprint"]
+    assert row["bill_write_5m"] > 2 * rows["full"]["bill_write_5m"]
+    assert row["bill_read"] + row["bill_write_5m"] == rows["full"]["bill_read"] + rows["full"]["bill_write_5m"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"worlds": ("ledger",)}, "nobody asks for ledger in parts"),
+        ({"worlds": ("all",)}, "nobody asks for env_trap in parts"),
+        ({"settings": {"isolation": "none"}}, "needs isolation memory"),
+        ({"pause_seconds": -1.0}, "a pause of -1"),
+        ({"pause_seconds": float("nan")}, "a pause of nan"),
+    ],
+)
+def test_a_session_that_cannot_be_is_refused(more: dict, said: str):
+    with pytest.raises(UsageError, match=said):
+        planned(**more)
+
+
+def test_all_worlds_are_those_that_are_one_task():
+    plan = planned(worlds=("all", "workday"), session=None, variants=())
+    assert len(plan.subjects) == len(WORLDS)
+    assert [one.family for one in planned(worlds=("all",), session=None, variants=()).subjects] == [
+        one.family for one in plan.subjects[:-1]
+    ]
+
+
+def test_the_person_leaves_every_decision_to_the_agent_and_allows_nothing():
+    person = Requester(["one", "two"])
+    assert [person.request(), person.request()] == ["one", "two"]
+    with pytest.raises(Left):
+        person.request()
+    assert person.answer(AskUser("Which?")) == "Decide that yourself; I know no more than I have said."
+    assert not person.decide(AskPermission("run_command", "ls")).allow
