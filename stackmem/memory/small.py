@@ -36,7 +36,7 @@ _TOOLS: dict[str, Tool] = {
     for offer in (
         Offer(ReadFile, text="Read a text file."),
         Offer(WriteFile, text="Write a whole file, new or old."),
-        Offer(EditFile, hidden=("replace_all",), text="Replace old_string, which must occur once, by new_string."),
+        Offer(EditFile, text="Replace old_string by new_string; set replace_all if it recurs."),
         Offer(ListFiles, text="List the files of a folder."),
         Offer(RunCommand, text="Run a bash command and read its output."),
         Offer(

@@ -27,6 +27,7 @@ from stackmem.errors import WorkspaceError
 from stackmem.tools.bounded_calls import next_of
 from stackmem.workspace.clip import visible
 from stackmem.workspace.command import CommandInterrupted
+from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.secrets import scrub_value
 
 from .ports import Checks, ModelPort, PersonPort, Returned, Unattended, WorkspacePort
@@ -105,7 +106,7 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:
         case requests.Compact():
             return _compact(effect, world)
         case requests.UseTool():
-            outcome = _use(effect.call, effect.shown_bytes, world)
+            outcome = _shown_instead(effect, world) or _use(effect.call, effect.shown_bytes, world)
             digests = _digests(effect.sources, world)
             tree = world.snapshot() if effect.call.behavior.changes_files else ""
             text = world.scrub(outcome.text)
@@ -171,6 +172,18 @@ def _compact(effect: requests.Compact, world: World) -> facts.ContextCompacted |
         detail=answer.detail,
         reply_id=answer.reply_id,
     )
+
+
+def _shown_instead(effect: requests.UseTool, world: World) -> Returned | None:
+    """The file that a model would overwrite without having seen it; None if there is no such file."""
+    if not effect.unread or not isinstance(effect.call, WriteFile):
+        return None
+    file = world.workspace.read_file(effect.call.path, None, None, effect.shown_bytes)
+    if file.failed or not file.text.strip():
+        return None
+    refused = f"{effect.call.path!r} exists already, and you have not read it, so it was not written. It contains:"
+    way_out = "Write it again with everything that must stay, or change only one piece of it with edit_file."
+    return ToolOutcome(f"{refused}\n{file.text}\n{way_out}", failed=True)
 
 
 def _use(call: WorkspaceCall, shown_bytes: int, world: World) -> Returned:

@@ -102,6 +102,11 @@ def written(path: str, raw: bytes, before: int | None) -> ToolOutcome:
     return ToolOutcome(f"wrote {len(raw)} bytes to {named(path)}; {said}{syntax_note(path, raw)}")
 
 
+def unchanged(path: str) -> ToolOutcome:
+    """The answer to a write of exactly what the file contains."""
+    return ToolOutcome(f"nothing changed: {named(path)} has exactly this content already")
+
+
 def protected(path: str) -> str:
     return f"{named(path)} is protected, because git or stackmem act on it; leave it as it is"
 

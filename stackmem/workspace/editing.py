@@ -46,7 +46,7 @@ def edited(
         short = _whole_file(text, scrub)
         raise ToolRefused(
             f"old_string occurs {places} times in {named(path)} ({_lines_of(text, old)}); "
-            "give more of the lines around one of them, or set replace_all"
+            f'give more of the lines around one of them, or set "replace_all": true to replace all {places}'
             + (f". The file is now:\n{short}" if short else "")
         )
     grown = places * (len(new.encode("utf-8", "surrogatepass")) - len(old.encode("utf-8", "surrogatepass")))

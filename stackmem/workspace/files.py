@@ -22,7 +22,17 @@ from pathlib import Path
 from stackmem.errors import WorkspaceError
 from stackmem.foreign.beneath import Opener, opener_for, passes_link
 
-from .answers import answer, encoded, first_line, parted, path_parts, protected, relative, written
+from .answers import (
+    answer,
+    encoded,
+    first_line,
+    parted,
+    path_parts,
+    protected,
+    relative,
+    unchanged,
+    written,
+)
 from .clip import meant_name, shown_name
 from .editing import EDITED_BYTES, edited
 from .lines import scan
@@ -211,10 +221,24 @@ class Files:
             parent = self._open(self.fd, directory, os.O_PATH | os.O_DIRECTORY)
         try:
             name, before = self._target(path, parent, last)
+            if before is not None and self._contains(parent, name, before, raw):
+                return unchanged(path)
             replace(parent, name, raw, before)
         finally:
             os.close(parent)
         return written(path, raw, None if before is None else before.st_size)
+
+    def _contains(self, parent: int, name: bytes, status: os.stat_result, raw: bytes) -> bool:
+        """Whether a file has exactly this content, and a write would change nothing else about it either."""
+        # A write breaks hard links and clears the bits that raise privileges.
+        if status.st_size != len(raw) or status.st_nlink > 1 or status.st_mode & 0o7000:
+            return False
+        try:
+            fd = self._open(parent, name, _OPEN_FILE)
+        except OSError:  # it may be written without being readable
+            return False
+        with os.fdopen(fd, "rb") as file:
+            return stat.S_ISREG(os.fstat(fd).st_mode) and file.read(len(raw) + 1) == raw
 
     def _make(self, path: str, directory: bytes) -> None:
         made = b""

@@ -21,7 +21,17 @@ from msgspec import Struct
 
 from stackmem.foreign.beneath import PATH_BYTES
 
-from .answers import answer, encoded, first_line, parted, path_parts, protected, relative, written
+from .answers import (
+    answer,
+    encoded,
+    first_line,
+    parted,
+    path_parts,
+    protected,
+    relative,
+    unchanged,
+    written,
+)
 from .capture import Capture
 from .clip import clean, meant_name, shown_name
 from .command import CommandEnd
@@ -146,6 +156,8 @@ class MemoryWorkspace:
             raise ToolRefused(protected(path))
         if name is not None and name not in self.files:
             raise ToolRefused(_directory(path))
+        if name is not None and self.files[name] == content:
+            return unchanged(path)
         before = None if name is None else len(_bytes(self.files[name]))
         self.files[name if name is not None else _joined(parent, last)] = content
         return written(path, raw, before)

@@ -66,6 +66,23 @@ def test_equal_calls_with_different_results_are_work():
     assert played.of(NoticeGiven) == []
 
 
+class FirstDiffers(World):
+    """The first write changes the file, the later ones do not."""
+
+    commands = 0
+
+    def perform(self, effect):
+        answer = super().perform(effect)
+        self.commands += 1
+        return replace(answer, text="new") if isinstance(answer, ToolReturned) and self.commands == 1 else answer
+
+
+def test_a_call_whose_first_result_differed_is_counted_from_the_second():
+    write = do("write_file", path="a.txt", content="text")
+    played = play(*[write] * 5, start=GUARDED, world=FirstDiffers())
+    assert codes(played) == ["repeated"]
+
+
 def test_runs_from_before_the_rule_are_not_changed():
     assert codes(play(*[READ] * 9)) == []
 

@@ -80,3 +80,25 @@ def test_a_strategy_without_a_small_size_is_refused_before_anything_is_asked(sta
     assert ran.returncode == 2
     assert "mem1 has no small size" in ran.stderr
     assert server.bodies == []
+
+
+def test_a_small_model_is_shown_the_file_that_it_would_overwrite(stage: Stage) -> None:
+    """Small models write only what is new, and so delete the rest."""
+    only_new, whole = "def multiply(a, b):\n    return a * b\n", "def add(a, b):\n    return a + b\n"
+    answers = [
+        said("write_file", path="calc.py", content=only_new),
+        said("write_file", path="./calc.py", content=whole + only_new),
+        said("write_file", path="new.py", content=only_new),
+        said("pop_frame", result="Added multiply."),
+    ]
+    (stage.root / "project").mkdir()
+    (stage.root / "project" / "calc.py").write_text(whole, encoding="utf-8")
+    with small_server(*answers) as server:
+        ran = solve(stage, server)
+    assert ran.returncode == 0, ran.stderr
+    first, second, third = events(stage.only_run(), ToolReturned)
+    assert (first.failed, second.failed, third.failed) == (True, False, False)
+    assert "you have not read it, so it was not written" in first.text
+    assert whole in first.text
+    assert third.text == f"wrote {len(only_new)} bytes to 'new.py'; it is new"
+    assert stage.call("replay", str(stage.only_run())).returncode == 0

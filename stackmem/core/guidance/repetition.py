@@ -51,7 +51,7 @@ def is_stuck(state: State) -> bool:
 
 
 def _repeats(state: State) -> int:
-    """How many times the running frame's last call was made in a row; 0 if its results differ."""
+    """How many times in a row the running frame's last call was made with the same result."""
     if state.begun.circles is UNSET:
         return 0
     frame = state.running
@@ -70,7 +70,7 @@ def _repeats(state: State) -> int:
             if not calls or (last is not None and calls != last):
                 break
             if len(results) > 1:
-                return 0
+                break
             last, count = calls, count + 1
     return count
 

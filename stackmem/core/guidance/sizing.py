@@ -3,6 +3,8 @@
 Rule 1: the list of tools never changes. A notice tells of the memory tools once half of the window is used, and from
     then on they can be called; before that they are unknown.
 Rule 2: a frame that begins later reads that notice before its first request.
+Rule 3: the first write to a file that the run has not touched shows the file instead, if there is one. Small models
+    write a whole file with only the new part in it, and so delete the rest.
 
 All of it follows from ``RunStarted.small``.
 """
@@ -12,10 +14,10 @@ from __future__ import annotations
 from msgspec import UNSET, json
 
 from stackmem.core.facts import NoticeGiven
-from stackmem.core.messages import ToolSpec
-from stackmem.core.state import State
+from stackmem.core.messages import ToolCall, ToolSpec
+from stackmem.core.state import Reply, State
 from stackmem.core.tool_schemas import with_optional
-from stackmem.core.tools import Tool, tool_name
+from stackmem.core.tools import Tool, WorkspaceCall, WriteFile, tool_name
 
 TOLD_AT = 0.5
 _CODE = "memory_tools"
@@ -65,6 +67,21 @@ def reply_tokens(state: State) -> int | None:
     """The longest reply; longer after one that was cut off, so that the run can go on."""
     small = state.begun.small
     return None if small is UNSET else small.reply_tokens << state.idle
+
+
+def overwrites_unread(state: State, call: WorkspaceCall) -> bool:
+    """Whether a call may replace a file that no earlier call of the open frames named."""
+    if state.begun.small is UNSET or not isinstance(call, WriteFile):
+        return False
+    named = (
+        part.arguments.get("path")
+        for frame in state.stack
+        for turn in frame.turns
+        if isinstance(turn, Reply) and turn is not frame.turns[-1]
+        for part in turn.parts
+        if isinstance(part, ToolCall)
+    )
+    return call.path.removeprefix("./") not in {str(path).removeprefix("./") for path in named}
 
 
 def _is_told(state: State) -> bool:
