@@ -27,7 +27,8 @@ def in_bubblewrap(words: list[str], project: Path, output: Path, *, needs: Path)
         "--bind", str(project), str(project), "--bind", str(output), str(output),
         "--setenv", "HOME", "/tmp/home", "--setenv", "MSWEA_COST_TRACKING", "ignore_errors",
         "--setenv", "MSWEA_CONFIGURED", "true", "--setenv", "MSWEA_GLOBAL_CONFIG_DIR", "/tmp/home",
-        "--setenv", "OPENAI_API_KEY", "none", "--chdir", str(project), *words,
+        "--setenv", "OPENAI_API_KEY", "none", "--setenv", "LITELLM_LOCAL_MODEL_COST_MAP", "True",
+        "--chdir", str(project), *words,
     ]  # fmt: skip
 
 
@@ -78,7 +79,7 @@ def summary(trajectory: Path, ending: str) -> dict:
     refused = sum("interrupt_type" in (message.get("extra") or {}) for message in asked)
     return {
         "ending": ending or str(content.get("info", {}).get("exit_status", "")),
-        "steps": len(replies),
+        "steps": len(replies) + refused,  # it does not keep a reply that it refused
         "usage": {
             "uncached": sum(usage.get("prompt_tokens", 0) for usage in usages) - cached,
             "cache_read": cached,
