@@ -52,6 +52,8 @@ def run_bench(given: argparse.Namespace, model: str, address: str, place: Path) 
     if not (place / "results.sqlite").is_file():
         raise SystemExit(f"the bench made no results (exit {done.returncode})\n{done.stderr[-2_000:]}")
     rows = read_results(place)
+    if not any(row["model_calls"] for row in rows):
+        raise SystemExit(f"no trial asked the model\n{done.stdout[-1_000:]}\n{done.stderr[-1_000:]}")
     return {kind: sum(row[column] or 0 for row in rows) for kind, (column, _) in COUNTERS.items()}
 
 

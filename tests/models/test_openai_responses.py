@@ -150,7 +150,7 @@ def test_a_whole_body_is_read_effort_is_sent_and_an_error_keeps_its_sentence() -
     assert isinstance(answer, ModelReplied)
     assert Text("hi") in answer.parts
     assert isinstance(refused, ModelFailed)
-    assert refused.detail == "HTTP 400: no such model"
+    assert refused.detail == "HTTP 400: no such model; load it there first"
 
 
 def test_what_the_protocol_has_not_is_refused() -> None:

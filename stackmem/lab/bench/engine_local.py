@@ -11,11 +11,13 @@ import multiprocessing
 import os
 import selectors
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
+from multiprocessing import util
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -29,6 +31,19 @@ from .trial import Interrupted, Job, run_trial
 TRIALS_EACH = 200
 _PATIENCE_SECONDS = 5.0
 _ATTEMPTS = 3
+_LONGEST_TMPDIR = 70  # bytes; pymp-xxxxxxxx/listener-xxxxxxxx follows
+
+
+def _keep_socket_paths_short() -> None:
+    """Let multiprocessing put its sockets into /tmp if TMPDIR is long: Linux takes no socket path over 107 bytes."""
+    if len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_TMPDIR:
+        return
+    configured = tempfile.tempdir
+    tempfile.tempdir = "/tmp"  # noqa: S108 - the folder made there has a random name and mode 0700
+    try:
+        util.get_temp_dir()  # made once for this process, and removed at its end
+    finally:
+        tempfile.tempdir = configured
 
 
 class _LocalWorker:
@@ -68,6 +83,7 @@ class LocalEngine:
         self._idle: list[_LocalWorker] = []
         self._busy: list[_LocalWorker] = []
         self._selector = selectors.DefaultSelector()
+        _keep_socket_paths_short()
         multiprocessing.get_context("forkserver").set_forkserver_preload(["stackmem.lab.bench.preload"])
 
     def submit(self, job: Job) -> None:

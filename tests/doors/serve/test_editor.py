@@ -11,7 +11,7 @@ import pytest
 from tests.node import node
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
+ROOT = HERE.parents[2]
 SCOPES = ["Variables", "Registers", "Heap", "Frames"]
 
 

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -128,3 +130,17 @@ def test_a_poisonous_trial_is_a_row_and_the_others_go_on(stage, tmp_path):
     }
     assert rows["endless"]["error"].endswith("where memory runs out, and so was the second one that took it")
     assert len(events(folder / rows["endless"]["run"])) >= 2
+
+
+def test_workers_start_with_a_long_temporary_folder(tmp_path, home):
+    """A socket's path has at most 107 bytes, and workers are started through one."""
+    temporary = tmp_path / ("t" * 90)
+    temporary.mkdir()
+    words = ["bench", "env_trap", "--horizon", "10", "--strategies", "full", "--models", "sim/bounded-reader"]
+    words += ["--trials", "1", "--jobs", "1", "--isolation", "memory", "-o", str(tmp_path / "bench")]
+    ran = subprocess.run(
+        [sys.executable, "-m", "stackmem", *words],
+        env=os.environ | {"TMPDIR": str(temporary)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "1 of 1 trials done" in ran.stdout
