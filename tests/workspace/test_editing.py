@@ -19,7 +19,7 @@ CASES = {
     "twice and not told so": (
         "return width", "x", False,
         "old_string occurs 2 times in 'a.py' (lines 2, 6); "
-        "give more of the lines around one of them, or set replace_all",
+        'give more of the lines around one of them, or set "replace_all": true to replace all 2',
     ),
     "other white space": (
         "\treturn width + height", "x", False,
@@ -66,7 +66,7 @@ def test_an_edit_that_does_not_match_in_a_short_file_is_answered_with_the_file(t
     assert missing.text == f"old_string was not found in 'a.py'; copy it from the file, which is now:\n{SHORT.rstrip()}"
     several = files(tmp_path, SHORT.encode()).edit("a.py", "return width", "x", every=False)
     assert several.failed
-    assert several.text.endswith(f"set replace_all. The file is now:\n{SHORT.rstrip()}")
+    assert several.text.endswith(f"to replace all 2. The file is now:\n{SHORT.rstrip()}")
 
 
 def test_what_is_shown_of_a_short_file_holds_no_secret_and_no_control_character(tmp_path: Path):
