@@ -219,7 +219,7 @@ def _use(state: State, call: WorkspaceCall) -> Effect | Refusal:
     if size > state.written_bytes:
         reason = f"{tool} refused: {field} is {size:,} bytes, maximum is {state.written_bytes:,}"
         return Refusal("too_large", reason, "write it in parts with run_command")
-    return UseTool(call, state.shown_bytes, state.heap.sources, unread=sizing.overwrites_unread(state, call))
+    return UseTool(call, state.shown_bytes, state.heap.sources, unread=sizing.changes_unread(state, call))
 
 
 def evolve(state: State, event: Event) -> State:  # noqa: C901 - one match, every fact

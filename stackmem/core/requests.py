@@ -81,7 +81,7 @@ class UseTool(Struct, frozen=True):
     Attributes:
         shown_bytes: The result's text is clipped to so many bytes of UTF-8.
         sources: Paths whose digests the answer carries.
-        unread: The model has not seen the file that it would overwrite. A file that exists is shown instead.
+        unread: The model has not seen the file that it would change. A file that exists is shown instead.
     """
 
     call: WorkspaceCall

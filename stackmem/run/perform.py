@@ -175,14 +175,14 @@ def _compact(effect: requests.Compact, world: World) -> facts.ContextCompacted |
 
 
 def _shown_instead(effect: requests.UseTool, world: World) -> Returned | None:
-    """The file that a model would overwrite without having seen it; None if there is no such file."""
-    if not effect.unread or not isinstance(effect.call, WriteFile):
+    """The file that a model would change without having seen it; None if there is no such file."""
+    if not effect.unread or not isinstance(effect.call, WriteFile | EditFile):
         return None
     file = world.workspace.read_file(effect.call.path, None, None, effect.shown_bytes)
     if file.failed or not file.text.strip():
         return None
-    refused = f"{effect.call.path!r} exists already, and you have not read it, so it was not written. It contains:"
-    way_out = "Write it again with everything that must stay, or change only one piece of it with edit_file."
+    refused = f"{effect.call.path!r} was not changed, because you have not read it. It contains:"
+    way_out = "Now change it: keep everything that must stay."
     return ToolOutcome(f"{refused}\n{file.text}\n{way_out}", failed=True)
 
 

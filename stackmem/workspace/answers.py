@@ -104,7 +104,9 @@ def written(path: str, raw: bytes, before: int | None) -> ToolOutcome:
 
 def unchanged(path: str) -> ToolOutcome:
     """The answer to a write of exactly what the file contains."""
-    return ToolOutcome(f"nothing changed: {named(path)} has exactly this content already")
+    return ToolOutcome(
+        f"nothing changed: {named(path)} has exactly this content already; run it, or do what is still missing"
+    )
 
 
 def protected(path: str) -> str:

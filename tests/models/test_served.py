@@ -130,7 +130,7 @@ def test_a_name_says_nothing_on_this_machine_and_what_is_given_outranks_all() ->
 
 
 def test_a_run_says_which_window_and_price_it_used_and_its_replies_fit(stage: Stage) -> None:
-    with ChatServer(POP) as server:
+    with ChatServer(POP, POP) as server:
         server.models = {"data": [{"id": "m", "max_model_len": 20_000}]}
         address = ("--model", "openai/m", "--base-url", server.url, "--price", "1,2")
         task = stage.task(pop())
@@ -160,7 +160,7 @@ def test_a_server_on_this_machine_is_free_in_the_terminal_and_in_the_list_of_run
 
 
 def test_a_limit_of_the_cost_needs_a_price_where_a_proxy_may_be_paid(stage: Stage) -> None:
-    with ChatServer(POP, POP, POP) as server:
+    with ChatServer(POP, POP, POP, POP) as server:
         at = ("--base-url", f"{server.url}/v1", "--max-usd", "1")
         refused = stage.call("solve", stage.task(pop()), "--model", "openai/m", *at)
         taken = stage.call("solve", stage.root / "small", "--model", "openai/m", *at, "--price", "1,2")

@@ -89,6 +89,7 @@ def test_a_small_model_is_shown_the_file_that_it_would_overwrite(stage: Stage) -
         said("write_file", path="calc.py", content=only_new),
         said("write_file", path="./calc.py", content=whole + only_new),
         said("write_file", path="new.py", content=only_new),
+        said("edit_file", path="long.txt", old_string="a line", new_string="no line"),
         said("pop_frame", result="Added multiply."),
     ]
     (stage.root / "project").mkdir()
@@ -96,9 +97,9 @@ def test_a_small_model_is_shown_the_file_that_it_would_overwrite(stage: Stage) -
     with small_server(*answers) as server:
         ran = solve(stage, server)
     assert ran.returncode == 0, ran.stderr
-    first, second, third = events(stage.only_run(), ToolReturned)
-    assert (first.failed, second.failed, third.failed) == (True, False, False)
-    assert "you have not read it, so it was not written" in first.text
+    first, second, third, edit = events(stage.only_run(), ToolReturned)
+    assert (first.failed, second.failed, third.failed, edit.failed) == (True, False, False, True)
+    assert "was not changed, because you have not read it" in first.text
     assert whole in first.text
     assert third.text == f"wrote {len(only_new)} bytes to 'new.py'; it is new"
     assert stage.call("replay", str(stage.only_run())).returncode == 0

@@ -3,8 +3,8 @@
 Rule 1: the list of tools never changes. A notice tells of the memory tools once half of the window is used, and from
     then on they can be called; before that they are unknown.
 Rule 2: a frame that begins later reads that notice before its first request.
-Rule 3: the first write to a file that the run has not touched shows the file instead, if there is one. Small models
-    write a whole file with only the new part in it, and so delete the rest.
+Rule 3: the first write to or edit of a file that the run has not touched shows the file instead, if there is one.
+    Small models write a whole file with only the new part in it, and edit lines that they guessed.
 
 All of it follows from ``RunStarted.small``.
 """
@@ -17,7 +17,7 @@ from stackmem.core.facts import NoticeGiven
 from stackmem.core.messages import ToolCall, ToolSpec
 from stackmem.core.state import Reply, State
 from stackmem.core.tool_schemas import with_optional
-from stackmem.core.tools import Tool, WorkspaceCall, WriteFile, tool_name
+from stackmem.core.tools import EditFile, Tool, WorkspaceCall, WriteFile, tool_name
 
 TOLD_AT = 0.5
 _CODE = "memory_tools"
@@ -69,9 +69,9 @@ def reply_tokens(state: State) -> int | None:
     return None if small is UNSET else small.reply_tokens << state.idle
 
 
-def overwrites_unread(state: State, call: WorkspaceCall) -> bool:
-    """Whether a call may replace a file that no earlier call of the open frames named."""
-    if state.begun.small is UNSET or not isinstance(call, WriteFile):
+def changes_unread(state: State, call: WorkspaceCall) -> bool:
+    """Whether a call would change a file that no earlier call of the open frames named."""
+    if state.begun.small is UNSET or not isinstance(call, WriteFile | EditFile):
         return False
     named = (
         part.arguments.get("path")
