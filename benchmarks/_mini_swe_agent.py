@@ -49,6 +49,7 @@ def run_mini(
     words = [
         str(command), "-y", "--exit-immediately", "-l", "0", "-m", f"openai/{model.partition('/')[2]}",
         "-t", text, "-o", str(output / "trajectory.json"), "-c", CONFIGURATIONS[name],
+        *(["--model-class", "litellm_textbased"] if name.endswith(":text") else []),
         *[word for key, value in settings.items() for word in ("-c", f"{key}={value}")],
     ]  # fmt: skip
     if shutil.which("bwrap") is None:
