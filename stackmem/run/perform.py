@@ -18,6 +18,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stackmem.core import facts, requests
+from stackmem.core.guidance.sizing import UNREAD
 from stackmem.core.messages import Text
 from stackmem.core.person_facts import PersonSaid, PersonSteppedIn, PersonStopped
 from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
@@ -181,7 +182,7 @@ def _shown_instead(effect: requests.UseTool, world: World) -> Returned | None:
     file = world.workspace.read_file(effect.call.path, None, None, effect.shown_bytes)
     if file.failed or not file.text.strip():
         return None
-    refused = f"{effect.call.path!r} was not changed, because you have not read it. It contains:"
+    refused = f"{effect.call.path!r} {UNREAD}. It contains:"
     way_out = "Now change it: keep everything that must stay."
     return ToolOutcome(f"{refused}\n{file.text}\n{way_out}", failed=True)
 

@@ -15,14 +15,14 @@ from stackmem.core.facts import (
     ToolReturned,
 )
 from stackmem.core.machine import advance, evolve, fold
-from stackmem.core.messages import Text, Usage
+from stackmem.core.messages import Text, ToolCall, Usage
 from stackmem.core.requests import AskModel, UseTool
 from stackmem.core.tool_schemas import prompt_slots, spec
 from stackmem.core.tools import EditFile, HeapLoad
 from stackmem.memory import open_strategy
 from stackmem.memory.small import STRATEGIES_FOR_SMALL, has_small_size, small_offer
 from stackmem.prompts import prompt_text
-from tests.build import do, play, pop, push, started
+from tests.build import call, do, play, pop, push, started
 
 NAMES = list(STRATEGIES_FOR_SMALL)
 WINDOW = 4_000
@@ -174,3 +174,29 @@ def test_other_runs_are_not_changed():
 def test_strategies_that_depend_on_their_prompt_have_no_small_size():
     assert not has_small_size(open_strategy("mem1"))
     assert has_small_size(open_strategy("stackheap:index=listed"))
+
+
+def unread(*replies: ModelReplied) -> list[bool]:
+    """Of each call of a workspace tool, whether the file was to be shown instead."""
+    played = play(*replies, start=small_start("full"))
+    return [effect.unread for effect in played.effects if isinstance(effect, UseTool)]
+
+
+WRITE = do("write_file", path="calc.py", content="x = 1\n")
+
+
+@pytest.mark.parametrize("arguments", [None, [], "calc.py", 3, {"path": ["calc.py"]}], ids=repr)
+def test_a_call_with_odd_arguments_before_a_write_is_no_look_at_the_file(arguments):
+    """Small models often write arguments that are no object."""
+    odd = ToolCall("c0", "read_file", arguments, "{" if arguments is None else None)
+    assert unread(ModelReplied((odd,), "call", Usage()), WRITE)[-1:] == [True]
+
+
+def test_a_call_that_was_not_performed_is_no_look_at_the_file():
+    several = ModelReplied((call("list_files"), call("read_file", path="calc.py")), "call", Usage())
+    assert unread(several, WRITE)[-1:] == [True]
+    assert unread(do("write_file", path="calc.py"), WRITE) == [True]  # the first call has no content
+
+
+def test_a_file_that_was_touched_may_be_written_under_each_spelling():
+    assert unread(do("write_file", path="./calc.py", content="x = 0\n"), WRITE) == [True, False]

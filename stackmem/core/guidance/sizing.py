@@ -15,11 +15,13 @@ from msgspec import UNSET, json
 
 from stackmem.core.facts import NoticeGiven
 from stackmem.core.messages import ToolCall, ToolSpec
-from stackmem.core.state import Reply, State
+from stackmem.core.state import Frame, Reply, Result, State
 from stackmem.core.tool_schemas import with_optional
 from stackmem.core.tools import EditFile, Tool, WorkspaceCall, WriteFile, tool_name
 
 TOLD_AT = 0.5
+UNREAD = "was not changed, because you have not read it"
+"""What the answer says that shows a file instead of changing it."""
 _CODE = "memory_tools"
 _EXAMPLES = {
     "heap_alloc": {"name": "test_command", "content": "python3 -m pytest -q"},
@@ -70,18 +72,29 @@ def reply_tokens(state: State) -> int | None:
 
 
 def changes_unread(state: State, call: WorkspaceCall) -> bool:
-    """Whether a call would change a file that no earlier call of the open frames named."""
+    """Whether a call would change a file that the open frames have neither read nor written."""
     if state.begun.small is UNSET or not isinstance(call, WriteFile | EditFile):
         return False
-    named = (
-        part.arguments.get("path")
-        for frame in state.stack
-        for turn in frame.turns
-        if isinstance(turn, Reply) and turn is not frame.turns[-1]
-        for part in turn.parts
-        if isinstance(part, ToolCall)
-    )
-    return call.path.removeprefix("./") not in {str(path).removeprefix("./") for path in named}
+    path = _plain(call.path)
+    return not any(path in _seen_paths(frame) for frame in state.stack)
+
+
+def _seen_paths(frame: Frame) -> set[str]:
+    """The paths of the calls that succeeded, or that were answered with the file."""
+    answered = {
+        turn.call_id for turn in frame.turns if isinstance(turn, Result) and (not turn.failed or UNREAD in turn.text)
+    }
+    calls = (part for turn in frame.turns if isinstance(turn, Reply) for part in turn.parts)
+    return {
+        _plain(path)
+        for part in calls
+        if isinstance(part, ToolCall) and part.id in answered and isinstance(part.arguments, dict)
+        if isinstance(path := part.arguments.get("path"), str)
+    }
+
+
+def _plain(path: str) -> str:
+    return path.removeprefix("./")
 
 
 def _is_told(state: State) -> bool:
