@@ -45,7 +45,7 @@ def replies(exchanges: Path, model: str) -> Iterator[dict[str, Any]]:
 
 def row(model: str, text: str, tools: list[str], stop: str) -> dict[str, Any]:
     """A row of the corpus without anything of this machine."""
-    return {"model": model, "tools": tools, "stop": stop, "text": _OWN_PATH.sub("/work/", text), "label": ""}
+    return {"model": model, "tools": tools, "stop": stop, "text": _OWN_PATH.sub("/project/", text), "label": ""}
 
 
 def main() -> None:

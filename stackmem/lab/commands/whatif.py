@@ -17,7 +17,6 @@ _HEADS = {
     "USD": (*_PROMPTS, "read", "written", "uncached", "output", "bill", *_LOSSES),
     "tokens": (*_PROMPTS, "cached", "evaluated", "output", "seconds", *_LOSSES),
 }
-_RATIOS = {"USD": "its bill is", "tokens": "its seconds are"}
 
 
 def command(
