@@ -1,4 +1,4 @@
-"""The table of hostile cases in docs/safety.md, made from the tests: a row a test, a column a level.
+"""The table of hostile cases in docs/safety-details.md, made from the tests: a row a test, a column a level.
 
 ``python -m tests.workspace.safety_table`` writes it anew. A cell says ``holds`` where the test runs, which then must
 pass as every person; so the table is true wherever the tests pass.
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "safety.md"
+PAGE = ROOT / "docs" / "safety-details.md"
 BEGIN, END = "<!-- hostile cases -->\n", "<!-- end of hostile cases -->\n"
 COLUMNS = ("bubblewrap", "namespaces", "landlock", "none")
 PROXY = "test_egress_proxy"
