@@ -1,4 +1,4 @@
-"""Puts a run together: the one place that names concrete classes and reads prompt files."""
+"""Assembles a run. This is the only module that names concrete classes and reads prompt files."""
 
 from __future__ import annotations
 
@@ -64,28 +64,28 @@ _TOOLCHAIN_PLACES = (Path("/usr"), Path("/opt"))
 
 
 class RunParts(Struct):
-    """A run put together, not yet begun."""
+    """An assembled run that has not started yet."""
 
     start: RunStarted
     strategy: MemoryStrategy
     world: World
     workspace: Workspace | MemoryWorkspace | WatchedFolder
     scrubber: Scrubber
-    literal_bytes: int  # most bytes that a program is given of a file, or of an output of a command
-    keeper: HeapKeeper | None = None  # keeps what it changes on a heap that outlives it; None where none does
+    literal_bytes: int  # maximum size of a file or command output that a program receives
+    keeper: HeapKeeper | None = None  # saves changes to a persistent heap; None if there is none
 
 
 class RunPlaces(Struct, frozen=True):
-    """The folders of one run."""
+    """The directories of one run."""
 
-    run: Path  # its records
+    run: Path  # the run directory with its records
     work: Path  # the agent's workspace
-    scratch: Path  # where checks make their copies
-    layer: Layer | None = None  # how the workspace lies over what is worked on, once it is there; None in memory
+    scratch: Path  # where checks create their copies
+    layer: Layer | None = None  # how the workspace was created, once it exists; None in memory
 
 
 class RunPlan(Struct, frozen=True):
-    """What can be known, and refused, before any folder is made."""
+    """Everything that can be determined and validated before any directory is created."""
 
     model: Model
     strategy: MemoryStrategy
@@ -100,7 +100,7 @@ class RunPlan(Struct, frozen=True):
 
 
 def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
-    """Everything a person can have got wrong is found here."""
+    """Validate the request and return the plan. All user errors are detected here."""
     resolved, subject = prepared.resolved, prepared.subject
     settings = resolved.settings
     if subject.image is not None:
@@ -127,7 +127,7 @@ def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
 def _shown(
     settings: Settings, model: Model, strategy: MemoryStrategy, optional: tuple[Tool, ...], slots: Mapping[str, str]
 ) -> tuple[tuple[ToolSpec, ...], str, SmallSize | UnsetType]:
-    """The tools as the model reads them, the name of its prompt, and what the small size adds to that."""
+    """Return the tools as the model sees them, the name of its prompt, and what the small size adds."""
     filled = tuple(slots.items())
     if not is_small(settings.size, model, strategy):
         return tool_specs((*strategy.tools, *optional), filled), strategy.prompt, UNSET
@@ -153,20 +153,24 @@ def _model(prepared: Prepared, environ: Mapping[str, str], demo: Path | None) ->
 
 
 def window_source(model: Model) -> str | UnsetType:
-    """Who says how long the window is, where that was looked for."""
+    """Return where the window size came from, if it was looked up."""
     return getattr(model, "window_source", "") or UNSET
 
 
 @lru_cache(maxsize=64)
 def tool_specs(tools: tuple[Tool, ...], slots: tuple[tuple[str, str], ...]) -> tuple[ToolSpec, ...]:
-    """The tools as a provider is told of them; kept, as deriving their schemas takes longer than many a step."""
+    """Return the tool specifications for a provider.
+
+    Cached, because deriving the schemas takes longer than many steps.
+    """
     return tuple(spec(tool, dict(slots)) for tool in tools)
 
 
 def _refuse_small_window(model: Model, system: str, tools: tuple[ToolSpec, ...], task: str) -> None:
     chars = len(system) + len(task) + sum(len(tool.description) + len(tool.schema) for tool in tools)
     tokens = chars / CHARS_PER_TOKEN
-    if tokens > model.window_tokens / 2 and isinstance(model, OpenAIModel):  # the estimate is some 45 % too high
+    # the character-based estimate is about 45 % too high, so count exactly before refusing
+    if tokens > model.window_tokens / 2 and isinstance(model, OpenAIModel):
         tokens = model.count_prompt(View(system, tools, Log((Message("user", (Text(task),)),)))) or tokens
     if tokens > model.window_tokens / 2:
         source = getattr(model, "window_source", "")
@@ -179,13 +183,13 @@ def _refuse_small_window(model: Model, system: str, tools: tuple[ToolSpec, ...],
 
 
 def scrubber_of(environ: Mapping[str, str], network: NetworkList | None = None) -> Scrubber:
-    """Takes the secrets of a caller's environment, and those put into requests, out of what becomes a fact."""
+    """Return a scrubber for secrets from the caller's environment and for credentials added to network requests."""
     own = {name: value for name, value in environ.items() if not name.startswith(PREFIX)}
     return Scrubber(own | secrets_of(network))
 
 
 def _no_sync() -> None:
-    """There is no trace yet."""
+    """Do nothing, because there is no trace yet."""
 
 
 def assemble(
@@ -196,7 +200,7 @@ def assemble(
     environ: Mapping[str, str],
     history: History | NoHistory,
 ) -> RunParts:
-    """Open the workspace and put the run together; nothing is forced to the disk until a trace is there."""
+    """Open the workspace and assemble the run. Nothing is synced to disk before the trace exists."""
     subject = prepared.subject
     history.withhold(scrubber.held_in)
     workspace, checks = _opened(plan, prepared, places, scrubber)
@@ -247,7 +251,9 @@ def assemble(
 
 
 def heap_keeper(prepared: Prepared, scrubber: Scrubber, environ: Mapping[str, str]) -> HeapKeeper | None:
-    """What keeps the heap beyond the run, where that was asked for; raises ``UsageError`` where it cannot be."""
+    """Return the keeper of a persistent heap, or None if none was requested. Raises ``UsageError`` if it cannot be
+    used.
+    """
     named, subject = prepared.resolved.settings.heap, prepared.subject
     if named is None:
         return None
@@ -258,13 +264,13 @@ def heap_keeper(prepared: Prepared, scrubber: Scrubber, environ: Mapping[str, st
 def _opened(
     plan: RunPlan, prepared: Prepared, places: RunPlaces, scrubber: Scrubber
 ) -> tuple[Workspace | MemoryWorkspace, Checks | None]:
-    """The workspace, and what judges it."""
+    """Open the workspace, and the checks for it if there are any."""
     settings, subject = prepared.resolved.settings, prepared.subject
     if settings.isolation == MEMORY or places.layer is None:
         memory = open_in_memory(subject, settings.check, scrubber.scrub)
         return memory, WorldChecks(memory, subject.task.tests) if subject.task else None
 
-    # Wherever a profile or an installation shows them: other tasks' tests, and what other runs hold.
+    # Hide other tasks' tests and other runs' files, even if a profile or an installation would expose them.
     task = (subject.task.folder,) if subject.task else ()
     hidden = (shipped_tasks(), *task, *prepared.folders)
 
@@ -302,7 +308,7 @@ def _system(settings: Settings, prompt: str, slots: Mapping[str, str]) -> str:
 
 
 def _profile(prepared: Prepared) -> Profile:
-    """The profile with what the settings say over it, and the toolchains of the task."""
+    """Return the profile with the settings' overrides and the task's toolchains."""
     resolved = prepared.resolved
     profile = profile_in_force(resolved, prepared.cwd)
     task = prepared.subject.task
@@ -311,7 +317,10 @@ def _profile(prepared: Prepared) -> Profile:
 
 
 def _toolchain(task: Task, path: str) -> Mount:
-    """A task is somebody else's text: what it may have mounted holds programs, never a person's files."""
+    """Return the mount for a toolchain that a task requests.
+
+    Tasks come from third parties, so they may mount only system program folders, never a user's files.
+    """
     real = Path(path).resolve()
     if not any(real.is_relative_to(place) for place in _TOOLCHAIN_PLACES):
         places = ", ".join(map(str, _TOOLCHAIN_PLACES))

@@ -1,7 +1,7 @@
-"""How a run begins, as values: each is made once all that was given is known and judged, and nothing is made yet.
+"""The ways a run can begin, as values that are complete and validated before anything is created.
 
-``open_run`` opens any of them, for agents and programs alike; what differs between them stands here. ``named`` is what
-a new run's folder is called by: its task, and its strategy or language.
+``open_run`` opens any of them, for agents and programs alike; this module contains the differences. ``named`` gives the
+name parts of a new run directory: the task, and the strategy or language.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .stopped import Stopped
 
 
 class Fresh(Struct, frozen=True):
-    """A new run of a task, of a folder with a text, or of a program."""
+    """A new run of a task, of a folder with a prompt, or of a program."""
 
     prepared: Prepared
     plan: RunPlan
@@ -42,19 +42,19 @@ class Fresh(Struct, frozen=True):
 
 
 class Resumed(Struct, frozen=True):
-    """A run that had stopped, under its own name."""
+    """A stopped run that continues under its own name."""
 
     prepared: Prepared
     plan: RunPlan
     request: RunRequest
     run_dir: Path
     stopped: Stopped
-    reopening: RunResumed  # the fact that it goes on, with the limits and the level that are in force from here
-    lock: Lock  # taken before the run was read
+    reopening: RunResumed  # the event that resumes the run, with the limits and isolation level from here on
+    lock: Lock  # acquired before the run was read
 
 
 class _FromState(Struct, frozen=True):
-    """What begins in a state of another run."""
+    """Base for runs that begin in a state of another run."""
 
     prepared: Prepared
     plan: RunPlan
@@ -64,10 +64,10 @@ class _FromState(Struct, frozen=True):
 
 
 class Forked(_FromState, frozen=True):
-    """A new run from a state of another one, whose records up to there are its own, too."""
+    """A new run from a state of another run; it shares the other run's records up to that state."""
 
-    at: int  # number of the last record that both share
-    digest: str  # that record's digest
+    at: int  # number of the last shared record
+    digest: str  # digest of that record
 
     @property
     def named(self) -> tuple[str, str]:
@@ -75,7 +75,7 @@ class Forked(_FromState, frozen=True):
 
 
 class Edited(_FromState, frozen=True):
-    """A new run of an edited program, from where it asks something else than the program did in another run."""
+    """A new run of an edited program, from the point where it first behaves differently from the recorded run."""
 
     @property
     def named(self) -> tuple[str, str]:
@@ -83,16 +83,16 @@ class Edited(_FromState, frozen=True):
 
 
 class Rehearsed(_FromState, frozen=True):
-    """A state of a run once more, for as long as it is looked at; nothing of it is kept."""
+    """A recorded state that is reopened temporarily for inspection. Nothing is kept afterwards."""
 
-    at: int  # number of the last record that the state holds
+    at: int  # number of the last record included in the state
 
 
 Beginning = Fresh | Resumed | Forked | Edited | Rehearsed
 
 
 def must_be_original(run: Run, doing: str) -> None:
-    """Refuse what would go on from words that were never said here."""
+    """Raise if the run is imported or redacted: its texts are not the ones that were sent."""
     refuse_imported(run.start, doing)
     if run.start.redacted is not UNSET:
         raise UsageError(
@@ -101,7 +101,7 @@ def must_be_original(run: Run, doing: str) -> None:
 
 
 def plan_kept(prepared: Prepared, request: RunRequest, base: RunStarted, environ: Mapping[str, str]) -> RunPlan:
-    """The plan of a run that goes on from ``base``, under the sandbox profile that was recorded."""
+    """Return the plan for a run that continues from ``base``, with the recorded sandbox profile."""
     plan = plan_run(prepared, environ)
     if request.program is not None:
         plan = with_mounts(plan, request.program, Path(request.subject))
@@ -110,7 +110,9 @@ def plan_kept(prepared: Prepared, request: RunRequest, base: RunStarted, environ
 
 
 def with_mounts(plan: RunPlan, program: ProgramRequest, folder: Path | None) -> RunPlan:
-    """The plan with the program's folder, where the workspace has it not, and those of ``--mount``, read-only."""
+    """Return the plan with read-only mounts for ``--mount`` and for the program's folder if it is outside the
+    workspace.
+    """
     path = Path(program.path)
     outside = folder is None or not path.is_relative_to(folder)
     paths = [*([str(path.parent)] if outside else []), *program.mounts]
@@ -119,7 +121,7 @@ def with_mounts(plan: RunPlan, program: ProgramRequest, folder: Path | None) -> 
 
 
 def run_places(beginning: Beginning) -> RunPlaces:
-    """The folders of the run; of a new one, that of its records is made."""
+    """Return the directories of the run. For a new run, this creates the run directory."""
     runs_dir, sandbox_dir = beginning.prepared.folders
     if isinstance(beginning, Resumed):
         work = Path(beginning.request.workspace)

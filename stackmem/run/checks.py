@@ -1,6 +1,6 @@
-"""Runs what decides whether a run is solved: in the sandbox, afterwards, on a copy of the workspace.
+"""Runs the checks that decide whether a run is solved: in the sandbox, after the run, on a copy of the workspace.
 
-The agent never sees the checks, and nothing it left running can touch them.
+The agent never sees the checks, and processes that it left running cannot affect them.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ _TESTS, _VERIFIER, _APART = "/tests", "/logs/verifier", "/apart"
 
 
 class CheckRoom(Struct, frozen=True):
-    """Where checks are run."""
+    """Environment in which checks run."""
 
-    layer: Layer  # the agent's workspace, judged by a copy
-    scratch: Path  # an existing folder in which copies are made and removed
-    place: Callable[[Mount], str]  # the path at which commands find a mount at the level in force
-    # opens a copy as a workspace, with mounts and variables
+    layer: Layer  # the agent's workspace; checks run on a copy of it
+    scratch: Path  # an existing directory for temporary copies
+    place: Callable[[Mount], str]  # returns the path of a mount inside the sandbox
+    # opens a copy as a workspace with the given mounts and variables
     open: Callable[[WorkspaceView, tuple[Mount, ...], Mapping[str, str]], Workspace]
-    shell: str = "bash"  # runs ``test.sh``
-    holds: bool = True  # the sandbox has our Python, which can hold the code that is judged apart
+    shell: str = "bash"  # the shell for ``test.sh``
+    holds: bool = True  # whether the sandbox has our Python, which isolates the judged code from the tests
 
 
 def task_checks(room: CheckRoom, task: Task, verifier: Path) -> TaskChecks | StepChecks:
-    """What judges a task: its tests, or those of each of its steps."""
+    """Return the checks of a task: its tests, or the tests of each of its steps."""
     if task.steps:
         return StepChecks(room, task, verifier)
     return TaskChecks(room, task.tests, verifier, task.check_seconds, task.check_env)
 
 
 class TaskChecks:
-    """A task's own ``tests/test.sh``, and the reward it writes."""
+    """Runs a task's ``tests/test.sh`` and reads the reward that it writes."""
 
     def __init__(self, room: CheckRoom, tests: Path, verifier: Path, seconds: float, env: Mapping[str, str]) -> None:
         self._room = room
@@ -87,13 +87,15 @@ class TaskChecks:
 
 
 class StepChecks:
-    """The tests of each step of a task, in their order, once the agent has worked on all of them."""
+    """Runs the tests of each step of a task, in order, after the agent has worked on all steps."""
 
     def __init__(self, room: CheckRoom, task: Task, verifier: Path) -> None:
         self._room, self._task, self._verifier = room, task, verifier
 
     def judge(self) -> ChecksReturned:
-        """The reward of each step by its name, and as ``reward`` what the task's strategy makes of them."""
+        """Return the reward of each step by name, and their combination according to the task's strategy as
+        ``reward``.
+        """
         found: dict[str, float] = {}
         errors: list[str] = []
         texts: list[str] = []
@@ -115,13 +117,14 @@ class StepChecks:
 
 
 class CommandCheck:
-    """A person's own ``--check COMMAND``: exit 0 is solved, unless the guard says that it proves nothing."""
+    """A user's ``--check COMMAND``. Exit code 0 means solved, unless the guard rejects it."""
 
     def __init__(self, room: CheckRoom, command: str, seconds: float) -> None:
         self._room = room
         self.command = command
         self._seconds = seconds
-        self.guard: CheckGuard | None = None  # none believes the exit code, and leaves every file as the run left it
+        # without a guard the exit code counts, and files stay as the run left them
+        self.guard: CheckGuard | None = None
 
     def judge(self) -> ChecksReturned:
         if self.guard is None:
@@ -142,7 +145,7 @@ class CommandCheck:
         return ChecksReturned({"reward": reward}, "".join(reasons), text, outcome.requests or UNSET)
 
     def _guarded(self, guard: CheckGuard) -> tuple[ToolOutcome, str]:
-        """What the check came to, and why its exit code 0 would not count."""
+        """Run the check under the guard. Returns the outcome, and why exit code 0 would not count."""
         guard.begin()
         with _scratch(self._room) as folder:
             reports = folder / "reports"
@@ -158,7 +161,7 @@ class CommandCheck:
 
 
 def as_found(checks: Checks | None, history: History | NoHistory, git_dir: Path, tree: str, files: str) -> None:
-    """Have a person's check judge with what steers it as the tree has it, unless she takes the run's own."""
+    """Guard the user's check by restoring the files that control it, unless the user wants the run's versions."""
     if isinstance(checks, CommandCheck) and isinstance(history, History) and tree and files != "left":
         kind: SteeringKind = "tests" if files == "tests" else "settings"
         checks.guard = CheckGuard(lambda: FoundFiles(history, git_dir, tree, kind), checks.command)
@@ -175,7 +178,7 @@ def _end_of(text: str) -> str:
 def _run(
     room: CheckRoom, command: str, seconds: float, mounts: tuple[Mount, ...], env: Mapping[str, str]
 ) -> ToolOutcome:
-    """What a command over a fresh copy of the workspace came to."""
+    """Run a command on a fresh copy of the workspace."""
     with (
         _scratch(room) as folder,
         closing(room.layer.copy(folder)) as copy,
@@ -186,7 +189,7 @@ def _run(
 
 @contextmanager
 def _scratch(room: CheckRoom) -> Iterator[Path]:
-    """A folder for one check, removed afterwards."""
+    """Create a temporary directory for one check and remove it afterwards."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="check-", dir=room.scratch))
     except OSError as error:
@@ -198,9 +201,9 @@ def _scratch(room: CheckRoom) -> Iterator[Path]:
 
 
 def _empty(folder: Path) -> None:
-    """Make the folder, without what an earlier judgement left in it."""
+    """Create the directory, or empty it if an earlier check left files there."""
     try:
         remove_tree(folder)
-        folder.mkdir(mode=0o700, parents=True)  # closed to others, as what an agent's code writes always is
+        folder.mkdir(mode=0o700, parents=True)  # closed to other users, like everything that an agent's code writes to
     except OSError as error:
         raise WorkspaceError(f"{folder} cannot be made ({error.strerror}); make room there") from error

@@ -1,4 +1,4 @@
-"""What this machine can isolate, where runs are kept, and what a model server can do."""
+"""Examines this machine's isolation levels and directories, and the abilities of a model server."""
 
 from __future__ import annotations
 
@@ -49,10 +49,13 @@ _CHAT = ("openai/", *(f"{kind}/" for kind in LOCAL_SERVERS))
 
 
 class Examined(Struct, frozen=True):
-    """active: The level that ``--isolation auto`` takes; empty where there is none.
-    no_layer: Why a run would work on a copy, and not on a layer over a folder; empty where it would not.
-    models: Prefix of a provider's models, to why they cannot be asked; empty where they can.
-    shares_blocks: Whether such a copy shares its blocks with the folder's files.
+    """What ``stackmem doctor`` found.
+
+    Attributes:
+        active: Level that ``--isolation auto`` selects; empty if none is available.
+        no_layer: Why a run would use a copy instead of an overlay over the folder; empty if it would use an overlay.
+        models: Maps each provider's model prefix to why its models cannot be used; empty if they can.
+        shares_blocks: Whether such a copy shares disk blocks with the folder's files.
     """
 
     active: str
@@ -69,7 +72,7 @@ class Examined(Struct, frozen=True):
 
 
 def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined:
-    """Try every level with the arguments it always uses, and look at a folder to work on."""
+    """Try every isolation level with its real arguments, and inspect a folder to work on."""
     if folder is not None and not folder.is_dir():
         raise UsageError(f"there is no folder {folder}; name one that exists")
     warnings = list(plugin_problems())
@@ -109,7 +112,7 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
 
 
 def _no_layer(folder: Path | None, resolved: Resolved, cwd: Path, folders: tuple[Path, Path]) -> str:
-    """Why none can lie over the folder, or over an empty one."""
+    """Return why no overlay is possible over the folder, or over an empty one if there is no folder."""
     with tempfile.TemporaryDirectory() as empty:
         try:
             return layer_over(folder or Path(empty), (), resolved, cwd, folders)[1]
@@ -118,8 +121,11 @@ def _no_layer(folder: Path | None, resolved: Resolved, cwd: Path, folders: tuple
 
 
 class FirstPrompt(Struct, frozen=True):
-    """tokens: Of the prompt, by the server's tokenizer if ``counted``, else by characters / 2.5.
-    seconds: Until it is read, at the speed that the probes had; None if that is not known.
+    """Size of a strategy's first prompt.
+
+    Attributes:
+        tokens: Size by the server's tokenizer if ``counted``, otherwise characters / 2.5.
+        seconds: Time to process it at the speed measured by the probes; None if that is not known.
     """
 
     strategy: str
@@ -129,8 +135,11 @@ class FirstPrompt(Struct, frozen=True):
 
 
 class ModelReport(Struct, frozen=True):
-    """window_source: Who says how long the window is.
-    use: The form of tool calls that a run will get, and the option for it; empty if none works.
+    """What ``stackmem doctor`` found out about a model.
+
+    Attributes:
+        window_source: Where the window size comes from.
+        use: Form of tool calls that a run will use, with the option for it; empty if none works.
     """
 
     model: str
@@ -186,7 +195,7 @@ def _first_prompt(spelled: str, model: OpenAIModel, speed: float | None) -> Firs
 
 
 def first_view(spelled: str) -> View:
-    """The first prompt of a run with a short task under a strategy."""
+    """Return the first prompt of a run with a short task under a strategy."""
     strategy = open_strategy(spelled)
     slots = prompt_slots(budgets_of(strategy, Budgets()), _COMMAND_SECONDS)
     system = fill(prompt_text(strategy.prompt), slots)

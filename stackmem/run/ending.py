@@ -1,11 +1,11 @@
-"""What a run's end leaves in its folder: its patch, and its result behind it; and what of them is missing.
+"""Writes the files of a run's end, its patch and then its result, and recreates missing ones.
 
-Rule 1: a result tells of the trace by its digest, so one that was written after another end is none of this end.
-Rule 2: a patch is there once ``changes.json`` is, which is written last and removed first.
-Rule 3: a patch that cannot be written takes no result away.
-Rule 4: ``/undo`` and ``/fork`` go on in another run, about the same folder. This family of runs remembers in one place,
-    the folder of its first run, which tree was applied last. An apply leads from that tree to the run's own tree, so it
-    also takes back what an undo took back. A file that the user has put back as the run found it counts as not applied.
+Rule 1: A result names the digest of its trace, so a result of an earlier end is recognized as outdated.
+Rule 2: A patch is complete if ``changes.json`` exists, which is written last and removed first.
+Rule 3: A failure to write the patch does not lose the result.
+Rule 4: ``/undo`` and ``/fork`` continue in another run for the same folder. The first run of such a family stores which
+    tree was applied last. Applying a run brings the folder from that tree to the run's tree, so it also reverts what an
+    undo took back. A file that the user restored to the run's initial state counts as not applied.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _GENERATIONS = 200
 
 
 def missing_of_end(run_dir: Path, digest: str) -> tuple[str, ...]:
-    """The files that a run with an end should have in its folder and has not."""
+    """Return the files that a run with an end should have but does not."""
     result = read_result(run_dir / RESULT)
     keeps_files = (run_dir / HISTORY).is_dir()
     if result is None or (result.digest and result.digest != digest):
@@ -50,9 +50,9 @@ def missing_of_end(run_dir: Path, digest: str) -> tuple[str, ...]:
 def make_missing(
     run_dir: Path, stopped: Stopped, scrubber: Scrubber, environ: Mapping[str, str]
 ) -> tuple[RunResult, str]:
-    """The result of a run whose end is in its trace, kept with its patch, and the folder that the patch is for.
+    """Recreate the result and patch of a run that has ended. Returns the result and the folder for the patch.
 
-    No model and no sandbox is needed.
+    This needs neither a model nor a sandbox.
     """
     request, state = read_request(run_dir), stopped.state
     result = RunResult(
@@ -75,7 +75,7 @@ def make_missing(
         history = History(run_dir / HISTORY, work, request.leave_out)
         history.withhold(scrubber.held_in)
         if work.is_dir() and work.parent.name == run_dir.name and not history.of_layer:
-            history.snapshot()  # for what it leaves out: what was judged is the tree that the trace names
+            history.snapshot()  # only to find out which files are left out; the tree that was judged is in the trace
     folder = request.subject if request.text is not None else ""
     trees = (state.begun.tree, state.tree)
     signer = Signer(run_dir, partial(signing_key, environ), stopped.end.count, stopped.end.digest)
@@ -85,15 +85,15 @@ def make_missing(
 def keep_end(
     result: RunResult,
     history: History | NoHistory,
-    folder: str,  # the folder of one's own that the workspace is a copy of; empty for a task
-    trees: tuple[str, str],  # what the run began with, and what it left; empty is the workspace as it is now
+    folder: str,  # the user folder that the workspace copies; empty for a task
+    trees: tuple[str, str],  # initial and final tree of the run; an empty string is the current workspace
     signer: Signer,
     *,
-    apply: bool,  # whether the patch is brought into the folder where the work is done
-    release: Callable[[], None] = lambda: None,  # gives back the room that was set aside for the end
-    complete: Callable[[RunResult], RunResult] = lambda result: result,  # the result with what only the workspace tells
+    apply: bool,  # whether to apply the patch to the folder if the run succeeded
+    release: Callable[[], None] = lambda: None,  # frees the disk space that was reserved for the end
+    complete: Callable[[RunResult], RunResult] = lambda result: result,  # adds what can only be read from the workspace
 ) -> RunResult:
-    """The result, in the run's folder beside its patch."""
+    """Save the patch and the result in the run directory."""
     if isinstance(history, NoHistory):
         release()
         return _save(result, signer)
@@ -113,7 +113,7 @@ def keep_end(
 
 
 def _apply(result: RunResult, folder: str, signer: Signer) -> RunResult:
-    """The result, its patch brought into the person's folder where the work was done."""
+    """Apply the patch to the user's folder if the run succeeded."""
     if not (folder and result.outcome in ("solved", "finished")):
         return result
     try:
@@ -126,7 +126,7 @@ def _apply(result: RunResult, folder: str, signer: Signer) -> RunResult:
 
 
 def _save(result: RunResult, signer: Signer) -> RunResult:
-    """Write the result, and sign it with the run's end."""
+    """Write the result, and sign it together with the end of the run."""
     signer.open()
     result = replace(result, unsigned=signer.reason)
     try:
@@ -141,7 +141,7 @@ def _save(result: RunResult, signer: Signer) -> RunResult:
 
 
 def _keep_patch(result: RunResult, folder: str, history: History, trees: tuple[str, str]) -> RunResult:
-    """The result with the patch kept in the run's folder; of an earlier end's nothing is left."""
+    """Write the patch to the run directory, replacing the one of an earlier end."""
     run_dir, before, after = Path(result.run_dir), trees[0], trees[1] or history.snapshot()
     (run_dir / CHANGES).unlink(missing_ok=True)
     changes = tuple(history.changed(before, after))
@@ -157,7 +157,7 @@ def _keep_patch(result: RunResult, folder: str, history: History, trees: tuple[s
 
 
 def _has_patch(run_dir: Path) -> bool:
-    """Whether the patch is there, whole."""
+    """Return whether the patch is present and complete."""
     try:
         changes = _kept(run_dir).changes
         return (run_dir / PATCH).stat().st_size > 0 or not changes
@@ -166,23 +166,23 @@ def _has_patch(run_dir: Path) -> bool:
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What ``stackmem apply`` reads back: where the copy came from, and what became of it."""
+    """What ``stackmem apply`` needs: the original folder and the changes."""
 
     folder: str
     changes: tuple[PathChange, ...]
-    tree: str = ""  # what the run left; empty where an older version wrote this
+    tree: str = ""  # final tree of the run; empty if an older version wrote this file
 
 
 class Brought(msgspec.Struct, frozen=True):
-    """What an apply came to."""
+    """Outcome of applying a run."""
 
-    folder: Path  # of the person, which the run worked on a copy of
-    changed: tuple[str, ...]  # the files that were brought in, or taken back; empty where nothing was left to do
-    has_changes: bool  # whether the run has any change to bring
-    outcome: str  # as ``RunResult.outcome``; empty where the run has no result
+    folder: Path  # the user's folder that the run worked on a copy of
+    changed: tuple[str, ...]  # files that were applied or reverted; empty if nothing was left to do
+    has_changes: bool  # whether the run has any changes to apply
+    outcome: str  # as in ``RunResult.outcome``; empty if the run has no result
 
     def describe(self) -> str:
-        """What it came to, in one line."""
+        """Return a summary in one line."""
         count = f"{len(self.changed)} {'file' if len(self.changed) == 1 else 'files'}"
         if self.changed and not self.has_changes:
             return f"took back what was applied to {self.folder}: {count}"
@@ -194,10 +194,11 @@ class Brought(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What a family of runs applied to its folder last."""
+    """The tree that a family of runs applied to its folder last."""
 
     tree: str
-    run: str = ""  # whose tree it is; empty where an older version wrote this: the run in whose folder it is
+    # the run of the tree; empty if an older version wrote this, then it is the run whose directory contains it
+    run: str = ""
 
 
 def _kept(run_dir: Path) -> Kept:
@@ -205,7 +206,7 @@ def _kept(run_dir: Path) -> Kept:
 
 
 def apply_run(run_dir: Path) -> Brought:
-    """Apply a finished run's patch to the folder it was copied from; what is there already is left as it is."""
+    """Apply a finished run's patch to the folder it was copied from. Changes that are already there are skipped."""
     result = read_result(run_dir / RESULT)
     try:
         kept = _kept(run_dir)
@@ -229,18 +230,18 @@ def apply_run(run_dir: Path) -> Brought:
     else:
         try:
             changed = apply_patches([since], folder)
-        except UsageError:  # unless the user put files back as the run found them
+        except UsageError:  # the user may have restored files to their initial state
             changed = apply_patches([since, whole], folder)
     if kept.tree:
-        with suppress(OSError):  # a run on media that are only read
+        with suppress(OSError):  # the run may be on read-only media
             write_json(first / APPLIED, Applied(kept.tree, run_dir.name))
     return Brought(folder, changed, bool(kept.changes), result.outcome if result is not None else "")
 
 
 def _since_applied(run_dir: Path, kept: Kept, first: Path) -> Patch | None:
-    """What leads from the tree that was applied last to the run's tree.
+    """Return the patch from the last applied tree to the run's tree.
 
-    None if no tree was applied, if it was this tree, or if the run that it is from is not there any more.
+    None if no tree or this tree was applied last, or if the run of that tree no longer exists.
     """
     last = _applied_last(run_dir, first)
     if last is None or last.tree == kept.tree:
@@ -253,7 +254,7 @@ def _since_applied(run_dir: Path, kept: Kept, first: Path) -> Patch | None:
 
 
 def _applied_last(run_dir: Path, first: Path) -> Applied | None:
-    for place in (first, run_dir):  # an older version wrote into the run's own folder
+    for place in (first, run_dir):  # older versions wrote into the run's own directory
         with suppress(OSError, msgspec.DecodeError):
             last = decode_json(read_regular(place / APPLIED), Applied)
             if _is_plain(last.run or place.name):
@@ -269,7 +270,7 @@ def _history(run_dir: Path) -> History:
 
 
 def _first_of_family(run_dir: Path) -> Path:
-    """The folder of the run that all forks of a conversation go back to."""
+    """Return the directory of the run that all forks of a conversation descend from."""
     place = run_dir
     for _ in range(_GENERATIONS):
         try:
@@ -283,5 +284,5 @@ def _first_of_family(run_dir: Path) -> Path:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether it is the name of a folder beside a run's, and no path."""
+    """Return whether ``name`` is a plain directory name, not a path, so that it cannot leave the runs directory."""
     return name not in ("", ".", "..") and not {"/", "\0"} & set(name)

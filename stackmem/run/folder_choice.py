@@ -1,4 +1,4 @@
-"""How a run has the folder that it works on: under a layer, or as a copy, and why."""
+"""Decides whether a run works on an overlay of the user's folder or on a copy, and why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .prepare import Prepared, included_in, profile_of
 
 
 def profile_in_force(resolved: Resolved, cwd: Path) -> Profile:
-    """The profile with what the settings say over it."""
+    """Return the sandbox profile with overrides from the settings."""
     profile = profile_of(resolved.settings, cwd)
     if resolved.is_given("network"):
         profile = msgspec.structs.replace(profile, network=resolved.settings.network)
@@ -30,7 +30,7 @@ def profile_in_force(resolved: Resolved, cwd: Path) -> Profile:
 
 
 def with_copy(prepared: Prepared) -> Prepared:
-    """Add what the run will work on. Looking takes long in a large folder, so refuse what you can before."""
+    """Add the overlay or copy plan. This scans the folder, which can be slow, so do cheaper checks first."""
     folder, resolved = prepared.subject.folder, prepared.resolved
     if folder is None:
         return prepared
@@ -48,7 +48,10 @@ def with_copy(prepared: Prepared) -> Prepared:
 
 
 def way_to_lend(resolved: Resolved, cwd: Path, sandbox: Path) -> How:
-    """How a copy has the folder's installed packages at the level in force, with the run's files in ``sandbox``."""
+    """Return how a copy accesses the folder's installed packages at the current isolation level.
+
+    ``sandbox`` is the directory for the run's files.
+    """
     isolation = resolved.settings.isolation
     if isolation == MEMORY:
         return "copy"
@@ -61,7 +64,7 @@ def way_to_lend(resolved: Resolved, cwd: Path, sandbox: Path) -> How:
 def layer_over(
     folder: Path, include: tuple[str, ...], resolved: Resolved, cwd: Path, folders: tuple[Path, Path]
 ) -> tuple[LayerPlan | None, str]:
-    """What a layer over the folder will show; or None, and why there can be none."""
+    """Return the plan for an overlay over the folder, or None and the reason why there cannot be one."""
     settings = resolved.settings
     if settings.isolation == MEMORY:
         return None, "its files are in memory"

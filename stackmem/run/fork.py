@@ -1,7 +1,7 @@
-"""Goes on from where another run stood, with something changed.
+"""Continues from a recorded state of another run, with changes.
 
-Rule 1: the other run is only read. What both share stays there: its records up to the cut, and its files' objects.
-Rule 2: nothing else changes than what was asked for. With no change at all the next prompt is the other run's.
+Rule 1: The other run is only read. It keeps the shared data: its records up to the fork and its file objects.
+Rule 2: Only the requested changes are made. Without any, the next prompt equals the one of the other run.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _MAX_CHUNK_BYTES = 64 << 20
 
 
 class ForkChanges(Struct, frozen=True):
-    """Everything that may differ from the run that is forked; None and nothing keep what it had."""
+    """Everything that may differ from the forked run. None and empty values keep the original."""
 
     strategy: str | None = None
     model: str | None = None
@@ -68,11 +68,11 @@ class ForkChanges(Struct, frozen=True):
     prompt: Path | None = None
     isolation: str | None = None
     chunks: Mapping[str, str] = {}  # chunk name to content
-    dropped: tuple[str, ...] = ()  # chunks taken from the heap
-    limits: Mapping[str, str | None] = {}  # as flags spell them: ``50``, ``+50``, ``none``
+    dropped: tuple[str, ...] = ()  # chunks to remove from the heap
+    limits: Mapping[str, str | None] = {}  # spelled as on the command line: ``50``, ``+50``, ``none``
 
     def settings(self) -> dict[str, Any]:
-        """The settings that it changes, by name."""
+        """Return the changed settings by name."""
         given = {
             "strategy": self.strategy,
             "model": self.model,
@@ -82,7 +82,7 @@ class ForkChanges(Struct, frozen=True):
             "prompt": self.prompt,
             "isolation": self.isolation,
         }
-        if self.model is not None:  # an address belongs to the model that it was given with
+        if self.model is not None:  # address, window and price belong to the old model, so reset them too
             return {name: value for name, value in given.items() if value is not None or name in _OF_A_MODEL}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -91,12 +91,12 @@ _OF_A_MODEL = ("base_url", "window_tokens", "price")
 
 
 class ForkResult(Struct, frozen=True):
-    """What came of it."""
+    """Outcome of a fork."""
 
     result: RunResult
-    folder: str  # the folder of one's own that the workspace is a copy of; empty for a task
+    folder: str  # the user folder that the workspace copies; empty for a task
     checked: bool
-    missing: tuple[str, ...] = ()  # dependency folders that no place holds any more; the workspace is without them
+    missing: tuple[str, ...] = ()  # dependency folders that no longer exist anywhere; the workspace lacks them
 
 
 def fork(
@@ -104,13 +104,13 @@ def fork(
     at: int,  # a step, or 0 for the start
     changes: ForkChanges,
     environ: Mapping[str, str],
-    observe: Observe | None = None,  # told of every new fact and the state it makes
+    observe: Observe | None = None,  # called for every new event with the resulting state
     stop: Callable[[int], object] = os._exit,
     person: PersonPort | None = None,  # as in ``solve``
     *,
-    record: int | None = None,  # number of the last record that both share, where that is not the last of step ``at``
+    record: int | None = None,  # number of the last shared record, if it is not the last record of step ``at``
 ) -> ForkResult:
-    """Play a new run from the state after step ``at`` of another one; it is kept beside that one."""
+    """Play a new run from the state after step ``at`` of another run. It is stored next to that run."""
     load_plugins()
     run = Run(run_dir.resolve())
     must_be_original(run, "forked")
@@ -133,7 +133,7 @@ def fork(
 
 
 def _beginning(run: Run, moment: StepMoment, changes: ForkChanges, environ: Mapping[str, str]) -> Forked:
-    """The fork as it can be, with what the run recorded wherever no change speaks."""
+    """Return the fork, with the recorded values for everything that is not changed."""
     state, base = moment.settled, moment.settled.begun
     request = with_model(read_request(run.folder), state, None)
     if request.program is not None and state.program is None:
@@ -158,7 +158,7 @@ def _plan(
     request: RunRequest, base: RunStarted, changes: ForkChanges, prepared: Prepared, environ: Mapping[str, str]
 ) -> RunPlan:
     kept_prompt = changes.prompt is None and (changes.strategy is None or prepared.resolved.settings.prompt is not None)
-    if kept_prompt:  # the run holds the text itself; its file may say something else today
+    if kept_prompt:  # use the recorded text, because the prompt file may have changed since
         settings = replace(prepared.resolved.settings, prompt=None)
         prepared = replace(prepared, resolved=replace(prepared.resolved, settings=settings))
     plan = plan_kept(prepared, request, base, environ)
@@ -170,7 +170,9 @@ def _plan(
 
 
 def _start(moment: StepMoment, changes: ForkChanges, plan: RunPlan, parts: RunParts) -> RunStarted:
-    """What holds from here on. The tree stays that of the oldest start: patches count from there."""
+    """Return the start event of the fork. Its tree stays the one of the oldest run, because patches are relative to
+    it.
+    """
     base, state = moment.settled.begun, moment.settled
     if parts.start.tree != state.tree:
         raise WorkspaceError(
@@ -197,7 +199,7 @@ def _start(moment: StepMoment, changes: ForkChanges, plan: RunPlan, parts: RunPa
         texts=base.texts if changes.strategy is None else parts.start.texts,
         small=base.small if changes.strategy is None else plan.small,
     )
-    # A provider may have signed the model's thinking over all that stood before it, and refuse it otherwise.
+    # A provider may sign the model's thinking together with the preceding prompt and reject it after a change.
     same = (start.model, start.system, start.tools) == (base.model, base.system, base.tools)
     if not same or run_constants(start) != run_constants(base) or not plan.strategy.prefix_stable:
         start = replace(start, thinking="dropped")
@@ -209,7 +211,7 @@ def _own(start: RunStarted) -> tuple[ToolSpec, ...]:
 
 
 def _program_at(run: Run, moment: StepMoment, opened: Opened) -> ProgramUnderWay:
-    """The program as it stands at ``moment``."""
+    """Return the program in its state at ``moment``."""
     theirs = sources_of(run.folder)
 
     def text_of(digest: str) -> str:
@@ -228,7 +230,7 @@ def _steps_with_secrets(run: Run, at: int, scrubber: Scrubber) -> tuple[int, ...
 
 
 def read_changes(flags: Mapping[str, str | None], sets: list[str], drops: list[str], cwd: Path) -> ForkChanges:
-    """The changes that flags spell."""
+    """Parse the changes from command line flags."""
     known = {}
     for name in ("strategy", "model", "base_url", "window_tokens", "price", "prompt", "isolation"):
         text = flags.get(name)
@@ -251,9 +253,10 @@ def read_changes(flags: Mapping[str, str | None], sets: list[str], drops: list[s
 
 
 def before_request(records: Iterable[Record], count: int) -> tuple[int, str] | None:
-    """The number of the record before a conversation's last request (2: the last but one), and its text.
+    """Return the number of the record before one of a conversation's last requests, and the text of that request.
 
-    None where it has no such request. A fork after that record takes the request back.
+    ``count`` is 1 for the last request, 2 for the one before. A fork after that record undoes the request. Returns None
+    if there is no such request.
     """
     found: list[tuple[int, str]] = []
     state = State()
@@ -274,7 +277,7 @@ def _content(value: str, cwd: Path) -> str:
 
 
 def must_go_on(moment: StepMoment, changes: ForkChanges) -> None:
-    """Refuses what no run could go on from."""
+    """Raise if no run can continue from the state."""
     state = moment.settled
     if not state.stack:
         raise UsageError(f"at step {moment.step} the run's root had popped; fork at an earlier step")
@@ -290,7 +293,7 @@ def must_go_on(moment: StepMoment, changes: ForkChanges) -> None:
 
 
 def chunks_to_set(state: State, changes: ForkChanges, scrub: Callable[[str], str]) -> tuple[ChunkSet, ...]:
-    """The chunks to set, without secrets; a chunk that is replaced keeps its description."""
+    """Return the chunks to set, with secrets removed. A replaced chunk keeps its description."""
     heap: Heap = state.heap
     for name in changes.dropped:
         if name not in heap.chunks:

@@ -1,4 +1,4 @@
-"""The repository in a run's workspace: made when the workspace is, and asked at the end what the agent committed."""
+"""The git repository in a run's workspace: created with the workspace, and read at the end for the agent's commits."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from .request import RunRequest, write_request
 
 GIT = ".git"
 BUILDING = "repository.new"
-"""Beside the workspace, for as long as its repository is not there yet."""
-_MOST_COMMITS = 50  # that are named
+"""Directory next to the workspace that exists while its repository is being built."""
+_MOST_COMMITS = 50  # listed in the result
 _SECONDS, _BYTES = 20.0, 16_384
 
 _READS_HISTORY = "reading the history of the folder for the run; later runs share it, and --git none goes without"
 
 
 def origin_of(folder: Path, settings: Settings) -> tuple[Origin | None, tuple[str, ...]]:
-    """The repository that a folder of one's own brings, and why it brings none where the person would expect it."""
+    """Return the repository of a user folder, and messages about why there is none if the user would expect one."""
     if settings.git != "read" or settings.isolation == "memory" or not folder.is_dir():
         return None, ()
     try:
@@ -49,10 +49,10 @@ def origin_of(folder: Path, settings: Settings) -> tuple[Origin | None, tuple[st
 
 
 def place_of(folder: Path, settings: Settings) -> tuple[Path, str, tuple[str, ...]]:
-    """The work tree that is worked on where a folder in it is named, the folder's path in it, and what to say of that.
+    """Return the work tree of a folder, the folder's path in it, and notices for the user.
 
-    A folder stays by itself that holds nothing tracked, that lies in a home folder kept in git, or whose work tree is
-    somebody else's: there the person means the folder.
+    The folder itself is used if it contains no tracked files, if the work tree is the home folder, or if the work tree
+    belongs to another user: then the user means only the folder.
     """
     root = (
         work_tree_of(folder) if settings.git == "read" and settings.isolation != "memory" and folder.is_dir() else None
@@ -76,7 +76,7 @@ def place_of(folder: Path, settings: Settings) -> tuple[Path, str, tuple[str, ..
 
 
 def history_told(folder: Path, settings: Settings) -> str:
-    """What a run on this folder could read of its history, in a sentence; empty where there is none."""
+    """Describe how much git history a run on this folder could read; empty if there is none."""
     origin, why_none = origin_of(folder.resolve(), settings)
     if origin is None:
         return " ".join(why_none)
@@ -88,7 +88,7 @@ def history_told(folder: Path, settings: Settings) -> str:
 
 
 def pack_cache(*, links: bool = False) -> PackCache:
-    """The packs that the runs of a person share."""
+    """Return the cache of packs that is shared by all runs of a user."""
     return PackCache(state_folder() / "packs", links=links)
 
 
@@ -96,7 +96,10 @@ def bring(
     origin: Origin, request: RunRequest, into: tuple[Path, Path], secrets: Scrubber, notice: Callable[[str], object],
     *, shared: bool,
 ) -> tuple[RunRequest, LateRepository]:  # fmt: skip
-    """Begin to put the repository into a new workspace: the request that says so, and what does it."""
+    """Start creating the repository in a new workspace.
+
+    Returns the request that records it, and the object that completes the repository in the background.
+    """
     work, run_dir = into
     building = work.parent / BUILDING
     try:
@@ -130,7 +133,7 @@ def _make(origin: Origin, repository: Path, secrets: Scrubber, *, shared: bool) 
 
 
 def bring_again(request: RunRequest, work: Path, secrets: Scrubber, *, shared: bool) -> bool:
-    """Put what the run had of a repository into a workspace that is made again; whether that could be done."""
+    """Recreate the run's repository in a rebuilt workspace. Returns whether that was possible."""
     if request.git is None:
         return True
     building = work.parent / BUILDING
@@ -139,14 +142,14 @@ def bring_again(request: RunRequest, work: Path, secrets: Scrubber, *, shared: b
         _make(origin, building / GIT, secrets, shared=shared)
         (work / GIT).mkdir(parents=True)
         put_in_place(building, building / GIT, work / GIT)
-    except (StackmemError, OSError):  # the folder has another history by now
+    except (StackmemError, OSError):  # the folder's history has changed since
         remove_tree(building)
         return False
     return True
 
 
 def bring_what_is_missing(request: RunRequest, work: Path, secrets: Scrubber, *, shared: bool) -> bool:
-    """As ``bring_again``, for a run that was stopped before its repository was there, and so before any command."""
+    """Like ``bring_again``, for a run that stopped before its repository was complete and before any command ran."""
     if not (work.parent / BUILDING).exists():
         return True
     for left in (work.parent / BUILDING, work / GIT, *([work.parent / LENT] if shared else [])):
@@ -155,7 +158,9 @@ def bring_what_is_missing(request: RunRequest, work: Path, secrets: Scrubber, *,
 
 
 def remove_stale_locks(work: Path) -> None:
-    """Remove what a git that was killed with its run left behind: every later one would wait for it."""
+    """Remove lock files of a git process that was killed with its run, because later git commands would fail on
+    them.
+    """
     try:
         folder = os.open(work / GIT, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -169,9 +174,9 @@ def remove_stale_locks(work: Path) -> None:
 
 
 def commits_made(workspace: Workspace, given: InnerRepository, scrub: Callable[[str], str]) -> tuple[str, ...]:
-    """The commits that the agent made, the newest first, as the sandbox's git tells them: it alone reads what is there.
+    """Return the agent's commits, newest first; empty if git no longer works.
 
-    Where git is broken by now, none.
+    Git runs inside the sandbox, because the repository is under the agent's control.
     """
     try:
         os.stat(f"{GIT}/logs", dir_fd=workspace.files.fd, follow_symlinks=False)

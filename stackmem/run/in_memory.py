@@ -1,8 +1,7 @@
-"""Runs in memory (``--isolation memory``): a world's files in a dict, its program as a function, nothing on the disk
-but the run's own records.
+"""Runs in memory (``--isolation memory``): files are a dict and the program is a function; only records are on disk.
 
-Rule 1: only worlds of ``stackmem worlds make`` can be run so, and only with the program that this version brings.
-Rule 2: no files are kept beside the trace. What they were at any moment is made again from the recorded calls.
+Rule 1: Only worlds from ``stackmem worlds make`` are supported, and only with the program of this version.
+Rule 2: No files are stored with the trace. They are rebuilt by replaying the recorded calls.
 """
 
 from __future__ import annotations
@@ -32,22 +31,22 @@ from .prepare import Subject
 
 MEMORY = MemoryWorkspace.level
 PROGRAM = MemoryProgram("work", work.run, ("work", work.PLAN))
-"""``./work``; the same text must stand in the workspace."""
+"""The program ``./work``; the workspace must contain the same text."""
 
 
 class NoHistory:
-    """Keeps no files, where there is a way to make them again."""
+    """History of a run whose files can be rebuilt, so it stores none."""
 
     left_out: tuple[LeftOut, ...] = ()
 
     def withhold(self, holds_secret: Callable[[bytes], bool]) -> None:
-        """Nothing is kept, so nothing need be withheld."""
+        """Do nothing, because no files are stored."""
 
     def snapshot(self) -> str:
         return ""
 
     def sync(self) -> None:
-        """Nothing is kept that could be forced to the disk."""
+        """Do nothing, because no files are stored."""
 
     def patch(self, before: str, after: str) -> bytes:
         return b""
@@ -57,7 +56,7 @@ class NoHistory:
 
 
 class WorldChecks:
-    """The hidden check of a world, on the files as they are in memory."""
+    """The hidden check of a world, run on the files in memory."""
 
     def __init__(self, workspace: MemoryWorkspace, tests: Path) -> None:
         self._workspace = workspace
@@ -74,7 +73,7 @@ class WorldChecks:
 
 
 def open_in_memory(subject: Subject, check: str | None, scrub: Callable[[str], str]) -> MemoryWorkspace:
-    """The workspace of a world."""
+    """Open the workspace of a world."""
     task = subject.task
     way_out = "leave --isolation out"
     if task is None or not is_world(task.folder):
@@ -94,7 +93,7 @@ def open_in_memory(subject: Subject, check: str | None, scrub: Callable[[str], s
 
 
 def stays_in_memory(before: str, now: str) -> bool:
-    """Whether a run that was at one level of isolation goes on, at another, in memory."""
+    """Return whether a continued run stays in memory. Raises if it would switch between memory and disk."""
     if (before == MEMORY) != (now == MEMORY):
         raise UsageError(
             f"the run cannot go on at isolation {now}: files are in memory or on a disk, throughout; "
@@ -104,13 +103,13 @@ def stays_in_memory(before: str, now: str) -> bool:
 
 
 def is_world(folder: Path) -> bool:
-    """Whether a task folder was made by ``stackmem worlds make``."""
+    """Return whether ``stackmem worlds make`` created the task folder."""
     own = folder / "environment" / "workspace" / work.PLAN
     return own.is_file() and (folder / "tests" / "answers.json").is_file()
 
 
 def recall(records: Iterable[Record], upto: int, world: World) -> None:
-    """Bring the files to where they were after record ``upto``, by performing the calls up to there again."""
+    """Restore the files to their state after record ``upto`` by replaying the calls."""
     state = State()
     for record in records:
         if record.seq > upto:
@@ -128,13 +127,13 @@ def recall(records: Iterable[Record], upto: int, world: World) -> None:
 
 @lru_cache(maxsize=1)
 def program_text() -> str:
-    """The text of ``./work`` as this version brings it."""
+    """Return the text of ``./work`` in this version."""
     return Path(work.__file__).read_text("utf-8")
 
 
 @lru_cache(maxsize=16)
 def _files(place: Path, changed: int) -> dict[str, str]:
-    """Every file of a world's workspace; read once for each time that it was made."""
+    """Read all files of a world's workspace. Cached per path and modification time."""
     found = sorted(path for path in place.rglob("*") if path.is_file() and not path.is_symlink())
     return {path.relative_to(place).as_posix(): read_regular(path).decode("utf-8") for path in found}
 

@@ -1,6 +1,6 @@
-"""Ctrl-C, SIGTERM and a closed terminal: the first ends the run in good order, the second at once; and the end of time.
+"""Handles Ctrl-C, SIGTERM, SIGHUP and the time limit. The first signal ends the run cleanly, the second immediately.
 
-A signal interrupts only what the world is asked to do; a fact that is being written is written whole.
+Signals interrupt only calls to the outside world. An event that is being written is always written completely.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from stackmem.errors import WorkspaceError, way_out
 
 
 class OutOfTime(KeyboardInterrupt):
-    """The run's seconds are over."""
+    """The run's time limit has expired."""
 
 
 class Interrupts:
-    """Owns SIGINT, SIGTERM, SIGHUP and SIGALRM while it is entered; does nothing outside the main thread.
+    """Handles SIGINT, SIGTERM, SIGHUP and SIGALRM while entered; does nothing outside the main thread.
 
-    SIGHUP stays ignored where it was, as under nohup.
+    SIGHUP stays ignored if it was ignored before, as under nohup.
     """
 
     def __init__(self, stop: Callable[[int], Any] = os._exit) -> None:
-        self.signal = 0  # the signal that came, 0 before one
-        self.out_of_time = False  # whether the run's seconds are over
-        self.open = False  # whether a signal raises ``KeyboardInterrupt`` now, and the end of the seconds ``OutOfTime``
+        self.signal = 0  # the received signal, 0 if none
+        self.out_of_time = False  # whether the time limit has expired
+        self.open = False  # whether a signal now raises ``KeyboardInterrupt``, and the time limit ``OutOfTime``
         self._stop = stop
         self._before: dict[int, Any] = {}
 
@@ -50,13 +50,13 @@ class Interrupts:
         self._before = {}
 
     def end_after(self, seconds: float | None) -> None:
-        """Interrupt what the world is asked to do once so many seconds have passed; None takes that back."""
+        """Interrupt calls to the outside world after ``seconds``. None cancels the timer."""
         self.out_of_time = seconds is not None and seconds <= 0
         if self._before:
             signal.setitimer(signal.ITIMER_REAL, max(0.0, seconds or 0.0))
 
     def take_back(self) -> bool:
-        """Forget a Ctrl-C, where it was one: it interrupted what was under way, and the run goes on."""
+        """Clear a Ctrl-C so that the run continues. Return False for any other signal."""
         if self.signal != signal.SIGINT:
             return False
         self.signal = 0
@@ -64,7 +64,7 @@ class Interrupts:
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """A stretch that a signal may interrupt with ``KeyboardInterrupt``; also one that came before it."""
+        """Let signals raise ``KeyboardInterrupt`` inside this block, including a signal that arrived earlier."""
         self.open = True
         try:
             if self.signal:
@@ -75,7 +75,7 @@ class Interrupts:
 
     @contextmanager
     def setting_up(self, what: str, scratch: Path) -> Iterator[None]:
-        """``allowed``, while what a run needs is made."""
+        """Like ``allowed``, with error handling for the setup of a run."""
         try:
             with self.allowed():
                 yield
@@ -94,7 +94,7 @@ class Interrupts:
             self._stop(128 + number)
         self.signal = number
         if self.open:
-            self.open = False  # what cleans up behind the interruption is not interrupted again
+            self.open = False  # so that the cleanup after this interruption is not interrupted too
             raise KeyboardInterrupt
 
     def _time_is_up(self, number: int, frame: FrameType | None) -> None:

@@ -1,8 +1,8 @@
-"""The limits of a run: how a person sets them, and whether one of the cost can be kept.
+"""Run limits: how users set them, and whether a cost limit can be enforced.
 
-Rule 1: a run that goes on takes ``50`` as counted from its start, and ``+50`` as so much more than it had.
-Rule 2: a limit of the cost needs a model whose price is known, or one that nobody is paid for.
-Rule 3: a limit of the cost that nobody chose is left out where it cannot be kept; one that somebody chose is refused.
+Rule 1: For a resumed run, ``50`` counts from the start of the run and ``+50`` raises the previous limit by 50.
+Rule 2: A cost limit requires a model with a known price, or a model that is free.
+Rule 3: A default cost limit that cannot be enforced is dropped. If the user chose the limit, it is an error.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from stackmem.settings.options import OPTIONS
 from stackmem.settings.settings import Resolved
 
 LIMITS = {"max_steps": "steps", "max_tokens": "tokens", "max_usd": "usd", "max_seconds": "seconds"}
-"""Setting to the field of ``Limits`` that it fills."""
+"""Maps each setting to the field of ``Limits`` that it fills."""
 MORE = {"steps": "+50", "tokens": "+100_000", "usd": "+1", "seconds": "+600"}
-"""Field of ``Limits`` to how much more of it is a fair proposal."""
+"""Maps each field of ``Limits`` to a reasonable increase, shown in error messages."""
 
 
 def first_limits(resolved: Resolved, model: str, price: Price | None) -> Limits:
-    """The limits that a run begins with."""
+    """Return the limits of a new run."""
     limits = Limits(**{field: getattr(resolved.settings, name) for name, field in LIMITS.items()})
     usd = resolved.value("max_usd")
     return check_usd(limits, model, price, chosen=resolved.is_chosen("max_usd"), source=f"{usd.source}: ")
@@ -40,7 +40,9 @@ def first_limits(resolved: Resolved, model: str, price: Price | None) -> Limits:
 def later_limits(
     limits: Limits, wanted: Mapping[str, str | None], model: str, price: Price | None, *, usd_chosen: bool = True
 ) -> Limits:
-    """The limits of a run that goes on: ``limits`` with those that ``wanted`` names as flags spell them."""
+    """Return the limits of a resumed run: ``limits`` updated with ``wanted``, whose values are spelled as on the
+    command line.
+    """
     values = {
         field: _value(name, str(wanted[name]), getattr(limits, field), field)
         for name, field in LIMITS.items()
@@ -70,7 +72,7 @@ def _value(name: str, given: str, had: float | None, field: str) -> float | None
 def check_usd(
     limits: Limits, model: str, price: Price | None, *, chosen: bool, source: str = "", named: str = "the model"
 ) -> Limits:
-    """``limits`` as they can be kept with a model."""
+    """Return ``limits`` without a cost limit that cannot be enforced for this model."""
     if limits.usd is None or is_known(price) or is_free(model):
         return limits
     if chosen:
@@ -82,7 +84,7 @@ def check_usd(
 
 
 def refuse_spent(state: State, has: str = "the run has") -> None:
-    """Refuse to go on from a state in which a limit would end the run at once."""
+    """Raise if a limit is already used up, because the run would end immediately."""
     spent = core_limits.spent_limit(state)
     if spent is not None:
         word = spent.removeprefix("limit:")

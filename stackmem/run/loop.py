@@ -1,7 +1,7 @@
-"""The agent loop, for agents and programs. Start reading here: everything else is a part of one of its five lines.
+"""The agent loop, shared by agents and programs. Start reading here: the other modules each implement a part of it.
 
-Rule 1: a fact is recorded before anything follows from it.
-Rule 2: of effects that run side by side each answer is a fact of its own, as it arrives.
+Rule 1: An event is recorded before anything that depends on it happens.
+Rule 2: Each effect of a parallel group is answered by a separate event, recorded when the answer arrives.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def run(
     record: Callable[[Event, State], None],
     interrupts: Interrupts,
 ) -> State:
-    """Play a run to its end from ``state``, where ``first`` happens next."""
+    """Play a run to its end, starting from ``state``, with ``first`` as the next event or effect."""
     upcoming = first
     while upcoming is not None:  # This is the agent loop.
         event = _fact(upcoming, state, world, interrupts)
@@ -42,12 +42,12 @@ def run(
 
 
 def _fact(upcoming: Event | Effect, state: State, world: World, interrupts: Interrupts) -> Event:
-    """The fact itself, or the one that answers the effect, or the one that the run was stopped."""
+    """Return the event itself, the event that answers the effect, or the event that records why the run stopped."""
     try:
         if isinstance(upcoming, Effect):
             return _answer(upcoming, state, world, interrupts)
         if interrupts.signal and state.program is not None and state.end is None:
-            raise KeyboardInterrupt  # a program may go on for long without an effect
+            raise KeyboardInterrupt  # a program can run for a long time without requesting an effect
         return upcoming
     except OutOfTime:
         return RunEnded("limit:seconds", partial_result(state))
@@ -57,15 +57,18 @@ def _fact(upcoming: Event | Effect, state: State, world: World, interrupts: Inte
         if state.end is not None:
             return ChecksReturned({}, "the checks were interrupted")
         return RunEnded("interrupted", partial_result(state))
-    except (WorkspaceError, OSError) as error:  # an OSError: of files, pipes or memory, where nothing better is known
+    except (WorkspaceError, OSError) as error:  # OSError: files, pipes or memory, without a more specific error
         return RunEnded("workspace_error", world.scrub(str(error)))
 
 
 def _answer(upcoming: Effect, state: State, world: World, interrupts: Interrupts) -> Event:
-    """The fact that answers the effect; or, in a conversation, what the person says before it is performed."""
+    """Return the event that answers the effect.
+
+    In a conversation, a message from the user comes first if one arrived before the effect is performed.
+    """
     while True:
         try:
-            interrupts.open = True  # as ``interrupts.allowed`` does, written out: it is on the way of every step
+            interrupts.open = True  # inlined ``interrupts.allowed``, because this code runs on every step
             try:
                 if interrupts.signal:
                     raise KeyboardInterrupt
@@ -82,4 +85,4 @@ def _answer(upcoming: Effect, state: State, world: World, interrupts: Interrupts
                 raise
             if isinstance(upcoming, UseTool | UseOwnTool):
                 return interrupted(upcoming, stop, world)
-            # A reply that is on its way is dropped whole; the person says what follows.
+            # Discard a partial model reply; the user's next message decides how the run continues.

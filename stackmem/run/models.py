@@ -1,4 +1,4 @@
-"""The models that one run asks: its own, or nobody, and beside it those that a program names."""
+"""The models of a run: its own model, or a placeholder if it has none, and any that a program names."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from stackmem.settings.settings import Settings
 from .limits import check_usd
 
 SMALL_PARAMETERS = 9_000_000_000
-"""A model with at most so many parameters is small."""
+"""Models with at most this many parameters count as small."""
 SMALL_WINDOW_TOKENS = 8_192
-"""So is one with a window of at most so many tokens: the full prompts take a third of it."""
+"""Models with a window of at most this many tokens count as small: the full prompts would fill a third of it."""
 
 
 class Nobody(Struct, frozen=True):
-    """The model of a program's run that names none, as most programs never ask for a reply.
+    """Placeholder model for a program run without a named model; most programs never need one.
 
-    A run that asks for one all the same ends, and goes on with ``--model``.
+    If the run does request a reply, it ends and can be resumed with ``--model``.
     """
 
     name: str = NOBODY
@@ -45,7 +45,7 @@ class Nobody(Struct, frozen=True):
 
 
 def is_small(size: str, model: Model, strategy: MemoryStrategy) -> bool:
-    """Whether the run uses the small size."""
+    """Return whether the run uses the small prompts and tools."""
     if size == "small" and not has_small_size(strategy):
         known = ", ".join(STRATEGIES_FOR_SMALL)
         raise UsageError(f"the strategy {strategy.name} has no small size; leave --size out, or choose one of {known}")
@@ -59,7 +59,7 @@ def is_small(size: str, model: Model, strategy: MemoryStrategy) -> bool:
 
 
 def asked_of(settings: Settings, environ: Mapping[str, str]) -> Asked:
-    """What the settings ask of a provider beside the prompt."""
+    """Return the provider options from the settings, everything besides the prompt."""
     return Asked(
         temperature=read_temperature(settings.temperature),
         effort=settings.effort,
@@ -71,7 +71,7 @@ def asked_of(settings: Settings, environ: Mapping[str, str]) -> Asked:
 
 
 def open_other(name: str, settings: Settings, cwd: Path, limits: Limits, environ: Mapping[str, str]) -> Model:
-    """The model that a program names."""
+    """Open a model that a program names."""
     kind, colon, script = name.partition(":")
     if colon and kind == "script":
         name = f"script:{cwd / script}"
@@ -83,16 +83,16 @@ def open_other(name: str, settings: Settings, cwd: Path, limits: Limits, environ
 
 
 class Models:
-    """Asks the model that a request names, the run's own where it names none; each is opened when it is first asked."""
+    """Sends each request to the model it names, or to the run's own model. Models are opened on first use."""
 
     def __init__(self, own: Model, open_named: Callable[[str], Model]) -> None:
-        """Keep the run's own model."""
+        """Keep the run's own model and the function that opens others."""
         self._own, self._open = own, open_named
         self._opened: dict[str, Model] = {}
         self._lock = threading.Lock()
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
-        """One attempt. A model that cannot be opened has failed for good, and the run can be resumed."""
+        """Make one attempt. If the model cannot be opened, the failure is permanent, but the run can be resumed."""
         if request.model in ("", self._own.name):
             return self._own.reply(request)
         try:
@@ -105,7 +105,7 @@ class Models:
         return replace(answer, answerer=Answerer(model.name, model.price, model.window_tokens))
 
     def _named(self, name: str) -> Model:
-        with self._lock:  # completions of a group are asked side by side
+        with self._lock:  # completions of a group run in parallel threads
             if name not in self._opened:
                 self._opened[name] = self._open(name)
             return self._opened[name]

@@ -1,7 +1,7 @@
-"""Opens a run, however it begins: folders, trace, workspace, history and world; what never began is removed again.
+"""Opens a run of any kind: directories, trace, workspace, history and world. A run that never starts is removed again.
 
-Rule 1: what can be refused is refused before anything is made, by whoever makes the beginning (see ``begin``).
-Rule 2: a new run without a first fact never was; one that goes on stays as it stands.
+Rule 1: Invalid requests are rejected before anything is created, when the beginning is made (see ``begin``).
+Rule 2: A new run without a first event is deleted. A resumed run stays as it was.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from .request import ProgramRequest, RunRequest, write_request
 from .run_folder import HISTORY, TRACE
 
 _WHAT: dict[type, str] = {Forked: "fork", Rehearsed: "workspace"}
-"""What cannot be set up, as a message names it; any other is a run."""
+"""What is being set up, for error messages; any other kind is a run."""
 
 Observe = Callable[[Event, State], None]
 _Over = tuple[Path, tuple[bytes, ...]]
@@ -68,31 +68,31 @@ def nobody_answers(question: str) -> str | None:
 
 
 def everybody_agrees(prepared: Prepared) -> None:
-    """Nobody is asked."""
+    """Agree without asking anyone."""
 
 
 def nobody_listens(happened: tuple[Any, ...], state: State) -> None:
-    """Nobody is told."""
+    """Ignore the notification."""
 
 
 class Person(Struct, frozen=True):
-    """Who a run talks to."""
+    """Callbacks to the user of a run."""
 
-    # their answer to a program's question, or None where nobody answers
+    # returns the answer to a program's question, or None if nobody can answer
     ask: Callable[[str], str | None] = nobody_answers
-    tell: Tell = nobody_listens  # told of everything that happens in a program, see ``languages.language.Happening``
-    observe: Observe | None = None  # told of every fact as it is recorded, and the state it makes
-    stop: Callable[[int], object] = os._exit  # ends the process with an exit code at a second Ctrl-C
-    # shown a request before anything is copied; whoever does not agree raises ``UsageError``
+    tell: Tell = nobody_listens  # called for everything that happens in a program, see ``languages.language.Happening``
+    observe: Observe | None = None  # called for every recorded event with the resulting state
+    stop: Callable[[int], object] = os._exit  # ends the process with an exit code at the second Ctrl-C
+    # called with the request before anything is copied; raises ``UsageError`` to refuse
     agree: Callable[[Prepared], object] = everybody_agrees
-    watch: Watcher | None = None  # a debugger of programs, where there is one
-    notice: Callable[[str], object] = str  # told in a sentence what takes long
-    port: PersonPort | None = None  # who talks with an agent; None where only questions are answered, by ``ask``
-    clock: Clock = Clock()  # the one that they go by
+    watch: Watcher | None = None  # a debugger for programs, if any
+    notice: Callable[[str], object] = str  # receives a message when something takes long
+    port: PersonPort | None = None  # the user of an agent; None if only questions are answered, by ``ask``
+    clock: Clock = Clock()  # the clock of the run
 
 
 class Opened(Struct):
-    """A run with everything open that it needs."""
+    """A run with all its resources open."""
 
     parts: RunParts
     places: RunPlaces
@@ -100,25 +100,26 @@ class Opened(Struct):
     request: RunRequest
     interrupts: Interrupts
     person: Person
-    # writer, signer: none where nothing is recorded
+    # writer, signer: None if nothing is recorded
     writer: TraceWriter | None = None
     signer: Signer | None = None
-    folder: str = ""  # the folder of one's own that the workspace is a copy of; empty for a task
-    apply: bool = False  # whether the patch is to be brought there once the work is done
-    seconds_before: float = 0.0  # wall time of the run before this process took it up
-    steps_with_secrets: tuple[int, ...] = ()  # steps of that time whose reply holds a secret
-    missing: tuple[str, ...] = ()  # dependency folders that no place holds any more; the workspace is without them
-    # of a program's run, what decides what happens next; else the agent's rules do
+    folder: str = ""  # the user folder that the workspace copies; empty for a task
+    apply: bool = False  # whether to apply the patch to the folder once the work is done
+    seconds_before: float = 0.0  # wall time of the run before this process resumed it
+    steps_with_secrets: tuple[int, ...] = ()  # earlier steps whose reply contains a secret
+    missing: tuple[str, ...] = ()  # dependency folders that no longer exist anywhere; the workspace lacks them
+    # decides the next step of a program run; None for an agent
     program: ProgramUnderWay | None = None
     live: SpanSender | None = None
-    late: LateRepository | None = None  # makes the repository of a new workspace; None where nothing does
+    # creates the repository of a new workspace in the background; None if there is none
+    late: LateRepository | None = None
 
 
 @contextmanager
 def open_run(
     beginning: Beginning, environ: Mapping[str, str], interrupts: Interrupts, person: Person
 ) -> Iterator[Opened]:
-    """Everything that a run needs, for as long as it is played."""
+    """Provide everything that a run needs, until the run is over."""
     places = run_places(beginning)
     with ExitStack() as stack:
         if isinstance(beginning, Rehearsed):
@@ -131,7 +132,7 @@ def open_run(
 
 
 def _remove_unbegun(places: RunPlaces) -> None:
-    """A run that has no first fact never was."""
+    """Remove a run that has no first event."""
     trace = places.run / TRACE
     if not trace.exists() or trace.stat().st_size == 0:
         remove_tree(places.run)
@@ -150,7 +151,8 @@ def _opened(
     writer = _new_writer(beginning, places, person.clock)
     if writer is not None:
         stack.callback(writer.close)
-        write_request(request, places.run)  # before anything else is made: whoever removes the run reads there what was
+        # written before anything else is created, so that whoever removes the run can read what it was
+        write_request(request, places.run)
     missing: tuple[str, ...] = ()
     late: LateRepository | None = None
     history: History | NoHistory = NoHistory()
@@ -177,7 +179,8 @@ def _opened(
     stack.callback(parts.world.close)
     if isinstance(history, NoHistory):
         _recall(beginning, parts)
-    if isinstance(beginning, Resumed):  # the last thing that can fail: it cuts off a torn record
+    # opened last because it cuts off a torn record, so every other failure must come first
+    if isinstance(beginning, Resumed):
         lock = beginning.lock, beginning.stopped.end
         writer = TraceWriter(places.run / TRACE, person.clock.wall, held=lock, reserves=True)
         stack.callback(writer.close)
@@ -201,7 +204,7 @@ def _opened(
 
 
 def _take_up(opened: Opened, beginning: Beginning) -> None:
-    """What the run that goes on had spent, and held, before."""
+    """Copy what the earlier part of the run spent into the opened run."""
     if isinstance(beginning, Resumed):
         opened.seconds_before = beginning.stopped.seconds
         opened.steps_with_secrets = beginning.stopped.steps_with_secrets
@@ -210,7 +213,7 @@ def _take_up(opened: Opened, beginning: Beginning) -> None:
 
 
 def _request(beginning: Beginning, places: RunPlaces, scrub: Callable[[str], str]) -> RunRequest:
-    """What is kept beside the run of what was asked for."""
+    """Return the request to store in the run directory."""
     match beginning:
         case Fresh(prepared, _, program):
             return first_request(prepared, places.work, None if program is None else _without_secrets(program, scrub))
@@ -229,7 +232,7 @@ def _new_writer(beginning: Beginning, places: RunPlaces, clock: Clock) -> TraceW
 
 
 def _history(beginning: Beginning, places: RunPlaces, leave_out: tuple[str, ...], scrubber: Scrubber) -> History:
-    """The history of the workspace; what a layer goes on from is written into it."""
+    """Open the history of the workspace. For an overlay, this also restores the files that the run continues from."""
     git_dir = places.run / HISTORY
     over = places.layer if isinstance(places.layer, Overlay) else None
     if isinstance(beginning, Forked | Edited | Rehearsed):
@@ -242,8 +245,9 @@ def _history(beginning: Beginning, places: RunPlaces, leave_out: tuple[str, ...]
 
 
 def _fill(beginning: Beginning, places: RunPlaces, person: Person) -> tuple[_Over | None, tuple[str, ...]]:
-    """Put into the workspace what the run begins with, or tell over what it will lie and what it hides there; with the
-    dependency folders that are nowhere any more.
+    """Fill the workspace with the initial files, or prepare an overlay.
+
+    Returns the overlay's folder with the paths to hide in it, and the dependency folders that no longer exist.
     """
     prepared = beginning.prepared
     over: _Over | None = None
@@ -257,7 +261,7 @@ def _fill(beginning: Beginning, places: RunPlaces, person: Person) -> tuple[_Ove
                 _copy_subject(prepared, places, person.notice)
         case Resumed(request=request, run_dir=run_dir):
             for left in places.scratch.glob("check-*"):
-                remove_tree(left)  # of checks that were killed
+                remove_tree(left)  # left over from checks that were killed
             if folder := folder_under(run_dir / HISTORY):
                 over = folder, hidden_again(folder, request.include, prepared.folders)
         case Forked(request=request, run=run) | Edited(request=request, run=run) | Rehearsed(request=request, run=run):
@@ -276,7 +280,10 @@ def _fill(beginning: Beginning, places: RunPlaces, person: Person) -> tuple[_Ove
 def _with_repository(
     beginning: Beginning, request: RunRequest, places: RunPlaces, secrets: Scrubber, into: Path, person: Person
 ) -> tuple[RunRequest, LateRepository | None, tuple[str, ...]]:
-    """The request with the repository of a new workspace, and what makes it; what one made again is without."""
+    """Create the git repository of the workspace.
+
+    For a new run, the repository is filled in the background. Otherwise it is recreated, and reported if that fails.
+    """
     shared = into != places.work
     match beginning:
         case Fresh(prepared):
@@ -292,7 +299,7 @@ def _with_repository(
 
 
 def _lent(beginning: Beginning, request: RunRequest, places: RunPlaces) -> tuple[dict[bytes, Path], tuple[str, ...]]:
-    """The folders of installed packages that a copy sees and does not hold, put in place; and those that are gone."""
+    """Mount or link the installed packages that a copy uses in place. Also returns the ones that no longer exist."""
     if not request.lent:
         return {}, ()
     prepared = beginning.prepared
@@ -302,7 +309,7 @@ def _lent(beginning: Beginning, request: RunRequest, places: RunPlaces) -> tuple
 
 def _make_scratch(places: RunPlaces) -> None:
     try:
-        # Closed to others: a command that root runs can leave programs there which take root's rights (setuid).
+        # Closed to other users: a command that root runs could leave setuid programs in it.
         places.scratch.mkdir(mode=0o700, parents=True)
     except OSError as error:
         why = f"{places.scratch.parent} cannot be written ({error.strerror}); choose one with --sandbox-dir"
@@ -310,7 +317,7 @@ def _make_scratch(places: RunPlaces) -> None:
 
 
 def _copy_subject(prepared: Prepared, places: RunPlaces, notice: Callable[[str], object]) -> None:
-    """Fill the workspace with a copy of the person's folder, or of the task's files."""
+    """Copy the user's folder or the task's files into the workspace."""
     subject = prepared.subject
     if subject.folder is not None and isinstance(prepared.copy, CopyPlan):
         copy_planned(subject.folder, places.work, prepared.copy, notice)
@@ -321,7 +328,7 @@ def _copy_subject(prepared: Prepared, places: RunPlaces, notice: Callable[[str],
 
 
 def _refill(beginning: Forked | Edited | Rehearsed, places: RunPlaces) -> tuple[str, ...]:
-    """Fill the workspace with the files of another run's state; the dependency folders that are nowhere any more."""
+    """Restore the files of another run's state. Returns the dependency folders that no longer exist."""
     run, state, request = beginning.run, beginning.state, beginning.request
     places.work.mkdir()
     run.snapshot(state).write_into(places.work)
@@ -338,7 +345,7 @@ def _refill(beginning: Forked | Edited | Rehearsed, places: RunPlaces) -> tuple[
 
 
 def _recall(beginning: Beginning, parts: RunParts) -> None:
-    """Of a run in memory, bring the files to where it goes on."""
+    """For a run in memory, restore the files to the state where the run continues."""
     match beginning:
         case Resumed():
             recall(RunReader(beginning.run_dir), beginning.stopped.end.count, parts.world)
@@ -349,12 +356,12 @@ def _recall(beginning: Beginning, parts: RunParts) -> None:
 
 
 def _without_secrets(request: ProgramRequest, scrub: Callable[[str], str]) -> ProgramRequest:
-    """The request as it is kept, and as the program is given it."""
+    """Return the request as it is stored and passed to the program."""
     return replace(request, inputs=scrub_value(request.inputs, scrub), options=scrub_value(request.options, scrub))
 
 
 def _program_world(parts: RunParts, places: RunPlaces, request: ProgramRequest) -> ProgramWorld:
-    """The world of a program over the run's workspace."""
+    """Return the world of a program that works in the run's workspace."""
     world, workspace = parts.world, parts.workspace
     if not isinstance(workspace, Workspace):
         raise WorkspaceError("a program needs a workspace on the disk; choose another level with --isolation")

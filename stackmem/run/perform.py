@@ -1,7 +1,7 @@
-"""Touches the world: each effect is performed once, and what came of it is the fact that answers it.
+"""Performs effects: each one runs once, and its outcome becomes the event that answers it.
 
-Rule 1: what was recorded is synced before an effect that leaves the process.
-Rule 2: of a parallel effect each answer is given as it arrives; the next ``perform`` waits for the next one.
+Rule 1: Recorded events are synced before an effect leaves the process.
+Rule 2: ``perform`` returns one answer of a parallel effect at a time; call it again for the next one.
 """
 
 from __future__ import annotations
@@ -35,15 +35,18 @@ from .ports import Checks, ModelPort, PersonPort, Returned, Unattended, Workspac
 from .programs.tools import BUILT_IN, READS, ToolContext, use_built_in
 
 JITTER = 0.25
-"""Share of a wait that is added at random, so that many runs do not ask again together; never asked too early."""
+"""Maximum random addition to a wait, as a share of it.
+
+This keeps many runs from retrying in the same moment. A wait is never shortened.
+"""
 VERIFY_SECONDS = 30.0
 INTERRUPTED = "interrupted by the person before it ended; its output is lost, and files may be half written"
 _LONGEST_WAIT = 10_000_000.0
-"""Seconds; the system takes no endless wait."""
+"""Seconds. The operating system does not accept an infinite wait."""
 
 
 def _there_is_room() -> None:
-    """Nobody has said otherwise."""
+    """Assume that there is enough disk space."""
 
 
 def _no_own_tool(name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
@@ -51,53 +54,54 @@ def _no_own_tool(name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
 
 
 class Answering(Protocol):
-    """A tool of the person's own."""
+    """A user-defined tool."""
 
     def answer(self, arguments: dict[str, Any]) -> ToolAnswered:
-        """What the tool came to."""
+        """Return the tool's result."""
 
 
 class ProgramWorld(Struct):
-    """What a program's effects are performed with, beside those of the agent."""
+    """What a program's effects need in addition to those of an agent."""
 
     context: ToolContext
-    # reads a source, keeps its text in the run's folder, and says which it is
+    # reads a source, stores its text in the run directory and returns its digest
     load: Callable[[requests.LoadSource], SourceLoaded]
-    own_tools: Mapping[str, Answering] = {}  # the person's own tools by name
-    parallel: frozenset[str] = frozenset()  # names of those that may run side by side
-    # of a parallel effect, what is asked now; None asks all of it
+    own_tools: Mapping[str, Answering] = {}  # user-defined tools by name
+    parallel: frozenset[str] = frozenset()  # names of the tools that may run in parallel
+    # selects the branches of a parallel effect to run now; None runs all
     among: Callable[[requests.Parallel], requests.Parallel] | None = None
 
 
 class World(Struct):
-    """Everything outside the machine that one run uses."""
+    """Everything outside the state machine that a run uses."""
 
     model: ModelPort
     workspace: WorkspacePort
-    checks: Checks | None  # none where nothing judges the run
-    scrub: Callable[[str], str]  # takes secrets out of text before it becomes a fact
-    sync: Callable[[], None]  # makes the trace durable; called before each request
+    checks: Checks | None  # None if the run has no checks
+    scrub: Callable[[str], str]  # removes secrets from text before it is recorded
+    sync: Callable[[], None]  # syncs the trace to disk; called before each request
     command_seconds: float
-    snapshot: Callable[[], str] = str  # keeps the workspace as it is now, and names it; empty where none is kept
-    # raises ``WorkspaceError`` where the disk has room for the run's end alone
+    # stores the current workspace and returns its tree id, or an empty string if files are not kept
+    snapshot: Callable[[], str] = str
+    # raises ``WorkspaceError`` if the disk only has room left for the end of the run
     must_have_room: Callable[[], None] = _there_is_room
-    # calls one of the person's own tools; its result as text, and whether it failed
+    # calls a user-defined tool; returns its result as text and whether it failed
     own_tool: Callable[[str, dict[str, Any]], tuple[str, bool]] = _no_own_tool
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    started: float = 0.0  # ``clock()`` at the start of the run
-    person: PersonPort = Unattended()  # whom the run asks
-    program: ProgramWorld | None = None  # of a program's run, what its own effects need
-    under_way: Iterator[facts.Event] | None = None  # answers of the parallel effect that was asked last, as they arrive
+    started: float = 0.0  # value of ``clock()`` at the start of the run
+    person: PersonPort = Unattended()  # the user who answers the run's questions
+    program: ProgramWorld | None = None  # set only for a program run
+    under_way: Iterator[facts.Event] | None = None  # answers of the current parallel effect, as they arrive
 
     def close(self) -> None:
-        """End what waits for the program's next call."""
+        """Stop processes that are waiting for the program's next call."""
         if self.program is not None:
             self.program.context.python.stop()
 
 
 def perform(effect: requests.Effect, world: World) -> facts.Event:
-    """The fact that answers ``effect``; of a parallel one the next that arrives."""
+    """Perform ``effect`` and return the event that answers it; for a parallel effect, the next answer."""
     if not isinstance(effect, requests.RunChecks):
         world.must_have_room()
     match effect:
@@ -115,7 +119,7 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:
                 text, outcome.failed, outcome.exit_code, digests, tree, requests=outcome.requests or UNSET
             )
         case requests.UseOwnTool():
-            world.sync()  # it leaves this machine's files, as far as anyone knows
+            world.sync()  # the tool may act outside this machine
             text, failed = world.own_tool(effect.name, effect.arguments)
             shown = clip_bytes(visible(world.scrub(text)), effect.shown_bytes)
             return facts.ToolReturned(shown, failed, None, _digests(effect.sources, world))
@@ -157,7 +161,7 @@ def _ask(effect: requests.AskModel, world: World) -> facts.ModelReplied | facts.
 
 
 def _compact(effect: requests.Compact, world: World) -> facts.ContextCompacted | facts.ModelFailed:
-    """What the reply says in text; a call or a thought in it is nothing that was asked for."""
+    """Return the text of the reply; calls and thinking in it are ignored."""
     world.sync()
     answer = _ask(effect.ask, world)
     if isinstance(answer, facts.ModelFailed):
@@ -176,7 +180,7 @@ def _compact(effect: requests.Compact, world: World) -> facts.ContextCompacted |
 
 
 def _shown_instead(effect: requests.UseTool, world: World) -> Returned | None:
-    """The file that a model would change without having seen it; None if there is no such file."""
+    """Return the file if the model wants to change it without having read it, or None if there is no such file."""
     if not effect.unread or not isinstance(effect.call, WriteFile | EditFile):
         return None
     file = world.workspace.read_file(effect.call.path, None, None, effect.shown_bytes)
@@ -217,7 +221,7 @@ def _verdict(outcome: Returned) -> str:
 
 
 def judge(world: World) -> facts.ChecksReturned:
-    """The verdict of the run's checks on its workspace as it is; what went wrong with them is part of it."""
+    """Return the verdict of the run's checks on the current workspace; it includes failures of the checks."""
     if world.checks is None:
         return facts.ChecksReturned({}, "the run has no checks")
     try:
@@ -228,7 +232,7 @@ def judge(world: World) -> facts.ChecksReturned:
 
 
 def _program(world: World) -> ProgramWorld:
-    assert world.program is not None  # noqa: S101 - only a program asks for this, and its world comes with it
+    assert world.program is not None  # noqa: S101 - only programs request this, and their world has a ``program``
     return world.program
 
 
@@ -237,14 +241,14 @@ def _answer(
     world: World,
     program: ProgramWorld,
 ) -> facts.Event:
-    """The fact that answers one effect of a program."""
+    """Return the event that answers one effect of a program."""
     match effect:
         case requests.InvokeTool():
             return _invoke(effect, world, program)
         case requests.LoadSource():
             return program.load(effect)
         case requests.Wait():
-            seconds = min(_LONGEST_WAIT, max(0.0, effect.seconds))  # what is no number counts as 0
+            seconds = min(_LONGEST_WAIT, max(0.0, effect.seconds))  # NaN counts as 0
             world.sleep(seconds)
             return Waited(seconds)
         case _:
@@ -268,7 +272,7 @@ def _ask_person(effect: requests.AskUser | requests.AskPerson | requests.AskPerm
 
 
 def meanwhile(world: World) -> PersonSteppedIn | PersonStopped | None:
-    """What the person said or stopped since the last effect."""
+    """Return what the user wrote or stopped since the last effect."""
     said = world.person.meanwhile()
     return replace(said, text=world.scrub(said.text)) if isinstance(said, PersonSteppedIn) else said
 
@@ -276,7 +280,7 @@ def meanwhile(world: World) -> PersonSteppedIn | PersonStopped | None:
 def interrupted(
     effect: requests.UseTool | requests.UseOwnTool, stop: KeyboardInterrupt, world: World
 ) -> facts.ToolReturned:
-    """What a call is answered with that the person interrupted: what it had printed, and the files as it left them."""
+    """Return the result of a call that the user interrupted: its output so far and the current files."""
     outcome = stop.outcome if isinstance(stop, CommandInterrupted) else None
     text = world.scrub(outcome.text) if outcome is not None else INTERRUPTED
     asked = outcome.requests or UNSET if outcome is not None else UNSET
@@ -295,7 +299,7 @@ def _invoke(call: requests.InvokeTool, world: World, program: ProgramWorld) -> T
 
 
 def _next_answer(effect: requests.Parallel, world: World) -> facts.Event:
-    """The next answer of the parallel effect that is under way; it is begun where none is."""
+    """Return the next answer of the current parallel effect, starting the effect if necessary."""
     event = None if world.under_way is None else next(world.under_way, None)
     if event is None:
         program = _program(world)
@@ -306,7 +310,10 @@ def _next_answer(effect: requests.Parallel, world: World) -> facts.Event:
 
 
 def _answers(effect: requests.Parallel, world: World, program: ProgramWorld) -> Iterator[facts.Event]:
-    """The answer of each branch, as it arrives."""
+    """Yield the answer of each branch as it arrives.
+
+    Branches that must not run in parallel run one after another, after the parallel ones.
+    """
     beside = [pair for pair in effect.branches if _may_run_beside(pair[1], program)]
     if effect.most > 1 and len(beside) > 1:
         yield from _side_by_side(beside, effect.most, world, program)
@@ -327,7 +334,7 @@ Branch = tuple[int, requests.AskModel | requests.InvokeTool | requests.LoadSourc
 
 
 def _side_by_side(branches: list[Branch], most: int, world: World, program: ProgramWorld) -> Iterator[facts.Event]:
-    """Each answer as it arrives; a call that never returns does not keep the process from ending."""
+    """Yield each answer as it arrives. Daemon threads, so that a hanging call does not keep the process alive."""
     left = deque(branches)
     arrived: SimpleQueue[facts.Event | BaseException] = SimpleQueue()
 
@@ -339,7 +346,7 @@ def _side_by_side(branches: list[Branch], most: int, world: World, program: Prog
                 return
             try:
                 arrived.put(_branch_answer(branch, world, program))
-            except BaseException as error:  # noqa: BLE001 - it is raised where the answers are waited for
+            except BaseException as error:  # noqa: BLE001 - re-raised in the thread that waits for the answers
                 arrived.put(error)
 
     for _ in range(min(most, len(branches), 32)):

@@ -1,4 +1,4 @@
-"""Plays a run that is open, from wherever it stands, and keeps what becomes of it."""
+"""Plays an open run from its current state and saves the result."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _FROM_THE_WORKSPACE = (
     facts.ToolReturned, facts.VerifyReturned, facts.SourcesDigested, facts.ChecksReturned, ToolAnswered,
 )  # fmt: skip
 _NOTED = {*_FROM_THE_WORKSPACE, RunStarted, RunForked, RunResumed, RunEnded, ModelReplied, FramePopped, PhaseEnded}
-"""The facts that more follows from than a line of the trace."""
+"""Events that need more than a line in the trace."""
 
 
 def play(first: Event | Effect | None, state: State, opened: Opened, known: tuple[Event, ...] = ()) -> RunResult:
-    """The run from ``state``, where ``first`` happens next, to its result, which is kept beside its patch.
+    """Play the run from ``state`` with ``first`` as the next event or effect, and save its result next to its patch.
 
-    Without a ``first`` the run is over, and only its result was not kept.
+    If ``first`` is None, the run had already ended and only its result is missing.
     """
     parts, places, world = opened.parts, opened.places, opened.parts.world
     writer, signer = opened.writer, opened.signer
@@ -91,11 +91,11 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
 
 
 class _Noted:
-    """What follows from some facts beside their lines in the trace.
+    """Handles what some events require in addition to their trace lines.
 
     Attributes:
-        secret_steps: Those whose reply held a secret.
-        used: Whether anything recorded since then can have looked at the workspace, or changed it.
+        secret_steps: Steps whose reply contained a secret.
+        used: Whether any event recorded since then could have read or changed the workspace.
     """
 
     def __init__(self, opened: Opened, writer: TraceWriter, signer: Signer) -> None:
@@ -114,13 +114,13 @@ class _Noted:
         if isinstance(event, FramePopped):
             self._writer.after_sync(
                 self._signer.sign_frame
-            )  # a power loss leaves no signature of records that are lost
+            )  # sign after the sync, so that a power loss cannot leave a signature for lost records
         if isinstance(event, PhaseEnded):
             world.sync()
 
 
 def _appending(writer: TraceWriter, opened: Opened, heap: Heap) -> Callable[[Event, State], object]:
-    """What writes a fact down; a heap that outlives the run, and began as ``heap``, is kept before."""
+    """Return the function that records an event. Changes to a persistent heap, initially ``heap``, are saved first."""
     keeper, live = opened.parts.keeper, opened.live
     if keeper is None and live is None:
         return lambda event, _: writer.append(event)
@@ -129,7 +129,8 @@ def _appending(writer: TraceWriter, opened: Opened, heap: Heap) -> Callable[[Eve
 
     def append(event: Event, after: State) -> None:
         if keeper is not None:
-            keeper.follow(after.heap)  # where we are killed in between, the fact is made again, and kept again
+            # if the process dies between the two, replay recreates the event and saves the heap again
+            keeper.follow(after.heap)
         record = writer.append(event)
         if live is not None:
             live.take(record)
@@ -138,7 +139,7 @@ def _appending(writer: TraceWriter, opened: Opened, heap: Heap) -> Callable[[Eve
 
 
 def _ended(result: RunResult, opened: Opened) -> RunResult:
-    """The result, once its spans are sent and nothing unused is left."""
+    """Send the remaining spans, remove unused files and return the result."""
     end_spans(opened.live, opened.person.notice)
     if opened.late is not None:
         opened.late.close()
@@ -148,8 +149,9 @@ def _ended(result: RunResult, opened: Opened) -> RunResult:
 
 
 def _was_used(state: State, first: Event | Effect | None, places: RunPlaces) -> bool:
-    """Whether anything can have looked at the workspace or changed it before this process played the run."""
-    if state.step or state.outcome != "finished" or state.session is not None:  # a conversation goes on in it
+    """Return whether anything could have read or changed the workspace before this process played the run."""
+    # a conversation continues in the workspace
+    if state.step or state.outcome != "finished" or state.session is not None:
         return True
     if isinstance(first, RunStarted):
         return False
@@ -157,7 +159,7 @@ def _was_used(state: State, first: Event | Effect | None, places: RunPlaces) -> 
 
 
 def _with_commits(opened: Opened, result: RunResult) -> RunResult:
-    """The result with what the agent committed, and how much of the history it could read."""
+    """Return the result with the agent's commits and how much history it could read."""
     given, workspace = opened.request.git if opened.late is None else opened.late.made, opened.parts.workspace
     if given is None or not isinstance(workspace, Workspace):
         return result
@@ -166,13 +168,16 @@ def _with_commits(opened: Opened, result: RunResult) -> RunResult:
 
 
 def _seconds_left(state: State, elapsed: float) -> float | None:
-    """What is left of the limit in seconds; None without one, and once the run is over: its checks have their own."""
+    """Return the remaining time in seconds, or None if there is no limit or the run is over.
+
+    Checks after the end have their own time limit.
+    """
     limit = state.limits.seconds
     return None if limit is None or state.end is not None else limit - elapsed
 
 
 def _write_start(start: RunStarted, run_dir: Path) -> None:
-    """``run.json``: the start for people to read; replay never reads it."""
+    """Write ``run.json`` for people to read; replay does not use it."""
     try:
         write_json(run_dir / RUN, start)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What the loop needs of the world, as small as it can be said."""
+"""The minimal interfaces that the loop needs from the outside world."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from stackmem.trace.record import Record
 
 
 class Clock(Struct, frozen=True):
-    """What tells a run the time, all in seconds.
+    """Time source of a run. All values are in seconds.
 
     Attributes:
-        elapsed: Never goes back; where it begins means nothing.
-        wall: Since 1970, as the machine's owner has set it: it may jump either way.
-        sleep: Lets so much of it pass.
+        elapsed: Monotonic time with an arbitrary origin.
+        wall: Time since 1970 according to the system clock, which can jump in either direction.
+        sleep: Blocks for the given time.
     """
 
     elapsed: Callable[[], float] = time.monotonic
@@ -33,11 +33,11 @@ class Clock(Struct, frozen=True):
 
 class ModelPort(Protocol):
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
-        """One attempt; a failure of the provider is an answer, never an exception."""
+        """Send one request. A provider failure is returned as a ``ModelFailed``, never raised."""
 
 
 class Returned(Protocol):
-    """What a workspace call came to."""
+    """Result of a workspace call."""
 
     @property
     def text(self) -> str: ...
@@ -52,7 +52,10 @@ class Returned(Protocol):
 
 
 class WorkspacePort(Protocol):
-    """Where the agent works. A model's mistake is a ``Returned``; a sandbox that fails is a ``WorkspaceError``."""
+    """The agent's working directory.
+
+    Model mistakes are returned as a ``Returned`` that failed; a sandbox failure raises ``WorkspaceError``.
+    """
 
     def read_file(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> Returned: ...
     def write_file(self, path: str, content: str) -> Returned: ...
@@ -65,34 +68,37 @@ class WorkspacePort(Protocol):
 
 class Checks(Protocol):
     def judge(self) -> ChecksReturned:
-        """The verdict on the workspace as it is now; no verdict is one, with its reason."""
+        """Return the verdict on the current workspace. If there is no verdict, the result contains the reason."""
 
 
-class Left(Exception):  # noqa: N818 - no error: the person went away
-    """The person left; the run ends here and can be taken up again."""
+class Left(Exception):  # noqa: N818 - not an error: the user left
+    """Raised when the user leaves. The run ends here and can be resumed later."""
 
 
 class PersonPort(Protocol):
-    """Whom a run asks. Each of its calls but the first may raise ``Left``."""
+    """The user that a run talks to. Every method except ``attend`` may raise ``Left``."""
 
     def attend(self, run_dir: Path) -> object:
-        """Take note of where the run is kept; it is about to begin, or to go on."""
+        """Receive the run directory before the run starts or resumes."""
 
     def request(self) -> str:
-        """What is to be done next."""
+        """Return the user's next request."""
 
     def answer(self, asked: AskUser) -> str | None:
-        """The answer to a question; None where nobody answers."""
+        """Return the answer to a question, or None if nobody can answer."""
 
     def decide(self, asked: AskPermission) -> PersonDecided:
-        """Whether a call may be made."""
+        """Return whether a call is allowed."""
 
     def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
-        """What came while a request is worked on; asked before each effect, and waits where the person paused."""
+        """Return user input that arrived during a request.
+
+        The loop calls this before each effect. It blocks while the user has paused the run.
+        """
 
 
 class Unattended:
-    """Nobody is there: nothing is said, nothing is allowed."""
+    """A user who is absent: provides no input and allows nothing."""
 
     def attend(self, run_dir: Path) -> object:
         pass
@@ -111,7 +117,7 @@ class Unattended:
 
 
 class AnswersQuestions(Unattended):
-    """A person who answers questions, and says nothing by herself."""
+    """A user who only answers questions."""
 
     def __init__(self, ask: Callable[[str], str | None]) -> None:
         self._ask = ask
@@ -122,17 +128,17 @@ class AnswersQuestions(Unattended):
 
 class SpanSender(Protocol):
     def take(self, record: Record) -> None:
-        """A fact that was recorded; never waits."""
+        """Receive a recorded event. Must not block."""
 
     def close(self) -> str:
-        """End what is under way, within seconds; why not all was taken, empty where it was."""
+        """Finish pending work within seconds. Return why spans were lost, or an empty string if none were."""
 
 
 def live_spans(run_dir: Path, url: str | None, environ: Mapping[str, str]) -> SpanSender | None:
-    """What sends the run's spans; None where there is no collector.
+    """Return a sender for the run's spans, or None if no collector is configured.
 
     Raises:
-        UsageError: The address is none, or the extra is not installed.
+        UsageError: The address is invalid, or the extra is not installed.
     """
     if url is None:
         return None
@@ -141,6 +147,6 @@ def live_spans(run_dir: Path, url: str | None, environ: Mapping[str, str]) -> Sp
 
 
 def end_spans(sender: SpanSender | None, notice: Callable[[str], object]) -> None:
-    """Send what is left, and tell what was lost."""
+    """Send the remaining spans and report any that were lost."""
     if sender is not None and (lost := sender.close()):
         notice(lost)

@@ -1,4 +1,4 @@
-"""From what a person typed, or had typed when a run began, to what can be run; nothing is made yet."""
+"""Turns the user's input, or the stored input of an earlier run, into a runnable request. Creates no files."""
 
 from __future__ import annotations
 
@@ -41,40 +41,40 @@ from .tasks.image import in_its_image
 TASK_PLACE = "/workspace"
 _SOCKETS_NAMED = 5
 PAYING_TOOLS = ("edit_file",)
-"""Offered in a folder of one's own where nothing else is said: what they cost is less than they save."""
+"""Optional tools that are enabled by default for a user folder, because they save more tokens than they cost."""
 
 
 class Subject(Struct, frozen=True):
-    """One thing to solve."""
+    """The task or folder to work on."""
 
     name: str
     text: str
-    inside: str  # the absolute path of the workspace as commands see it, where the level can mount
-    task: Task | None = None  # the task folder; None for a folder of one's own
+    inside: str  # absolute path of the workspace inside the sandbox, if the isolation level supports mounts
+    task: Task | None = None  # the task; None for a user folder
     folder: Path | None = None  # the folder that is copied and may be patched; None for a task
-    place: str = ""  # the folder in it that the person named, relative; empty for the folder itself
-    image: Image | None = None  # what a task's commands run in; None for this machine's own tools
+    place: str = ""  # the subfolder that the user named, relative to ``folder``; empty for ``folder`` itself
+    image: Image | None = None  # the image for a task's commands; None to use this machine's tools
 
 
 class Prepared(Struct, frozen=True):
-    """A request that can be run."""
+    """A request that is ready to run."""
 
     subject: Subject
     resolved: Resolved
-    cwd: Path  # where the person stands
-    folders: tuple[Path, Path]  # the runs directory and the sandbox directory, both writable
-    model: str  # the model's name, the default chosen
-    # how a folder of one's own is worked on, once it was looked through (``with_copy``); None for a task
+    cwd: Path  # the user's working directory
+    folders: tuple[Path, Path]  # runs directory and sandbox directory, both writable
+    model: str  # name of the model, with the default applied
+    # how a user folder is used, set by ``with_copy`` after scanning it; None for a task
     copy: CopyPlan | LayerPlan | None
-    warnings: tuple[str, ...]  # sentences for the person
-    # names of the models that a program asks beside the run's own, where it says so beforehand
+    warnings: tuple[str, ...]  # messages for the user
+    # models that a program declares in addition to the run's own
     others: tuple[str, ...] = ()
-    project: Project = Project()  # what a folder of one's own brings to work with; nothing for a task
-    tools: tuple[str, ...] = ()  # names of the optional tools that the model is offered
-    instructions: str = ""  # the project's own, as frames are told them
-    # the repository of a folder of one's own, which the workspace gets a reading of; None where it has none
+    project: Project = Project()  # the detected environment of a user folder; empty for a task
+    tools: tuple[str, ...] = ()  # optional tools that the model gets
+    instructions: str = ""  # the project's instructions for the agent's frames
+    # the repository of a user folder, which the workspace gets a copy of; None if there is none
     origin: Origin | None = None
-    session: SessionRules | None = None  # of a conversation; None elsewhere
+    session: SessionRules | None = None  # set only for a conversation
 
     @property
     def checked(self) -> bool:
@@ -89,8 +89,8 @@ def prepare(
     cwd: Path,
     session: SessionRules | None = None,
 ) -> Prepared:
-    """What is to be solved, under which settings, kept where; of a conversation there is no text yet."""
-    load_plugins()  # before the settings: a level of isolation may be one of theirs
+    """Return what to solve, with its settings and directories. A conversation has no text yet."""
+    load_plugins()  # plugins first, because they may define an isolation level that the settings name
     subject = find_subject(named, text if session is None else SESSION_TASK, cwd)
     resolved = resolve(flags, environ, cwd, task_settings(subject))
     settings = resolved.settings
@@ -113,14 +113,17 @@ def prepare(
 
 
 def as_session(prepared: Prepared, rules: SessionRules) -> Prepared:
-    """The same as a conversation, in which the agent may ask, and load what a request needs of the heap at once."""
+    """Turn the request into a conversation.
+
+    The agent may ask questions and load the heap chunks that a request needs.
+    """
     more = tuple(tool_name(tool) for tool in (AskQuestion, HeapLoad) if tool_name(tool) not in prepared.tools)
     subject = replace(prepared.subject, text=SESSION_TASK)
     return replace(prepared, subject=subject, session=replace(rules, index="brief"), tools=(*prepared.tools, *more))
 
 
 def _in_work_tree(subject: Subject, settings: Settings) -> tuple[Subject, tuple[str, ...]]:
-    """A folder of one's own as a place in its work tree, where it is one, and what the person is told of that."""
+    """Replace a folder inside a git work tree by the work tree. Also returns notices for the user."""
     if subject.folder is None:
         return subject, ()
     root, place, told = place_of(subject.folder, settings)
@@ -131,6 +134,7 @@ def _in_work_tree(subject: Subject, settings: Settings) -> tuple[Subject, tuple[
 
 
 def included_in(subject: Subject, settings: Settings) -> tuple[str, ...]:
+    """Return the paths of ``--include``, relative to the work tree."""
     return tuple(str(Path(subject.place, name)) for name in settings.include) if subject.place else settings.include
 
 
@@ -147,7 +151,7 @@ def _instructions(subject: Subject, settings: Settings, cwd: Path) -> str:
 def place_run(
     subject: Subject, resolved: Resolved, model: str, here: tuple[Path, Mapping[str, str]], warnings: tuple[str, ...]
 ) -> Prepared:
-    """The request with the folders in which it is run and kept."""
+    """Return the request with the directories in which it runs and is stored."""
     cwd, environ = here
     must_be_text(model, "the name of the model")
     folders = (runs_dir(resolved.settings, cwd, environ), sandbox_dir(resolved.settings, cwd, environ))
@@ -162,7 +166,7 @@ def place_run(
 
 
 def optional_tools(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names in the order of the tools."""
+    """Return the names in the order in which the tools are defined."""
     for name in names:
         if name not in OPTIONAL_TOOLS:
             raise UsageError(f"no tool {name!r} to offer beside the others; known: {', '.join(OPTIONAL_TOOLS)}")
@@ -178,7 +182,7 @@ def _project(subject: Subject, settings: Settings, cwd: Path, environ: Mapping[s
 
 
 def _with_check(subject: Subject, resolved: Resolved, project: Project) -> tuple[Resolved, tuple[str, ...]]:
-    """The settings with the check that ``auto`` stands for, and what the person is told of it."""
+    """Replace ``--check auto`` with the detected test command. Also returns notices for the user."""
     if resolved.settings.check != "auto":
         return resolved, ()
     if subject.folder is None:
@@ -194,7 +198,10 @@ def _with_check(subject: Subject, resolved: Resolved, project: Project) -> tuple
 
 
 def _shown_sockets(profile: Profile) -> list[str]:
-    """What the person is told of sockets that her mounts show: read-only or not, whoever listens there can be asked."""
+    """Return warnings about sockets inside the user's mounts.
+
+    Commands can connect to them even if the mount is read-only.
+    """
     sockets = [shown_name(os.fspath(one)) for mount in profile.mounts for one in sockets_below(Path(mount.host))]
     return [
         f"commands can talk to whatever listens at {name}, which a mount of the profile shows them"
@@ -203,7 +210,7 @@ def _shown_sockets(profile: Profile) -> list[str]:
 
 
 def profile_of(settings: Settings, cwd: Path) -> Profile:
-    """The profile that was named, else the checkout's own, else the built-in one."""
+    """Return the named profile, or the profile of the checkout, or the built-in one."""
     home = checkout(cwd)
     own = home / "sandbox" / "profile.toml" if home else None
     if settings.profile is not None:
@@ -212,7 +219,7 @@ def profile_of(settings: Settings, cwd: Path) -> Profile:
 
 
 def _must_have_demo(subject: Subject) -> None:
-    """Nobody plays the model: neither a key nor a name says who, and here is no script that would."""
+    """Raise if no model is selected and the task has no demo script."""
     if subject.task is None or subject.task.demo is None:
         raise UsageError(
             f"no model was named and no {ANTHROPIC.key_variable} is set; set it to your key, or name one: --model "
@@ -221,6 +228,7 @@ def _must_have_demo(subject: Subject) -> None:
 
 
 def task_settings(subject: Subject) -> dict[str, object]:
+    """Return the settings that the task specifies."""
     task = subject.task
     if task is None:
         return {}
@@ -234,7 +242,7 @@ def task_settings(subject: Subject) -> dict[str, object]:
 
 
 def must_be_text(value: str, what: str) -> str:
-    """``value``, which the trace must be able to hold."""
+    """Return ``value``, or raise if it is not valid Unicode and therefore cannot be stored in the trace."""
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -243,7 +251,7 @@ def must_be_text(value: str, what: str) -> str:
 
 
 def find_subject(named: str, text: str | None, cwd: Path) -> Subject:
-    """The subject that ``named`` and ``-t`` give."""
+    """Return the task or folder that ``named`` refers to, with the text of ``-t``."""
     place = find_task(named, cwd)
     if place is not None:
         if text is not None:
@@ -264,11 +272,12 @@ _PATHS = ("prompt", "profile", "runs_dir", "sandbox_dir")
 def prepare_kept(
     request: RunRequest, runs_dir: Path, base: RunStarted, changes: Mapping[str, Any], environ: Mapping[str, str]
 ) -> Prepared:
-    """A kept request with ``changes`` over its flags, to go on from it; nothing of today's settings counts."""
+    """Restore a stored request, with ``changes`` applied to its flags. Today's settings files are ignored."""
     if base.client is not UNSET:
         raise UsageError("the calls of this run were those of an agent that is gone; stackmem mcp begins a new run")
     cwd = Path(request.cwd)
-    own = {"strategy": base.strategy, "prompt": None, "max_usd": None, "heap": None}  # the run holds its own
+    # the run has its own copies of these
+    own = {"strategy": base.strategy, "prompt": None, "max_usd": None, "heap": None}
     given = {**request.flags, **own, **changes, "apply": False, "include": ()}
     for name in _PATHS:
         if given.get(name) is not None:
@@ -302,7 +311,7 @@ def _kept_subject(request: RunRequest, cwd: Path) -> Subject:
 
 
 def with_model(request: RunRequest, state: State, named: str | None) -> RunRequest:
-    """The request of a run that goes on with the model that it has by now, where it had none when it began."""
+    """Return the request with the model that the run has now, if it began without one."""
     own = state.begun.model
     if named is None:
         had_none = request.program is not None and request.flags.get("model") == NOBODY
@@ -317,7 +326,7 @@ def with_model(request: RunRequest, state: State, named: str | None) -> RunReque
 
 
 def first_request(prepared: Prepared, work: Path, program: ProgramRequest | None) -> RunRequest:
-    """What was asked for, as it is kept beside a new run."""
+    """Return the request to store with a new run."""
     default = Settings()
     flags = {
         name: value for name, value in asdict(prepared.resolved.settings).items() if value != getattr(default, name)

@@ -1,9 +1,9 @@
-"""What was under way when a run stopped, and whether it may be done again: an agent's call, or a program's.
+"""Decides whether a call that was in progress when a run stopped may be repeated.
 
-Rule 1: reads, model calls and questions are asked again.
-Rule 2: commands and writes are done again once the workspace is what it was before them. Where it cannot be put back,
-    an agent's call gets a result that says so, and a program's needs a person's word.
-Rule 3: a tool outside the workspace is called again only where it says that this does no harm, or the person does.
+Rule 1: Reads, model calls and questions are repeated.
+Rule 2: Commands and writes are repeated once the workspace is restored to its state before the call. If it cannot be
+    restored, an agent's call gets a result that says so, and a program's call requires the user's consent.
+Rule 3: A tool outside the workspace is called again only if it is declared idempotent or the user agrees.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _CONFINED = ("bubblewrap", "namespaces")
 Upcoming = Event | Effect | None
 
 
-class MayRepeat(UsageError):  # noqa: N818 - a question, not a crash
-    """A call may have been made when the run stopped, and only a person can say whether it may be made again."""
+class MayRepeat(UsageError):  # noqa: N818 - a question to the user, not a failure
+    """The interrupted call may already have happened; only the user can decide whether to repeat it."""
 
 
 def changes_files(upcoming: Upcoming) -> bool:
-    """Whether what was asked for changes files, wherever it was asked."""
+    """Return whether the pending effect changes files, whether an agent or a program requested it."""
     match upcoming:
         case UseTool(call):
             return call.behavior.changes_files
@@ -42,7 +42,7 @@ def changes_files(upcoming: Upcoming) -> bool:
 
 
 def refuse_unsafe(upcoming: Upcoming, lost: str, *, yes: bool) -> None:
-    """Refuse to ask again what may have been done already."""
+    """Raise if repeating the pending call could be harmful, unless ``yes`` is set."""
     if yes:
         return
     if isinstance(upcoming, UseOwnTool) and upcoming.name not in idempotent_tools():
@@ -61,7 +61,7 @@ def _made_again(tool: str, arguments: object) -> str:
 
 
 def idempotent_tools() -> frozenset[str]:
-    """The person's own tools that may be called twice."""
+    """Return the names of the user's own tools that are safe to call twice."""
     return frozenset(name for name, tool in TOOLS.items() if tool.idempotent)
 
 
@@ -70,10 +70,13 @@ def _program_calls(upcoming: Upcoming) -> list[InvokeTool]:
 
 
 def put_back(stopped: Stopped, opened: Opened) -> str:
-    """Why the workspace may hold effects of the call that was interrupted; empty where it is as it was before it."""
+    """Restore the workspace to its state before the interrupted call.
+
+    Returns why effects of the call may remain, or an empty string if the workspace was restored.
+    """
     level, tree = opened.parts.workspace.level, stopped.state.tree
     if level == MEMORY:
-        return ""  # they were made again, up to that call
+        return ""  # the files were rebuilt by replaying the calls before this one
     if level not in _CONFINED or not tree or isinstance(opened.history, NoHistory):
         return f"at isolation {level} a command may have changed more than its workspace"
     try:
@@ -87,9 +90,9 @@ def put_back(stopped: Stopped, opened: Opened) -> str:
 
 
 def result_of_interrupted(upcoming: Upcoming, lost: str, opened: Opened) -> Event | None:
-    """The result of a call that is not repeated, as files could not be put back; None where it can be.
+    """Return a result for a call that is not repeated because files could not be restored, or None to repeat it.
 
-    What is repeatable (a file that is written whole) can be done again wherever files stand.
+    Calls marked repeatable, such as writing a whole file, are safe whatever state the files are in.
     """
     if not lost or not isinstance(upcoming, UseTool | Verify):
         return None

@@ -1,4 +1,4 @@
-"""What a person asked for, kept in the run's folder so that the run can be taken up again by another process."""
+"""The user's request, stored in the run directory so that another process can resume the run."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ REQUEST = "request.json"
 
 
 class EditedProgram(Struct, frozen=True):
-    """What tells an edited program's sources from those that the run has."""
+    """Identifies which sources of an edited program differ from the copies in the run."""
 
     file: str  # the edited program on the host
-    program: str  # where the program lies, from the workspace; absolute where it is not in it
+    program: str  # path of the program relative to the workspace, or absolute if it is outside
     subject: str  # the folder on the host that the workspace is a copy of
-    tree: str  # the workspace's files when the first run began
+    tree: str  # tree of the workspace when the first run began
 
 
 class ProgramRequest(Struct, frozen=True):
-    """What was asked of a program."""
+    """A request to run a program."""
 
     language: str
     path: str  # the program's absolute path on the host
     inputs: dict[str, Any] = {}  # name to value
-    options: dict[str, Any] = {}  # what else the interpreter is told
-    mounts: tuple[str, ...] = ()  # folders of the host that its commands see, read-only
-    interactive: bool = True  # whether its person may be asked at the terminal
-    edited: EditedProgram | None = None  # of a run that went on from another one with an edited program; None elsewhere
+    options: dict[str, Any] = {}  # further options of the interpreter
+    mounts: tuple[str, ...] = ()  # host folders that its commands see, read-only
+    interactive: bool = True  # whether the program may ask the user at the terminal
+    edited: EditedProgram | None = None  # set only for a run that continues another run with an edited program
 
 
 class RunRequest(Struct, frozen=True):
-    """One request."""
+    """A request as stored in the run directory."""
 
-    subject: str  # the task's or the folder's absolute path
-    text: str | None  # what was asked of a folder of one's own; None for a task
-    flags: dict[str, Any]  # every setting in force that is not its default, as flags would say it
-    cwd: str  # where the person stood
+    subject: str  # absolute path of the task or folder
+    text: str | None  # the prompt for a user folder; None for a task
+    flags: dict[str, Any]  # all settings that differ from their defaults, as flag values
+    cwd: str  # the user's working directory
     workspace: str  # the run's workspace
-    leave_out: tuple[str, ...] = ()  # dependency folders of the copy that the history never looks into
-    program: ProgramRequest | None = None  # of a program's run; None elsewhere
+    leave_out: tuple[str, ...] = ()  # dependency folders of the copy that the history ignores
+    program: ProgramRequest | None = None  # set only for a program run
     place: str = ""  # as in ``Subject``
-    git: InnerRepository | None = None  # the repository that the workspace began with; None where it had none
-    lent: tuple[str, ...] = ()  # those of them that are seen where they are, as ``CopyPlan`` says
+    git: InnerRepository | None = None  # the repository that the workspace started with, if any
+    lent: tuple[str, ...] = ()  # the folders of ``leave_out`` that are used in place, see ``CopyPlan``
 
     @property
     def include(self) -> tuple[str, ...]:
-        """Ignored paths of the folder that the run was given all the same."""
+        """Paths of ignored files that were copied into the run anyway."""
         return tuple(str(Path(self.place, name)) for name in self.flags.get("include", ()))
 
 
@@ -68,7 +68,7 @@ def write_request(request: RunRequest, run_dir: Path) -> None:
 
 
 def read_request(run_dir: Path) -> RunRequest:
-    """Raises ``TraceError`` where the run has none, or it is broken."""
+    """Read the request of a run. Raises ``TraceError`` if it is missing or invalid."""
     try:
         return decode_json(read_regular(run_dir / REQUEST), RunRequest)
     except (OSError, msgspec.DecodeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What a run came to, as ``--json`` prints it and ``result.json`` keeps it."""
+"""The outcome of a run, as printed by ``--json`` and stored in ``result.json``."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ class RunResult(Struct, frozen=True):
     """The outcome of a run.
 
     Attributes:
-        run: Its id, the name of ``run_dir``.
-        ending: Why it ended.
-        outcome: ``solved`` or ``unsolved`` by its checks; without checks ``finished``, or the ending.
-        steps: Model replies.
-        frames: Frames pushed.
-        cost_usd: None where the model's price is unknown.
+        run: Run id, the name of ``run_dir``.
+        ending: Why the run ended.
+        outcome: ``solved`` or ``unsolved`` by the checks; without checks ``finished``, or the ending.
+        steps: Number of model replies.
+        frames: Number of pushed frames.
+        cost_usd: Cost, or None if the model's price is unknown.
         wall_seconds: From the first request to the end of the checks.
-        result: What the root frame returned, or what stood when the run was stopped.
+        result: What the root frame returned, or the partial result of a stopped run.
         check_error: Why the checks gave no verdict; empty otherwise.
-        failure: What the provider or the sandbox said that ended the run; empty otherwise.
+        failure: Error from the provider or the sandbox that ended the run; empty otherwise.
         changed: Files that differ from the start.
-        chunks: The names of what stood on the heap at the end.
-        not_kept: Files that the patch leaves out, as they are too large, unreadable, or hold a secret.
-        changed_meanwhile: What has changed in the folder under a layer since the run began: by you, not by the run.
-        executed_by_host: Those of them that the host may run later: look before you use them.
-        commits: Those that the agent made, the newest first; they stay in the workspace, the patch holds their changes.
-        history: How much of the folder's git history could be read, where not all of it.
-        steps_with_secrets: Steps whose reply holds a secret of the caller's environment.
+        chunks: Names of the heap chunks at the end.
+        not_kept: Files omitted from the patch because they are too large, unreadable, or contain a secret.
+        changed_meanwhile: Files under an overlay that the user, not the run, changed since the run began.
+        executed_by_host: Changed files that the host may execute later; review them before use.
+        commits: The agent's commits, newest first. They stay in the workspace; the patch contains their changes.
+        history: How much of the folder's git history was readable, if not all of it.
+        steps_with_secrets: Steps whose reply contains a secret from the caller's environment.
         records, digest: Length of the trace, and the digest of its last line.
-        signal: The signal that interrupted the run, 0 without one.
-        parent: The run that it was forked from, or that an edited program went on from; else empty.
-        unsigned: Why the run is not signed; empty where it is, and where the extra for it is not installed.
+        signal: Signal that interrupted the run, or 0.
+        parent: Run that this one was forked from, or that an edited program continued; otherwise empty.
+        unsigned: Why the run is not signed; empty if it is signed or the signing extra is not installed.
     """
 
     run: str
@@ -93,7 +93,9 @@ class RunResult(Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """0 solved or finished, 1 unsolved, stalled or halted, 3 limit, 4 provider, 5 workspace, 128 and the signal."""
+        """0 solved or finished, 1 unsolved, stalled or halted, 3 limit, 4 provider, 5 workspace, 8 input needed, 128 +
+        signal.
+        """
         if self.ending in _STOPPED_CODES:
             return _STOPPED_CODES[self.ending]
         if self.ending == "interrupted" or self.signal:
@@ -106,7 +108,7 @@ class RunResult(Struct, frozen=True):
 
 
 def failure_of(state: State) -> str:
-    """What ended a run that the provider or the sandbox ended."""
+    """Return the provider or sandbox error that ended the run, or an empty string."""
     if state.end is None:
         return ""
     if state.failures and state.end.ending in ("model_error", "stalled"):
@@ -122,7 +124,7 @@ def write_result(result: RunResult, path: Path) -> None:
 
 
 def read_result(path: str | os.PathLike[str]) -> RunResult | None:
-    """The result of a finished run; None where the run has none, or another version wrote it."""
+    """Read the result of a finished run. Returns None if it is missing or was written by an incompatible version."""
     try:
         return decode_json(read_regular(path), RunResult)
     except (OSError, msgspec.DecodeError, RecursionError):
@@ -130,9 +132,9 @@ def read_result(path: str | os.PathLike[str]) -> RunResult | None:
 
 
 def result_fields(state: State) -> dict[str, Any]:
-    """What a result says that follows from the trace alone, by field.
+    """Return the result fields that follow from the trace alone.
 
-    Without ``failure``: that is our sentence on what the trace holds, and another version may put it differently.
+    ``failure`` is not included, because its wording can differ between versions.
     """
     ended, start = state.end, state.begun
     return {
@@ -151,7 +153,7 @@ def result_fields(state: State) -> dict[str, Any]:
 
 
 class TraceEnd:
-    """A trace's end, held against the run's ``result.json``: whole lines can be lost there, or be others."""
+    """Compares the end of a trace with ``result.json`` to detect lost or altered lines."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run = run_dir.name
@@ -161,7 +163,7 @@ class TraceEnd:
         self._records, self._digest = 0, ""
 
     def passing(self, reader: RunReader) -> Iterator[Record]:
-        """The reader's records; the digest of the last one that the result speaks of is kept."""
+        """Yield the reader's records and remember the digest of the last one that the result covers."""
         last = self._result.records if self._result is not None else 0
         for record in reader:
             self._records = record.seq
@@ -170,13 +172,13 @@ class TraceEnd:
             yield record
 
     def refuse_other(self, state: State) -> None:
-        """Hold the result against the trace, once all of its records have passed.
+        """Compare the result with the trace, after all records were read.
 
         Raises:
-            TraceError: The result was written after another trace than this one, or says something else of its end.
+            TraceError: The result belongs to a different trace or contradicts it.
         """
         result, count = self._result, self._records
-        if result is None or not result.digest:  # killed before its end; or none of a trace
+        if result is None or not result.digest:  # the run was killed before its end, or has no trace
             return
         if result.records > count:
             raise TraceError(
@@ -188,7 +190,7 @@ class TraceEnd:
                 f"record {result.records:,} of {self._run} has the digest {self._digest[:16]}… and its result.json was "
                 f"written after one with {result.digest[:16]}…: one of the two was changed; take a copy from before"
             )
-        if result.records < count:  # it was resumed, and killed
+        if result.records < count:  # the run was resumed and then killed
             return
         for field, follows in result_fields(state).items():
             if (says := getattr(result, field)) != follows:
@@ -204,13 +206,17 @@ def _brief(value: object) -> str:
 
 
 def holds_secret(reply: ModelReplied, scrubber: Scrubber) -> bool:
-    """Whether a reply of the model holds a secret of the caller's environment."""
+    """Return whether a model reply contains a secret from the caller's environment."""
     texts = _texts(msgspec.to_builtins(reply.parts))
-    return scrubber.may_hold("\0".join(texts)) and any(map(scrubber.holds, texts))  # most replies are looked at once
+    # the joined search rules out most replies quickly
+    return scrubber.may_hold("\0".join(texts)) and any(map(scrubber.holds, texts))
 
 
 def _texts(value: object) -> list[str]:
-    """Every string in it as it is meant: in JSON a quote in a secret would hide it."""
+    """Return every string in a value.
+
+    The decoded strings are needed because JSON escaping would hide a secret that contains a quote.
+    """
     found, left = list[str](), [value]
     while left:
         one = left.pop()

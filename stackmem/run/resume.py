@@ -1,8 +1,8 @@
-"""Takes up a run that has stopped: killed, interrupted, out of a limit, or left alone by its provider.
+"""Resumes a run that was killed, interrupted, stopped by a limit, or ended by a provider failure.
 
-Rule 1: what was recorded holds; the next prompt is byte for byte the one that the stopped process would have sent.
-Rule 2: a call that was accepted and has no result is repeated where that does no harm, see ``repeats``.
-Rule 3: the isolation level is the one that was in force, or the one that the person now names.
+Rule 1: Recorded events stay valid; the next prompt is byte for byte the one the stopped process would have sent.
+Rule 2: A call without a recorded result is repeated if that is safe, see ``repeats``.
+Rule 3: The isolation level is the previous one unless the user names another.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ _JUDGED = ("popped", "stalled", "limit:steps", "limit:tokens", "limit:usd", "lim
 
 
 class ResumeResult(Struct, frozen=True):
-    """What came of it."""
+    """Outcome of resuming a run."""
 
-    result: RunResult | None  # none where there was nothing to resume and nothing to write
-    outcome: str  # the run's, as it stands now
-    played: bool  # whether the run went on; False where only its result was written, or nothing was
-    torn_bytes: int = 0  # length of the last record that a crash had cut short, and that was cut off
-    folder: str = ""  # the folder of one's own that the workspace is a copy of; empty for a task
+    result: RunResult | None  # None if there was nothing to resume and nothing to write
+    outcome: str  # the current outcome of the run
+    played: bool  # whether the run continued; False if only its result was written, or nothing
+    torn_bytes: int = 0  # length of the incomplete last record that was cut off after a crash
+    folder: str = ""  # the user folder that the workspace copies; empty for a task
     checked: bool = False  # whether checks decide the outcome
-    missing: tuple[str, ...] = ()  # files of the run's end that were not there, and now are
-    # of a program's run: what it returned and said; None elsewhere, and where it did not go on
+    missing: tuple[str, ...] = ()  # files of the run's end that were missing and have been written
+    # what a program returned and printed; None for an agent, or if the program did not continue
     program: ProgramResult | None = None
 
 
@@ -64,14 +64,14 @@ def resume(
     run_dir: Path,
     wanted: Mapping[str, str | None],
     environ: Mapping[str, str],
-    observe: Observe | None = None,  # told of every new fact and the state it makes
+    observe: Observe | None = None,  # called for every new event with the resulting state
     stop: Callable[[int], object] = os._exit,
-    tell_stopped: Callable[[Stopped], object] = id,  # told where the run stands, before it goes on
-    person: Person | None = None,  # who a program or an agent talks with; None answers nothing
+    tell_stopped: Callable[[Stopped], object] = id,  # called with the stopped run before it continues
+    person: Person | None = None,  # the user of the run; None answers nothing
 ) -> ResumeResult:
-    """Play a stopped run to its end."""
+    """Continue a stopped run until it ends."""
     load_plugins()
-    run_dir = run_dir.resolve()  # the sandbox mounts what is in it
+    run_dir = run_dir.resolve()  # absolute, because the sandbox mounts files from it
     person = replace(person or Person(), observe=observe, stop=stop)
     moments = LiveMoments(person.watch) if person.watch else None
     with Interrupts(stop) as interrupts, ExitStack() as stack:
@@ -108,7 +108,7 @@ def resume(
 def _beginning(
     run_dir: Path, stopped: Stopped, wanted: Mapping[str, str | None], environ: Mapping[str, str], lock: Lock
 ) -> Resumed:
-    """The run as it goes on, with the model that it has by now."""
+    """Return the resumed run with its current model."""
     begun = stopped.state.begun
     if begun.redacted is not UNSET:
         raise UsageError(
@@ -132,13 +132,13 @@ def _beginning(
 
 
 def refuse_unbegun(request: RunRequest, state: State) -> None:
-    """Refuse a program's run that was stopped before its program began: it would go on as an agent's."""
+    """Raise if a program run stopped before its program started, because it would continue as an agent."""
     if request.program is not None and state.program is None:
         raise UsageError("the run stopped before its program began, so nothing was done; run it with stackmem run")
 
 
 def _reopening(state: State, model: Model, wanted: Mapping[str, str | None], level: str) -> RunResumed:
-    """The fact that the run goes on; its model is the recorded one, but where it had none and now is named one."""
+    """Return the event that resumes the run. It changes the model only if the run had none and ``wanted`` names one."""
     begun, said = state.begun, wanted.get("said") or UNSET
     if wanted.get("model") is None or begun.model != NOBODY:
         limits = later_limits(state.limits, wanted, begun.model, begun.price)
@@ -148,7 +148,7 @@ def _reopening(state: State, model: Model, wanted: Mapping[str, str | None], lev
 
 
 def _must_be_there(beginning: Resumed) -> None:
-    """Refuse a run whose files are gone, or lie under another run's name."""
+    """Raise if the run's files are missing or belong to another run."""
     run_dir, work = beginning.run_dir, Path(beginning.request.workspace)
     in_memory = stays_in_memory(beginning.stopped.isolation, beginning.reopening.isolation)
     for place, what in ((work, "workspace"), (run_dir / HISTORY, "history of files")):
@@ -161,7 +161,7 @@ def _must_be_there(beginning: Resumed) -> None:
 
 
 def _is_over(state: State) -> bool:
-    """Whether the root popped and, where checks judge it, they did."""
+    """Return whether the root frame was popped and any required checks gave a verdict."""
     if state.end is None or state.stack:
         return False
     checks = state.checks
@@ -169,7 +169,10 @@ def _is_over(state: State) -> bool:
 
 
 def _lacks_only_files(state: State, wanted: Mapping[str, str | None]) -> bool:
-    """Whether the run has its end, and nobody raises the limit that was it; a verdict that is due is not there yet."""
+    """Return whether only result files are missing: the run is over, or ended by a limit that is not raised.
+
+    A run that still needs its verdict is not complete.
+    """
     by_limit = state.end is not None and state.end.ending.startswith("limit:")
     judged = state.checks is not None or not state.begun.checked
     raised = any(value is not None for name, value in wanted.items() if name.startswith("max_"))
@@ -179,7 +182,7 @@ def _lacks_only_files(state: State, wanted: Mapping[str, str | None]) -> bool:
 
 
 def _only_judged(state: State, reopening: RunResumed) -> bool:
-    """Whether nothing is left but the checks: then the run is not reopened."""
+    """Return whether only the checks are left to run, so that the run is not reopened."""
     same = reopening.limits == state.limits and reopening.said is UNSET
     return (
         same and state.end is not None and state.checks is None and state.end.ending in _JUDGED and state.begun.checked
@@ -187,7 +190,7 @@ def _only_judged(state: State, reopening: RunResumed) -> bool:
 
 
 def _next(beginning: Resumed, opened: Opened, *, yes: bool) -> tuple[tuple[Event, ...], Event | Effect | None]:
-    """The facts that are known, and what happens next; files are as they were before it."""
+    """Return the events to record first and what happens next. Files are restored to their state before it."""
     stopped, state, parts = beginning.stopped, beginning.stopped.state, opened.parts
     if parts.workspace.path != state.begun.workspace:
         raise WorkspaceError(
@@ -207,7 +210,7 @@ def _next(beginning: Resumed, opened: Opened, *, yes: bool) -> tuple[tuple[Event
     if upcoming is None:
         upcoming = advance(reopened, parts.strategy)
     elif state.program is not None and state.program.halted is not None:
-        return (), again  # a person goes on from a halt knowingly, with the files as she has left them
+        return (), again  # the user continues after a halt deliberately, with the files as they are now
     lost = put_back(stopped, opened) if changes_files(upcoming) else ""
     refuse_unsafe(upcoming, lost, yes=yes)
     partial = result_of_interrupted(upcoming, lost, opened)
@@ -215,9 +218,9 @@ def _next(beginning: Resumed, opened: Opened, *, yes: bool) -> tuple[tuple[Event
 
 
 def _program_effect(program: ProgramUnderWay, again: RunResumed, reopened: State) -> Effect | None:
-    """What the program itself had asked for; None where an agent's frame in it runs. A halt is taken back."""
+    """Return the effect that the program requested, or None if an agent's frame is running in it. Clears a halt."""
     program.note(again, reopened)
-    # What was under way is what counts here, and not that the clock is looked at first.
+    # Skip the clock reading that would come first; only the interrupted effect matters here.
     asked = program.decide(replace(reopened, clock_fresh=True))
     in_steps = bool(reopened.stack) and reopened.running.program == "steps"
     return asked if in_steps and isinstance(asked, Effect) else None

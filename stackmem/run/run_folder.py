@@ -1,4 +1,4 @@
-"""A run's folder: its name, and what is in it."""
+"""The run directory: its name and the names of its files."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ CHANGES = "changes.json"
 APPLIED = "applied.json"
 HISTORY = "history.git"
 LEDGER = "ledger.jsonl"
-"""The trials of a bench, in the folder above their runs."""
+"""The list of a benchmark's trials, in the parent directory of their runs."""
 EXCHANGES = "exchanges.jsonl"
-"""What passed the gateway, in the run of an agent behind it."""
+"""The recorded gateway traffic of an external agent's run."""
 
 
 _NAME = re.compile(r"\d{8}T\d{6}Z-.+-[0-9a-f]{6}")
 
 
 def is_run(folder: Path | os.DirEntry[str]) -> bool:
-    """Whether it is the folder of a run: one with a trace, or one that ``new_run`` named and whose run never began."""
+    """Return whether the folder is a run: it has a trace, or ``new_run`` created it and the run never started."""
     try:
         named = _NAME.fullmatch(folder.name) and not folder.is_symlink() and folder.is_dir()
         return bool(named) or Path(folder, TRACE).is_file()
-    except (OSError, ValueError):  # too long for a name, or in a folder that is closed to us
+    except (OSError, ValueError):  # the name is too long, or a parent folder is not accessible
         return False
 
 
 def new_run(runs_dir: Path, task: str, strategy: str) -> Path:
-    """A new, empty folder ``<utc>-<task>-<strategy>-<hash>``."""
+    """Create an empty directory named ``<utc>-<task>-<strategy>-<hash>``."""
     utc = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     name = f"{utc}-{_plain(task)}-{_plain(strategy)}-{secrets.token_hex(3)}"
     try:
@@ -55,7 +55,7 @@ def new_run(runs_dir: Path, task: str, strategy: str) -> Path:
 
 @contextmanager
 def removed_on_failure(folder: Path) -> Iterator[None]:
-    """A run's new folder, which is removed again where it cannot be filled."""
+    """Remove a new run directory again if filling it fails."""
     try:
         yield
     except OSError as error:

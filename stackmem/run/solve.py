@@ -1,4 +1,4 @@
-"""One run of an agent from its start to its result."""
+"""Runs an agent from start to result."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from .result import RunResult
 def solve(
     prepared: Prepared,
     environ: Mapping[str, str],
-    observe: Observe | None = None,  # told of every fact and the state it makes
+    observe: Observe | None = None,  # called with every event and the resulting state
     stop: Callable[[int], object] = os._exit,
     agree: Callable[[Prepared], object] = everybody_agrees,
     notice: Callable[[str], object] = str,
-    person: PersonPort | None = None,  # who the agent talks with; None where nobody is there
+    person: PersonPort | None = None,  # the user that the agent talks to; None if unattended
 ) -> RunResult:
-    """Solve what was prepared in a workspace of its own, and keep the whole run."""
+    """Run the prepared request in a separate workspace and record it."""
     plan = plan_run(prepared, environ)
     if prepared.resolved.settings.heap is not None and not any(tool.name == "heap_read" for tool in plan.tools):
         raise UsageError(f"the strategy {plan.strategy.name} has no heap; leave --heap out, or take another strategy")
@@ -47,7 +47,7 @@ def solve(
 
 
 def kept_notice(start: RunStarted) -> str:
-    """What a person is told of the chunks that a run takes over; empty where there are none."""
+    """Return the notice for the user about chunks from a persistent heap, or an empty string if there are none."""
     if start.heap is UNSET or not (start.heap.chunks or start.heap.left_out):
         return ""
     heap = first_heap(start)

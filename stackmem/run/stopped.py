@@ -1,4 +1,4 @@
-"""A run that has stopped, read back as it stands: every record checked, and what the rules make of them."""
+"""Reads a stopped run back: verifies every record and rebuilds the state from the records."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ from .run_folder import TRACE
 
 
 class Stopped(Struct, frozen=True):
-    """Where a run stands."""
+    """State of a stopped run."""
 
     state: State
     end: End
-    torn_bytes: int  # length of a last record that was cut short; it is no part of the run
-    isolation: str  # the level that was last in force
-    seconds: float  # wall time so far: the last clock reading, else the time between its records while it ran
-    asked_at: float  # when what happens next was decided, in seconds since 1970: nothing older is its effect
-    steps_with_secrets: tuple[int, ...]  # steps whose reply holds a secret
-    program: ProgramUnderWay | None = None  # of a program's run, where its interpreter stands
+    torn_bytes: int  # length of an incomplete last record, which is not part of the run
+    isolation: str  # the isolation level that was last used
+    seconds: float  # wall time so far: the last clock reading, or the time between records while the run was active
+    # time of the last decision, in seconds since 1970; files older than this cannot be effects of the pending call
+    asked_at: float
+    steps_with_secrets: tuple[int, ...]  # steps whose reply contains a secret
+    program: ProgramUnderWay | None = None  # the interpreter's state, for a program run
 
 
 class _Records:
-    """What a run's records tell beside its state."""
+    """Collects facts about the records that the state does not contain."""
 
     def __init__(self, scrubber: Scrubber) -> None:
         self._scrubber = scrubber
@@ -69,14 +70,17 @@ class _Records:
 
 
 def _seconds(state: State, passed: float) -> float:
-    """Wall time so far; all that was allowed, where that ended the run."""
+    """Return the wall time so far, or at least the limit if the time limit ended the run."""
     read = state.seconds or round(passed, 3)
     spent = state.end is not None and state.end.ending == "limit:seconds"
     return max(read, state.limits.seconds or 0.0) if spent else read
 
 
 def read_stopped(run_dir: Path, scrubber: Scrubber, watch: Watcher | None = None) -> Stopped:
-    """Read and verify a run; its lock must be held, so that nobody writes it meanwhile. ``watch`` sees its lines."""
+    """Read and verify a run. ``watch`` is called for the lines of a program.
+
+    The caller must hold the run's lock so that no other process writes to it.
+    """
     seen = _Records(scrubber)
     reader = RunReader(run_dir)
     end = TraceEnd(run_dir)

@@ -1,1 +1,1 @@
-"""What a person's own check runs and imports, and what its tests came to, so that its exit code can be believed."""
+"""Analyzes a user's own check and its test results, so that its exit code can be trusted."""

@@ -1,8 +1,8 @@
-"""Guards a person's own check: what it runs is as the run found it, and exit code 0 alone does not count as success.
+"""Guards a user's own check against manipulation: restores the files that control it, and verifies that tests ran.
 
-Rule 1: before the check, files of the copy are put back that would decide it in the place of the work: settings and
-    start-up files, programs that the check's own words run, and modules that shadow others.
-Rule 2: a witness in each Python process counts the tests. Without a whole session of tests the verdict is refused.
+Rule 1: Before the check, files in the copy that could decide its result are restored: settings and start-up files,
+    programs that the check command runs, and modules that shadow others.
+Rule 2: A witness in each Python process counts the tests. Without a complete test session the verdict is refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .words import CheckWords, WordReader, is_judging
 _WITNESS, _REPORTS = "/apart/witness", "/logs/check"
 _SECONDS, _MOST_BYTES, _ROUNDS = 20.0, 4 << 20, 5
 _CLEARED = re.compile(r"(?<![\w/.-])env\s+(-i\b|--ignore-environment\b|-(?=\s))")
-"""A command without any variable of the environment."""
+"""Matches a command that starts with an empty environment."""
 _FOLDER = str(Path(witness.__file__).parent)
 
 
@@ -36,7 +36,7 @@ class CheckGuard:
     """The guard of one check.
 
     Attributes:
-        put_back: What was put back, by name.
+        put_back: Names of the restored files.
     """
 
     def __init__(self, found: Callable[[], FoundFiles], command: str) -> None:
@@ -45,27 +45,28 @@ class CheckGuard:
         self.begin()
 
     def begin(self) -> None:
-        """Forget what an earlier judgment left."""
+        """Reset the state of an earlier check."""
         self.put_back: list[str] = []
         self._words = CheckWords()
-        self._to_make: set[str] = set()  # patterns of files that the run did not find, so that it was to make them
+        # patterns of files that did not exist when the run began, so the run was expected to create them
+        self._to_make: set[str] = set()
 
     def mounts(self, reports: Path) -> tuple[Mount, ...]:
         return Mount(_FOLDER, _WITNESS), Mount(str(reports), _REPORTS, writable=True)
 
     def variables(self, place: Callable[[Mount], str], reports: Path) -> dict[str, str]:
-        """The environment of the check."""
+        """Return the environment variables of the check."""
         code, folder = map(place, self.mounts(reports))
         return {"PYTHONPATH": code, witness.REPORT: f"{folder}/{REPORT}"}
 
     def prepare(self, copy: Layer) -> CheckedCopy:
-        """Put back what steers any check, before anything is started in the copy."""
+        """Restore the files that control any check, before anything runs in the copy."""
         checked = self._found().over(copy)
         self.put_back += checked.put_back_steering()
         return checked
 
     def command(self, checked: CheckedCopy, workspace: Workspace, reports: Path) -> str:
-        """Put back what steers this check, and return it as it is to be run."""
+        """Restore the files that control this check, and return the command to run."""
         reader = WordReader(lambda path: _content(checked.found(path)), workspace.path, workspace.begins)
         self._words = reader.take(self._command, own=True)
         if any(map(checked.existed, self._words.tests)):
@@ -81,7 +82,9 @@ class CheckGuard:
     def _put_back_made(
         self, checked: CheckedCopy, workspace: Workspace, reader: WordReader, dry_run: tuple[str, str]
     ) -> None:
-        """Put back what make reads, take away what stands for one of its targets, and read what it would run."""
+        """Restore the files that make reads, remove files that pretend to be its targets, and read what it would
+        run.
+        """
         command, cwd = dry_run
 
         def paths(names: Iterable[str]) -> set[bytes]:
@@ -117,7 +120,7 @@ class CheckGuard:
             self._take(checked, lambda path, all_of=fragments: any(each.fullmatch(path) for each in all_of))  # type: ignore[misc]
 
     def _put_back_places(self, checked: CheckedCopy) -> None:
-        """Take away what stands in the place of a program, or is executed on the way to it."""
+        """Remove added files that replace a program or are executed on the way to it."""
         words = self._words
         self.put_back += checked.remove_added(words.optional)
         modules = {path[:-3] for path in words.programs if path.endswith(b".py")}
@@ -158,13 +161,14 @@ class CheckGuard:
         junit = f"--junitxml={folder}/{JUNIT}"
         named = re.sub(r"(?<![\w$])PYTHONPATH=", f"PYTHONPATH={code}:", self._command)
         ours = {"PYTEST_ADDOPTS": junit, "PYTHONPATH": code, witness.REPORT: f"{folder}/{REPORT}"}
-        if all(value == shlex.quote(value) for value in ours.values()):  # the words may be in quotes already
+        # only if no value needs quoting, because the command may already be inside quotes
+        if all(value == shlex.quote(value) for value in ours.values()):
             words = " ".join(f"{name}={value}" for name, value in ours.items())
             named = _CLEARED.sub(lambda found: f"{found[0]} {words}", named)
         return f"export PYTEST_ADDOPTS={shlex.quote(junit)}\n{named}"
 
     def problem(self, reports: Path) -> str:
-        """Why exit code 0 does not count; empty if it does."""
+        """Return why exit code 0 does not count, or an empty string if it does."""
         return CheckReport(reports).problem(self._words.runners, self._words.undecisive, unseen=self._words.own_python)
 
 
@@ -178,6 +182,6 @@ def _content(found: Found | None) -> bytes | None:
 
 
 def _ask(workspace: Workspace, command: str) -> str:
-    """What a command of ours prints in the copy."""
+    """Return the output of one of our commands in the copy."""
     ended = workspace.run_apart(command, _SECONDS, _MOST_BYTES)
     return b"".join(ended.capture.parts()).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""What make would run, what it reads, and which files a makefile includes."""
+"""Determines what make would run and read, and which files a makefile includes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import re
 from msgspec import Struct
 
 MAKEFILES = r"(gnu)?makefile|[^/]+\.(mk|mak|make)"
-"""The names of makefiles."""
+"""Pattern for names of makefiles."""
 
 
 class DryRun(Struct, frozen=True):
-    """What ``make -n -p`` printed."""
+    """Parsed output of ``make -n -p``."""
 
-    recipe: str  # the commands that it would run
-    makefiles: tuple[str, ...]  # the files that it read
-    targets: tuple[str, ...]  # targets that a file of their name makes up to date
-    own_python: bool = False  # the makefiles set the import path of Python, for all of their recipes
+    recipe: str  # the commands that make would run
+    makefiles: tuple[str, ...]  # the files that make read
+    targets: tuple[str, ...]  # targets that count as up to date if a file of that name exists
+    own_python: bool = False  # the makefiles set Python's import path for all recipes
 
 
 def read_dry_run(printed: str) -> DryRun:
@@ -25,7 +25,7 @@ def read_dry_run(printed: str) -> DryRun:
     if printed.startswith("# Make data base"):
         recipe, database = "", printed
     files = " ".join(re.findall(r"(?m)^MAKEFILE_LIST := (.*)$", database)).split()
-    # After its files make prints recipes that it ran for the database itself; only real targets have a head line.
+    # After the files section, make prints built-in recipes; only real targets start with a head line.
     targets = []
     for block in database.partition("\n# Files")[2].split("\n\n"):
         head = re.match(r"(?:#[^\n]*\n)*([^#\s:=.%][^:=\n]*?)\s*::?(?!=)", block.lstrip("\n"))
@@ -36,7 +36,7 @@ def read_dry_run(printed: str) -> DryRun:
 
 
 def included(makefile: bytes) -> list[re.Pattern[bytes]]:
-    """Patterns of the paths that a makefile includes; a variable in them stands for anything."""
+    """Return patterns for the paths that a makefile includes. A variable in a path matches anything."""
     text = makefile.replace(b"\\\n", b" ")
     patterns = []
     for line in re.findall(rb"(?m)^[ ]*(?:-|s)?include[ \t]+(.+?)[ \t]*(?:#.*)?$", text):
@@ -47,6 +47,7 @@ def included(makefile: bytes) -> list[re.Pattern[bytes]]:
             if not re.search(rb"\w", stripped):
                 patterns.append(re.compile(rb".*\.(d|inc|conf|config|env)"))
                 continue
-            body = fnmatch.translate(stripped.decode("latin-1").replace("[", "[[]"))  # matches in bounded time
+            # escape brackets, so that the pattern matches in bounded time
+            body = fnmatch.translate(stripped.decode("latin-1").replace("[", "[[]"))
             patterns.append(re.compile(rb"(.*/)?" + body.encode("latin-1")))
     return patterns

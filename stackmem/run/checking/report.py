@@ -1,6 +1,6 @@
-"""What the witness of a check reported: why exit code 0 does not count, if it does not.
+"""Reads the witness report of a check and decides whether exit code 0 counts.
 
-The report was written inside the sandbox, so it is read as anything foreign: bounded, and whatever it holds.
+The report was written inside the sandbox, so it is untrusted: reads are bounded and any content is tolerated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COUNTS = re.compile(rb'\b(tests|failures|errors|skipped)="(\d{1,9})"')
 
 
 class TestRun(Struct):
-    """A session of tests that came to its end."""
+    """A completed test session."""
 
     collected: int
     ran: int
@@ -60,7 +60,7 @@ class CheckReport:
                 self._ended[name].append(TestRun(collected, ran, passed, failed))
 
     def problem(self, named: set[str], undecisive: AbstractSet[str], *, unseen: bool) -> str:
-        """Why exit code 0 does not count as success; empty if it does."""
+        """Return why exit code 0 does not count as success, or an empty string if it does."""
         sessions = [
             session
             for name, each in self._ended.items()
@@ -94,7 +94,7 @@ class CheckReport:
 
 
 def _read(path: Path) -> bytes:
-    """The file's beginning; nothing if it is not a regular file."""
+    """Return the beginning of the file, or nothing if it is not a regular file."""
     try:
         return read_start(path, _MOST_BYTES, follow=False)
     except OSError:

@@ -1,8 +1,8 @@
-"""The sources of an edited program: read as they are now, and not as the run had them that it goes on from.
+"""Reads the sources of an edited program in their current version instead of the copies stored with the run.
 
-Rule 1: a source is looked for beside the edited file first, then where the run took its copy from.
-Rule 2: what the run itself has written or changed in its workspace stays; so does what stackmem brings.
-Rule 3: one that is nowhere any more stays as it was; a folder's list holds what it held and what is there now.
+Rule 1: A source is searched for next to the edited file first, then where the run copied it from.
+Rule 2: Files that the run itself wrote or changed in its workspace keep the run's version, as do packaged sources.
+Rule 3: A source that no longer exists keeps its old text. A directory listing contains the old and new names.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .sources import PACKAGED, Loader, is_below, reachable_folders
 
 
 class EditedSources:
-    """What an edited program reads in place of the run's copies."""
+    """Provides current sources in place of the run's copies."""
 
     def __init__(
         self, request: ProgramRequest, edited: EditedProgram, places: tuple[str, Path], scrub: Callable[[str], str]
     ) -> None:
-        """Sources of ``edited``."""
+        """Prepare to read the sources of ``edited``."""
         self._edited, self._file, self._scrub = edited, Path(edited.file), scrub
         self._workspace = places[0]
         self._program = posixpath.join(places[0], edited.program)
@@ -37,7 +37,7 @@ class EditedSources:
         self._loader = Loader(self._file, folders)
 
     def instead(self, asked: LoadSource, path: str, text: str, failed: str) -> tuple[str, str]:
-        """``(text, failed)`` of a source as it is now, given as the run's copy has it."""
+        """Return ``(text, failed)`` of the current source, given the path, text and failure of the run's copy."""
         listing = asked.listing
         if path.startswith(PACKAGED) or (not listing and not self._as_begun(path, text, failed)):
             return text, failed
@@ -51,19 +51,20 @@ class EditedSources:
         return text, failed
 
     def _as_begun(self, path: str, text: str, failed: str) -> bool:
-        """Whether the run has left the source as it was when it began; those outside the workspace it cannot write."""
+        """Return whether the run left the source unchanged. It cannot write to sources outside the workspace."""
         if not is_below(path, self._workspace):
             return True
         inner = posixpath.relpath(path, self._workspace)
         if inner not in self._start:
-            untouched = self._start.of_layer and inner not in self._latest  # then it stands in the folder
+            # then the file is in the folder under the overlay
+            untouched = self._start.of_layer and inner not in self._latest
             return bool(failed) or untouched
         return not failed and self._scrub(self._start[inner].decode("utf-8-sig", "replace")) == text
 
     def _places(self, path: str) -> list[Path]:
         if path in (self._program, self._host_program):
             return [self._file]
-        folders = map(posixpath.dirname, (self._program, self._host_program))  # a source is named by either
+        folders = map(posixpath.dirname, (self._program, self._host_program))  # a source can be relative to either
         found = [self._file.parent / posixpath.relpath(path, each) for each in folders if is_below(path, each)]
         if is_below(path, self._workspace):
             return [*found, Path(self._edited.subject) / posixpath.relpath(path, self._workspace)]

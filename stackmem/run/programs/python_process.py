@@ -1,10 +1,10 @@
-"""Functions of programs, each in a process of its own in the sandbox that waits where it has called the program back.
+"""Runs Python functions of programs, each in a separate sandbox process that blocks while it calls the program back.
 
-The process asks by a file ``ask-N.json`` in its folder, and waits for ``answer-N.json``. Where it is gone (the run was
-resumed, or another function had to run meanwhile), it is started again and finds its earlier answers there.
+The process asks by writing ``ask-N.json`` to its folder, then waits for ``answer-N.json``. If the process is gone,
+because the run was resumed or another function had to run, it is restarted and reads its earlier answers from there.
 
-Rule 1: one process at a time; the one that waits is ended before another is started.
-Rule 2: only a function's own time counts towards its limit, and not the time that it waits.
+Rule 1: Only one process exists at a time. A waiting process is stopped before another one starts.
+Rule 2: Only the function's own running time counts toward its limit, not the time that it waits for answers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST_BYTES = 10 * 1024 * 1024
 
 
 class Live:
-    """One process."""
+    """A running process."""
 
     def __init__(self, folder: str, workspace: Workspace) -> None:
         self._folder, self._workspace = folder, workspace
@@ -67,7 +67,9 @@ class Live:
             raise ToolRefused(wrote.text)
 
     def next(self, answers: list[Any], seconds: float) -> dict[str, Any]:
-        """What the process says once it has these answers: a ``call``, or ``stdout``, ``stderr`` and ``exit_code``."""
+        """Return the process's next message after these answers: a ``call``, or ``stdout``, ``stderr`` and
+        ``exit_code``.
+        """
         for number in range(self._answered, len(answers)):
             self._write(f"answer-{number}.json", json.dumps(answers[number]))
         self._answered = len(answers)
@@ -87,11 +89,11 @@ class Live:
 
     @property
     def requests(self) -> tuple[NetworkRequest, ...] | UnsetType:
-        """What the process has asked of the network, once it has ended."""
+        """Network requests of the process, once it has ended."""
         return UNSET if self._ended is None else self._ended.requests or UNSET
 
     def stop(self) -> None:
-        """End the process and everything that it started."""
+        """Kill the process and everything that it started."""
         with suppress(ToolRefused, OSError):
             if self._thread.is_alive():
                 self._write("stop", "")
@@ -108,7 +110,7 @@ def _said(ended: CommandEnd | None) -> dict[str, Any]:
 
 
 class PythonCalls:
-    """The processes of one run, by the folder that a call's files lie in."""
+    """The processes of one run, by the folder with the call's files."""
 
     def __init__(self) -> None:
         self._live: dict[str, Live] = {}
@@ -116,7 +118,7 @@ class PythonCalls:
     def use(
         self, given: dict[str, Any], seconds: float, workspace: Workspace, scrub: Callable[[str], str]
     ) -> ToolAnswered:
-        """Go on with a call; see ``Live.next``."""
+        """Start or continue a call; see ``Live.next``."""
         folder, answers = given["folder"], given["answers"]
         live = self._live.pop(folder, None)
         try:
@@ -140,6 +142,6 @@ class PythonCalls:
         return ToolAnswered(said, failed, told, requests=live.requests)
 
     def stop(self) -> None:
-        """End every process that waits."""
+        """Kill all waiting processes."""
         while self._live:
             self._live.popitem()[1].stop()

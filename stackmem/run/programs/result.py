@@ -1,4 +1,4 @@
-"""What a program's run came to."""
+"""The outcome of a program run."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from stackmem.run.result import RunResult
 
 
 class ProgramResult(Struct, frozen=True):
-    """What a program's run came to."""
+    """The outcome of a program run."""
 
     run: RunResult
-    value: Any = None  # what the program returned; None where it did not
-    said: tuple[str, ...] = ()  # what it told its person
-    failed: tuple[StepFailed, ...] = ()  # what was refused, failed or did nothing
+    value: Any = None  # the program's return value; None if it did not return
+    said: tuple[str, ...] = ()  # messages from the program to the user
+    failed: tuple[StepFailed, ...] = ()  # steps that were refused, failed or had no effect
 
 
 def program_result(result: RunResult, opened: Opened) -> ProgramResult:

@@ -1,7 +1,7 @@
-"""Reads a program's sources: only from where it may, and each is kept in the run's folder by its digest.
+"""Reads a program's sources from permitted places and stores each in the run directory under its digest.
 
-What it may reach: the program's own folder, the workspace, the folders of ``--mount``, and the folder of a
-configuration (``--config``, or a file of that name found above the program).
+Permitted are the program's own folder, the workspace, the folders of ``--mount``, and the folder of a configuration
+(``--config``, or a file of that name found above the program).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from stackmem.workspace.refusals import ToolRefused
 SOURCE_BYTES = 10 * 1024 * 1024
 PACKAGED = "stackmem:"
 CONFIGS = (".aplconfig",)
-"""Names of configurations, which may also lie above the program."""
+"""Names of configuration files, which may also be in a folder above the program."""
 
 
 class Loader:
     """The sources that one program may read."""
 
     def __init__(self, program: Path, folders: tuple[Path, ...] = (), files: tuple[str, Files] | None = None) -> None:
-        """Sources beside ``program``."""
+        """Allow sources next to ``program``, in ``folders``, and in the workspace ``files``."""
         self._program = program
         self._folders = [program.parent, *folders]
         self._files = files
 
     def read(self, asked: LoadSource) -> tuple[str, str, str]:
-        """``(path, text, failed)`` of a source."""
+        """Return ``(path, text, failed)`` of a source."""
         if asked.path.startswith(PACKAGED):
             return self._packaged(asked.path)
         beside = posixpath.dirname(asked.beside or str(self._program))
@@ -77,7 +77,7 @@ class Loader:
 
 
 def _from_host(place: Path, *, listing: bool, inside: list[Path] | None) -> tuple[str, str, str]:
-    """A file or folder of the host; a link that leads out of the folders is followed nowhere."""
+    """Read a file or folder of the host. A link that leads out of the permitted folders is not followed."""
     path = str(place)
     try:
         real = place.resolve()
@@ -94,7 +94,7 @@ def _from_host(place: Path, *, listing: bool, inside: list[Path] | None) -> tupl
 
 
 def _decode(raw: bytes) -> tuple[str, str]:
-    """``(text, failed)``."""
+    """Return ``(text, failed)``."""
     if len(raw) > SOURCE_BYTES:
         return "", f"it is over {SOURCE_BYTES:,} bytes"
     try:
@@ -104,7 +104,7 @@ def _decode(raw: bytes) -> tuple[str, str]:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path is a folder's or of something in it; both are absolute and normal."""
+    """Return whether ``path`` is ``folder`` or inside it. Both must be absolute and normalized."""
     return path == folder.rstrip("/") or path.startswith(_with_slash(folder))
 
 
@@ -113,18 +113,18 @@ def _with_slash(folder: str) -> str:
 
 
 Instead = Callable[[LoadSource, str, str, str], tuple[str, str]]
-"""Gives ``(text, failed)`` in place of what was read: what was asked for, its path, text and failure."""
+"""Returns ``(text, failed)`` to use in place of a source, given the request and its path, text and failure."""
 
 
 def as_read(asked: LoadSource, path: str, text: str, failed: str) -> tuple[str, str]:
-    """What was read, and nothing in its place."""
+    """Return the source unchanged."""
     return text, failed
 
 
 def source_keeper(
     loader: Loader, keep: Callable[[str], str], scrub: Callable[[str], str], instead: Instead = as_read
 ) -> Callable[[LoadSource], SourceLoaded]:
-    """Reads a source, keeps its text, and gives the fact."""
+    """Return a function that reads a source, stores its text and returns the event."""
 
     def load(asked: LoadSource) -> SourceLoaded:
         path, text, failed = loader.read(asked)
@@ -137,7 +137,7 @@ def source_keeper(
 
 
 def reachable_folders(request: ProgramRequest, folder: Path | None) -> tuple[Path, ...]:
-    """The folders of the host, beside the program's own, that its sources may be read from."""
+    """Return the host folders, in addition to the program's own, from which sources may be read."""
     config = request.options.get("config")
     named = (*request.mounts, *([str(Path(str(config)).parent)] if config else []), *([str(folder)] if folder else []))
     libraries = [Path(str(path)).parent for path in request.options.get("lib") or ()]

@@ -1,4 +1,4 @@
-"""The built-in tools of programs, over the workspace: whole and literal, where an agent's are cleaned and clipped."""
+"""Built-in tools of programs. They return whole, literal data; the tools of agents clean and clip theirs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from stackmem.workspace.workspace import Workspace
 from .python_process import PythonCalls
 
 LITERAL_BYTES = 10 * 1024 * 1024
-"""``ToolContext.literal_bytes`` where no setting says otherwise."""
+"""Default of ``ToolContext.literal_bytes``."""
 LONGEST_SECONDS = 3_600.0
 READS = ("read_file", "list_files", "find_context")
-"""Built-in tools that change nothing: they may run side by side, and are asked again after a crash."""
+"""Built-in tools that change nothing: they may run in parallel, and are repeated after a crash."""
 BUILT_IN = ("shell", "run_python", "read_file", "write_file", "list_files", "make_directory", "find_context")
 
 _TAKES: dict[str, dict[str, tuple[type, bool]]] = {
@@ -43,7 +43,7 @@ _TYPES = {list: "a list", str: "a text", dict: "an object", bool: "true or false
 
 
 _SEARCHED_BYTES = 200 * 1024
-"""A longer file is none that is looked into."""
+"""Maximum size of a file that is searched."""
 MOST_FILES = 20_000
 MOST_QUERY_WORDS = 64
 _WORD = re.compile(r"\w+")
@@ -53,16 +53,16 @@ class ToolContext(Struct):
     """What the tools work with."""
 
     workspace: Workspace
-    snapshot: Callable[[], str]  # keeps the workspace as it is now, and names it
-    scrub: Callable[[str], str]  # takes secrets out of what becomes a fact
+    snapshot: Callable[[], str]  # stores the current workspace and returns its tree id
+    scrub: Callable[[str], str]  # removes secrets from recorded text
     command_seconds: float
-    rules: Callable[[], IgnoreRules]  # a new conversation about what ``.gitignore`` leaves out
-    literal_bytes: int = LITERAL_BYTES  # most bytes of a file that is read, and of each of a command's two outputs
+    rules: Callable[[], IgnoreRules]  # opens a new check of which paths ``.gitignore`` excludes
+    literal_bytes: int = LITERAL_BYTES  # maximum size of a file that is read, and of each output of a command
     python: PythonCalls = field(default_factory=PythonCalls)  # processes of functions that wait for an answer
 
 
 def use_built_in(call: InvokeTool, context: ToolContext) -> ToolAnswered:
-    """The answer of a built-in tool."""
+    """Run a built-in tool and return its answer."""
     if call.tool == "find_context":
         return _find_context(call.arguments, context)
     fault = _fault(call)
@@ -97,7 +97,7 @@ def use_built_in(call: InvokeTool, context: ToolContext) -> ToolAnswered:
 
 
 def _fault(call: InvokeTool) -> str:
-    """What is wrong with the arguments; the first fault."""
+    """Return the first problem with the arguments, or an empty string."""
     takes = _TAKES[call.tool]
     for name, value in call.arguments.items():
         if name not in takes:
@@ -145,7 +145,7 @@ def _how(ended: CommandEnd, seconds: float) -> tuple[ToolFailure, str]:
 
 
 def _plain(value: Any) -> str:
-    """A variable's value as text: what is no text as JSON would say it."""
+    """Return a variable's value as text; values that are not strings are encoded as JSON."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False)
@@ -162,9 +162,9 @@ def _read(raw: bytes, path: str, context: ToolContext) -> ToolAnswered:
 
 
 def _find_context(arguments: dict[str, Any], context: ToolContext) -> ToolAnswered:
-    """The names of the heap's chunks and the workspace's text files that hold what a program looks for.
+    """Return the names of heap chunks and text files in the workspace that match a query.
 
-    SQLite's FTS5 ranks them, best first, equal ones by name.
+    SQLite's FTS5 ranks them, best first; equal ranks are sorted by name.
     """
     words = list(dict.fromkeys(_WORD.findall(str(arguments.get("query") or "").lower())))[:MOST_QUERY_WORDS]
     if not words:
@@ -183,7 +183,7 @@ def _find_context(arguments: dict[str, Any], context: ToolContext) -> ToolAnswer
 
 
 def _rank(rows: list[tuple[str, str]], words: list[str]) -> list[str]:
-    """Names of the rows that hold one of the words; rarer words and shorter texts count for more."""
+    """Return the names of rows that contain any of the words. Rarer words and shorter texts rank higher."""
     with closing(sqlite3.connect(":memory:")) as store:
         store.execute("CREATE VIRTUAL TABLE text USING fts5(name UNINDEXED, body)")
         split = [(name, " ".join(_WORD.findall(re.sub(r"[_/.-]", " ", body)))) for name, body in rows]
@@ -194,7 +194,7 @@ def _rank(rows: list[tuple[str, str]], words: list[str]) -> list[str]:
 
 
 def _paths(context: ToolContext) -> list[str]:
-    """The workspace's files, sorted, without what ``.gitignore`` leaves out."""
+    """Return the workspace's files, sorted, without those that ``.gitignore`` excludes."""
     found: list[str] = []
     level = ["."]
     rules = context.rules()
@@ -222,7 +222,7 @@ def _inside(folder: str, context: ToolContext) -> list[str]:
 
 
 def _searched_text(path: str, context: ToolContext) -> str | None:
-    """None where it is no text, too long, or cannot be read."""
+    """Return the text of a file, or None if it is not text, too large or unreadable."""
     try:
         raw = context.workspace.files.read_whole(path, _SEARCHED_BYTES)
         return None if len(raw) > _SEARCHED_BYTES or b"\0" in raw else raw.decode()

@@ -1,1 +1,1 @@
-"""Tasks around a run: their images, their soundness, and what an import of them is good for."""
+"""Supports tasks: builds their images, checks that they are sound, and rates imported tasks."""

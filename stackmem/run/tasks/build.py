@@ -1,4 +1,4 @@
-"""Builds what tasks run in: the rules of a build from flags and settings, and what stands in its way."""
+"""Builds the images of tasks: reads build rules from flags and settings, and reports what prevents a build."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from stackmem.workspace.images.store import Image
 from .image import task_source
 
 _MEMORY_MIB, _FILES = 16_384, 2_000_000
-"""Installers take more than a command of an agent may."""
+"""Minimum limits for builds, because installers need more than an agent's commands."""
 
 
 def build_rules(
     flags: Mapping[str, object],
-    seconds: float,  # wall time of one step
-    arguments: Sequence[str],  # ``NAME=VALUE`` each
+    seconds: float,  # wall time limit of one build step
+    arguments: Sequence[str],  # each in the form ``NAME=VALUE``
     environ: Mapping[str, str],
     cwd: Path,
     tell: Callable[[str], object],
 ) -> BuildRules:
-    """The rules that flags and settings make."""
+    """Return the build rules from flags and settings."""
     resolved = resolve(flags, environ, cwd)
     args = {}
     for each in arguments:
@@ -49,13 +49,13 @@ def build_rules(
 
 
 def build_task(task: Task, rules: BuildRules) -> Image | None:
-    """Build what the task's commands run in; None where it runs on this machine's tools."""
+    """Build the task's image, or return None if the task uses this machine's tools."""
     source = task_source(task)
     return None if source is None else build_image(image_store(), source, rules)
 
 
 def hindrances(task: Task) -> list[str]:
-    """Sentences about what stands in the way of a build of the task's image on this machine."""
+    """Return messages about what prevents building the task's image on this machine."""
     try:
         source = task_source(task)
     except UsageError as error:

@@ -1,4 +1,4 @@
-"""Checks that a task is sound: its solution passes, doing nothing fails, its demo passes, each twice alike."""
+"""Checks that a task is sound: its solution and demo pass, doing nothing fails, and each result is reproducible."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TaskFinding(Struct, frozen=True):
 
 
 def check_task(named: str, isolation: str | None, cwd: Path) -> Iterator[TaskFinding]:
-    """One finding for each property, as soon as it is known."""
+    """Yield one finding per property, as soon as it is known."""
     subject = find_subject(named, None, cwd)
     task = subject.task
     if task is None:
@@ -74,7 +74,7 @@ def _twice(task: Task, what: str, verdicts: list[tuple[bool, str]], wanted: bool
 
 
 def stub_passes(named: str, cwd: Path) -> bool:
-    """Whether a task's checks pass where nothing was done."""
+    """Return whether a task's checks pass on an unmodified workspace."""
     subject = find_subject(named, None, cwd)
     scratch = Path(tempfile.mkdtemp(prefix="stackmem-task-check-"))
     try:
@@ -84,15 +84,15 @@ def stub_passes(named: str, cwd: Path) -> bool:
 
 
 def _solutions(task: Task) -> list[Path]:
-    """The folders with a ``solve.sh``, in the order of steps; none where one is missing."""
+    """Return the folders with a ``solve.sh`` in step order, or an empty list if any is missing."""
     found = [step.solution for step in task.steps] if task.steps else [task.solution]
     return [] if None in found else [folder for folder in found if folder is not None]
 
 
 def _judge(subject: Subject, level: str, scratch: Path, *, solved: bool) -> tuple[bool, str]:
-    """Whether the checks pass after ``solve.sh`` (or after nothing), and the end of what they print."""
+    """Return whether the checks pass after ``solve.sh`` (or after nothing), and the end of their output."""
     task, image = subject.task, subject.image
-    assert task is not None  # noqa: S101 - whoever calls has looked
+    assert task is not None  # noqa: S101 - checked by the callers
     folder = Path(tempfile.mkdtemp(dir=scratch))
     work = folder / "workspace"
     if task.workspace is None:

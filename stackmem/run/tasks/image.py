@@ -1,4 +1,4 @@
-"""The image of a task: what it is built from, whether it is built, and what stands in the way."""
+"""The image of a task: what it is built from, whether it is built, and why it cannot be used."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.workspace import Workspace
 
 ROOT = "root"
-"""The folder, beside a workspace, that holds what was written outside of it."""
+"""Folder next to a workspace that contains what was written outside the workspace."""
 
 
 def task_source(task: Task) -> ImageSource | None:
-    """What the task's image is built from; None if it runs on this machine's tools."""
+    """Return what the task's image is built from, or None if the task uses this machine's tools."""
     own = task.image
     if own is None:
         return None
@@ -38,7 +38,7 @@ def task_source(task: Task) -> ImageSource | None:
 
 
 def built_image(task: Task) -> Image | None:
-    """The task's image; None where it runs on this machine's tools."""
+    """Return the task's image, or None if the task uses this machine's tools."""
     source = task_source(task)
     if source is None:
         return None
@@ -53,7 +53,7 @@ def built_image(task: Task) -> Image | None:
 
 
 def in_its_image(task: Task) -> tuple[Task, Image | None]:
-    """The task with the files that its image begins with, and that image; the task as it is where it has none."""
+    """Return the task with the initial files of its image, and the image. Without an image, the task is unchanged."""
     image = built_image(task)
     return (task, None) if image is None else (replace(task, workspace=Path(image.files)), image)
 
@@ -64,18 +64,18 @@ class _RoomRules(TypedDict):
 
 
 def room_of(image: Image | None) -> _RoomRules:
-    """What a room of checks has in an image, which need hold neither bash nor our Python."""
+    """Return the ``CheckRoom`` options for an image, which may lack bash and our Python."""
     return {"shell": image.shell[0] if image else "bash", "holds": image is None}
 
 
 class ImageRoom(Struct, frozen=True):
-    """Where a task in its own image is worked on, and judged."""
+    """Opens the workspaces of a task that runs in its own image."""
 
     task: Task
     image: Image
     isolation: str
     profile: Profile
-    scratch: Path  # holds the agent's workspace, and beside it what the agent wrote outside of it
+    scratch: Path  # contains the agent's workspace and, next to it, what the agent wrote outside of it
 
     def open(
         self,
@@ -86,7 +86,10 @@ class ImageRoom(Struct, frozen=True):
         scrub: Callable[[str], str] = str,
         network_list: NetworkList | None = None,
     ) -> Workspace:
-        """The agent's workspace, or a copy to be judged that sees what the agent wrote and does not change it."""
+        """Open the agent's workspace, or a copy to be judged.
+
+        A judged copy sees what the agent wrote outside the workspace, but cannot change it.
+        """
         place = view.root.parent / ROOT
         apart = self.task.image is not None and self.task.image.apart
         seen = None if apart or place == self.scratch / ROOT else self.scratch / ROOT

@@ -1,4 +1,6 @@
-"""What every Python process of a check imports first: this folder is put on its PYTHONPATH, and holds nothing else."""
+"""Imported first by every Python process of a check. PYTHONPATH points here, so keep other modules out of this
+folder.
+"""
 
 REPORT = "STACKMEM_CHECK_REPORT"
-"""The variable that names the file for the report."""
+"""Environment variable with the path of the report file."""

@@ -1,9 +1,9 @@
-"""Reports what the Python processes of a check did, so that exit code 0 alone never counts as success.
+"""Reports the test sessions of a check's Python processes, so that exit code 0 alone does not count as success.
 
-Python imports this file as it starts, before the workspace is on its path. It writes JSON lines to the file that
-``STACKMEM_CHECK_REPORT`` names: ``[process, "start", runner, arguments]``, ``[process, "begin"]`` and
-``[process, "end", collected, ran, passed, failed]`` of a session of tests, and ``[process, "exit"]`` of a process that
-ended itself with ``os._exit(0)``. It must run on every Python from 3.8, and must never break the check.
+Python imports this file at startup, before the workspace is on its path. It writes JSON lines to the file named by
+``STACKMEM_CHECK_REPORT``: ``[process, "start", runner, arguments]``; ``[process, "begin"]`` and ``[process, "end",
+collected, ran, passed, failed]`` for each test session; and ``[process, "exit"]`` for a process that called
+``os._exit(0)``. It must run on every Python from 3.8 on, and must never break the check.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pat
 
 
 def runner_of(words: list[str]) -> tuple[str, list[str]]:
-    """The test runner that a command line of Python starts, and its arguments; empty if it is another program."""
+    """Return the test runner that a Python command line starts and its arguments; empty for other programs."""
     at = 1
     while at < len(words) and words[at].startswith("-"):
         word, at = words[at], at + 1
@@ -51,7 +51,7 @@ def _without_witness(path: str) -> dict[str, str]:
 
 
 class Witness:
-    """Writes what one process does."""
+    """Writes the report lines of one process."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -62,7 +62,7 @@ class Witness:
         self._busy = False
 
     def say(self, *said: object) -> None:
-        """Write one line; a process that this one forked says nothing."""
+        """Write one line. Does nothing in a forked child process."""
         if self._getpid() != self._pid:
             return
         words = [f'"{each}"' if isinstance(each, str) else str(each) for each in (self._name, *said)]
@@ -76,11 +76,12 @@ class Witness:
             return
 
     def begin(self) -> bool:
-        """Begin a session; false inside of another one, which alone counts."""
+        """Begin a session. Return False inside another session, because only the outer one counts."""
         if self._busy or self._getpid() != self._pid:
             return False
         self._busy = True
-        for name, value in _without_witness(os.environ.get("PYTHONPATH", "")).items():  # what tests start is theirs
+        # so that processes started by the tests are not counted
+        for name, value in _without_witness(os.environ.get("PYTHONPATH", "")).items():
             os.environ.pop(name, None)
             if value:
                 os.environ[name] = value
@@ -92,7 +93,7 @@ class Witness:
         self.say("end", collected, ran, passed, failed)
 
     def watch_exit(self) -> None:
-        """Report ``os._exit(0)``, which skips whatever the program would still have done."""
+        """Report ``os._exit(0)``, which would skip the rest of the program unnoticed."""
         import posix
 
         leave = posix._exit  # noqa: SLF001
@@ -143,7 +144,7 @@ class Sessions:
 
 
 def watch_pytest(witness: Witness, module: Any) -> None:
-    """Have each session of pytest register the plugin, beside those that the environment names."""
+    """Register the counting plugin in each pytest session, after the plugins from the environment."""
     manager = module.PytestPluginManager
     consider = manager.consider_env
 
@@ -156,7 +157,7 @@ def watch_pytest(witness: Witness, module: Any) -> None:
 
 
 def watch_unittest(witness: Witness, module: Any) -> None:
-    """Have each run of unittest counted."""
+    """Count the tests of each unittest run."""
     run = module.TextTestRunner.run
 
     def counted(self: Any, test: Any) -> Any:
@@ -173,7 +174,7 @@ def watch_unittest(witness: Witness, module: Any) -> None:
 
 
 class AfterImport:
-    """A finder that lets a module be found as ever, and calls a function once it is loaded."""
+    """Import hook that leaves the import unchanged but calls a function after certain modules are loaded."""
 
     def __init__(self, witness: Witness) -> None:
         self._witness = witness
@@ -199,7 +200,7 @@ class AfterImport:
 
 
 def _next_sitecustomize() -> None:
-    """Import the file that this one stands before, if there is one."""
+    """Import the ``sitecustomize`` that this file hides, if there is one."""
     from importlib.machinery import PathFinder
     from importlib.util import module_from_spec
 
@@ -224,6 +225,6 @@ def main(path: str) -> None:
 if REPORT in os.environ:
     try:
         main(os.environ[REPORT])
-    except Exception as error:  # noqa: BLE001 - the check must run as it would without this
+    except Exception as error:  # noqa: BLE001 - the check must run as it would without this file
         sys.stderr.write(f"the tests are not counted: {error}\n")
     _next_sitecustomize()
