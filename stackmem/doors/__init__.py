@@ -1,1 +1,1 @@
-"""The doors: how other programs reach stackmem, one protocol each."""
+"""Protocol adapters through which other programs reach stackmem, one per package."""

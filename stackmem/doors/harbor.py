@@ -1,8 +1,8 @@
-"""stackmem as an agent of Harbor: ``harbor run -p tasks --agent-import-path stackmem.doors.harbor:StackmemAgent``.
+"""stackmem as a Harbor agent: ``harbor run -p tasks --agent-import-path stackmem.doors.harbor:StackmemAgent``.
 
-Harbor is no dependency of ours: this module imports nothing of it, and the class is made when Harbor asks for it. In a
-task's container stackmem is installed and run as any program is; it works on a copy of the working directory without a
-sandbox of its own, as the container is one, and brings its changes back at the end.
+Harbor is not a dependency. This module does not import it; the agent class is built when Harbor asks for it.
+stackmem is installed and run inside the task's container. The container is the sandbox, so stackmem works on a copy
+of the working directory without its own sandbox and copies the changes back at the end.
 
 Source: Harbor's ``agents/base.py`` and ``environments/base.py``, autumn 2026.
 """
@@ -25,7 +25,7 @@ KEYS = (
     "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL",
     "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL",
 )  # fmt: skip
-"""Variables that a model needs, handed on where they are set."""
+"""Environment variables that models need; those that are set are passed into the container."""
 
 _NO_HARBOR = (
     "stackmem.doors.harbor:StackmemAgent is loaded by Harbor, which is not installed here; "
@@ -36,10 +36,10 @@ _NO_HARBOR = (
 def solve_command(
     instruction: str, model: str | None, settings: dict[str, object], logs: str = LOGS, program: str = "stackmem"
 ) -> str:
-    """The shell command that solves in the working directory, and prints the result as one JSON object.
+    """Build the shell command that runs ``stackmem solve`` in the working directory and prints the result as JSON.
 
     Args:
-        settings: Flags of ``stackmem solve`` by their names, with ``_`` for ``-``: ``strategy``, ``max_steps``.
+        settings: Flags of ``stackmem solve`` by name, with ``_`` in place of ``-``: ``strategy``, ``max_steps``.
     """
     given: dict[str, object] = {
         "isolation": "none", "fsync": "none", "runs_dir": f"{logs}/runs", "sandbox_dir": "/tmp/stackmem",  # noqa: S108
@@ -52,10 +52,11 @@ def solve_command(
 
 
 def setup_command(wheel: str | None, program: str = "stackmem") -> str:
-    """The shell command that leaves stackmem installed and prints its version; what is there already stays.
+    """Build the shell command that installs stackmem if it is missing, and prints its version.
 
     Args:
-        wheel: A wheel in the container. Without one the container must have stackmem, which is on no package index.
+        wheel: Path of a wheel inside the container. Without one, stackmem must be in the container already, because
+            no package index has it.
     """
     if wheel is None:
         install = "{ echo 'stackmem is not installed in the container; pass a wheel: --ak wheel=PATH' >&2; exit 1; }"
@@ -68,7 +69,7 @@ def setup_command(wheel: str | None, program: str = "stackmem") -> str:
 
 
 def read_result(stdout: str | None) -> dict[str, Any] | None:
-    """The result object among what was printed; None where there is none."""
+    """Return the JSON result from the printed output, or None if there is none."""
     for line in reversed((stdout or "").splitlines()):
         try:
             value = json.loads(line)
@@ -80,7 +81,7 @@ def read_result(stdout: str | None) -> dict[str, Any] | None:
 
 
 def fill_context(context: Any, result: dict[str, Any]) -> None:
-    """Put what the run took into Harbor's context: tokens with cached ones, USD where known, and our own words."""
+    """Copy tokens (with cached ones), USD if known, and stackmem's own figures into Harbor's context."""
     usage = result.get("usage") or {}
     written = usage.get("cache_write_5m", 0) + usage.get("cache_write_1h", 0)
     context.n_input_tokens = usage.get("uncached", 0) + usage.get("cache_read", 0) + written
@@ -92,7 +93,7 @@ def fill_context(context: Any, result: dict[str, Any]) -> None:
 
 
 class _Members:
-    """What the agent does; Harbor's own class stands behind it."""
+    """Methods of the agent; ``_agent_class`` combines them with Harbor's base class."""
 
     SUPPORTS_ATIF = True
     logs_dir: Path
@@ -101,12 +102,12 @@ class _Members:
     def __init__(
         self, *args: Any, wheel: str | None = None, program: str = "stackmem", logs: str = LOGS, **kwargs: Any
     ) -> None:
-        """Keyword arguments of ours are flags of ``stackmem solve``, such as ``strategy`` and ``max_steps``.
+        """Keyword arguments that are flags of ``stackmem solve``, such as ``strategy``, are passed to it.
 
         Args:
-            wheel: A wheel of stackmem on this machine, to be installed in a container that has none.
-            program: The command that stackmem is in the container.
-            logs: Where the container keeps the agent's logs.
+            wheel: A stackmem wheel on this machine, uploaded and installed if the container has no stackmem.
+            program: The name of the stackmem command in the container.
+            logs: The container's folder for agent logs.
         """
         self._wheel = wheel
         self._program = program
@@ -135,7 +136,7 @@ class _Members:
             )
 
     async def run(self, instruction: str, environment: Any, context: Any) -> None:
-        """Solve, tell the context what it took, and leave the trajectory where Harbor looks for it."""
+        """Solve the task, fill Harbor's context, and write the trajectory to the place Harbor reads it from."""
         env = {name: os.environ[name] for name in KEYS if os.environ.get(name)} | getattr(self, "extra_env", {})
         command = solve_command(instruction, self.model_name, self._settings, self._logs, self._program)
         done = await environment.exec(command, env=env)
@@ -148,7 +149,7 @@ class _Members:
             raise ModelError(f"the run {result['run']} ended early: {result.get('failure')}")
 
     async def _keep(self, environment: Any, result: dict[str, Any]) -> None:
-        """Bring the changes of a run that a limit ended back as well, and write the trajectory."""
+        """Apply the changes if a limit ended the run before it did so, and export the trajectory."""
         run, program = f"{self._logs}/runs/{result['run']}", shlex.quote(self._program)
         if result.get("changed") and not result.get("applied_to"):
             await environment.exec(f"{program} apply {shlex.quote(run)}")
@@ -174,7 +175,7 @@ def _agent_class() -> type:
     except ImportError as error:
         raise UsageError(_NO_HARBOR) from error
     members: dict[str, Any] = {"__module__": __name__, "__doc__": _Members.__doc__}
-    with suppress(ImportError):  # a release without it has SUPPORTS_ATIF instead
+    with suppress(ImportError):  # releases without this module read SUPPORTS_ATIF instead
         members["capabilities"] = import_module("harbor.agents.capabilities").AgentCapabilities(atif=True)
     return type("StackmemAgent", (_Members, base), members)
 

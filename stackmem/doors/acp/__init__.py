@@ -1,1 +1,1 @@
-"""stackmem as an agent of the Agent Client Protocol, version 1, over stdin and stdout: what an editor talks with."""
+"""stackmem as an agent for editors: Agent Client Protocol, version 1, over stdin and stdout."""

@@ -1,6 +1,6 @@
-"""The agent's side of the protocol: answers an editor's requests in a thread of its own, while the main thread plays.
+"""Answers an editor's requests in a thread, while the main thread plays the turns.
 
-Only this file knows the library, and only ``stackmem acp`` imports it.
+Only this module uses the ``acp`` library, and only ``stackmem acp`` imports it.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from .updates import Update
 PROTOCOL = 1
 _POINTERS = ".editor_sessions"
 _LAST_SECONDS = 1.0
-"""How long an answer may take once no turn is played any more."""
+"""Time that pending answers get after the last turn has ended."""
 _PAGE = 50
-"""Sessions that a list shows at once."""
+"""Sessions per page of a list."""
 _ID = re.compile(r"[0-9a-f]{32}")
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
 _MODES: dict[Approve, tuple[str, str]] = {
@@ -61,7 +61,7 @@ _OPTIONS = [("allow_once", "Allow"), ("allow_always", "Always allow this tool"),
 
 
 class EditorAgent:
-    """Answers what the library hands on; its methods are named as the library wants them."""
+    """Implements the methods that the ``acp`` library calls; the library dictates their names."""
 
     def __init__(self, turns: Turns, runs_dir: Callable[[Path], Path], mode: Approve) -> None:
         self._turns, self._runs_dir, self._mode = turns, runs_dir, mode
@@ -91,7 +91,7 @@ class EditorAgent:
     async def new_session(self, cwd: str, **more: Any) -> dict[str, Any]:
         folder = _folder(cwd)
         try:
-            self._turns.prepare(folder)  # what cannot be is said now, and not at the first prompt
+            self._turns.prepare(folder)  # report errors now, not at the first prompt
         except StackmemError as error:
             raise _wrong(str(error)) from error
         conversation = self._begin(secrets.token_hex(16), folder)
@@ -159,7 +159,7 @@ class EditorAgent:
         try:
             return asked.result()
         finally:
-            asked.cancel()  # the person cancelled: nobody waits for the editor's answer
+            asked.cancel()  # if the user cancelled, do not wait for the editor's answer
 
     async def _permission(self, session: str, call: dict[str, Any], options: list[tuple[str, str]]) -> str:
         offered = [
@@ -167,7 +167,7 @@ class EditorAgent:
         ]
         try:
             found = await self._connected().request_permission(session, ToolCallUpdate.model_validate(call), offered)
-        except (RequestError, ConnectionError, ValueError):  # an editor that cannot ask has not allowed it
+        except (RequestError, ConnectionError, ValueError):  # an editor that cannot ask did not allow it
             return ""
         outcome = RequestPermissionResponse.model_validate(found).outcome
         return outcome.option_id if outcome.outcome == "selected" else ""
@@ -191,13 +191,13 @@ class EditorAgent:
             for name, each in IN_EDITORS.items()
         ]
         told = {"sessionUpdate": "available_commands_update", "availableCommands": commands}
-        task = self._loop.create_task(self._send(name, told))  # runs once the session's own answer was written
+        task = self._loop.create_task(self._send(name, told))  # runs after the session's own answer was sent
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return conversation
 
     async def _take_up(self, cwd: str, session_id: str, *, shows: bool) -> dict[str, Any]:
-        """A session of earlier; the editor is shown again what happened in it, where it wants that."""
+        """Reopen an earlier session; with ``shows``, send its history to the editor again."""
         folder = _folder(cwd)
         if session_id in self._sessions and self._sessions[session_id].queued:
             raise _wrong("the session is at work; cancel it first")
@@ -222,7 +222,7 @@ class EditorAgent:
         return self._sessions[name]
 
     def _found(self, name: str, folder: Path) -> Path:
-        """The run of a session about the folder; a conversation's run is found by its id, too."""
+        """Return the run folder of a session about this folder; a run id works as a session name too."""
         runs = self._runs_dir(folder)
         run = name
         if _ID.fullmatch(name):
@@ -240,9 +240,10 @@ class EditorAgent:
 
 
 def serve_acp(turns: Turns, runs_dir: Callable[[Path], Path], mode: Approve) -> int:
-    """Serve the editor at stdin and stdout until it is gone; the exit code.
+    """Serve the editor on stdin and stdout until it disconnects; return the exit code.
 
-    Whatever else writes to stdout from now on writes to stderr; whatever else reads stdin reads nothing.
+    The protocol gets private copies of both streams. After that, anything else that writes to stdout goes to
+    stderr, and anything else that reads stdin sees end of file, so neither can corrupt the protocol.
     """
     reads, writes = os.fdopen(os.dup(0), "rb"), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -268,7 +269,7 @@ async def _serve(
     streams: tuple[BinaryIO, int],
     played: Future[None],
 ) -> None:
-    """Answer the editor until no turn is played any more, and what it asked before that."""
+    """Answer the editor until the last turn has ended, including requests sent before that."""
     try:
         agent: Any = EditorAgent(turns, runs_dir, mode)
         transport = LineTransport(*streams, turns.close)
@@ -282,7 +283,7 @@ async def _serve(
 
 
 def _keep(name: str, run_dir: Path) -> None:
-    """Keep which run a session is, so that it can be loaded by its name."""
+    """Record which run belongs to a session, so that the session can be loaded by name."""
     place = run_dir.parent / _POINTERS
     place.mkdir(mode=0o700, exist_ok=True)
     with open(place / name, "w", encoding="utf-8", opener=owners) as file:
@@ -290,7 +291,7 @@ def _keep(name: str, run_dir: Path) -> None:
 
 
 def _names_of(runs: Path) -> dict[str, str]:
-    """The name of each run that an editor began, by the id of the run."""
+    """Map run ids to the names of the editor sessions that started them."""
     try:
         places = [path for path in (runs / _POINTERS).iterdir() if _ID.fullmatch(path.name)]
     except OSError:
@@ -303,7 +304,7 @@ def _names_of(runs: Path) -> dict[str, str]:
 
 
 def _title(run_dir: Path) -> dict[str, str]:
-    """The first request of a session, and when it was last at work; nothing where it cannot be read."""
+    """Return the session's first request and last activity; empty if the trace cannot be read."""
     with suppress(StackmemError, OSError):
         said = (record.event.text for record in Run(run_dir).records() if isinstance(record.event, PersonSaid))
         at = datetime.fromtimestamp((run_dir / TRACE).stat().st_mtime, UTC)
@@ -312,7 +313,7 @@ def _title(run_dir: Path) -> dict[str, str]:
 
 
 def _folder(cwd: str) -> Path:
-    """The folder of a session."""
+    """Validate and resolve a session's folder."""
     with suppress(OSError, ValueError):
         if Path(cwd).is_absolute() and Path(cwd).is_dir():
             return Path(cwd).resolve()
@@ -325,7 +326,7 @@ def _modes(current: Approve) -> dict[str, Any]:
 
 
 def _text(prompt: list[Any], folder: Path) -> str:
-    """A prompt as words; a file that it links to by its path in the folder."""
+    """Convert a prompt to text; links to files in the folder become relative paths."""
     parts = []
     for block in prompt:
         if block.type == "text":

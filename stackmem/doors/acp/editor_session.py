@@ -1,6 +1,7 @@
-"""One conversation of an editor: what the person says, allows and cancels, as its run asks for it.
+"""One conversation with an editor: passes the user's words, permissions and cancellations to the run.
 
-The editor's thread puts words in and cancels; the main thread plays the run and asks here. One lock is held for both.
+The editor's thread adds words and cancels; the main thread plays the run and reads them. A lock guards the shared
+state.
 """
 
 from __future__ import annotations
@@ -33,22 +34,27 @@ _ASKS: dict[Approve, frozenset[str]] = {
     "writes": _WRITES,
     "commands": _WRITES | {tool_name(RunCommand)},
 }
-"""Mode to the tools that ask in it; in ``all`` every one does."""
+"""Tools that need permission in each mode; in ``all`` every tool does."""
 
 
 class Editor(Protocol):
-    """What a conversation tells its editor and asks it; called from the main thread, and waits until it is written."""
+    """Sends updates and permission requests to the editor. Called from the main thread; each call blocks until it
+    is written.
+    """
 
     def update(self, session: str, update: Update) -> None: ...
     def permit(self, session: str, call: dict[str, Any], *, once: bool = False) -> str:
-        """The option that the person chose; empty where she chose none. With ``once`` nothing holds for longer."""
+        """Return the option that the user chose, or an empty string if none. ``once`` offers no lasting permission."""
 
 
 class EditorSession:
-    """mode: Which calls in the sandbox ask; it may change at any time.
-    run_dir: Where its run is kept; None before the first prompt.
-    state: The newest; None before the first fact.
-    queued: Whether a turn is played, or waits for it.
+    """One conversation between a user and the agent, through an editor.
+
+    Attributes:
+        mode: Which sandboxed calls need permission; may change at any time.
+        run_dir: The folder of the run; None before the first prompt.
+        state: The latest state; None before the first event.
+        queued: Whether a turn is running or waiting to run.
     """
 
     def __init__(self, name: str, folder: Path, mode: Approve, editor: Editor) -> None:
@@ -65,10 +71,10 @@ class EditorSession:
         self._stops = self._closed = False
         self._heard = ""
 
-    # The editor's thread.
+    # Called from the editor's thread.
 
     def prompt(self, words: str) -> tuple[Future[str], bool]:
-        """Take words; what becomes of them (a stop reason), and whether a turn must be begun for them."""
+        """Queue words. Return a future with the stop reason, and whether the caller must start a turn."""
         answer: Future[str] = Future()
         with self._lock:
             self._words.append(words)
@@ -77,32 +83,32 @@ class EditorSession:
         return answer, begins
 
     def cancel(self) -> None:
-        """End the request that is worked on, and drop words that were not taken yet."""
+        """Stop the current request and drop words that the run has not read yet."""
         with self._lock:
             self._cancelled += self._waiting
             self._waiting, self._words = [], []
             self._stops = self.queued
 
     def close(self) -> None:
-        """The editor is gone."""
+        """Record that the editor is gone."""
         with self._lock:
             self._closed = True
 
-    # The main thread.
+    # Called from the main thread.
 
     def take_words(self) -> str:
-        """What was said since, all of it; empty where nothing was."""
+        """Return and clear all queued words; empty if there are none."""
         with self._lock:
             words, self._words = "\n\n".join(self._words), []
         return words
 
     def next_words(self) -> str:
-        """The first words that were not taken yet; empty where there are none."""
+        """Return the first queued words without removing them; empty if there are none."""
         with self._lock:
             return self._words[0] if self._words else ""
 
     def finish(self, reason: str, failure: str = "") -> bool:
-        """Answer the prompts that were worked on; whether others wait that came too late for this turn."""
+        """Resolve the prompts of this turn. Return whether later prompts are waiting for another turn."""
         with self._lock:
             kept = len(self._words)
             done = self._waiting[: len(self._waiting) - kept]
@@ -123,12 +129,12 @@ class EditorSession:
         self._editor.update(self.name, message(text))
 
     def hear(self, words: str) -> None:
-        """Words of a reply that is on its way."""
+        """Forward part of a reply that is still streaming."""
         self._heard += words
         self.say(words)
 
     def observe(self, event: Event, state: State) -> None:
-        """Tell the editor of a fact, and the state it makes."""
+        """Send the editor the updates for an event and the state after it."""
         before, self.state = self.state or State(), state
         if isinstance(event, PersonStopped):
             self._stops = False
@@ -138,7 +144,7 @@ class EditorSession:
             self._heard = ""
 
     def show_again(self, event: Event, before: State, after: State) -> list[Update]:
-        """A fact of an earlier time as it is shown again."""
+        """Return the updates that replay a past event."""
         self.state = after
         return updates(event, before, after, self.shown(history=True))
 
@@ -167,13 +173,13 @@ class EditorSession:
         if self.state is None:
             raise TypeError("a call is decided in a run")
         chosen = self._editor.permit(self.name, call_shown(self.state, self.shown()))
-        self._must_be_there()  # an editor that has gone has denied nothing
+        self._must_be_there()  # an editor that disconnected did not deny the call
         if chosen in ("allow_once", "allow_always"):
             return PersonDecided(allow=True, scope="once" if chosen == "allow_once" else "session")
         return PersonDecided(allow=False)
 
     def permits(self, question: str) -> bool:
-        """Whether the person wants it, of what no call of the model stands for."""
+        """Ask the user a yes-or-no question that does not belong to a tool call."""
         self._must_be_there()
         call = {"toolCallId": "again", "title": question, "kind": "other", "status": "pending"}
         return self._editor.permit(self.name, call, once=True) == "allow_once"
@@ -186,7 +192,7 @@ class EditorSession:
         if self._stops:
             return PersonStopped()
         if self.state is not None and _is_asking(self.state):
-            return None  # the words are the answer
+            return None  # the words answer the agent's question
         words = self.take_words()
         return PersonSteppedIn(words) if words else None
 
@@ -202,7 +208,7 @@ class EditorSession:
             raise Left
 
     def _text_before(self, state: State, path: str) -> str | None:
-        """The text of a file as the run's history has it; of a file that it does not hold, as the folder has it."""
+        """Return a file's text from the run's history, or from the user's folder if the history does not store it."""
         try:
             if self.run_dir is None or not state.tree:
                 return None
@@ -224,12 +230,12 @@ class EditorSession:
         return read_start(place, _MOST_BYTES + 1)
 
 
-class TurnFailed(Exception):  # noqa: N818 - what a prompt is answered with
-    """A turn came to no end; its message says why."""
+class TurnFailed(Exception):  # noqa: N818 - reported as the answer to a prompt
+    """A turn failed; the message says why."""
 
 
 def _is_asking(state: State) -> bool:
-    """Whether the last reply is a question to the person that has no answer yet."""
+    """Return whether the last reply is a question to the user that is still unanswered."""
     pending = state.pending
     if pending is None:
         return False
@@ -237,4 +243,4 @@ def _is_asking(state: State) -> bool:
 
 
 def _nothing(run_dir: Path) -> None:
-    """Nobody wants to know."""
+    """Default for ``on_run``: do nothing."""

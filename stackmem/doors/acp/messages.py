@@ -1,4 +1,4 @@
-"""Messages of an editor, line by line: what is no message is answered and dropped before the library reads it."""
+"""Reads messages from an editor, one per line; answers and drops malformed lines before the library sees them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 LONGEST_BYTES = 32 << 20
-"""A longer line is refused, and never held whole."""
+"""Longer lines are refused, and never held in memory as a whole."""
 
 _PARSE_ERROR, _INVALID_REQUEST = -32700, -32600
 
 
-class BadLine(Exception):  # noqa: N818 - the editor's fault, answered and no error of ours
-    """A line that is no message."""
+class BadLine(Exception):  # noqa: N818 - the editor's mistake: answered, not raised to the user
+    """A line that is not a valid message."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
-        # what the editor is told, as a message
+        # the error response for the editor
         self.answer = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": text}}
 
 
 def read_message(line: bytes) -> dict[str, Any]:
-    """The message of a line."""
+    """Parse one line into a message."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -47,7 +47,7 @@ class LineTransport:
     """The library's transport over two byte streams.
 
     Attributes:
-        gone: Called once, in the reading thread, when the editor has closed its end.
+        gone: Called once, in the reading thread, after the editor has closed its end.
     """
 
     def __init__(self, reads: BinaryIO, writes: int, gone: Callable[[], object]) -> None:
@@ -60,7 +60,7 @@ class LineTransport:
         return await self._messages.get()
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Write a message, in ASCII, so that no lone surrogate keeps it from being written."""
+        """Write a message as ASCII JSON, because a lone surrogate could not be encoded otherwise."""
         left = memoryview(json.dumps(message).encode("ascii") + b"\n")
         try:
             while left:
@@ -69,7 +69,7 @@ class LineTransport:
             raise ConnectionError("the editor reads no more") from error
 
     async def close(self) -> None:
-        """Both streams belong to the process and end with it."""
+        """Do nothing: both streams belong to the process and close with it."""
 
     async def _take(self, line: bytes, *, whole: bool) -> None:
         try:
@@ -88,7 +88,7 @@ class LineTransport:
                     rest = self._reads.readline(LONGEST_BYTES)
                 if line.strip():
                     asyncio.run_coroutine_threadsafe(self._take(line, whole=whole), self._loop).result()
-        except (OSError, RuntimeError):  # the other end is gone, or the loop has ended
+        except (OSError, RuntimeError):  # the editor is gone, or the loop has ended
             pass
         finally:
             self._gone()

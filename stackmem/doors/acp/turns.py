@@ -1,6 +1,6 @@
-"""Plays the turns of all conversations in the main thread, where a signal can interrupt what is under way.
+"""Plays the turns of all conversations in the main thread, where a signal can interrupt the work in progress.
 
-One turn is played at a time. Between two turns a run has ended with ``left``, so a kill loses nothing.
+Only one turn runs at a time. Between turns a run has ended with ``left``, so killing the process loses no work.
 """
 
 from __future__ import annotations
@@ -34,17 +34,23 @@ from .editor_session import EditorSession
 _GONE_SECONDS = 5.0
 
 Look = Callable[[str, str, State, Path], str]
-"""What a command that only looks shows: its name with the slash, what stands after it, the state, the run's folder."""
+"""Returns the output of a read-only command, given its name with the slash, its arguments, the state and the run
+folder.
+"""
 
 
 def command_of(text: str) -> tuple[str, str]:
-    """The command that a prompt is, and what stands after it; both empty where it is none."""
+    """Split a prompt into a command and its arguments; both are empty if the prompt is not a command."""
     name, _, rest = text.strip().removeprefix("/").partition(" ")
     return (name, rest.strip()) if text.lstrip().startswith("/") and name in IN_EDITORS else ("", "")
 
 
 class Turns:
-    """prepare: What a new conversation about a folder begins with."""
+    """Queue of turns from all conversations.
+
+    Attributes:
+        prepare: Prepares the first run of a conversation about a folder.
+    """
 
     def __init__(self, prepare: Callable[[Path], Prepared], look: Look, environ: Mapping[str, str]) -> None:
         self.prepare = prepare
@@ -56,18 +62,18 @@ class Turns:
         self._main = threading.main_thread()
 
     def begin(self, conversation: EditorSession) -> None:
-        """Have a turn played; from any thread."""
+        """Queue a turn; callable from any thread."""
         self._queue.put(conversation)
 
     def interrupt(self, conversation: EditorSession) -> None:
-        """Interrupt what the conversation has under way, where it has anything; from any thread."""
+        """Interrupt the conversation if its turn is running; callable from any thread."""
         with self._lock:
             if self._playing is conversation and self._main.ident is not None:
                 self._sent = True
                 signal.pthread_kill(self._main.ident, signal.SIGINT)
 
     def close(self) -> None:
-        """The editor is gone: what is under way ends, then ``play_all`` does; from any thread."""
+        """Handle the editor's exit: end the current turn and then ``play_all``; callable from any thread."""
         self._closed = True
         self._queue.put(None)
         last = threading.Timer(_GONE_SECONDS, os._exit, (1,))
@@ -79,7 +85,7 @@ class Turns:
             self.interrupt(playing)
 
     def play_all(self) -> int:
-        """Play turns until the editor is gone; the exit code."""
+        """Play turns until the editor is gone; return the exit code."""
         before = signal.signal(signal.SIGINT, self._came_between)
         try:
             while (conversation := self._queue.get()) is not None and not self._closed:
@@ -97,14 +103,14 @@ class Turns:
         return 0
 
     def _came_between(self, number: int, frame: FrameType | None) -> None:
-        """Ctrl-C where no run is played; one of our own came too late for its turn."""
+        """Handle Ctrl-C between turns. Ignore a signal of our own that arrived after its turn had ended."""
         if self._sent:
             self._sent = False
             return
         raise SystemExit(128 + number)
 
     def _play(self, conversation: EditorSession) -> int:
-        """Play a turn and answer its prompts; the exit code where a signal ends the program."""
+        """Play a turn and answer its prompts. Return an exit code if a signal ends the program, else 0."""
         reason, failure, code = "end_turn", "", 0
         try:
             with listening(conversation.hear):
@@ -113,14 +119,14 @@ class Turns:
             reason = "cancelled"
         except StackmemError as error:
             failure = str(error)
-        except Exception as error:  # noqa: BLE001 - one conversation's fault ends no other one
+        except Exception as error:  # noqa: BLE001 - an error in one conversation must not end the others
             failure = f"this turn broke ({type(error).__name__}: {error})"
         if conversation.finish(reason, failure):
             self.begin(conversation)
         return code
 
     def _outcome(self, conversation: EditorSession) -> tuple[str, str, int]:
-        """The stop reason, what went wrong, and the exit code of a signal from outside."""
+        """Return the stop reason, the failure message, and the exit code of an outside signal."""
         words = conversation.next_words()
         if not words:
             return "cancelled", "", 0
@@ -156,7 +162,7 @@ class Turns:
             return resume(run_dir, wanted, self._environ, conversation.observe, _second, person=person).result
 
     def _obey(self, name: str, rest: str, conversation: EditorSession) -> RunResult | None:
-        """Do what a command says; what came of the run that it began, None where it began none."""
+        """Execute a command. Return the result of the run that it started, or None."""
         run_dir, state = conversation.run_dir, conversation.state
         if run_dir is None or state is None:
             conversation.say("nothing has happened yet")
@@ -202,6 +208,8 @@ class Turns:
 
 
 def _second(code: int) -> None:
-    """A second SIGTERM or SIGHUP ends the program at once; a second SIGINT is a second cancel, and changes nothing."""
+    """End the program immediately on a second SIGTERM or SIGHUP; ignore a second SIGINT, which only repeats a
+    cancel.
+    """
     if code != 128 + signal.SIGINT:
         os._exit(code)

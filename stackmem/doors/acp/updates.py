@@ -1,7 +1,7 @@
-"""Facts of a conversation as updates for an editor: a pure function from a fact and its states to messages.
+"""Converts events of a conversation to editor updates, as a pure function of an event and its states.
 
-Rule 1: a call is announced when the model asks for it, is in progress once it is allowed, and ends with its answer.
-Rule 2: paths are those of the person's folder, and only such that lie in it.
+A call is announced when the model requests it, becomes ``in_progress`` once it is allowed, and ends with its
+result. Paths are those of the user's folder; paths outside it are left out.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ _TITLE_CHARS, _TEXT_CHARS = 200, 20_000
 
 
 class Shown(Struct, frozen=True):
-    """What an editor has been shown, and what of its files is known."""
+    """The editor's knowledge of the conversation, and access to file contents."""
 
-    folder: str  # the person's folder, absolute
-    # the text of a file in the state given; None where there is none, or it is no text
+    folder: str  # the user's folder, absolute
+    # returns a file's text in a given state; None if the file is missing or not text
     text_before: Callable[[State, str], str | None]
-    heard: str = ""  # words of the reply that were streamed already
-    run: str = ""  # told apart from the conversation's other runs: what is undone or forked goes on in a new one
-    history: bool = False  # whether an earlier conversation is shown again, with what the person said in it
+    heard: str = ""  # the part of the current reply that was already streamed
+    run: str = ""  # distinguishes the conversation's runs in call ids: undo and fork continue in a new run
+    history: bool = False  # whether this replays an earlier conversation, including the user's messages
 
 
 def updates(event: facts.Event, before: State, after: State, shown: Shown) -> list[Update]:
-    """What an editor is told of a fact, in order."""
+    """Return the editor updates for an event, in order."""
     told = _ended_calls(event, before, after, shown)
     match event:
         case PersonSaid(text=text) | PersonSteppedIn(text=text) if shown.history:
@@ -76,7 +76,7 @@ def updates(event: facts.Event, before: State, after: State, shown: Shown) -> li
 
 
 def call_shown(state: State, shown: Shown) -> Update:
-    """The first pending call as a request for permission names it."""
+    """Return the first pending call in the form used by permission requests."""
     pending = state.pending
     if pending is None or not pending.calls:
         return {"toolCallId": "none", "title": "a call"}
@@ -84,7 +84,7 @@ def call_shown(state: State, shown: Shown) -> Update:
 
 
 def message(text: str) -> Update:
-    """Words to the person."""
+    """Build a message to the user."""
     return _chunk("agent_message_chunk", text)
 
 
@@ -110,7 +110,7 @@ def _reply(event: facts.ModelReplied, after: State, shown: Shown) -> list[Update
 
 
 def _unheard(text: str, heard: str) -> str:
-    """What of a reply was not streamed; all of it where an attempt that failed was heard."""
+    """Return the part of a reply that was not streamed; all of it if a failed attempt was streamed."""
     if text.startswith(heard):
         return text[len(heard) :]
     if "".join(text.split()) == "".join(heard.split()):
@@ -127,13 +127,15 @@ def _question(call: ToolCall) -> str:
 
 
 def _result(result: str, before: State) -> list[Update]:
-    """The result of a request, where the last words were other ones."""
+    """Return the result of a request, unless the last reply already said the same."""
     said = mark_cut(last_words(before.running), before.begun.budgets.root_result_chars)
     return [] if result.strip() == said.strip() else [message(f"\n\n{result}")]
 
 
 def _call_id(state: State, calls: tuple[ToolCall, ...], place: int, shown: Shown) -> str:
-    """A call by its run, its reply and its place, counted from the end: calls that are answered go at the front."""
+    """Identify a call by run, step and position. Positions count from the end, because answered calls leave at the
+    front.
+    """
     return f"{shown.run}-{state.step}-{len(calls) - place}"
 
 
@@ -163,14 +165,14 @@ def _of_memory(state: State) -> frozenset[str]:
 
 
 def _path(call: ToolCall, state: State, shown: Shown) -> str:
-    """The absolute path in the person's folder that a call names; empty where it names none."""
+    """Return the absolute path in the user's folder that a call names; empty if it names none."""
     if _KINDS.get(call.name) not in ("read", "edit") or not (inside := _inside(call, state)):
         return ""
     return str(PurePosixPath(shown.folder) / inside)
 
 
 def _inside(call: ToolCall, state: State) -> str:
-    """The path below the workspace; empty where it leaves it."""
+    """Return the path relative to the workspace; empty if it points outside."""
     given = call.arguments.get("path") if isinstance(call.arguments, dict) else None
     if not isinstance(given, str) or not given or "\0" in given:
         return ""
@@ -202,7 +204,7 @@ def _diff(call: ToolCall, state: State, shown: Shown) -> Update | None:
 
 
 def _ended_calls(event: facts.Event, before: State, after: State, shown: Shown) -> list[Update]:
-    """The calls that a fact answered."""
+    """Return the final updates for the calls that an event completed."""
     calls = before.pending.calls if before.pending else ()
     left = len(after.pending.calls) if after.pending and after.step == before.step else 0
     told = []
@@ -229,7 +231,7 @@ def _ended_calls(event: facts.Event, before: State, after: State, shown: Shown) 
 
 
 def _usage(state: State) -> list[Update]:
-    """The context of the frame that runs, and what the session cost; nothing where the window is not known."""
+    """Return the running frame's context size and the session's cost; empty if the window size is unknown."""
     if not state.stack or not state.window_tokens:
         return []
     told: Update = {"sessionUpdate": "usage_update", "used": state.running.context_tokens, "size": state.window_tokens}
@@ -239,7 +241,7 @@ def _usage(state: State) -> list[Update]:
 
 
 def _plan(state: State) -> list[Update]:
-    """The frames of the request that is worked on, as a plan; nothing where the agent pushed none itself."""
+    """Return the frames of the current request as a plan; empty if the agent pushed none."""
     done = []
     for popped in reversed(tuple(state.popped)):
         if popped.frame.request:

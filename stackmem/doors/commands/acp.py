@@ -47,7 +47,7 @@ def command(
         ) from error
 
     def prepared(folder: Path) -> Prepared:
-        # Every call asks, and the session's mode answers for the person: so a mode can change while a run is on.
+        # Make every call ask, and let the session's mode answer for the user: so the mode can change during a run.
         found = prepare(str(folder), None, flags, os.environ, Path.cwd(), SessionRules(approve="all"))
         framed = has_frames(open_strategy(found.resolved.settings.strategy))
         rules = found.session or SessionRules()
@@ -55,12 +55,12 @@ def command(
 
     with own_servers(os.environ, Path.cwd()) as warnings:
         for warning in warnings:
-            print(warning, file=sys.stderr)  # noqa: T201 - stdout is the protocol's
+            print(warning, file=sys.stderr)  # noqa: T201 - stdout carries the protocol
         sys.exit(serve_acp(Turns(prepared, _look, os.environ), lambda folder: prepared(folder).folders[0], mode))
 
 
 def _look(command: str, rest: str, state: State, run_dir: Path) -> str:
-    from stackmem.cli.screen.chat_commands import Look  # what completes its lines takes long to load
+    from stackmem.cli.screen.chat_commands import Look  # slow to import: it loads line completion
 
     lines: list[str] = []
 

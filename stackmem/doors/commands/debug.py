@@ -25,8 +25,8 @@ def command(
             say(f"{moments.program} is not as it was; lines are those of the run")
         TerminalDebugger(moments.program.parent).walk(moments)
         return
-    # A stream of its own: Python aborts where a thread still reads from sys.stdin when the interpreter ends.
+    # Use a private stream: Python aborts if a thread still reads sys.stdin when the interpreter exits.
     session = DebugSession(os.fdopen(os.dup(sys.stdin.fileno()), "rb"), sys.stdout.buffer)
     code = session.serve(lambda arguments, own: debug_launched(arguments, own, os.environ, Path.cwd()))
-    sys.stdout = sys.stderr  # nothing but messages may stand on stdout
+    sys.stdout = sys.stderr  # from here on only protocol messages may reach stdout
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""``stackmem gateway``: a recorder between any agent and its provider."""
+"""``stackmem gateway``: a recording proxy between any agent and its provider."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def gateway_command(
     if context.invoked_subcommand is not None:
         return
     terms = _terms(upstream, strategy, max_usd, max_tokens, host, port, runs_dir)
-    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)  # before the thread starts, which then has them blocked, too
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)  # before the server's thread starts, so that it inherits the mask
     try:
         with serving(terms, os.environ) as served:
             typer.echo(f"export ANTHROPIC_BASE_URL={served.url} OPENAI_BASE_URL={served.url}/v1")
@@ -130,7 +130,7 @@ def _cells(row: GatewayRunStatus) -> tuple[str, ...]:
 
 
 def _tell(bill: GatewayBill) -> None:
-    """The bill and the runs, on stderr: stdout is the agent's."""
+    """Print the bill and the runs to stderr, because stdout belongs to the agent."""
     for run in bill.runs:
         cost = "cost unknown" if run.cost_usd is None else f"${run.cost_usd:.4f}"
         told = f"{run.run}: {run.steps:,} steps, {run.frames:,} frames, {run.usage.total:,} tokens, {cost}"

@@ -1,7 +1,7 @@
-"""A debug adapter for programs: an editor attaches over two byte streams, sets breakpoints, steps and looks.
+"""A debug adapter for programs: an editor attaches over two byte streams, sets breakpoints, steps and inspects.
 
-Requests are answered in a thread of their own, so that an editor can ask while the program runs; the program runs in
-the thread that called ``serve`` and stands still inside ``__call__`` where it has stopped.
+A thread answers requests, so the editor can send them while the program runs. The program runs in the thread that
+called ``serve``, and blocks inside ``__call__`` while it is stopped.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from .inspection import Inspection, look_up
 from .stop_lines import why_never
 
 Run = Callable[[dict[str, Any], "DebugSession"], int]
-"""Runs what the arguments of ``launch`` name; gives its exit code."""
+"""Runs the program described by the arguments of ``launch``, and returns its exit code."""
 
 THREAD = 1
 LINGER_SECONDS = 5
-"""How long an editor may take to say goodbye once its program has ended."""
+"""Time the editor has to disconnect after its program has ended."""
 _CAN = {
     "supportsConfigurationDoneRequest": True,
     "supportsConditionalBreakpoints": True,
@@ -45,12 +45,12 @@ _MODES: dict[str, Mode] = {
 _BACKWARDS = ("stepBack", "reverseContinue")
 
 
-class DebugRefusal(Exception):  # noqa: N818 - an answer to the editor
-    """A request that cannot be answered; the editor is told why."""
+class DebugRefusal(Exception):  # noqa: N818 - reported to the editor, not raised to the user
+    """A request that cannot be answered; the message goes to the editor."""
 
 
 class _Shared(Struct, eq=False):
-    """What both threads look at, under one lock."""
+    """State shared by both threads, guarded by one lock."""
 
     arguments: dict[str, Any] | None = None
     configured: bool = False
@@ -61,7 +61,7 @@ class _Shared(Struct, eq=False):
 
 
 class DebugSession:
-    """One editor's session over a pair of streams."""
+    """One editor's debug session over a pair of streams."""
 
     def __init__(self, reads: BinaryIO, writes: BinaryIO) -> None:
         self._reads, self._writes = reads, writes
@@ -72,7 +72,7 @@ class DebugSession:
         self._now = _Shared()
 
     def serve(self, run: Run) -> int:
-        """Serve to the end of the program, or until the editor goes; gives the program's exit code."""
+        """Serve until the program ends or the editor disconnects; return the program's exit code."""
         reader = threading.Thread(target=self._read, daemon=True)
         reader.start()
         with self._lock:
@@ -91,11 +91,11 @@ class DebugSession:
         return code
 
     def tell(self, text: str, category: str = "stdout") -> None:
-        """Show text in the editor's console."""
+        """Print text in the editor's console."""
         self._event("output", {"category": category, "output": text})
 
     def show(self, happened: tuple[Happening, ...], state: State) -> None:
-        """Told of everything in the program; what it says goes to the console."""
+        """Print the program's output and its failures in the editor's console."""
         for happening in happened:
             if isinstance(happening, Said):
                 self.tell(f"{happening.text}\n")
@@ -103,7 +103,7 @@ class DebugSession:
                 self.tell(f"{happening.report}\n", "stderr")
 
     def __call__(self, moment: DebugMoment, state: State) -> None:
-        """A line is about to be executed: stand still here where the editor wants it."""
+        """Block before a line executes if the editor wants to stop there."""
         reason = self._reason(moment)
         if reason:
             self._stop(reason, moment, state)
@@ -119,7 +119,7 @@ class DebugSession:
                 reason = (moments.backward(self._reason) or "entry") if back else ""
 
     def _reason(self, moment: DebugMoment) -> str:
-        """Why to stop at a moment."""
+        """Return the reason to stop at this moment; empty if there is none."""
         with self._lock:
             if self._now.ended:
                 raise Halted("Stopped", "Program halted: the debugger ended the program")
@@ -127,7 +127,7 @@ class DebugSession:
             return "pause" if paused else self._stepper.reason(self._stepper.locate(moment))
 
     def _stop(self, reason: str, moment: DebugMoment, state: State) -> bool:
-        """Stand still until the editor says how to go on; gives whether that is backwards."""
+        """Wait until the editor resumes; return whether it goes backwards."""
         with self._lock:
             now, moment = self._now, self._stepper.locate(moment)
             now.stop, now.pause = Inspection(moment, state), False
@@ -141,7 +141,7 @@ class DebugSession:
             return now.back
 
     def _read(self) -> None:
-        """Answer one request after another; what is none is told of, and the next one is read."""
+        """Answer requests one after another; report malformed messages and continue."""
         with suppress(OSError, ValueError):
             while True:
                 try:
@@ -156,7 +156,7 @@ class DebugSession:
             self._lock.notify_all()
 
     def _answer(self, request: dict[str, Any]) -> bool:
-        """Answer a request; gives whether it was the last."""
+        """Answer a request; return whether it was the last."""
         command = request.get("command")
         if request.get("type") != "request" or not isinstance(command, str):
             self.tell("stackmem: a message is no request with a command; it was passed over\n", "stderr")
@@ -235,7 +235,7 @@ class DebugSession:
         return {}
 
     def show_below(self, folder: Path) -> None:
-        """Show the program's files as those below ``folder``."""
+        """Map the program's files to paths below ``folder``."""
         self._stepper.shown = str(folder)
 
     def _set_breakpoints(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -271,7 +271,7 @@ class DebugSession:
 
 
 def _inspect(stop: Inspection, command: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """What a look into the stopped program shows."""
+    """Answer a request that inspects the stopped program."""
     match command:
         case "stackTrace":
             frames = stop.frames()

@@ -1,4 +1,4 @@
-"""What an editor's launch configuration asks for, run under its debugger."""
+"""Runs the program or the recorded run of an editor's launch configuration under its debugger."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .debugged import RecordedMoments
 
 FLAGS = {"model": "model", "runsDir": "runs_dir", "sandboxDir": "sandbox_dir", "isolation": "isolation",
          "maxSteps": "max_steps"}  # fmt: skip
-"""Keys of a launch configuration, beside ``program run inputs say entry workspace stopOnEntry``, to flags."""
+"""Launch keys that map to command-line flags; the other keys are in ``_KNOWN``."""
 _KNOWN = {*FLAGS, "program", "run", "inputs", "say", "entry", "workspace", "stopOnEntry", "noDebug", "cwd"}
 _TYPES: dict[str, type] = {
     "run": str,
@@ -32,7 +32,7 @@ _TYPES: dict[str, type] = {
 
 
 def debug_launched(arguments: dict[str, Any], session: DebugSession, environ: Mapping[str, str], cwd: Path) -> int:
-    """Run a program under a debugger, or walk through a recorded run; gives the exit code."""
+    """Run a program under a debugger, or walk through a recorded run; return the exit code."""
     given = {
         name: value
         for name, value in arguments.items()

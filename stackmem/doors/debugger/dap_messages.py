@@ -1,4 +1,4 @@
-"""The messages of the Debug Adapter Protocol: a header with the length, then JSON."""
+"""Reads and writes Debug Adapter Protocol messages: a header with the length, then JSON."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _MOST_HEADER_BYTES = 1_000
 
 
 class BadMessage(Exception):  # noqa: N818 - the peer's mistake
-    """What came is no message; the one after it can be read."""
+    """Raised for malformed input; the next message can still be read."""
 
 
 def read_message(stream: BinaryIO) -> dict[str, Any] | None:
-    """The next message; None at the end of the stream."""
+    """Return the next message, or None at the end of the stream."""
     length = _read_header(stream)
     if length is None:
         return None
@@ -35,7 +35,7 @@ def read_message(stream: BinaryIO) -> dict[str, Any] | None:
 
 
 def _read_header(stream: BinaryIO) -> int | None:
-    """The length of the message that follows; None at the end of the stream."""
+    """Return the length of the following message, or None at the end of the stream."""
     length, fault = None, ""
     while line := stream.readline(_MOST_HEADER_BYTES):
         text = line.strip()

@@ -1,4 +1,6 @@
-"""The lines that a recorded run of a program came to, forwards and backwards: the interpreter is run again over it."""
+"""Steps through the lines that a recorded run executed, in both directions, by running the interpreter over the
+record.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +19,23 @@ from stackmem.trace.program import sources_of
 from stackmem.trace.walk import RecordWalk
 
 Stops = Callable[[DebugMoment], str]
-"""Why to stop at a moment; empty to go on."""
+"""Returns the reason to stop at a moment; empty to continue."""
 
 
 class RecordedMoments:
-    """Stands at one moment of a run; going back begins again, and comes as far as is wanted.
+    """A position in a recorded run. Going back replays the run from its beginning.
 
     Attributes:
-        moment, state: Where it stands.
+        moment, state: The current position.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Stand at the first moment."""
+        """Start at the first moment."""
         self._run = Run(folder)
         asked = read_request(folder).program
         if asked is None:
             raise UsageError(f"{self._run.id} is no run of a program; stackmem replay {self._run.id} --play shows it")
-        self.program = Path(asked.path)  # where the program's file was when the run began
+        self.program = Path(asked.path)  # path of the program's file when the run started
         self._begin()
 
     def _begin(self) -> None:
@@ -58,7 +60,7 @@ class RecordedMoments:
         yield from came
 
     def changed_since(self) -> bool:
-        """Whether the program's file is not the text that was run."""
+        """Return whether the program's file differs from the text that was run."""
         try:
             text = read_program(self.program)
         except UsageError:
@@ -67,7 +69,7 @@ class RecordedMoments:
         return sources_of(self._run.folder)(started.digest) != text
 
     def forward(self, stops: Stops) -> str:
-        """Go on to the next moment to stop at, and say why; empty at the last one."""
+        """Advance to the next stop and return its reason; empty at the end of the run."""
         for coming in self._coming:
             self.moment, self.state = coming
             self._number += 1
@@ -76,7 +78,7 @@ class RecordedMoments:
         return ""
 
     def backward(self, stops: Stops) -> str:
-        """Go back to the last moment to stop at before this one, and say why; empty at the first one."""
+        """Go back to the previous stop and return its reason; empty at the beginning."""
         here, found, why = self._number, 0, ""
         self._begin()
         for number in range(here):

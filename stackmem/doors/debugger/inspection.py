@@ -1,4 +1,4 @@
-"""What a stopped program shows: its frames, and their variables, the registers, the heap and the frames of the run."""
+"""Data about a stopped program: stack frames, variables, registers, the heap, and the frames of the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _VALUE_CHARS = 2_000
 
 
 def scopes_of(frame: FrameView, state: State) -> dict[str, dict[str, Any]]:
-    """Title of each scope to its names and values; the heap and the frames are those of the whole run."""
+    """Map scope titles to names and values. The heap and the frames belong to the whole run."""
     running = state.stack[-1].registers if state.stack else None
     return {
         "Variables": frame.variables,
@@ -30,7 +30,7 @@ def as_shown(value: Any) -> str:
 
 
 def look_up(expression: str, frame: FrameView) -> tuple[Any, str]:
-    """A variable, or an expression over the variables as a condition has it; and why there is no value."""
+    """Evaluate a variable or a condition expression. Return the value and an error message."""
     for name in (expression, f"${expression}"):
         if name in frame.variables:
             return frame.variables[name], ""
@@ -38,7 +38,7 @@ def look_up(expression: str, frame: FrameView) -> tuple[Any, str]:
 
 
 class Inspection:
-    """One stop as an editor looks at it; its references hold until the program goes on."""
+    """One stop as the editor sees it; its references are valid until the program continues."""
 
     def __init__(self, moment: DebugMoment, state: State) -> None:
         self.moment, self._state = moment, state
@@ -60,7 +60,7 @@ class Inspection:
         ]
 
     def variables(self, reference: int) -> list[dict[str, Any]] | None:
-        """What a reference stands for; None where it stands for nothing."""
+        """Return the contents behind a reference, or None if the reference is unknown."""
         if not 0 < reference <= len(self._values):
             return None
         value = self._values[reference - 1]

@@ -1,4 +1,4 @@
-"""Which lines of a file a debugger can stop at, and why it never stops at another one."""
+"""Finds the lines of a file at which a debugger can stop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stackmem.languages.running.prepare import read_program
 
 
 def why_never(path: Path) -> Callable[[int], str]:
-    """Of a line of the file: why it is never stopped at; empty where it can be."""
+    """Return a function from a line to the reason a debugger cannot stop there; empty if it can."""
     named = language_of(path.name, linting=True)
     if named is None:
         return lambda _: f"{path.name} is no part of a program in a known language"

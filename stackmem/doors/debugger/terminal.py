@@ -1,4 +1,4 @@
-"""``run --debug`` and ``debug RUN``: stops at the lines of a program, and takes commands at the terminal."""
+"""The terminal debugger of ``run --debug`` and ``debug RUN``: stops at program lines and reads commands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SCOPES = {"v": "Variables", "h": "Heap", "r": "Registers", "f": "Frames"}
 
 
 class TerminalDebugger:
-    """Stops first where the program begins; ``folder`` has the program's files."""
+    """Stops first at the program's entry. ``folder`` contains the program's files."""
 
     def __init__(self, folder: Path, reads: TextIO | None = None, say: Callable[[str], None] | None = None) -> None:
         self._folder = folder
@@ -37,14 +37,14 @@ class TerminalDebugger:
         self._goes_back = False
 
     def __call__(self, moment: DebugMoment, state: State) -> None:
-        """A line is about to be executed."""
+        """Stop before a line executes if a breakpoint or step asks for it."""
         moment = self._stepper.locate(moment)
         reason = self._stepper.reason(moment)
         if reason:
             self._stepper.go_on(_MODES[self._ask(reason, moment, state)], moment)
 
     def walk(self, moments: RecordedMoments) -> None:
-        """Walk through a recorded run, forwards and backwards, until the person ends it."""
+        """Walk through a recorded run, forwards and backwards, until the user quits."""
         self._goes_back = True
         reason = "entry"
         while True:
@@ -63,7 +63,7 @@ class TerminalDebugger:
         return self._stepper.reason(self._stepper.locate(moment))
 
     def _ask(self, reason: str, moment: DebugMoment, state: State) -> str:
-        """The command with which the program goes on."""
+        """Prompt until the user enters a command that resumes the program; return that command."""
         self._say(f"{_place(moment)} ({reason}) {moment.text}")
         if self._stepper.fault:
             self._say(f"the condition cannot be evaluated: {self._stepper.fault}")
@@ -76,7 +76,7 @@ class TerminalDebugger:
                 return command
 
     def _done(self, typed: str, moment: DebugMoment, state: State) -> str:
-        """Obey a command; gives it where the program goes on with it, else an empty text."""
+        """Execute a debugger command. Return it if it resumes the program, else an empty string."""
         match typed.split():
             case [("c" | "s" | "n" | "o") as command]:
                 return command

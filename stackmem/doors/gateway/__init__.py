@@ -1,1 +1,1 @@
-"""A recorder between any agent and its provider: what passes is forwarded as it came, and kept as runs."""
+"""A recording proxy between any agent and its provider: forwards requests unchanged and records them as runs."""

@@ -1,1 +1,1 @@
-"""What every listener shares: its socket, how strictly requests are read, and who is answered."""
+"""Code shared by all servers: the listening socket, strict request parsing, and the access guard."""

@@ -42,7 +42,7 @@ _BRINGING = {TOKEN_HEADER.encode(): "header", b"authorization": "key", b"x-api-k
 _TARGET = re.compile(r"/[!-~]*")
 _NOT_IN_TARGET = re.compile(r"[#?\\]|%[cC][01]")  # the last can only begin an overlong UTF-8 sequence
 _AFTER_NAME = re.compile("[;?#]")
-"""What some servers take for the end of a segment."""
+"""Characters that some servers treat as the end of a segment."""
 _MOST_DECODINGS = 4
 
 

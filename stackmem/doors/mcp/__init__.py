@@ -1,1 +1,1 @@
-"""An agent's memory as a server of the Model Context Protocol."""
+"""stackmem's memory for other agents, as a server of the Model Context Protocol."""

@@ -1,8 +1,8 @@
-"""A run whose replies are the calls of an agent that is not ours: no model and no sandbox, and the folder as it is.
+"""A run whose replies are tool calls of another agent. It has no model and no sandbox.
 
-Rule 1: the run is like any other: the machine's rules decide, the loop records, replay verifies.
-Rule 2: the folder is looked at and never changed.
-Rule 3: an answer is given once what it follows from is recorded, and forced to the disk as ``--fsync`` says.
+The run follows the usual path: the machine's rules decide, the loop records, and replay verifies. The folder is
+read, never changed. A call is answered only after the events behind the answer are recorded and synced as
+``--fsync`` requires.
 """
 
 from __future__ import annotations
@@ -51,27 +51,27 @@ from stackmem.workspace.workspace import WatchedFolder
 
 STRATEGY = "stackheap:index=delta,tools=memory"
 MODEL = "client"
-"""What stands for a model in such a run."""
+"""Recorded as the model name of such a run."""
 _TASK = "Memory of an agent with tools of its own, which works in {folder}."
 _NO_WINDOW_TOKENS = 1_000_000_000
-"""Its conversation is the agent's own; no window of ours closes a frame."""
+"""Effectively unlimited: the conversation belongs to the agent, so no window of ours may close a frame."""
 _MOST_BYTES = 1 << 20
 
 
 class ClientPlan(Struct, frozen=True):
-    """What a client is offered."""
+    """Settings of a client's run, and the tools it is offered."""
 
     folder: Path
     settings: Settings
     runs_dir: Path
     budgets: Budgets
     tools: tuple[ToolSpec, ...]
-    system: str  # what the agent is told of it
-    store: HeapStore | None = None  # where the heap outlives the run; None where it does not
+    system: str  # instructions for the agent
+    store: HeapStore | None = None  # storage of a heap that outlives the run; None if it does not
 
 
 def plan_client_run(folder: str, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path) -> ClientPlan:
-    """Everything that can be refused is refused here."""
+    """Prepare a client's run; raise all errors before the server starts."""
     place = (cwd / os.path.expanduser(folder)).resolve()
     must_be_text(str(place), "the folder's path")
     if not place.is_dir():
@@ -86,12 +86,12 @@ def plan_client_run(folder: str, flags: Mapping[str, object], environ: Mapping[s
     tools = tool_specs(strategy.tools, tuple(slots.items()))
     system = fill(prompt_text(strategy.prompt), slots)
     if store is not None:
-        store.read()  # what cannot be read is refused before anybody calls
+        store.read()  # fail on an unreadable heap before the first call
     return ClientPlan(place, settings, runs_dir(settings, cwd, environ), budgets, tools, system, store)
 
 
 class ClientAnswer(Struct, frozen=True):
-    """What a call came to; ``failed`` where it was refused."""
+    """The result of a call; ``failed`` if it was refused."""
 
     text: str
     failed: bool = False
@@ -103,7 +103,7 @@ class _Waiting(Struct):
 
 
 class ClientCalls:
-    """Where a server hands calls in, in their order, and the loop takes them as replies."""
+    """Passes a client's calls, in order, from the server to the loop, which takes them as replies."""
 
     def __init__(self) -> None:
         self._coming: SimpleQueue[_Waiting | None] = SimpleQueue()
@@ -111,11 +111,11 @@ class ClientCalls:
         self._under_way: _Waiting | None = None
         self._count = 0
         self._closed = ""
-        self.client = ""  # who made the first call, as it says itself
+        self.client = ""  # name and version of the client that made the first call
         self._lock = threading.Lock()
 
     def call(self, name: str, arguments: Mapping[str, Any], client: str = "") -> Future[ClientAnswer]:
-        """Make a call; what it comes to is there once it is recorded. A failed run answers that it failed."""
+        """Queue a call. The future resolves once the result is recorded; a failed run resolves it with an error."""
         answer: Future[ClientAnswer] = Future()
         given, name, client = whole_value(dict(arguments)), whole(name), whole(client)
         with self._lock:
@@ -131,16 +131,16 @@ class ClientCalls:
         return answer
 
     def wait(self) -> bool:
-        """Wait for the first call; False where none comes any more."""
+        """Wait for the first call; return False if the client leaves without one."""
         self._first = self._coming.get()
         return self._first is not None
 
     def leave(self) -> None:
-        """The client is gone: what it asked is answered, then the run ends."""
+        """Handle the client's exit: answer the queued calls, then end the run."""
         self._coming.put(None)
 
     def close(self, why: str) -> None:
-        """Answer what waits, and all that comes, with ``why``."""
+        """Answer all pending and future calls with ``why``."""
         with self._lock:
             self._closed = why
             left = [self._first, self._under_way]
@@ -151,20 +151,20 @@ class ClientCalls:
                 asked.answer.set_result(ClientAnswer(why, failed=True))
 
     def next_call(self, view: View, scrub: Scrubber) -> ToolCall:
-        """Answer the call that is under way by the prompt that follows from it, and wait for the next one."""
+        """Answer the current call from the prompt that followed it, then wait for the next call."""
         if self._under_way is not None:
             self._under_way.answer.set_result(_answer(view))
             self._under_way = None
         asked, self._first = self._first or self._coming.get(), None
         if asked is None:
             raise Left
-        asked.answer.set_running_or_notify_cancel()  # a call that was made is answered, wanted or not
+        asked.answer.set_running_or_notify_cancel()  # an accepted call is answered even if the client cancels it
         self._under_way = asked
         return ToolCall(asked.call.id, scrub.scrub(asked.call.name), scrub_value(asked.call.arguments, scrub.scrub))
 
 
 class ClientModel(Struct, frozen=True):
-    """The client in the place of a model: its next call is the reply."""
+    """Takes the place of a model: the client's next call is its reply."""
 
     calls: ClientCalls
     scrub: Scrubber
@@ -174,7 +174,7 @@ class ClientModel(Struct, frozen=True):
 
 
 def _answer(view: View) -> ClientAnswer:
-    """The end of the prompt: what a model would be told, without what stands above every frame."""
+    """Return the end of the prompt: what a model would see, without the header that precedes every frame."""
     last = view.messages[-1]
     parts = last.parts[1:] if len(view.messages) == 1 else last.parts
     texts = [part.text for part in parts if isinstance(part, Text | ToolResult)]
@@ -185,7 +185,7 @@ def _answer(view: View) -> ClientAnswer:
 def open_client_run(
     plan: ClientPlan, calls: ClientCalls, environ: Mapping[str, str], interrupts: Interrupts
 ) -> Iterator[Opened]:
-    """Everything that the run needs, for as long as it is played."""
+    """Open everything the run needs while it is played."""
     scrubber = scrubber_of(environ)
     with ExitStack() as stack:
         workspace = WatchedFolder(plan.folder)

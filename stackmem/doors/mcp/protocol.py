@@ -1,4 +1,4 @@
-"""The tools of a client's run as a server of the Model Context Protocol, by the protocol's own library."""
+"""Serves the tools of a client's run over the Model Context Protocol, with the protocol's own library."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from stackmem.version import VERSION
 from .client_run import ClientAnswer, ClientCalls, ClientPlan
 
 INDEX = "stackmem://heap"
-"""The resource that holds the heap's index."""
+"""URI of the resource with the heap's index."""
 
 
 class AnsweredLines:
-    """The lines of a client over stdio. A line that the library cannot read is mended or answered, not dropped."""
+    """A client's stdio stream that repairs or answers lines the library cannot parse, where the library would drop
+    them.
+    """
 
     def __init__(self, read: Any, write: Any) -> None:
         self._read, self._write = read, write
@@ -59,7 +61,7 @@ class AnsweredLines:
 
 
 def _mended(error: ValidationError) -> types.JSONRPCMessage:
-    """The message of a line that holds half a character, which is replaced; of any other line, what to answer."""
+    """Repair a line with a broken character by replacing it; otherwise return the error to answer."""
     fault = error.errors()[0]
     wrong = types.ErrorData(code=types.INVALID_REQUEST, message=f"Invalid request: {fault['msg']}")
     if fault["type"] != "json_invalid":
@@ -75,7 +77,7 @@ def _mended(error: ValidationError) -> types.JSONRPCMessage:
 
 
 def memory_server(plan: ClientPlan, calls: ClientCalls) -> Server[Any]:
-    """The server; each call of a client goes to ``calls``, and its answer comes from there."""
+    """Build the server; it passes each call to ``calls`` and returns the answer."""
 
     async def list_tools(context: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(

@@ -1,8 +1,7 @@
-"""Serves an agent's memory over stdio, or over HTTP on loopback, and plays the run that its calls are.
+"""Serves an agent's memory over stdio, or over HTTP on loopback, and plays the run of its calls.
 
-Rule 1: a run begins with the first call; a client that makes none leaves none behind.
-Rule 2: a client that goes, Ctrl-C and SIGTERM end the run in good order.
-Rule 3: over HTTP the guard of all listeners stands in front.
+A run begins with the first call, so a client that makes none leaves no run behind. A client's exit, Ctrl-C and
+SIGTERM end the run in order. Over HTTP the shared guard checks every request.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ _STOP_SECONDS = 5.0
 def serve_memory(
     plan: ClientPlan, environ: Mapping[str, str], http: tuple[int, str] | None, ready: Callable[[str], object]
 ) -> RunResult | None:
-    """Serve until the client goes, or a signal ends it; the run's result, None where no call was made."""
+    """Serve until the client leaves or a signal arrives; return the run's result, or None without a call."""
     try:
         from .protocol import memory_server
     except ModuleNotFoundError as error:
         raise UsageError(
             f"stackmem mcp needs the extra 'mcp' ({error.name} is missing); install it: {install_command('mcp')}"
         ) from error
-    quiet = logging.getLogger("mcp")  # it prints a traceback for each line of a client that talks nonsense
+    quiet = logging.getLogger("mcp")  # it logs a traceback for every malformed line
     quiet.addHandler(logging.NullHandler())
     quiet.propagate = False
     calls = ClientCalls()
@@ -74,7 +73,7 @@ def _play(
     calls: ClientCalls,
     ended: SimpleQueue[RunResult | BaseException | None],
 ) -> None:
-    """The run, from the first call on, in a thread of its own; what it came to is put into ``ended``."""
+    """Play the run in its own thread, from the first call on; put the result or the error into ``ended``."""
     try:
         if not calls.wait():
             ended.put(None)
@@ -83,7 +82,7 @@ def _play(
             result = play(opened.parts.start, State(), opened)
         calls.close(f"the memory of this session has ended: {result.failure or result.outcome}")
         ended.put(result)
-    except BaseException as error:  # noqa: BLE001 - it is raised where the end is waited for
+    except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits for the end
         told = str(error) if isinstance(error, StackmemError | OSError) else type(error).__name__
         calls.close(f"the memory of this session has failed: {told}")
         ended.put(error)
@@ -91,7 +90,7 @@ def _play(
 
 @contextmanager
 def _signals(leave: Callable[[], object]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the run in good order; a second one is as it was before."""
+    """End the run in order on the first Ctrl-C or SIGTERM; then restore the previous handlers."""
     before: dict[int, Any] = {}
 
     def came(number: int, _: object) -> None:
@@ -117,7 +116,7 @@ def _stdio(server: Any, calls: ClientCalls) -> None:
             await server.run(AnsweredLines(read, write), write, server.create_initialization_options())
 
     try:
-        with suppress(Exception):  # a client that breaks off in mid line has gone
+        with suppress(Exception):  # a client may disconnect in the middle of a line
             asyncio.run(serve())
     finally:
         calls.leave()
@@ -125,7 +124,7 @@ def _stdio(server: Any, calls: ClientCalls) -> None:
 
 @contextmanager
 def _served(server: Any, token: str, listener: socket.socket, calls: ClientCalls) -> Iterator[None]:
-    """The server on the listener, in a thread, for as long as the block lasts."""
+    """Run the server in a thread while the block lasts."""
     import uvicorn
 
     from stackmem.doors.listening.guard import Guard, host_names

@@ -1,1 +1,1 @@
-"""``stackmem ui``: pages over runs and benches, for one person on this machine."""
+"""``stackmem ui``: web pages over runs and benches, for one user on this machine."""

@@ -1,4 +1,4 @@
-"""The pages of ``stackmem ui``, and what they ask of the server."""
+"""The pages of ``stackmem ui`` and their HTTP API."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ _LOOK_SECONDS = 0.5
 _SHORT_SECONDS = 0.05
 _SILENCE_SECONDS = 15.0
 _READ_SECONDS = 1.0
-"""A page shows so much of a long run at once; what is left comes in pieces."""
+"""Time limit for reading a long run before its page is shown; the rest follows in pieces."""
 
 
 class Studio:
-    """What the pages show and do."""
+    """Handlers of all pages, and the commands that pages have started."""
 
     def __init__(self, places: Places) -> None:
-        """Show these places."""
+        """Serve these places."""
         self.places = places
         self.jobs: list[StartedCommand] = []
         self._live: OrderedDict[Path, LiveRun] = OrderedDict()
         self._lock = Lock()
-        self._readers = 0  # lists that are open, for which the places are looked at again and again
+        self._readers = 0  # open lists; the places are scanned only while there are any
         self._closing = Event()
 
     def app(self, token: str, hosts: frozenset[str]) -> ASGIApp:
-        """The application, which answers only whom the guard lets in."""
+        """Build the application behind its guard."""
         routes = [
             Route("/", self.index),
             Route("/rows", self.rows),
@@ -71,7 +71,7 @@ class Studio:
         return Guard(Starlette(routes=routes, exception_handlers=handlers), token, hosts, pages=True)
 
     def watch(self) -> None:
-        """Look at the places until ``stop``: once, and then while a list is open; the longer it takes, the rarer."""
+        """Scan the places once, then repeatedly while a list is open, until ``stop``. Slow scans run less often."""
         seconds = 0.0
         while True:
             begun = time.monotonic()
@@ -84,11 +84,11 @@ class Studio:
                 return
 
     def stop(self) -> None:
-        """Let every stream end, and ``watch``."""
+        """End ``watch`` and every stream."""
         self._closing.set()
 
     def close(self) -> list[str]:
-        """End what pages have started, and return the commands that had to be ended."""
+        """Interrupt the commands that pages started; return those that were still running."""
         ended = [job for job in self.jobs if job.exit_code is None]
         for job in ended:
             job.interrupt()
@@ -107,14 +107,14 @@ class Studio:
         conditions = [text for text in asked.getlist("filter") if text.strip()]
         try:
             return _json(self.places.rows(asked.get("q", ""), conditions, asked.get("sort", "-started"), int(limit)))
-        except UsageError as error:  # a condition that is half written is no failed request
+        except UsageError as error:  # an incomplete condition is not a failed request
             return _json({"unclear": str(error)})
 
     def benches(self, request: Request) -> Response:
         return _json(self.places.benches())
 
     async def changes(self, request: Request) -> Response:
-        """Tells a list that something changed; the page then asks for its rows again."""
+        """Notify a list of changes; the page then requests its rows again."""
         return _stream(self._changes())
 
     async def _changes(self) -> AsyncIterator[bytes]:
@@ -123,7 +123,8 @@ class Studio:
         try:
             while not self._closing.is_set():
                 now, waited = self.places.version, time.monotonic() - said
-                # A list is told at once that it is whole, and no more often than it can show before.
+                # Notify immediately when the first scan is complete; before that, no more often than a list can
+                # redraw.
                 if now != known and (known < 0 or looked != self.places.looked or waited > _LOOK_SECONDS):
                     known, looked, said = now, self.places.looked, time.monotonic()
                     yield b"event: changed\ndata: %d\n\n" % now
@@ -135,7 +136,7 @@ class Studio:
             self._readers -= 1
 
     def run(self, request: Request) -> Response:
-        """The page of one run, which follows it, or of several that are compared."""
+        """Show one run and follow it, or compare several."""
         named = request.query_params.getlist("id")
         if not 1 <= len(named) <= MOST_COMPARED:
             raise UsageError(f"a page shows 1 to {MOST_COMPARED} runs; pick as many")
@@ -149,7 +150,7 @@ class Studio:
         return HTMLResponse(live_page(content, f'{more}<meta name="version" content="{version}">\n'))
 
     async def facts(self, request: Request) -> Response:
-        """What is new in a run, since the version that the page has."""
+        """Stream the events of a run that are newer than the page's version."""
         folder = await run_in_threadpool(self._folder, request.query_params.get("id", ""))
         known = request.headers.get("last-event-id") or request.query_params.get("after", "")
         version = int(known) if known.isascii() and known.isdigit() and len(known) < 10 else 0
@@ -182,14 +183,14 @@ class Studio:
         return HTMLResponse(report_page(place.folder, "../../"))
 
     def trial(self, request: Request) -> Response:
-        """A link of a bench's page to the run of a trial."""
+        """Redirect a bench page's link to the run of a trial."""
         named = f"{request.path_params['place']}/{request.path_params['run'].removesuffix('/view.html')}"
         self._folder(named)
         above = "../" * (request.path_params["run"].count("/") + 3)
         return RedirectResponse(f"{above}run?id={quote(named)}", 303)
 
     async def command(self, request: Request) -> Response:
-        """Say what a command would be; run it where the page says so."""
+        """Preview a command, and run it if the page asks for it."""
         body = b""
         try:
             async for part in request.stream():
@@ -197,7 +198,7 @@ class Studio:
                 if len(body) > _MOST_BODY:
                     raise UsageError("the page asks too much at once")
         except ClientDisconnect:
-            return Response(status_code=499)  # nobody reads it, and nothing was asked in full
+            return Response(status_code=499)  # the client is gone and its request incomplete
         try:
             asked = msgspec.json.decode(body, type=_Asked)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -224,7 +225,7 @@ class Studio:
         try:
             return self.places.folder_of(run)
         except UsageError:
-            self.places.refresh()  # it may have begun since
+            self.places.refresh()  # the run may have started since the last scan
             return self.places.folder_of(run)
 
     def _live_run(self, folder: Path) -> LiveRun:

@@ -1,7 +1,7 @@
-"""What a page may do to a run: commands of stackmem, shown before they run, each in a process of its own.
+"""Commands that a page may run: stackmem commands, previewed first, each in its own process.
 
-A page sends names and values; the command is put together here. A value stands after ``--flag=``, so that it is never
-taken for a flag, and a run is a folder that the index lists.
+A page sends names and values, and this module builds the command. Every value follows ``--flag=``, so it can never
+be parsed as a flag, and the run must be a folder in the index.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PATIENCE_SECONDS = 10.0
 
 
 def command_of(action: str, folder: Path, values: Mapping[str, str], *, dry_run: bool = False) -> list[str]:
-    """The words of a command after ``stackmem``."""
+    """Return the words of the command after ``stackmem``."""
     if action not in _FLAGS:
         raise UsageError(f"a page cannot {action[:40]!r}; it can {', '.join(_FLAGS)}")
     for name, value in values.items():
@@ -50,15 +50,15 @@ def command_of(action: str, folder: Path, values: Mapping[str, str], *, dry_run:
 
 
 def shown(words: Sequence[str]) -> str:
-    """The command as a person would type it."""
+    """Format the command as a user would type it."""
     return shlex.join(["stackmem", *words])
 
 
 class StartedCommand:
-    """A command that was started, and the last lines that it printed."""
+    """A running or finished command, and its last lines of output."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        """Start it; nobody can answer its questions."""
+        """Start the command. Its stdin is empty, so it cannot ask questions."""
         self.command = shown(words)
         self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._process = subprocess.Popen(
@@ -81,16 +81,16 @@ class StartedCommand:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs, and until all that it printed was read."""
+        """Return the exit code; None until the command has ended and all its output was read."""
         return None if self._reader.is_alive() else self._process.returncode
 
     def interrupt(self) -> None:
-        """End it as Ctrl-C does: a run can be resumed."""
+        """Interrupt the command like Ctrl-C, so that its run can be resumed."""
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGINT)
 
     def wait(self) -> None:
-        """Wait for its end; kill it where it does not come."""
+        """Wait for the command to end; kill it after a timeout."""
         self._reader.join(_PATIENCE_SECONDS)
         if self._reader.is_alive():
             self._process.kill()

@@ -1,4 +1,4 @@
-"""The folders that a person wants to see: runs, and benches with their trials."""
+"""Folders shown in the UI: runs, and benches with their trials."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from stackmem.lab.bench.trial import RUNS
 from stackmem.run.run_folder import LEDGER, is_run
 from stackmem.trace.lock import is_held
 
-_LATELY = 50  # trials that the time left is judged by
+_LATELY = 50  # trials used to estimate the time left
 
 
 class BenchState(Struct, frozen=True):
-    """A bench as a list shows it."""
+    """One bench in the list."""
 
     name: str
     place: int
     done: int = 0
     errors: int = 0
-    total: int = 0  # trials of its plan; 0 where there is none
-    bill_usd: float = 0.0  # what its trials would have cost at the price of its plan
+    total: int = 0  # trials in the plan; 0 without a plan
+    bill_usd: float = 0.0  # cost of the trials at the prices of the plan
     running: bool = False
-    # by the pace of the last trials; None where it does not run, or too few have ended
+    # estimated from the pace of the last trials; None if the bench is not running or too few trials have ended
     seconds_left: float | None = None
-    broken: str = ""  # why it cannot be read; empty where it can
+    broken: str = ""  # why the bench cannot be read; empty if it can
 
 
 class ShownFolder(Struct):
@@ -47,12 +47,12 @@ class ShownFolder(Struct):
 
 
 class Places:
-    """All of them, and the runs in them by a name of two parts: the number of the place, and the path of the run."""
+    """All shown folders. A run's name has two parts: the number of its folder, and its path in it."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
-        """Look at each folder once; benches may stand in one, too."""
+        """Scan each folder once; a folder may also contain benches."""
         self.all: list[ShownFolder] = []
-        self.looked = False  # whether every folder was looked at once
+        self.looked = False  # whether every folder has been scanned once
         for folder in dict.fromkeys(folders):
             if is_run(folder):
                 raise UsageError(f"{folder} is a run; name the folder above it, or show it with stackmem view {folder}")
@@ -69,23 +69,23 @@ class Places:
         self.all += [ShownFolder(path, RunIndex(path / RUNS, nested=True), is_bench=True) for path in below]
 
     def refresh(self) -> None:
-        """Look again at every folder."""
+        """Scan every folder again."""
         for place in self.all:
             place.runs.refresh()
         self.looked = True
 
     def measure(self) -> None:
-        """Fill in the requests and sizes of the runs that have ended, once a list can be shown without them."""
+        """Add requests and sizes of finished runs. This is slow, so it happens after the first list is shown."""
         for place in self.all:
             place.runs.measure()
 
     @property
     def version(self) -> int:
-        """Grows whenever something changed, and once every folder was looked at."""
+        """Increases with every change, and when the first scan is complete."""
         return sum(place.runs.version for place in self.all) + self.looked
 
     def folder_of(self, run: str) -> Path:
-        """The folder of a run."""
+        """Return the folder of a run."""
         number, _, path = run.partition("/")
         folder = self.place(number).runs.folder_of(path)
         if folder is None:
@@ -93,13 +93,13 @@ class Places:
         return folder
 
     def place(self, number: str) -> ShownFolder:
-        """Raises ``UsageError`` where there is none of this number."""
+        """Return the folder with this number; raise ``UsageError`` if there is none."""
         if not number.isascii() or not number.isdigit() or len(number) > 4 or int(number) >= len(self.all):
             raise UsageError("there is no such folder here; go back to the list")
         return self.all[int(number)]
 
     def rows(self, wanted: str, conditions: Sequence[str], order: str, limit: int) -> dict[str, Any]:
-        """The runs that hold a text and fulfil every condition, and how many there are by outcome."""
+        """Return the runs that contain a text and meet every condition, with counts per outcome."""
         known = {f"{number}/{path}": row for number, place in enumerate(self.all) for path, row in _rows(place)}
         names = {id(row): name for name, row in known.items()}
         text = wanted.casefold()
@@ -119,7 +119,7 @@ class Places:
         }
 
     def benches(self) -> list[BenchState]:
-        """The benches, by their places."""
+        """Return the state of every bench, by folder number."""
         return [_state(place, number) for number, place in enumerate(self.all) if place.is_bench]
 
 

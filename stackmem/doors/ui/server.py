@@ -1,4 +1,4 @@
-"""Serves the pages on loopback until it is interrupted."""
+"""Serves the UI on loopback until it is interrupted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stackmem.doors.listening.sockets import LOOPBACK, listening, server_config
 from .app import Studio
 from .places import Places
 
-_FILES = 16_384  # a connection takes one, and nobody asks who opens many
+_FILES = 16_384  # each connection takes a file descriptor, and connections are not limited otherwise
 
 
 def serve(folders: Sequence[Path], port: int, ready: Callable[[str], None]) -> list[str]:
@@ -32,13 +32,13 @@ def serve(folders: Sequence[Path], port: int, ready: Callable[[str], None]) -> l
         config = server_config(app, lifespan="off", timeout_graceful_shutdown=2)
         threading.Thread(target=studio.watch, daemon=True).start()
         ready(f"http://{LOOPBACK}:{port}/{token}/")
-        with suppress(KeyboardInterrupt):  # it was closed in order; that is how a person closes it
+        with suppress(KeyboardInterrupt):  # Ctrl-C is the normal way to stop the server
             _Server(config, studio.stop).run(sockets=[listener])
     return studio.close()
 
 
 class _Server(uvicorn.Server):
-    """Ends its streams first: else it would wait for pages that are open to go."""
+    """Ends its streams before it shuts down; otherwise it would wait for open pages to disconnect."""
 
     def __init__(self, config: uvicorn.Config, stop: Callable[[], None]) -> None:
         super().__init__(config)
