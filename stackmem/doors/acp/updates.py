@@ -133,9 +133,7 @@ def _result(result: str, before: State) -> list[Update]:
 
 
 def _call_id(state: State, calls: tuple[ToolCall, ...], place: int, shown: Shown) -> str:
-    """Identify a call by run, step and position. Positions count from the end, because answered calls leave at the
-    front.
-    """
+    """Identify a call by run, step and position from the end, because answered calls leave at the front."""
     return f"{shown.run}-{state.step}-{len(calls) - place}"
 
 

@@ -1,4 +1,4 @@
-"""An agent started behind the gateway: the variables and arguments that lead it there, and its end."""
+"""Starts an agent behind the gateway: sets its environment and arguments, and waits for its end."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _LOCAL = "127.0.0.1,localhost,::1"
 
 
 def agent_environ(environ: Mapping[str, str], url: str, token: str) -> dict[str, str]:
-    """The variables that agents and SDKs read, and no proxy between them and the gateway.
+    """Return the environment for an agent, with the addresses that SDKs read and the gateway exempt from proxies.
 
-    The token is only in variables: other users of the machine can read the words of a command.
+    The token travels only in environment variables, because other users of the machine can read command lines.
     """
     given = dict(environ)
     for name in ("NO_PROXY", "no_proxy"):
@@ -27,7 +27,7 @@ def agent_environ(environ: Mapping[str, str], url: str, token: str) -> dict[str,
 
 
 def gateway_variables(url: str) -> dict[str, str]:
-    """What leads SDKs and most agents to a gateway."""
+    """Return the variables that point SDKs and most agents to a gateway."""
     return {
         "ANTHROPIC_BASE_URL": url,
         "ANTHROPIC_API_BASE": url,
@@ -37,7 +37,7 @@ def gateway_variables(url: str) -> dict[str, str]:
 
 
 def agent_command(command: Sequence[str], url: str) -> list[str]:
-    """The command; Codex, which reads no variable, gets the same as settings, and the token from a variable."""
+    """Return the command to start. Codex ignores these variables, so it gets settings that name one with the token."""
     if PurePath(command[0]).stem != "codex":
         return list(command)
     brings = f'env_http_headers={{"{TOKEN_HEADER}"="{TOKEN_VARIABLE}"}}'
@@ -47,9 +47,9 @@ def agent_command(command: Sequence[str], url: str) -> list[str]:
 
 
 def run_agent(command: Sequence[str], environ: Mapping[str, str], served: ServedGateway) -> int:
-    """Start the agent, wait for its end, and give its exit code; 128 and the signal where one ended it.
+    """Start the agent, wait for it, and return its exit code; 128 plus the number of a signal that killed it.
 
-    Ctrl-C is the agent's alone: the terminal sends it to both.
+    The gateway ignores Ctrl-C while the agent runs, because the terminal sends it to both.
     """
     try:
         agent = subprocess.Popen(

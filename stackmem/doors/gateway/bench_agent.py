@@ -1,7 +1,8 @@
-"""A trial by an agent that is not ours: a command in the trial's sandbox, whose only network is a gateway.
+"""Runs a bench trial with another agent: its command runs in the trial's sandbox and can reach only a gateway.
 
-Its run is one of ours, in which a script gives that command and takes its end: so workspace, limits, checks and patch
-are those of every trial. What the agent asked of its provider stands in the runs of the gateway beside it.
+The trial is an ordinary run of ours whose script starts that command and waits for it. So the workspace, limits,
+checks and patch work as in every trial. The gateway's runs next to it record what the agent requested from its
+provider.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ INSTRUCTION, MODEL, PROVIDER = "{instruction}", "{model}", "{provider}"
 HONOURED = frozenset({
     "isolation", "network", "allow", "credentials", "max_usd", "max_seconds", "profile", "base_url", "fsync",
 })  # fmt: skip
-"""The settings that mean something for an agent that is not ours."""
+"""Settings that apply to other agents; all others are refused."""
 
 _URL = f"http://127.0.0.1:{PORT}"
 _TOKEN = "TRIAL_GATEWAY_TOKEN"  # noqa: S105 - the name of a variable
@@ -54,18 +55,18 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
 class AgentTrial(Struct, frozen=True):
-    """What came of it."""
+    """The result of a trial by another agent."""
 
-    result: RunResult  # of the run in which the agent was a command: the verdict is there
-    conversations: tuple[Path, ...]  # the gateway's runs, in the order in which they began
-    failure: str  # why nobody can say what the agent would have come to; empty where one can
+    result: RunResult  # of the run that contains the agent as a command, with the verdict
+    conversations: tuple[Path, ...]  # the gateway's runs, in the order they began
+    failure: str  # why the trial is not a valid measurement; empty if it is
 
 
 def read_agent(text: str, cwd: Path, search: str) -> tuple[str, ...]:
-    """The words of an agent's command; its program, and each file of the person's in it, by the whole path.
+    """Split an agent's command into words; make its program and the user's files in it absolute paths.
 
-    What stands before the program as NAME=VALUE is kept as it is. ``harbor:NAME PROGRAM ...`` is that agent of Harbor,
-    with the programs that it runs where they do not lie beside Harbor's own.
+    NAME=VALUE words before the program are kept. ``harbor:NAME PROGRAM ...`` runs that Harbor agent; the programs
+    it needs are listed if they are not installed next to Harbor.
     """
     try:
         variables, words = _parted(shlex.split(text))
@@ -85,7 +86,7 @@ def read_agent(text: str, cwd: Path, search: str) -> tuple[str, ...]:
 
 
 def _of_harbor(words: tuple[str, ...], search: str) -> tuple[str, ...]:
-    """The command that runs an agent of Harbor in the sandbox, by the Python that Harbor is installed for."""
+    """Return the command that runs a Harbor agent in the sandbox, with the Python of the Harbor installation."""
     name, programs = words[0].removeprefix(_HARBOR), [shutil.which(word, path=search) for word in words[1:]]
     harbor = shutil.which("harbor", path=search)
     if harbor is None:
@@ -102,13 +103,13 @@ def _of_harbor(words: tuple[str, ...], search: str) -> tuple[str, ...]:
 
 
 def _parted(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The variables that stand before a program, and the program with its words."""
+    """Split the leading variables from the program and its arguments."""
     begin = next((place for place, word in enumerate(words) if not _VARIABLE.match(word)), len(words))
     return tuple(words[:begin]), tuple(words[begin:])
 
 
 def refuse_for_agent(models: Iterable[str], strategies: Iterable[str], settings: Mapping[str, Any]) -> None:
-    """Raises ``UsageError`` for what cannot be with an agent that is not ours."""
+    """Raise ``UsageError`` for models, strategies and settings that other agents cannot use."""
     for strategy in strategies:
         cutter_of(strategy)
     for model in models:
@@ -125,8 +126,8 @@ def refuse_for_agent(models: Iterable[str], strategies: Iterable[str], settings:
 
 def solve_by_agent(
     trial: Trial,
-    prepare_with: Callable[[Mapping[str, Any]], Prepared],  # the task's run under settings
-    places: tuple[Path, Path],  # where runs are kept, and a folder for what is made meanwhile
+    prepare_with: Callable[[Mapping[str, Any]], Prepared],  # prepares the task's run with these settings
+    places: tuple[Path, Path],  # the folder for runs, and a scratch folder
     environ: Mapping[str, str],
 ) -> AgentTrial:
     """Let the agent work on a task, behind a gateway that applies the trial's strategy."""
@@ -140,7 +141,8 @@ def solve_by_agent(
     script = scratch / "agent.json"
     with serving(terms, environ) as served:
         here = f"{_URL}=127.0.0.1:{served.port},POST"
-        brings = f"127.0.0.1:{TOKEN_HEADER}=${_TOKEN}"  # the sandbox's proxy does: neither agent nor record has it
+        # added by the sandbox's proxy, so neither the agent nor the record contains the token
+        brings = f"127.0.0.1:{TOKEN_HEADER}=${_TOKEN}"
         prepared = prepare_with({
             "max_usd": None, "base_url": None, "network": "list", "allow": (*given.get("allow", ()), here),
             "credentials": (*given.get("credentials", ()), brings),
@@ -155,7 +157,7 @@ def solve_by_agent(
 
 
 def _provider(model: str) -> tuple[str, str]:
-    """Who is asked for the model, and its name there."""
+    """Return the provider of a model, and the model's name there."""
     prefix, slash, name = model.partition("/")
     if model.startswith("claude-"):
         return "anthropic", model
@@ -167,11 +169,12 @@ def _provider(model: str) -> tuple[str, str]:
 
 
 def _script(trial: Trial, instruction: str) -> dict[str, Any]:
-    """The replies that give the agent's command and take its end."""
+    """Build the script whose replies start the agent's command and end the run."""
     provider, model = _provider(trial.model)
     slots = {INSTRUCTION: instruction, MODEL: model, PROVIDER: provider}
     given, program = _parted(trial.agent)
-    keys = {f"{name.upper()}_API_KEY": _NO_KEY for name in ("anthropic", "openai")}  # the gateway has the real ones
+    # placeholders: the gateway has the real keys
+    keys = {f"{name.upper()}_API_KEY": _NO_KEY for name in ("anthropic", "openai")}
     variables = [*(f"{name}={value}" for name, value in {**gateway_variables(_URL), **keys}.items()), *given]
     command = shlex.join(["env", *variables, *(_filled(word, slots) for word in agent_command(program, _URL))])
     return {"replies": [
@@ -181,12 +184,12 @@ def _script(trial: Trial, instruction: str) -> dict[str, Any]:
 
 
 def _filled(word: str, slots: Mapping[str, str]) -> str:
-    """One word with what its slots stand for; what comes in is not looked through again."""
+    """Replace the placeholders of one word; inserted values are not expanded again."""
     return re.sub("|".join(map(re.escape, slots)), lambda found: slots[found[0]], word)
 
 
 def _write_profile(agent: tuple[str, ...], named: str | None, scratch: Path) -> Path:
-    """The person's profile with the agent's folder on PATH, and room for what it sends."""
+    """Write the user's profile with the agent's folder added to PATH and a higher upload limit."""
     profile = read_profile(Path(named)) if named else Profile()
     path, room = (*profile.path, str(Path(_parted(agent)[1][0]).parent)), max(_SENT_MIB, profile.network_up_mib)
     values = msgspec.to_builtins(replace(profile, path=path, network_up_mib=room))
@@ -196,7 +199,7 @@ def _write_profile(agent: tuple[str, ...], named: str | None, scratch: Path) -> 
 
 
 def _shown(agent: tuple[str, ...]) -> Project:
-    """What commands see of the person's machine: the agent, and what it runs from."""
+    """Return the files of the user's machine that commands may see: the agent and its installation."""
     files = [Path(word) for word in agent if word.startswith("/") and Path(word).is_file()]
     return Project(installations=tuple(dict.fromkeys(path for file in files for path in find_program(file))))
 
@@ -210,7 +213,7 @@ def _toml(value: Any) -> str:
 
 
 def _silence(result: RunResult, notes: Sequence[str]) -> str:
-    """Why nothing is recorded of what an agent asked: what the gateway noticed, or what its command said at its end."""
+    """Explain why the gateway recorded no request: its notes, or the end of the command's output."""
     if notes:
         return f"nothing that the agent asked could be recorded: {'; '.join(notes)[:_SHOWN_CHARS]}"
     answers = [one.event for one in RunReader(Path(result.run_dir)) if isinstance(one.event, ToolReturned)]

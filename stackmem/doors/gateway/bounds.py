@@ -1,8 +1,8 @@
-"""What a person lets the gateway spend: money in all, and tokens in one request.
+"""Spending limits of the gateway: money in total, and tokens per request.
 
-Rule 1: a bound is held before a request goes upstream. What was under way then may still go beyond it.
-Rule 2: with a bound of money, a model whose price is not known is refused: nobody could say when it is reached.
-Rule 3: with any bound, a request that cannot be read is refused: it could not be counted.
+- A limit is checked before a request goes upstream. Requests already in progress may still exceed it.
+- With ``--max-usd``, models of unknown price are refused, because their cost cannot be counted.
+- With any limit, requests that cannot be parsed are refused, because they cannot be counted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stackmem.doors.gateway.wires.wire import ForeignRequest
 from stackmem.models.catalog import lookup
 
 CHARS_PER_TOKEN = 2.5
-"""As in the rules of our own runs: on the safe side for code and English."""
+"""Lower than the usual ratio, so that estimates for code and English are high; our own runs use the same value."""
 
 
 UNREADABLE = (
@@ -25,19 +25,19 @@ UNREADABLE = (
 
 
 class GatewaySpending(Struct):
-    """What was spent so far, held against the bounds."""
+    """The amount spent so far, and the limits."""
 
-    max_usd: float | None = None  # in all; None for no bound
-    max_tokens: int | None = None  # of one request's prompt, estimated; None for no bound
+    max_usd: float | None = None  # in total; None for no limit
+    max_tokens: int | None = None  # estimated size of one prompt; None for no limit
     usd: float = 0.0
-    unpriced: int = 0  # replies of models whose price is not known
+    unpriced: int = 0  # replies of models with unknown prices
 
     @property
     def is_bounded(self) -> bool:
         return self.max_usd is not None or self.max_tokens is not None
 
     def refusal(self, request: ForeignRequest) -> str:
-        """Why a request is not sent; empty where it is."""
+        """Return why a request must not be sent; empty if it may."""
         tokens = int(request.chars / CHARS_PER_TOKEN) if self.max_tokens is not None else 0
         if self.max_tokens is not None and tokens > self.max_tokens:
             return (

@@ -1,11 +1,13 @@
-"""The conversations that pass, and where each request belongs: by its content, with no help of the client.
+"""Assigns each request to a conversation by its content, without help from the client.
 
-Rule 1: a request that goes on from the end of a known conversation is its next turn; from an earlier place, an edit.
-Rule 2: a new conversation whose first words stand in an open call of another one is that call's child. Without that
-    it is the child of the one conversation that waits for its calls, where there is exactly one.
-Rule 3: a new conversation that begins with another one's last words goes on from it: the client compacted its history.
-Rule 4: a request of one message, without tools or for JSON, beside a conversation that has tools is a side request.
-Rule 5: a conversation grows only by a reply. A request that fails leaves it as it was, so the next attempt finds it so.
+- A request that continues the end of a known conversation is its next turn; one that continues an earlier point is
+  an edit.
+- A new conversation is a child of the open call that contains its first words. Otherwise it is a child of the
+  conversation that waits for call results, if there is exactly one.
+- A new conversation that begins with the last words of another one continues it: the client compacted its history.
+- A request with a single message, and without tools or for JSON output, is a side request if another conversation
+  has tools.
+- A conversation grows only by a reply. A failed request leaves it unchanged, so a retry matches it again.
 """
 
 from __future__ import annotations
@@ -31,39 +33,39 @@ _SHORTEST_SUMMARY = 80
 _SHORTEST_PROMPT = 8
 _MOST_TEXTS = 64
 _MOST_LOOKED_AT = 256 * 1024
-"""Of each text so much is compared with what other conversations said: all of them wait for it."""
+"""Characters of each text that are searched for words of other conversations, limited because of the lock."""
 
 
 class ForeignConversation(Struct):
-    """One conversation as far as it is known."""
+    """One known conversation."""
 
     number: int
-    group: bytes  # the wire format and the key: only within one is a child looked for
-    tip: bytes  # the digest of everything in it; ``length`` its blocks
+    group: bytes  # wire format and key: children are searched only within the same group
+    tip: bytes  # digest of the whole content, of ``length`` blocks
     length: int = 0
     tools: bool = False
-    calls: tuple[ToolCall, ...] = ()  # of its last reply, which wait for their results
-    words: str = ""  # the text of its last reply, where it asked for nothing
-    asked: set[bytes] = field(default_factory=set)  # bodies of requests that are under way or failed, by digest
-    digests: list[bytes] = field(default_factory=list)  # what the index has of it
+    calls: tuple[ToolCall, ...] = ()  # calls of its last reply that still wait for results
+    words: str = ""  # text of its last reply, if the reply made no calls
+    asked: set[bytes] = field(default_factory=set)  # digests of request bodies in progress or failed
+    digests: list[bytes] = field(default_factory=list)  # the conversation's entries in the index
 
 
 class Placed(Struct, frozen=True):
-    """Where a request belongs."""
+    """The conversation that a request belongs to."""
 
     conversation: int
-    kind: Kind  # what it is to the conversation
+    kind: Kind  # relation of the request to the conversation
     chain: PrefixChain
-    told: tuple[ForeignMessage, ...]  # what it says that was not known
-    known: int = 0  # so many of its blocks were
-    retry: bool = False  # the same body is under way or has failed
-    # of a child, the conversation whose call it works for; ``call_id`` that call, where it is certain
+    told: tuple[ForeignMessage, ...]  # messages that were not known before
+    known: int = 0  # number of blocks that were known before
+    retry: bool = False  # the same body is in progress or has failed
+    # for a child, the conversation it works for; ``call_id`` is the call, if it is certain
     parent: int | None = None
     call_id: str = ""
 
 
 class Conversations:
-    """Every conversation that is remembered: at most 4,096, the oldest of which are forgotten."""
+    """All remembered conversations: at most 4,096; the oldest are forgotten first."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, ForeignConversation] = OrderedDict()
@@ -72,7 +74,7 @@ class Conversations:
         self._lock = RLock()
 
     def place(self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes) -> Placed:
-        """Where a request belongs; ``body`` is the digest of its bytes. It is taken as under way from here on."""
+        """Assign a request; ``body`` is the digest of its bytes. The request counts as in progress from here on."""
         with self._lock:
             return self._place(request, found, group, body)
 
@@ -110,7 +112,7 @@ class Conversations:
         return Placed(made.number, kind, found, request.messages, parent=parent, call_id=call_id)
 
     def answered(self, placed: Placed, reply: ModelReplied, body: bytes) -> bool:
-        """Take a reply in; whether the conversation went on meanwhile from where the request began."""
+        """Add a reply. Return whether the conversation had already moved on from the request's starting point."""
         with self._lock:
             return self._answered(placed, reply, body)
 
@@ -131,7 +133,7 @@ class Conversations:
         return elsewhere
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """Whatever comes of these again is new."""
+        """Forget conversations; later requests that continue them count as new."""
         with self._lock:
             for number in numbers:
                 held = self._known.pop(number, None)
@@ -140,12 +142,12 @@ class Conversations:
 
 
 def said(reply: ModelReplied) -> ForeignMessage:
-    """A reply as the client will send it back."""
+    """Return a reply in the form in which the client will send it back."""
     return message("assistant", reply.parts)
 
 
 def _parent(others: list[ForeignConversation], opening: str) -> tuple[int | None, str]:
-    """The conversation that a new one works for, and the call, where the new one's words stand in it."""
+    """Return the conversation and the call whose text contains the words of a new conversation."""
     waiting = [one for one in others if one.calls]
     for one in waiting:
         for call in one.calls:

@@ -1,10 +1,10 @@
-"""Linear strategies on a conversation that is not ours: what of it is left out or shortened, decided from it alone.
+"""Applies linear strategies to another agent's conversation: decides which exchanges to drop or shorten.
 
-Rule 1: a decision is a function of the conversation's beginning: the same beginning is always cut the same way.
-Rule 2: a call and its result stay or go together; a border that would part them moves back.
-Rule 3: what a client spells anew from turn to turn decides nothing a second time: a decision that was made is kept.
-Rule 4: a text that stands for exchanges is asked for once, by the same rules; it stays with the beginning that it was
-    written for. Where none could be had, the next try waits for twice as many exchanges as the one before.
+- A decision depends only on the beginning of the conversation, so the same beginning is always cut the same way.
+- A call and its result stay together; a cut that would separate them moves back.
+- Clients may re-encode old messages between turns. A decision that was made is kept.
+- A summary is requested once for each beginning, by the same rules. After a failure, the wait for the next attempt
+  doubles in exchanges.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ FITTING = (
     "clear", "hierarchical", "mask", "rolling_summary", "structured_summary", "summary", "truncate", "window",
 )  # fmt: skip
 UNKNOWN_WINDOW = 200_000
-"""Tokens of the window of a model that is not known."""
+"""Tokens assumed as the window of an unknown model."""
 _MOST_REMEMBERED = 2_048
 _MOST_TOLD = 64
 _MOST_DOUBLED = 8
 
 
 def foreign_strategy(spelled: str) -> OneConversation | Summarizing | None:
-    """The strategy, with its parameters after a colon; None for ``full``, which changes nothing."""
+    """Open a strategy with its parameters; None for ``full``, which changes nothing."""
     name = spelled.partition(":")[0]
     if name in STRATEGIES and name not in ("full", *FITTING):
         raise UsageError(
@@ -53,42 +53,43 @@ def foreign_strategy(spelled: str) -> OneConversation | Summarizing | None:
 
 
 class ForeignExchange(Struct, frozen=True):
-    """What the model said, and what it was told then: places of messages, the last one not included."""
+    """One exchange, a reply of the model and the messages after it, as message indexes; ``end`` is exclusive."""
 
     said: int
     told: int
     end: int
-    blocks: int  # so many blocks of the conversation's identity end with it
+    blocks: int  # number of identity blocks up to the end of the exchange
 
 
 class ForeignCut(Struct, frozen=True):
-    """What a strategy makes of a request."""
+    """A strategy's changes to a request."""
 
-    exchanges: tuple[ForeignExchange, ...]  # all of them that are whole
-    dropped: int = 0  # so many of the first are left out
-    short: int = 0  # so many of the first are not shown whole; the dropped ones are among them
-    head: str = ""  # what is said in place of the dropped ones; empty for nothing
-    # of a cut by frames, the places of those that are left out; ``dropped`` is then their number, and ``short`` that of
+    exchanges: tuple[ForeignExchange, ...]  # all complete exchanges
+    dropped: int = 0  # number of leading exchanges to leave out
+    short: int = 0  # number of leading exchanges that are dropped or shortened, including the dropped ones
+    head: str = ""  # text in place of the dropped exchanges; empty for none
+    # if frames decided, the indexes of hidden exchanges; ``dropped`` is then their count, and ``short`` that of
     # ``answers``
     hidden: frozenset[int] | None = None
-    # of a cut by frames, the place of an exchange to call ids and what they are answered with
+    # if frames decided, exchange index to call ids and their new results
     answers: dict[int, dict[str, str]] = {}
-    # of a cut by frames, exchanges whose reply was given to a conversation that was cut, and may not be now
+    # if frames decided, exchanges whose reply the model gave to a cut conversation; its thinking may no longer
+    # match
     bound: frozenset[int] = frozenset()
 
     def drops(self, number: int) -> bool:
-        """Whether the exchange at that place is left out."""
+        """Return whether this exchange is left out."""
         return number < self.dropped if self.hidden is None else number in self.hidden
 
     def shortens(self, number: int) -> bool:
-        """Whether the exchange at that place is shown, and not whole."""
+        """Return whether this exchange is kept but shortened."""
         return number < self.short if self.hidden is None else number in self.answers
 
 
 def exchanges(
     messages: Sequence[ForeignMessage], known: tuple[ForeignExchange, ...] = ()
 ) -> tuple[ForeignExchange, ...]:
-    """The exchanges of a conversation, the first of which may be known; what stands before a reply is in none."""
+    """Split messages into exchanges, reusing known ones; messages before the first reply belong to none."""
     found: list[ForeignExchange] = list(known)
     said = told = -1
     begin, blocks = (known[-1].end, known[-1].blocks) if known else (0, 0)
@@ -107,18 +108,18 @@ def exchanges(
 
 
 class ToldConversation(Struct, frozen=True):
-    """A conversation in exchanges."""
+    """A conversation split into exchanges."""
 
     messages: tuple[ForeignMessage, ...] = ()
     exchanges: tuple[ForeignExchange, ...] = ()
-    waiting: tuple[frozenset[str], ...] = (frozenset(),)  # after each exchange, the calls that have no result yet
-    # after each exchange, the last border up to there that parts no call from its result
+    waiting: tuple[frozenset[str], ...] = (frozenset(),)  # after each exchange, the calls that still have no result
+    # after each exchange, the last earlier position that separates no call from its result
     borders: tuple[int, ...] = (0,)
 
     def grown(self, messages: tuple[ForeignMessage, ...]) -> ToldConversation:
-        """The conversation with other messages; what both begin with is not looked at again."""
+        """Return the conversation for new messages, reusing the work on the common beginning."""
         alike = shared(self.messages, messages)
-        kept = max(0, len(self.exchanges) - 1)  # the last one may go on
+        kept = max(0, len(self.exchanges) - 1)  # the last exchange may still grow
         while kept and self.exchanges[kept - 1].end >= alike:
             kept -= 1
         told = exchanges(messages, self.exchanges[:kept])
@@ -137,38 +138,38 @@ class ToldConversation(Struct, frozen=True):
 
 
 class SummaryWanted(Struct, frozen=True):
-    """A text that a strategy wants to stand for the beginning of a conversation."""
+    """A summary that a strategy wants in place of the beginning of a conversation."""
 
-    turns: int  # exchanges that it is to stand for; ``kept`` stay behind it
+    turns: int  # exchanges to summarize; ``kept`` is the number after them
     kept: int
-    asked: str  # what asks for it
-    # where it is asked for outside of the conversation, all that the request says; else empty
+    asked: str  # the request's text
+    # if it is requested outside the conversation, the whole prompt; else empty
     cold: tuple[Text, ...] = ()
 
 
 class Followed(Struct, frozen=True):
-    """A beginning as the strategy shows it."""
+    """A strategy's view of a conversation up to some point."""
 
     shown: Linear
-    failed: int = 0  # texts in a row that could not be had
-    waits: int = 0  # so many exchanges must be there before the next is asked for
+    failed: int = 0  # failed summary attempts in a row
+    waits: int = 0  # number of exchanges required before the next attempt
 
 
 class Cutter:
-    """Decides for one strategy; what it has decided of a beginning it remembers."""
+    """Applies one strategy, and remembers its decisions for each beginning."""
 
     def __init__(self, strategy: OneConversation | Summarizing) -> None:
         self.strategy = strategy
         self._known: OrderedDict[bytes, Followed] = OrderedDict()
         self._told: OrderedDict[bytes, ToldConversation] = OrderedDict()
-        self._lock = Lock()  # for looking up and keeping only: decisions take time
+        self._lock = Lock()  # only for lookups and updates, because decisions are slow
 
     def shorten(self, result: ToolResult, step: int) -> ToolResult:
-        """A result of the exchange of that number, from 1, as the strategy shows it."""
+        """Return the result of exchange ``step`` (from 1) as the strategy shows it."""
         return self.strategy.rules.shorten(result, step)
 
     def cut(self, request: ForeignRequest, found: PrefixChain) -> ForeignCut:
-        """What is left out or shortened of a request whose chain this is."""
+        """Return the cut for a request with this chain."""
         told, known = self._follow(request, found)
         if known is None:
             return ForeignCut(told.exchanges)
@@ -178,7 +179,7 @@ class Cutter:
         return ForeignCut(told.exchanges, dropped, max(dropped, shown.cut.short), head)
 
     def wanted(self, request: ForeignRequest, found: PrefixChain) -> SummaryWanted | None:
-        """The text to ask for before the request goes on; None where none is due."""
+        """Return the summary to request before this request continues; None if none is due."""
         strategy = self.strategy
         if not isinstance(strategy, Summarizing) or request.wants_json:
             return None
@@ -197,7 +198,7 @@ class Cutter:
         return SummaryWanted(turns, kept, asked, tuple(one for one in cold if isinstance(one, Text)))
 
     def summarize(self, request: ForeignRequest, found: PrefixChain, wanted: SummaryWanted, text: str) -> None:
-        """Take the text that was wanted; empty where none could be had."""
+        """Record the requested summary; an empty text records a failed attempt."""
         conversation, known = self._follow(request, found)
         told = conversation.exchanges
         if known is None:
@@ -211,7 +212,7 @@ class Cutter:
         self._keep(found.digests[told[-1].blocks], grown, instead=True)
 
     def _follow(self, request: ForeignRequest, found: PrefixChain) -> tuple[ToldConversation, Followed | None]:
-        """A request's conversation, and what the strategy makes of it; None where it has nothing to decide."""
+        """Return the conversation and the strategy's view of it; None as the view if there is nothing to decide."""
         opening = found.digests[min(1, len(found))]
         with self._lock:
             before = self._told.pop(opening, ToldConversation())
@@ -227,7 +228,7 @@ class Cutter:
         for number in range(first, len(told)):
             one = told[number]
             reply = Message("assistant", _parts(request.messages[one.said : one.told]))
-            # As if each exchange held a result: the last one stays whole, whether it is one of calls or of talk.
+            # Treat every exchange as if it had a result, so that the last one stays whole even if it is only text.
             shown = replace(known.shown, step=number + 1, answer=number).finish_exchange(
                 reply, _parts(request.messages[one.told : one.end]) or (Text(""),)
             )
@@ -237,7 +238,7 @@ class Cutter:
     def _begun(
         self, request: ForeignRequest, found: PrefixChain, told: tuple[ForeignExchange, ...]
     ) -> tuple[int, Followed]:
-        """The longest beginning that is known, in exchanges, and what was made of it."""
+        """Return the longest known beginning, in exchanges, and the strategy's view of it."""
         for number in range(len(told), 0, -1):
             known = self._known.get(found.digests[told[number - 1].blocks])
             if known is not None:
@@ -252,7 +253,7 @@ class Cutter:
         return 0, Followed(begun)
 
     def _keep(self, digest: bytes, made: Followed, *, instead: bool = False) -> Followed:
-        """Keep what was made of a beginning; what another thread kept of it stays, unless this is to stand instead."""
+        """Store a view. A view stored by another thread wins, unless ``instead`` is set."""
         with self._lock:
             known = made if instead else self._known.get(digest, made)
             self._known[digest] = known
@@ -263,6 +264,6 @@ class Cutter:
 
 
 def _parts(messages: Sequence[ForeignMessage]) -> tuple[Part, ...]:
-    """What is decided on: without the blanks around texts, which a client may drop as it sends a reply back."""
+    """Return the parts that decisions use, without outer blanks: clients may drop those when they resend a reply."""
     parts = (part for one in messages if one.role != "system" for part in one.parts)
     return tuple(Text(part.text.strip()) if isinstance(part, Text) else part for part in parts)

@@ -1,8 +1,8 @@
-"""What passed, line after line: the record that a run's trace is told from.
+"""The gateway's log, one JSON line per event; a run's trace is derived from it.
 
-Rule 1: a line is written with one call when the thing has happened, so kill -9 takes nothing that happened before.
-Rule 2: nothing is written twice: a request's line holds what it said that was not known.
-Rule 3: no key is in it: headers are not recorded, and texts go through the scrubber.
+- A line is written with one call after the event, so ``kill -9`` loses only what had not happened yet.
+- Content is stored once: a request's line contains only the messages that were new.
+- Keys are never stored: headers are left out, and texts go through the scrubber.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from .conversations import Kind
 
 
 class ToldMessage(Struct, frozen=True):
-    """A message as it is recorded."""
+    """A recorded message."""
 
     role: Role
     parts: tuple[Part, ...]
 
 
 class SummaryPassed(Struct, frozen=True):
-    """A text that a strategy asked for, with the client's key, before the client's request went on."""
+    """A summary that a strategy requested with the client's key, before the client's request continued."""
 
-    turns: int  # exchanges that it is to stand for; ``kept`` stay behind it
+    turns: int  # exchanges that it summarizes; ``kept`` is the number after them
     kept: int
-    asked: str  # what asked for it
-    status: int  # the HTTP status; 0 where there was none
+    asked: str  # the request's text
+    status: int  # the HTTP status; 0 without an answer
     reply: ModelReplied | ModelFailed
     seconds: float = 0.0
-    sent_bytes: int = 0  # of the request that asked
-    lost: Usage = Usage()  # of an answer that did not end: what it used at least
+    sent_bytes: int = 0  # size of the summary request
+    lost: Usage = Usage()  # known minimum usage of an incomplete answer
 
     @property
     def text(self) -> str:
-        """What was written; empty where nothing was."""
+        """Return the summary's text; empty if there is none."""
         parts = self.reply.parts if isinstance(self.reply, ModelReplied) else ()
         return "\n".join(part.text for part in parts if isinstance(part, Text)).strip()
 
@@ -55,16 +55,16 @@ class SummaryPassed(Struct, frozen=True):
 
 
 class RequestPassed(Struct, frozen=True, tag="asked"):
-    """A client asked."""
+    """A client sent a request."""
 
     at: float  # seconds since 1970
-    number: int  # of the exchange, from 1 in the run
-    conversation: int  # its number in the gateway; ``parent`` that of the one whose call it works for
+    number: int  # the exchange's number in the run, from 1
+    conversation: int  # the conversation's number in the gateway; ``parent`` is the one whose call it works for
     kind: Kind
     wire: str
     model: str
-    told: tuple[ToldMessage, ...]  # what was not known of the conversation
-    # body_sha256, body_bytes: of the request as the client sent it; ``sent_`` as it went upstream
+    told: tuple[ToldMessage, ...]  # messages that were new
+    # body_sha256, body_bytes describe the client's request; ``sent_`` the request that went upstream
     body_sha256: str
     body_bytes: int
     sent_sha256: str
@@ -72,33 +72,33 @@ class RequestPassed(Struct, frozen=True, tag="asked"):
     retry: bool = False
     parent: int | None = None
     call_id: str = ""
-    # system, tools: with the first request of a conversation; else empty
+    # system, tools: only in the first request of a conversation
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
     continues: str = ""
-    # what was in force; empty for ``full``. Of the exchanges it left out the first ``dropped`` and showed the first
-    # ``short`` not whole
+    # the active strategy; empty for ``full``. It left out the first ``dropped`` exchanges, and ``short`` counts
+    # those dropped or shortened
     strategy: str = ""
     dropped: int = 0
     short: int = 0
-    summary: SummaryPassed | UnsetType = UNSET  # the text that was asked for before it went on, or why there is none
+    summary: SummaryPassed | UnsetType = UNSET  # the summary that was requested first, or its failure
 
 
 class AnswerPassed(Struct, frozen=True, tag="answered"):
-    """The upstream answered, or did not."""
+    """The upstream answered or failed."""
 
     at: float
-    number: int  # of the exchange
-    status: int  # the HTTP status; 0 where there was none
+    number: int  # the exchange's number
+    status: int  # the HTTP status; 0 without an answer
     reply: ModelReplied | ModelFailed
-    first_byte_seconds: float = 0.0  # from the request to the answer's first byte; ``seconds`` to its last
+    first_byte_seconds: float = 0.0  # from the request to the first byte of the answer; ``seconds`` to its last byte
     seconds: float = 0.0
-    elsewhere: bool = False  # the conversation had gone on meanwhile
-    lost: Usage | UnsetType = UNSET  # of an answer that did not end: what it used at least
+    elsewhere: bool = False  # the conversation had moved on in the meantime
+    lost: Usage | UnsetType = UNSET  # known minimum usage of an incomplete answer
 
 
 class RunClosed(Struct, frozen=True, tag="closed"):
-    """The gateway ended, or forgot the conversation."""
+    """The gateway ended, or it forgot the run's conversations."""
 
     at: float
 
@@ -110,10 +110,10 @@ _decoder = msgspec.json.Decoder(Passed)
 
 
 class ExchangeWriter:
-    """Appends what passed to a run's file."""
+    """Appends events to a run's log."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ``TraceError`` where it cannot be made."""
+        """Open the log; raise ``TraceError`` if it cannot be created."""
         try:
             self._file = descriptor_of_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
             self._size = cut_torn_line(self._file)
@@ -122,7 +122,7 @@ class ExchangeWriter:
         self._path = path
 
     def append(self, passed: Passed) -> None:
-        """Raises ``TraceError`` where the disk takes no more; what stood before is whole."""
+        """Append one event; raise ``TraceError`` if it cannot be written, in which case earlier lines stay intact."""
         try:
             self._size = append_line(self._file, _encoder.encode(passed) + b"\n", self._size)
         except OSError as error:
@@ -135,7 +135,7 @@ class ExchangeWriter:
 
 
 def read_exchanges(path: Path) -> Iterator[Passed]:
-    """What passed, in order; a last line that a crash cut short is left out."""
+    """Read a log in order; a last line that a crash cut short is skipped."""
     try:
         with open_regular(path) as file:
             for number, line in enumerate(bounded_lines(file), 1):

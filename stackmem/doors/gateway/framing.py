@@ -1,10 +1,10 @@
-"""Frames in a conversation that is not ours: what is shown while one is open, and what a popped one leaves.
+"""Applies frames to another agent's conversation: hides what an open frame need not see, and folds popped frames.
 
-Rule 1: a frame begins with an answered ``push_frame`` of our memory server, and ends with an answered ``pop_frame``.
-Rule 2: while it is open, what stands between the conversation's opening and its push is left out.
-Rule 3: once it has popped, what stands behind its push is left out up to the pop, and its result answers the push.
-    A pop that the person's words came with stays whole beside its push, so that no word of hers is lost with it.
-Rule 4: the same beginning is always cut the same way, and what is left out is left out as whole exchanges.
+- A frame begins with an answered ``push_frame`` of our memory server and ends with an answered ``pop_frame``.
+- While a frame is open, everything between the conversation's opening and its push is left out.
+- After a pop, everything between the push and the pop is left out, and the frame's result becomes the answer to the
+  push. If the user wrote something together with the pop, the pop stays, so that no user text is lost.
+- The same beginning is always cut the same way, in whole exchanges.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .identity import PrefixChain
 
 FRAMES = "stackheap"
 _NAME = re.compile(r"(?:.*[^A-Za-z0-9])?(push_frame|pop_frame)", re.DOTALL)
-"""Clients put the name of the server before that of the tool: ``mcp__stackmem__push_frame``."""
+"""Clients prefix the tool name with the server's name: ``mcp__stackmem__push_frame``."""
 _PUSHED = re.compile(r"\bFRAME .{1,200}?, depth \d+ of \d+")
 _POPPED = re.compile(r"\bframe .{1,200}? returned:")
 _LOOKED_AT = 1_000
 
 
 def cutter_of(spelled: str) -> Cutter | FrameCutter | None:
-    """What cuts by a strategy, with its parameters after a colon; None for ``full``, which changes nothing."""
+    """Return the cutter for a strategy with its parameters; None for ``full``, which changes nothing."""
     if spelled == FRAMES:
         return FrameCutter()
     strategy = foreign_strategy(spelled)
@@ -35,10 +35,10 @@ def cutter_of(spelled: str) -> Cutter | FrameCutter | None:
 
 
 class FrameCutter:
-    """Cuts by the frames that an agent pushed and popped; a function of each request."""
+    """Cuts by the frames that an agent pushed and popped; each request is decided on its own."""
 
     def cut(self, request: ForeignRequest, found: PrefixChain) -> ForeignCut:
-        """What is left out of a request, and what its pushes are answered with."""
+        """Return the exchanges to hide, and the new answers of pushes."""
         told = exchanges(request.messages)
         if request.continues:
             return ForeignCut(told)
@@ -67,12 +67,12 @@ class FrameCutter:
         )
 
     def shorten(self, result: ToolResult, step: int) -> ToolResult:
-        """Nothing is shortened."""
+        """Return the result unchanged."""
         return result
 
 
 def _closed(messages: Sequence[ForeignMessage], told: tuple[ForeignExchange, ...], hidden: set[int]) -> set[int]:
-    """Those of the hidden exchanges that part no call from its result."""
+    """Return the hidden exchanges that can go without separating a call from its result."""
     place = {at: number for number, one in enumerate(told) for at in range(one.said, one.end)}
     homes: dict[str, set[int]] = {}
     for at, message in enumerate(messages):
@@ -88,12 +88,12 @@ def _closed(messages: Sequence[ForeignMessage], told: tuple[ForeignExchange, ...
 
 
 def _has_words(messages: Sequence[ForeignMessage]) -> bool:
-    """Whether a person may have said something in them, and not only results came back."""
+    """Return whether the messages may contain text by the user, in addition to tool results."""
     return any(has_identity(part) for one in messages for part in one.parts if isinstance(part, Text))
 
 
 def _framing(messages: Sequence[ForeignMessage], one: ForeignExchange) -> Iterator[tuple[str, str, str]]:
-    """Each call of an exchange that began or ended a frame: which, its id, and what it was answered with."""
+    """Yield each call of an exchange that began or ended a frame: its kind, id and answer."""
     parts = [part for message in messages[one.said : one.end] for part in message.parts]
     results = {part.call_id: part for part in parts if isinstance(part, ToolResult)}
     for part in parts:

@@ -1,8 +1,8 @@
-"""Runs an agent of Harbor where it is started: ``python harbor_agent.py NAME MODEL INSTRUCTION [PROGRAM ...]``.
+"""Runs a Harbor agent in the current environment: ``python harbor_agent.py NAME MODEL INSTRUCTION [PROGRAM ...]``.
 
-A trial starts it in its sandbox with the Python that Harbor is installed for, so nothing of ours is imported. To the
-agent the sandbox is the container: its commands run there, and nothing is installed. The sandbox's root cannot be
-written, so what agents write to ``/logs/agent`` goes to a temporary folder.
+A trial starts this script in its sandbox with the Python that has Harbor, so it must not import stackmem. The
+sandbox takes the place of Harbor's container: the agent's commands run in it, and nothing is installed. The root
+file system is read-only, so files for ``/logs/agent`` go to a temporary folder.
 
 Source: Harbor's ``agents/factory.py``, ``agents/installed/base.py`` and ``environments/base.py``, 0.26.
 """
@@ -24,7 +24,7 @@ _SHOWN_CHARS = 4_000
 
 
 class SandboxEnvironment:
-    """An environment of Harbor that is there already; ``logs`` is where its agents may write."""
+    """A Harbor environment that already exists: the sandbox. Agents write their logs to ``logs``."""
 
     default_user = None
     session_id = "trial"
@@ -36,7 +36,7 @@ class SandboxEnvironment:
         self, command: str, cwd: str | None = None, env: dict[str, str] | None = None,
         timeout_sec: int | None = None, user: object = None,
     ) -> Any:  # fmt: skip
-        """Run a command; ``user`` means nothing, as a sandbox has one."""
+        """Run a command; ``user`` is ignored, because a sandbox has only one."""
         result = import_module("harbor.environments.base").ExecResult
         process = await asyncio.create_subprocess_exec(
             "bash", "-c", command.replace(_LOGS, str(self._logs)), cwd=cwd, env={**os.environ, **(env or {})},
@@ -70,7 +70,7 @@ class SandboxEnvironment:
 
 
 async def work(name: str, model: str, instruction: str, logs: Path) -> None:
-    """Have the agent work on the instruction; raises what the agent raises."""
+    """Run the agent on the instruction; its exceptions propagate."""
     names, factory = import_module("harbor.models.agent.name").AgentName, import_module("harbor.agents.factory")
     if name not in names.values():
         raise SystemExit(f"Harbor has no agent {name!r}; it has {', '.join(sorted(names.values()))}")
@@ -85,7 +85,7 @@ async def work(name: str, model: str, instruction: str, logs: Path) -> None:
 
 
 def main(name: str, model: str, instruction: str, *programs: str) -> None:
-    """The agent finds each of ``programs`` by its name."""
+    """Put the folders of ``programs`` on PATH and run the agent."""
     folders = [str(Path(program).parent) for program in (*programs, sys.executable)]
     os.environ["PATH"] = os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)])
     with tempfile.TemporaryDirectory() as logs:

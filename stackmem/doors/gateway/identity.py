@@ -1,9 +1,9 @@
-"""Conversations told apart by what they hold: a chain of digests, and the longest part of it that is known.
+"""Identifies conversations by their content: a chain of digests, matched by its longest known prefix.
 
-Rule 1: the chain begins with the wire format, the key and, where a client sends it, the agent's id: what differs there
-    is never one conversation, and nothing else that a client sends makes two one.
-Rule 2: a part counts as known only where it reaches a reply: agents of one kind all begin with the same words.
-Rule 3: of what is known the newest stays; what is pushed out is taken for new when it comes again.
+- The chain starts from the wire format, the key and the agent's id, if the client sends one. Requests that differ
+  there never share a conversation; no other client metadata is considered.
+- A known prefix counts only if it includes a reply, because agents of one kind all begin with the same words.
+- The index keeps the newest digests; a conversation that was evicted counts as new when it returns.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from stackmem.doors.gateway.wires.wire import ForeignMessage, Role, identity_of
 _MOST_RECENT = 64
 _TRIED = 4
 MOST_KNOWN = 500_000
-"""Digests that the index holds: about 50 bytes each."""
+"""Maximum number of digests in the index, at about 50 bytes each."""
 
 
 class PrefixChain(Struct, frozen=True):
-    """The digests of a conversation's beginnings."""
+    """Digests of all prefixes of a conversation."""
 
-    digests: tuple[bytes, ...]  # after the seed, one for each block; the last stands for all
-    replied: int  # so many blocks reach the first reply, that one included; 0 where there is none
+    digests: tuple[bytes, ...]  # the seed, then one digest per block; the last covers everything
+    replied: int  # number of blocks up to and including the first reply; 0 without a reply
 
     @property
     def tip(self) -> bytes:
@@ -37,20 +37,20 @@ class PrefixChain(Struct, frozen=True):
 
 
 def seed(wire: str, secret: str, agent: str) -> bytes:
-    """Where a chain begins; of the key nothing but a digest is kept, in memory alone."""
+    """Return the start of a chain. Only a digest of the key is kept, and only in memory."""
     fields = (wire, hashlib.sha256(secret.encode()).hexdigest(), agent)
     return hashlib.blake2b("\0".join(fields).encode(), digest_size=16).digest()
 
 
 class Chains:
-    """The chains of requests; where one begins with the messages of a recent one, its digests are taken over."""
+    """Computes chains of requests, reusing the digests of a recent request with the same beginning."""
 
     def __init__(self) -> None:
         self._recent: dict[tuple[bytes, int], tuple[tuple[ForeignMessage, ...], PrefixChain, list[int]]] = {}
         self._lock = Lock()
 
     def chain(self, start: bytes, messages: tuple[ForeignMessage, ...]) -> PrefixChain:
-        """The chain of a request's messages; the same message is the same object at every turn."""
+        """Return the chain of a request's messages. A message must be the same object at every turn."""
         key = (start, id(messages[0]) if messages else 0)
         with self._lock:
             old, known, ends = self._recent.pop(key, ((), PrefixChain((start,), 0), [0]))
@@ -72,21 +72,21 @@ class Chains:
 
 
 def shared(old: Sequence[object], new: Sequence[object]) -> int:
-    """How many items two sequences begin with alike; the same objects are compared at once."""
+    """Return the length of the common prefix; identical objects compare quickly."""
     most = min(len(old), len(new))
     for count in range(most, max(most - _TRIED, -1), -1):
-        if old[:count] == new[:count]:  # a tuple looks first whether they are the same objects
+        if old[:count] == new[:count]:  # tuple comparison checks object identity first
             return count
     return next((place for place in range(most) if old[place] != new[place]), most)
 
 
 def chain(start: bytes, messages: Sequence[ForeignMessage]) -> PrefixChain:
-    """The chain of a request's messages."""
+    """Return the chain of a request's messages."""
     return Chains().chain(start, tuple(messages))
 
 
 def grown(tip: bytes, told: ForeignMessage) -> Iterator[bytes]:
-    """The digests that a reply adds behind a tip."""
+    """Yield the digests that a reply appends to a tip."""
     for block in told.identity:
         tip = link(tip, told.role, block)
         yield tip
@@ -97,7 +97,7 @@ def link(tip: bytes, role: Role, block: bytes) -> bytes:
 
 
 def unseen(messages: Sequence[ForeignMessage], known: int, total: int) -> tuple[ForeignMessage, ...]:
-    """The messages behind the first ``known`` of ``total`` blocks; one known in part comes without that part."""
+    """Return the messages after the first ``known`` of ``total`` blocks, without the known parts of the first one."""
     if known == 0:
         return tuple(messages)
     number, end = len(messages), total
@@ -114,7 +114,7 @@ def unseen(messages: Sequence[ForeignMessage], known: int, total: int) -> tuple[
 
 
 class ChainIndex:
-    """Which conversation each known chain belongs to."""
+    """Maps known digests to conversations."""
 
     def __init__(self, most: int = MOST_KNOWN) -> None:
         self._known: dict[bytes, int] = {}
@@ -128,13 +128,16 @@ class ChainIndex:
             del self._known[next(iter(self._known))]
 
     def remove(self, digests: Sequence[bytes], conversation: int) -> None:
-        """Forget those that still belong to a conversation."""
+        """Remove the digests that still belong to the conversation."""
         for digest in digests:
             if self._known.get(digest) == conversation:
                 del self._known[digest]
 
     def longest(self, found: PrefixChain) -> tuple[int, int] | None:
-        """The conversation that holds most of a chain, and how many blocks of it; None where none holds a reply."""
+        """Return the conversation with the longest prefix of a chain, and the prefix's length in blocks.
+
+        Return None if no match reaches a reply.
+        """
         for length in range(len(found), max(found.replied, 1) - 1, -1):
             conversation = self._known.get(found.digests[length])
             if conversation is not None and found.replied:

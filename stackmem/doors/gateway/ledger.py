@@ -1,7 +1,7 @@
-"""What is recorded of each request and its answer: where it belongs, what it said, what it cost.
+"""Records each request and its answer: the conversation, the content and the cost.
 
-Rule 1: whatever is wrong in here, the agent's request goes on: the fault is a note.
-Rule 2: several threads may record at once, each for another conversation; see ``recorder``.
+- An error in this module never stops the agent's request; it becomes a note.
+- Several threads may record at the same time, each for a different conversation; see ``recorder``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _AGENT_HEADERS = ("x-claude-code-agent-id",)
 
 
 class UnderwayRequest(Struct):
-    """A recorded request while its answer comes."""
+    """A recorded request whose answer is still coming."""
 
     wire: WireFormat
     asked: ForeignRequest
@@ -43,13 +43,13 @@ class UnderwayRequest(Struct):
     run: RunBeingTold
     number: int
     keys: tuple[str, ...]
-    body: bytes  # the digest of the request's bytes
-    began: float  # the reading of a steady clock when it came
-    first: float = 0.0  # the same for the answer's first byte; 0 before it
+    body: bytes  # digest of the request's bytes
+    began: float  # monotonic time of the request's arrival
+    first: float = 0.0  # monotonic time of the answer's first byte; 0 before it
 
 
 class RequestOrigin:
-    """Who asks: the keys, and the chain of the conversation that begins with them."""
+    """The keys of a request, and the chain that they and the content identify."""
 
     def __init__(self, chains: Chains, request: Request, wire: WireFormat, asked: ForeignRequest) -> None:
         self.keys = secrets_in(request)
@@ -60,54 +60,54 @@ class RequestOrigin:
 
 
 class CameRequest:
-    """A request as it came, and what goes upstream of it."""
+    """An incoming request, and its body as it goes upstream."""
 
     def __init__(self, at: float, began: float, wire: WireFormat | None, request: Request, body: bytes) -> None:
         self.at, self.began, self.wire, self.request = at, began, wire, request
         self.body = self.outgoing = body
         self.asked: ForeignRequest | None = None
         self.cut = ForeignCut(())
-        # the text that a strategy had written before it went on, or why there is none
+        # the summary that a strategy requested first, or its failure
         self.summary: SummaryPassed | UnsetType = UNSET
         self.underway: UnderwayRequest | None = None
-        # set once recording has begun; ``underway`` is what it gave, until the answer is recorded, too
+        # task that sets ``underway``; ``underway`` becomes None again once the answer is recorded
         self.recording: asyncio.Task[None] | None = None
-        self.lane = asyncio.Lock()  # keeps what concerns its conversation in order
-        self.first = 0.0  # the reading of a steady clock at the answer's first byte; 0 before it
-        self.release: Callable[[], object] = bool  # has the bytes no longer counted as held; does so once
+        self.lane = asyncio.Lock()  # keeps the records of one conversation in order
+        self.first = 0.0  # monotonic time of the answer's first byte; 0 before it
+        self.release: Callable[[], object] = bool  # frees the memory budget of the bytes; later calls do nothing
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to record."""
+        """Return whether everything has been recorded."""
         return self.recording is not None and self.recording.done() and self.underway is None
 
 
 class PreparedRequest(Struct, frozen=True):
-    """A request that is read, before it takes its place."""
+    """A parsed request that is not yet assigned to a conversation."""
 
     wire: WireFormat
     asked: ForeignRequest
     origin: RequestOrigin
-    # body, sent: the digests of its bytes as they came and as they went upstream
+    # body, sent: digests of the bytes as received and as sent upstream
     body: bytes
     sent: bytes
 
     @property
     def opening(self) -> bytes:
-        """The same for all requests of a conversation."""
+        """Return a digest that all requests of a conversation share."""
         digests = self.origin.chain.digests
         return digests[min(1, len(digests) - 1)]
 
 
 class GatewayLedger:
-    """What one gateway has recorded."""
+    """The record of one gateway."""
 
     def __init__(
         self, recording: Recording, conversations: Conversations, spending: GatewaySpending, strategy: str,
         clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self.recording, self.spending, self.chains = recording, spending, Chains()
-        self.notes: list[str] = []  # what went wrong inside, a sentence each, the last hundred
+        self.notes: list[str] = []  # the last hundred internal errors, one sentence each
         self._conversations, self._strategy, self._clock = conversations, strategy, clock
         self._lock = Lock()
 
@@ -121,7 +121,7 @@ class GatewayLedger:
     def over(
         self, underway: UnderwayRequest | None, answer: httpx2.Response, kept: list[bytes]
     ) -> UnderwayRequest | None:
-        """Record an answer that is whole, though its stream is still open; None once that is done."""
+        """Record an answer that is complete although its stream is still open; return None once recorded."""
         if underway is None or answer.status_code >= 300 or "content-encoding" in answer.headers:
             return underway
         plain = b"".join(kept)
@@ -132,7 +132,7 @@ class GatewayLedger:
         return None
 
     def prepare(self, came: CameRequest) -> PreparedRequest | None:
-        """Read a request; None if it cannot be recorded."""
+        """Parse a request; return None if it cannot be recorded."""
         wire = came.wire
         asked = came.asked or (self.read(wire, came.body) if wire is not None else None)
         if wire is None or asked is None:
@@ -142,12 +142,12 @@ class GatewayLedger:
             body = hashlib.sha256(came.body).digest()
             sent = body if came.outgoing is came.body else hashlib.sha256(came.outgoing).digest()
             return PreparedRequest(wire, asked, origin, body, sent)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong in here, the agent's request goes on
+        except Exception as error:  # noqa: BLE001 - must not stop the agent's request
             self._unrecorded(wire, error)
             return None
 
     def record(self, came: CameRequest, prepared: PreparedRequest) -> UnderwayRequest | None:
-        """Find the conversation of a request, and record what was not known of it."""
+        """Assign a request to its conversation, and record its new messages."""
         wire, asked, origin = prepared.wire, prepared.asked, prepared.origin
         try:
             placed = self._conversations.place(asked, origin.chain, origin.group, prepared.body)
@@ -176,7 +176,7 @@ class GatewayLedger:
                 summary=came.summary,
             )
             run, number = self.recording.asked(placed, passed, origin.keys)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong in here, the agent's request goes on
+        except Exception as error:  # noqa: BLE001 - must not stop the agent's request
             self._unrecorded(wire, error)
             return None
         return UnderwayRequest(wire, asked, placed, run, number, origin.keys, prepared.body, came.began)
@@ -185,12 +185,12 @@ class GatewayLedger:
         self.note(f"a request of {wire.name} was forwarded and not recorded: {type(error).__name__}: {error}")
 
     def spend(self, model: str, usage: Usage) -> None:
-        """Count what a reply used."""
+        """Add the usage of a reply to the amount spent."""
         with self._lock:
             self.spending.spend(model, usage)
 
     def answered(self, underway: UnderwayRequest | None, answer: httpx2.Response, kept: list[bytes], why: str) -> None:
-        """Record an answer by its bytes; ``why`` says what cut it off, empty where nothing did."""
+        """Record an answer from its bytes. ``why`` says what interrupted it; empty if it is complete."""
         if underway is not None:
             secret = underway.keys[0] if underway.keys else ""
             self.end(underway, answer.status_code, *reply_of(underway.wire, answer, kept, why, secret))
@@ -222,7 +222,7 @@ class GatewayLedger:
                 lost=lost if lost is not None and lost.total else UNSET,
             )
             self.recording.answered(underway.run, passed, underway.keys)
-        except Exception as error:  # noqa: BLE001 - the answer has passed; its record alone is missing
+        except Exception as error:  # noqa: BLE001 - the answer was delivered; only its record is lost
             self.note(f"an answer was passed and not recorded: {type(error).__name__}: {error}")
 
     def note(self, sentence_: str) -> None:
@@ -233,7 +233,7 @@ class GatewayLedger:
 def reply_of(
     wire: WireFormat, answer: httpx2.Response | None, kept: list[bytes], why: str, secret: str = ""
 ) -> tuple[ModelReplied | ModelFailed, bytes]:
-    """What an answer's bytes say, and they without their coding."""
+    """Parse an answer's bytes; return the reply and the decompressed bytes."""
     if answer is None:
         return failed("connection", why, secret), b""
     try:
@@ -244,12 +244,13 @@ def reply_of(
         text = plain.decode("utf-8", "replace")
         told = f"HTTP {answer.status_code}: {sentence(text) or 'no text'}"
         return failed(kind_of_status(answer.status_code, text), told, secret, answer.headers), b""
-    reply = wire.reply(events_of(plain))  # a client may leave once it has the last event
+    # a client may disconnect right after the last event, so the parsed reply decides
+    reply = wire.reply(events_of(plain))
     return (failed("incomplete", why, secret) if why and isinstance(reply, ModelFailed) else reply), plain
 
 
 def begun_usage(wire: WireFormat, plain: bytes) -> Usage:
-    """What an answer that did not end used at least."""
+    """Return the known minimum usage of an incomplete answer."""
     return wire.begun(events_of(plain)) if plain else Usage()
 
 

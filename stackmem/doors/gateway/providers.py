@@ -1,7 +1,7 @@
-"""Which provider a request belongs to, by its path, its headers and the shape of its key.
+"""Finds the provider of a request from its path, headers and the shape of its key.
 
-Rule 1: a request that belongs to one provider goes to that provider or is refused, so that no key reaches another one.
-Rule 2: a path that no provider is known for is refused, unless one server takes all requests.
+- A request for one provider goes to that provider or is refused, so that a key never reaches another provider.
+- Unknown paths are refused, unless one server receives all requests.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .wires import WIRES, wire_of
 _HEADERS = {
     "x-api-key": "anthropic", "anthropic-": "anthropic", "openai-": "openai", "x-goog-": "google", "api-key": "azure",
 }  # fmt: skip
-"""Beginnings of names of headers that only one provider asks for."""
+"""Header name prefixes that only one provider uses."""
 _KEYS = {"sk-ant-": "anthropic", "AIza": "google"}
 _PATHS = {
     "anthropic": ("messages", "complete", "skills", "organizations"),
@@ -29,16 +29,16 @@ _PATHS = {
 }  # fmt: skip
 _OWNERS = {name: owner for owner, names in _PATHS.items() for name in names}
 _SHARED = ("models", "files")
-"""Paths of both: Anthropic's clients send a header of Anthropic's with each request."""
+"""Paths that both providers have; Anthropic's clients add an Anthropic header to every request."""
 _NAMES = {"anthropic": "Anthropic", "openai": "OpenAI", "google": "Google", "azure": "Azure"}
 _COUNTS = "/messages/count_tokens"
 _PAID = {_COUNTS, "/embeddings", *(path for wire in WIRES for path in wire.paths)}
-"""What may be sent with the user's own key, without the version."""
+"""Paths that may be sent with the user's own key, without the version."""
 _VERSION = re.compile(r"/v1(?=/|$)")
 
 
-class Misdirected(Exception):  # noqa: N818 - the answer to a request that is not forwarded
-    """A request must not be forwarded; the text says why."""
+class Misdirected(Exception):  # noqa: N818 - reported as the answer, not raised to the user
+    """A request must not be forwarded; the message says why."""
 
 
 def provider_of(path: str, query: str, headers: Headers, upstreams: Upstreams) -> str:
@@ -47,7 +47,8 @@ def provider_of(path: str, query: str, headers: Headers, upstreams: Upstreams) -
     if upstreams.is_one_server:
         return "anthropic" if "anthropic" in owners else "openai"
     if upstreams.openai != ADDRESSES["openai"]:
-        owners = {"openai" if owner == "azure" else owner for owner in owners}  # an Azure address is the user's OpenAI
+        # the user configured an Azure address for OpenAI
+        owners = {"openai" if owner == "azure" else owner for owner in owners}
     if not owners and _first(path) in _SHARED:
         owners = {"openai"}
     if not owners:
@@ -64,9 +65,9 @@ def provider_of(path: str, query: str, headers: Headers, upstreams: Upstreams) -
 
 
 def may_use_own_key(method: str, path: str) -> bool:
-    """Whether a request of a client without a key may be paid with the user's: replies, their tokens, and lists.
+    """Return whether a client without a key may use the user's key: for replies, token counts and lists.
 
-    The whole path must be one of these, so that no other path gets the key because it ends like one of them.
+    The whole path must match, so that other paths with the same ending never get the key.
     """
     bare = (path.removeprefix("/v1") if path.startswith("/v1/") else path).rstrip("/")
     if method in ("GET", "HEAD"):
@@ -75,7 +76,7 @@ def may_use_own_key(method: str, path: str) -> bool:
 
 
 def counts_tokens(path: str) -> bool:
-    """Whether a path of Anthropic's counts the tokens of a request."""
+    """Return whether an Anthropic path counts the tokens of a request."""
     return path.endswith(_COUNTS)
 
 
@@ -86,7 +87,7 @@ def _owners(path: str, query: str, headers: Headers) -> Iterator[str]:
         yield wire.provider
     elif first in _OWNERS:
         yield _OWNERS[first]
-    elif path.startswith("/api/"):  # Claude Code's own
+    elif path.startswith("/api/"):  # used by Claude Code itself
         yield "anthropic"
     elif path.startswith("/v1beta/") or ":generateContent" in path or ":streamGenerateContent" in path:
         yield "google"
@@ -101,5 +102,5 @@ def _owners(path: str, query: str, headers: Headers) -> Iterator[str]:
 
 
 def _first(path: str) -> str:
-    """The first segment behind the version."""
+    """Return the first path segment after the version."""
     return _VERSION.sub("", path, count=1).lstrip("/").partition("/")[0]

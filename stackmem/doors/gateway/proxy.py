@@ -1,11 +1,11 @@
-"""The gateway itself: takes a request, sends it on, passes the answer back as it comes, and has both recorded.
+"""The gateway application: forwards requests, streams the answers back, and records both.
 
-Rule 1: recording never stands in the way: what cannot be read, placed or written down is forwarded all the same.
-    Only a bound refuses a request that cannot be read, because nobody could count it.
-Rule 2: an answer passes chunk by chunk; of one that is recorded a bounded copy is kept until its end.
-Rule 3: where the client goes, the upstream's connection is closed. Nothing is retried here: clients do that.
-Rule 4: a request is recorded while the upstream thinks, or behind the first piece of an answer that comes at once;
-    in any case before the client has the whole answer.
+- Recording never blocks forwarding: requests that cannot be parsed, assigned or recorded are forwarded anyway. Only
+  a spending limit refuses unreadable requests, because they cannot be counted.
+- Answers are streamed chunk by chunk; for recorded answers a bounded copy is kept until the end.
+- When the client disconnects, the upstream connection is closed. The gateway never retries; clients do.
+- A request is recorded while the upstream works, or after the first chunk of a fast answer, but always before the
+  client has the complete answer.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ MOST_ANSWER_BYTES = 1 << 30
 _MOST_KEPT_BYTES = 32 << 20
 _MOST_TRIES = 3
 _SENT_SECONDS = 0.01
-"""How long a request is given to be on its way before it is recorded."""
+"""Time for a request to get on its way before recording starts."""
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 class Gateway:
-    """One gateway: its upstreams, its bounds, and what it has recorded."""
+    """One gateway: its upstreams, its spending limits, and its record."""
 
     def __init__(
         self, upstreams: Upstreams, runs_dir: Path, spending: GatewaySpending, environ: dict[str, str],
@@ -79,7 +79,7 @@ class Gateway:
 
     @property
     def notes(self) -> list[str]:
-        """What went wrong inside, a sentence each, the last hundred."""
+        """The last hundred internal errors, one sentence each."""
         return self.ledger.notes
 
     @asynccontextmanager
@@ -93,13 +93,14 @@ class Gateway:
             await self._client.aclose()
 
     async def _answer(self, request: Request) -> Response:
-        raw = request.scope["raw_path"].decode("ascii")  # as it came: an escaped character stays escaped upstream
+        # keep the raw path, so that escaped characters stay escaped upstream
+        raw = request.scope["raw_path"].decode("ascii")
         if raw == "/":
             return Response(status_code=200)
         try:
             return await self._take(request, raw)
         except ClientDisconnect:
-            return Response(status_code=499)  # nobody reads it
+            return Response(status_code=499)  # the client is gone
 
     async def _take(self, request: Request, raw: str) -> Response:
         path = unquote(raw)
@@ -113,14 +114,14 @@ class Gateway:
         passing = False
         try:
             answer = await self._answer_to(came, raw, path)
-            passing = isinstance(answer, StreamingResponse)  # which releases the request at its end
+            passing = isinstance(answer, StreamingResponse)  # a stream releases the request when it ends
             return answer
         finally:
             if not passing:
                 came.release()
 
     async def _receive(self, request: Request) -> bytes | Refused:
-        """The request's bytes, which are counted as held until the request is forgotten."""
+        """Read the request's body; its bytes count against the memory limit until the request is released."""
         pieces: list[bytes] = []
         size, whole = 0, False
         try:
@@ -156,7 +157,7 @@ class Gateway:
         return await self._forward(came, sent)
 
     def _bounded(self, came: CameRequest) -> str:
-        """Read a request; why it is not sent, empty if it is."""
+        """Parse a request; return why it must not be sent, or an empty string."""
         if came.wire is None:
             return ""
         came.asked = self.ledger.read(came.wire, came.body)
@@ -165,7 +166,7 @@ class Gateway:
         return UNREADABLE if self.spending.is_bounded else ""
 
     def _address(self, request: Request, raw: str, path: str) -> tuple[httpx2.URL, Headers]:
-        """Where a request goes, and the headers that go with it."""
+        """Return the upstream address of a request and the headers to send."""
         upstreams, query = self._upstreams, request.scope["query_string"].decode("ascii")
         provider = provider_of(path, query, request.headers.raw, upstreams)
         own = None
@@ -182,7 +183,7 @@ class Gateway:
         gone = asyncio.ensure_future(client_left(came.request))
         await asyncio.wait({sending, gone}, timeout=_SENT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if not sending.done():
-            self._recorder.begin(came)  # while the upstream thinks, so that nobody waits for it
+            self._recorder.begin(came)  # record while the upstream works, so that recording costs no time
         await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
         gone.cancel()
         if not sending.done():
@@ -203,20 +204,20 @@ class Gateway:
         return passing
 
     async def _redirected(self, came: CameRequest, answer: httpx2.Response) -> Response:
-        """A redirect is not passed on: clients would follow it with their keys."""
+        """Refuse to pass on a redirect, because clients would follow it with their keys."""
         await answer.aclose()
         told = "stackmem gateway: the upstream redirects to another address; name that address with --upstream"
         await self._recorder.end(came, answer.status_code, failed("rejected", told))
         return _refusal(came.wire, 502, "api_error", told)
 
     async def _unanswered(self, came: CameRequest, status: int, kind: str, named: str, error: Exception) -> Response:
-        """No answer came: told in the provider's form, without the address, which may hold a login."""
+        """Report a missing answer in the provider's format, without the address, which may contain a password."""
         told = f"stackmem gateway: the upstream gave no answer ({type(error).__name__})"
         await self._recorder.end(came, 0, failed("timeout" if kind == "timeout" else "connection", told))
         return _refusal(came.wire, status, named, told)
 
     async def _pass(self, answer: httpx2.Response, came: CameRequest) -> AsyncIterator[bytes]:
-        """The answer's bytes as they come; its record when they end, however they do."""
+        """Stream the answer's bytes, and record the answer when it ends for any reason."""
         kept: list[bytes] = []
         size, tries, why = 0, 0, "the client left before the answer's end"
         try:
@@ -229,7 +230,8 @@ class Gateway:
                 if came.wire is not None and not came.is_over:
                     if size <= _MOST_KEPT_BYTES:
                         kept.append(chunk)
-                    # Recorded before the client has all of it: its next request may come before the stream is closed.
+                    # Record before the client has everything, because its next request may arrive before the stream
+                    # closes.
                     if tries < _MOST_TRIES and may_be_over(came.wire, answer, chunk, size):
                         tries += 1
                         await self._recorder.over(came, answer, kept)
@@ -248,9 +250,10 @@ class Gateway:
             came.release()
 
     async def _cut(self, came: CameRequest, path: str, to: tuple[str, Headers]) -> None:
-        """Have the strategy cut a request, or one to count its tokens; where that fails, it goes on as it came.
+        """Apply the strategy to a request, or to a token count for it; on an error the request is forwarded
+        unchanged.
 
-        A request for a reply waits here for the text that the strategy wants to stand for its beginning.
+        A request for a reply waits here for a summary, if the strategy wants one.
         """
         cutter = self._cutter
         if cutter is None:
@@ -268,10 +271,10 @@ class Gateway:
             take = partial(cutter.summarize, asked, found, wanted)
             stayed = await self._summaries.bring(came, wire, wanted, found.tip, to, take)
             await self._workers.run(size, partial(self._show, came, wire, asked, cutter, found))
-        except Exception as error:  # noqa: BLE001 - a strategy that fails changes nothing
+        except Exception as error:  # noqa: BLE001 - a strategy that fails must not stop the request
             self.ledger.note(f"a request of {wire.name} was forwarded as it came: {type(error).__name__}: {error}")
             return
-        await self._recorder.recorded(came)  # what was paid for is on the disk before anything else
+        await self._recorder.recorded(came)  # first write the paid summary to disk
         if not stayed:
             await self._recorder.end(came, 0, failed("incomplete", "the client left before its summary was written"))
             raise ClientDisconnect
@@ -279,7 +282,7 @@ class Gateway:
     def _decide(
         self, came: CameRequest, wire: WireFormat, asked: ForeignRequest, cutter: Cutter | FrameCutter
     ) -> tuple[PrefixChain, SummaryWanted | None]:
-        """Cut a request; its chain, and the text that the strategy wants to stand for its beginning."""
+        """Cut a request; return its chain and the summary that the strategy wants, if any."""
         found = RequestOrigin(self.ledger.chains, came.request, wire, asked).chain
         self._show(came, wire, asked, cutter, found)
         return found, cutter.wanted(asked, found) if isinstance(cutter, Cutter) else None
@@ -298,7 +301,7 @@ class Gateway:
 
 
 class Refused(NamedTuple):
-    """Why a request is not taken."""
+    """A refused request: HTTP status, error kind and message."""
 
     status: int
     kind: str
@@ -306,7 +309,7 @@ class Refused(NamedTuple):
 
 
 def guarded(app: ASGIApp, token: str, hosts: frozenset[str], *, any_address: bool = False) -> Guard:
-    """The gateway behind the guard, which refuses in the provider's form."""
+    """Put the gateway behind the guard, with refusals in the provider's format."""
     return Guard(app, token, hosts, any_address=any_address, refuse=_refused)
 
 

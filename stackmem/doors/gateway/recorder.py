@@ -1,8 +1,8 @@
-"""Has requests and answers recorded without keeping the event loop, in order within each conversation.
+"""Records requests and answers off the event loop, in order within each conversation.
 
-Rule 1: a request is read before it takes its place. From there on, what concerns one conversation is recorded in the
-    order in which it came: conversations that begin with the same words wait for each other, and for no others.
-Rule 2: what has begun to be recorded is recorded to its end, whoever leaves.
+- A request is parsed before it is ordered. From then on, the records of a conversation keep the order of arrival:
+  conversations that begin with the same words wait for each other, but for no others.
+- Recording that has started always finishes, even if the client leaves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Recorder:
-    """Records what passes one gateway; belongs to its event loop."""
+    """Records the traffic of one gateway; bound to its event loop."""
 
     def __init__(self, ledger: GatewayLedger, workers: Workers) -> None:
         self._ledger, self._workers = ledger, workers
@@ -32,39 +32,39 @@ class Recorder:
         self._under_way: set[asyncio.Task[Any]] = set()
 
     def begin(self, came: CameRequest) -> asyncio.Task[None]:
-        """Begin to record a request, once; nobody has to wait for it."""
+        """Start recording a request, if that has not happened yet, and return the task."""
         came.recording = came.recording or self._task(self._record(came))
         return came.recording
 
     async def recorded(self, came: CameRequest) -> UnderwayRequest | None:
-        """What a request's answer is recorded to; None if the request cannot be recorded, or has its answer."""
+        """Wait until a request is recorded; return None if it cannot be recorded or already has its answer."""
         await asyncio.shield(self.begin(came))
         if came.underway is not None:
             came.underway.first = came.first
         return came.underway
 
     async def over(self, came: CameRequest, answer: httpx2.Response, kept: list[bytes]) -> None:
-        """Record an answer that is whole, though its stream is still open."""
+        """Record an answer that is complete although its stream is still open."""
         underway = await self.recorded(came)
         if underway is not None:
             work = partial(self._ledger.over, underway, answer, list(kept))
             came.underway = await self._in_order(came, sum(map(len, kept)), work)
 
     async def answered(self, came: CameRequest, answer: httpx2.Response, kept: list[bytes], why: str) -> None:
-        """Record an answer by its bytes; ``why`` says what cut it off, empty if nothing did."""
+        """Record an answer from its bytes. ``why`` says what interrupted it; empty if it is complete."""
         underway = await self.recorded(came)
         if underway is not None:
             work = partial(self._ledger.answered, underway, answer, kept, why)
             await self._in_order(came, sum(map(len, kept)), work)
 
     async def end(self, came: CameRequest, status: int, reply: ModelReplied | ModelFailed) -> None:
-        """Record an answer of which nothing came but this."""
+        """Record an answer that consists only of this reply or failure."""
         underway = await self.recorded(came)
         if underway is not None:
             await self._in_order(came, 0, partial(self._ledger.end, underway, status, reply))
 
     async def close(self) -> None:
-        """Wait for all that has begun."""
+        """Wait for all recording in progress."""
         while self._under_way:
             await asyncio.wait(set(self._under_way))
 
@@ -75,7 +75,7 @@ class Recorder:
         return task
 
     async def _in_order(self, came: CameRequest, size: int, work: Callable[[], T]) -> T:
-        """Do work after all that was recorded of the conversation before, also if whoever waits is cancelled."""
+        """Run work after all earlier records of the conversation; it finishes even if the caller is cancelled."""
 
         async def in_lane() -> T:
             async with came.lane:

@@ -1,7 +1,7 @@
-"""What passes as runs: one for each tree of conversations, told while it happens.
+"""Turns gateway traffic into runs, one per tree of conversations, while it happens.
 
-A run's folder holds ``exchanges.jsonl``, what passed, and ``trace.jsonl``, what follows from that. The trace is told
-from the lines alone, so a gateway that was killed leaves both, and the trace can be told to its end from the lines.
+A run's folder contains ``exchanges.jsonl``, the log, and ``trace.jsonl``, derived from it. The trace depends only
+on the log, so after a kill the trace can be completed from the log.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _LONGEST_SECRET = 64 << 10
 
 
 class RunBeingTold:
-    """One run's folder while requests still come."""
+    """A run's folder while requests are still coming in."""
 
     def __init__(self, runs_dir: Path, first: RequestPassed) -> None:
-        """Raises ``UsageError`` or ``TraceError`` where the folder cannot be made or written."""
+        """Create the folder; raise ``UsageError`` or ``TraceError`` if that fails."""
         self._lock = Lock()
         self.folder = new_run(runs_dir, opening_of(first)[1], STRATEGY)
         self.count = 0
@@ -54,12 +54,12 @@ class RunBeingTold:
         self._lines = ExchangeWriter(self.folder / EXCHANGES)
 
     def take(self, passed: Passed) -> None:
-        """Record what passed, and tell what follows from it. Raises ``TraceError`` where the disk takes no more."""
+        """Log an event and append the derived events to the trace; raise ``TraceError`` if they cannot be written."""
         with self._lock:
             self._take(passed)
 
     def take_request(self, passed: RequestPassed) -> int:
-        """Record a request under the next number, and return the number. Raises ``TraceError`` as ``take``."""
+        """Log a request under the next number and return the number; raise ``TraceError`` like ``take``."""
         with self._lock:
             self.count += 1
             self._take(msgspec.structs.replace(passed, number=self.count))
@@ -85,7 +85,7 @@ class RunBeingTold:
 
 
 def tell_to_end(folder: Path) -> bool:
-    """Tell a run to its end whose gateway was killed; whether there was anything to tell."""
+    """Complete the run of a gateway that was killed; return whether there was anything to do."""
     lock = RunLock(folder / TRACE)
     try:
         if (folder / RESULT).exists():
@@ -115,7 +115,7 @@ def tell_to_end(folder: Path) -> bool:
 
 
 def told_lines(passed: Iterable[Passed]) -> bytes:
-    """The whole trace that follows from what passed."""
+    """Derive a complete trace from logged events."""
     telling, digest, lines, number = Telling(ORIGIN), "", [], 0
     for one in passed:
         for fact in telling.take(one):
@@ -126,7 +126,7 @@ def told_lines(passed: Iterable[Passed]) -> bytes:
 
 
 def outcome(folder: Path) -> RunResult:
-    """What a told run came to. Raises ``TraceError`` where its trace is broken."""
+    """Compute the result of a run; raise ``TraceError`` if its trace is broken."""
     reader = TraceReader(folder / TRACE)
     records = list(reader)
     state = fold(record.event for record in records)
@@ -143,10 +143,10 @@ def outcome(folder: Path) -> RunResult:
 
 
 class Recording:
-    """Every run of one gateway.
+    """All runs of one gateway.
 
     Attributes:
-        forget: Told the conversations of a run that is closed because too many are open.
+        forget: Called with the conversations of a run that is closed because too many are open.
     """
 
     def __init__(
@@ -159,15 +159,15 @@ class Recording:
         self._side: RunBeingTold | None = None
         self._scrubbers: OrderedDict[tuple[str, ...], Scrubber] = OrderedDict()
         self._names: list[str] = []
-        self._lock = Lock()  # for looking up and keeping only: a run has its own
+        self._lock = Lock()  # only for lookups and updates, because each run has its own lock
 
     @property
     def folders(self) -> Iterator[Path]:
-        """Every run's folder, in the order in which they began."""
+        """Folders of all runs, in the order they began."""
         return (self._runs_dir / name for name in self._names)
 
     def asked(self, placed: Placed, passed: RequestPassed, keys: tuple[str, ...]) -> tuple[RunBeingTold, int]:
-        """Record a request; its run, and the number of the exchange there."""
+        """Record a request; return its run and the exchange's number in it."""
         passed = self._scrubbed(passed, keys)
         with self._lock:
             run = self._run_of(placed, passed)
@@ -202,7 +202,7 @@ class Recording:
         return run
 
     def _forgotten(self, run: RunBeingTold) -> RunBeingTold:
-        """The run, which no request finds any more."""
+        """Remove a run from the lookup tables and return it."""
         del self._runs[id(run)]
         self._side = None if run is self._side else self._side
         for number in run.conversations:
@@ -211,7 +211,7 @@ class Recording:
         return run
 
     def _scrubbed(self, passed: P, keys: tuple[str, ...]) -> P:
-        """What passed, without the keys of the request and of the environment, and keys known by their shape."""
+        """Replace the request's keys, the environment's keys, and anything shaped like a key."""
         scrubber = self._scrubber(keys)
         spelled = msgspec.json.encode(passed)
         if not _holds(scrubber, spelled):
@@ -230,7 +230,7 @@ class Recording:
 
 
 def _holds(scrubber: Scrubber, spelled: bytes) -> bool:
-    """Whether a secret may be in it, looked for in pieces that overlap: other threads go on between them."""
+    """Return whether a secret may be present; searches overlapping pieces so that other threads can run."""
     starts = range(0, len(spelled), _PIECE_BYTES)
     pieces = (spelled[start : start + _PIECE_BYTES + _LONGEST_SECRET].decode("utf-8", "ignore") for start in starts)
     return any(scrubber.holds(piece) for piece in pieces)

@@ -1,9 +1,9 @@
-"""A request's body as a strategy shows it: whole messages left out, results shortened, the rest as it came.
+"""Rewrites a request's body for a strategy: drops whole messages, shortens results, and copies the rest.
 
-Rule 1: the bytes of a message that no strategy changes go on as they are; a shortened one is spelled one way only.
-Rule 2: no cache mark is added, and one in a shortened message is left out: there are never more than the client's.
-Rule 3: where the provider binds thinking to what stands before it, thinking behind the first change is left out, and
-    thinking that was given to a conversation that was cut when it no longer is.
+- Unchanged messages keep their exact bytes; shortened ones always get the same encoding, so that caches match.
+- Cache marks are never added, and shortened messages lose theirs, so there are never more than the client sent.
+- Some providers sign thinking over everything before it. After the first change, such thinking is removed. It is
+  also removed if the model gave it in a cut conversation that is no longer cut.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _MOST_RECENT = 64
 
 
 class ShownConversation(Struct, frozen=True):
-    """A conversation as it was sent."""
+    """A conversation in the form that was sent."""
 
-    raw: tuple[bytes, ...] = ()  # its messages as they came
+    raw: tuple[bytes, ...] = ()  # its messages as received
     cut: ForeignCut = ForeignCut(())
-    # the opening and each exchange, the bytes of their messages; empty for one that is left out
+    # message bytes of the opening and of each exchange; empty for dropped ones
     pieces: tuple[bytes, ...] = ()
-    changed: tuple[bool, ...] = ()  # for each of them, whether it or one before it is not as it came
+    changed: tuple[bool, ...] = ()  # for each piece, whether it or an earlier one was changed
 
     def known(self, raw: tuple[bytes, ...], cut: ForeignCut) -> int:
-        """How many pieces are the same for other messages under another cut."""
+        """Return how many pieces can be reused for other messages under another cut."""
         before = self.cut
         if cut.hidden is not None or (before.dropped, before.head) != (cut.dropped, cut.head):
             return 0
@@ -49,7 +49,7 @@ class ShownConversation(Struct, frozen=True):
 
 
 class Rewriter:
-    """Rewrites bodies; of a conversation that goes on under the same cut, only what is new is written anew."""
+    """Rewrites bodies; if a conversation continues under the same cut, only new messages are rewritten."""
 
     def __init__(self) -> None:
         self._recent: OrderedDict[int, ShownConversation] = OrderedDict()
@@ -58,7 +58,7 @@ class Rewriter:
     def rewrite(
         self, body: bytes, wire: WireFormat, request: ForeignRequest, cut: ForeignCut, shorten: Shortened
     ) -> bytes:
-        """The body with the cut made; the body itself where there is nothing to cut."""
+        """Apply the cut to a body; return the same body if there is nothing to change."""
         if not cut.exchanges or not (cut.dropped or cut.short or cut.bound):
             return body
         key = id(request.messages[0])
@@ -100,7 +100,7 @@ def _shown_conversation(
 def _exchange(
     wire: WireFormat, request: ForeignRequest, cut: ForeignCut, shorten: Shortened, number: int, *, changed: bool
 ) -> tuple[list[bytes], bool]:
-    """The messages of an exchange as they are sent, and whether one of them or one before is not as it came."""
+    """Return the messages of an exchange as sent, and whether anything up to here was changed."""
     one = cut.exchanges[number]
     if cut.drops(number):
         places = range(one.said, one.end)
@@ -112,7 +112,7 @@ def _exchange(
     shortens, known = cut.shortens(number), partial(_shown, cut, shorten, number)
     for place in range(one.told, one.end):
         raw = request.raw[place]
-        # Most messages of a long conversation hold no result: those need not be read again at every turn.
+        # Most messages of a long conversation contain no result, so skip parsing them at every turn.
         holds = shortens and any(isinstance(part, ToolResult) for part in request.messages[place].parts)
         short = wire.shortened(raw, known) if holds else raw
         changed = changed or short != raw

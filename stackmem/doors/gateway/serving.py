@@ -1,4 +1,4 @@
-"""A gateway on a port: started in a thread, told where it listens, stopped in bounded time."""
+"""Serves a gateway on a port in a background thread, and stops it within a bounded time."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ _STOP_SECONDS = 5
 
 
 class GatewayTerms(Struct, frozen=True):
-    """What a gateway is started with."""
+    """Configuration of a gateway."""
 
     upstreams: Upstreams
     runs_dir: Path
     host: str = "127.0.0.1"
-    port: int = 0  # 0 for any that is free
-    token: str = ""  # what clients must bring; empty for a new random one
+    port: int = 0  # 0 for any free port
+    token: str = ""  # token that clients must send; empty for a random one
     max_usd: float | None = None
     max_tokens: int | None = None
     strategy: str = "full"
-    names: tuple[str, ...] = ()  # more values of ``Host`` under which clients reach it
+    names: tuple[str, ...] = ()  # additional ``Host`` values by which clients reach it
 
 
 class ServedGateway(Struct, frozen=True):
-    """A gateway that listens.
+    """A running gateway.
 
     Attributes:
-        url: Where all others go: the token is the first segment of the path, and the version follows.
+        url: The address for most clients, with the token as the first path segment, before the version.
     """
 
     gateway: Gateway
-    bare: str  # where clients go that bring the token in a header
+    bare: str  # the address for clients that send the token in a header
     port: int
     token: str
 
@@ -63,7 +63,7 @@ class ServedGateway(Struct, frozen=True):
 
 @contextmanager
 def serving(terms: GatewayTerms, environ: Mapping[str, str]) -> Iterator[ServedGateway]:
-    """The gateway, for as long as the block lasts; every run of it is whole when the block has ended."""
+    """Run a gateway while the block lasts; all its runs are complete when the block has ended."""
     try:
         import uvicorn
 
@@ -108,16 +108,16 @@ def is_loopback(host: str) -> bool:
 
 
 class GatewayBill(Struct, frozen=True):
-    """What one gateway recorded."""
+    """The summary of one gateway session."""
 
-    runs: tuple[RunResult, ...]  # each run's result, in the order in which they began
-    usd: float  # what the replies cost, those of unfinished answers included as far as they are known
-    unpriced: int  # replies of models whose price is not known
-    notes: tuple[str, ...]  # what went wrong inside
+    runs: tuple[RunResult, ...]  # result of each run, in the order they began
+    usd: float  # cost of the replies, including the known part of incomplete answers
+    unpriced: int  # replies of models with unknown prices
+    notes: tuple[str, ...]  # internal errors
 
 
 def bill_of(gateway: Gateway) -> GatewayBill:
-    """The bill of a gateway that has ended."""
+    """Return the bill of a gateway that has ended."""
     results = (read_result(folder / RESULT) for folder in gateway.recording.folders)
     spending = gateway.spending
     return GatewayBill(

@@ -1,4 +1,4 @@
-"""What the runs of gateways came to so far, read from what passed: also of a gateway that still runs, or was killed."""
+"""Reports on gateway runs from their logs, including gateways that are still running or were killed."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from .recording import tell_to_end
 
 
 class Savings(Struct, frozen=True):
-    """What a strategy saved, by the simulator of the provider's cache; the replies are taken to be the same."""
+    """A strategy's savings, estimated with a simulation of the provider's cache that assumes identical replies."""
 
-    usd: float  # the bill under ``full`` less that under the strategy, both simulated; negative where it cost more
-    off_usd: float  # how far the simulated bill under the strategy is from the real one: what ``usd`` may be wrong by
+    usd: float  # simulated bill under ``full`` minus that under the strategy; negative if the strategy cost more
+    off_usd: float  # difference between simulated and real bill under the strategy: the uncertainty of ``usd``
 
 
 class GatewayRunStatus(Struct, frozen=True):
-    """One run."""
+    """One run in the status list."""
 
     run: str
     state: str  # ``running`` while a gateway writes it, else ``ended``
     strategy: str
     model: str
-    conversations: int  # sub-agents and side requests included; ``sub_agents`` those of them that are
+    conversations: int  # including sub-agents and side requests; ``sub_agents`` counts the former
     sub_agents: int
-    requests: int  # for a reply; ``retries`` those whose bytes had come before, ``failed`` those without a whole reply
+    requests: int  # requests for a reply; ``retries`` repeated earlier bytes, ``failed`` got no complete reply
     retries: int
     failed: int
-    summaries: int  # requests of the strategy's own, for texts that stand for the beginning of a conversation
-    context_tokens: int  # of the last prompt
-    usage: Usage  # as the provider reported it, that of unfinished answers included as far as it is known
-    cost_usd: float | None  # none where a model's price is not known
-    sent_share: float  # bytes that went upstream, of those that came
-    savings: Savings | None = None  # none under ``full``, without a price, and while the run is being written
+    summaries: int  # the strategy's own requests for summaries
+    context_tokens: int  # tokens of the last prompt
+    usage: Usage  # reported by the provider, including the known part of incomplete answers
+    cost_usd: float | None  # None if the price of a model is unknown
+    sent_share: float  # share of the received bytes that went upstream
+    savings: Savings | None = None  # None under ``full``, without a price, or while the run is being written
 
 
 def gateway_status(runs_dir: Path) -> list[GatewayRunStatus]:
-    """Every run of a gateway in a folder, the oldest first; those of a killed gateway are told to their end."""
+    """Return the gateway runs in a folder, oldest first; runs of killed gateways are completed first."""
     try:
         folders = sorted(path.parent for path in runs_dir.glob(f"*/{EXCHANGES}"))
     except OSError as error:
@@ -58,7 +58,7 @@ def gateway_status(runs_dir: Path) -> list[GatewayRunStatus]:
 
 
 def run_status(folder: Path) -> GatewayRunStatus:
-    """One run. Raises ``TraceError`` where what is recorded is broken."""
+    """Return the status of one run; raise ``TraceError`` if its record is broken."""
     running = is_held(folder / TRACE)
     if not running and not (folder / RESULT).exists():
         tell_to_end(folder)
@@ -107,7 +107,7 @@ def run_status(folder: Path) -> GatewayRunStatus:
 
 
 def _savings(folder: Path, cost: float) -> Savings | None:
-    """None where the run has no reply, or cannot be told again."""
+    """Return the estimated savings; None if the run has no reply or cannot be simulated."""
     try:
         found = tell_again(folder.name, lambda: moments_of(folder), WhatIfQuestion(("full",), phases=None))
     except StackmemError:

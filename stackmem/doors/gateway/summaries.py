@@ -1,9 +1,10 @@
-"""Texts that a strategy has written before a request goes on: a request of its own, with the client's key.
+"""Summaries for strategies: extra requests with the client's key, sent before the client's request continues.
 
-Rule 1: one request for each beginning of a conversation, however many wait for it. Once nobody does, it is given up.
-Rule 2: it takes a bounded time and a bounded answer, and is tried once. Where no text comes, the request goes on as
-    the strategy shows it without one.
-Rule 3: it goes on from the very prompt that the provider has in its cache, calls nothing, and adds no mark.
+- One request per beginning of a conversation serves all that wait for it; it is canceled when no one waits any
+  longer.
+- Time and size are limited, and there is one attempt. Without a summary, the client's request continues as the
+  strategy shows it without one.
+- The summary request extends the prompt that the provider has cached. It calls no tools and adds no cache marks.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _fields = msgspec.json.Decoder(dict[str, Raw])
 
 
 def summary_body(body: bytes, wire: WireFormat, model: str, wanted: SummaryWanted, system: str) -> bytes:
-    """The request for a text."""
+    """Build the body of a summary request."""
     if wanted.cold:
         return msgspec.json.encode(wire.plain(model, system, (part.text for part in wanted.cold)))
     fields, raw = _fields.decode(body), wire.read(body).raw
@@ -65,11 +66,11 @@ def _value(raw: Raw | None) -> Any:
 
 
 class WaitedSummary(Struct):
-    """A text that is being written."""
+    """A summary in progress."""
 
     task: asyncio.Task[SummaryPassed]
-    waiting: int = 0  # requests that wait for it
-    recorded: bool = False  # one of them has it in its record
+    waiting: int = 0  # number of waiting requests
+    recorded: bool = False  # whether one of the waiting requests has recorded it
 
 
 class Summaries:
@@ -83,14 +84,14 @@ class Summaries:
         self, came: CameRequest, wire: WireFormat, wanted: SummaryWanted, beginning: bytes,
         to: tuple[str, Iterable[tuple[bytes, bytes]]], take: Callable[[str], None],
     ) -> bool:  # fmt: skip
-        """Have a text written and wait for it; whether the client did, too. One of those that wait has its record."""
+        """Request a summary and wait for it; return whether the client stayed. Only one waiting request records it."""
         one = self._underway.get(beginning)
         if one is None:
             asked = came.asked
             model = asked.model if asked is not None else ""
             made = partial(summary_body, came.outgoing, wire, model, wanted, prompt_text("compaction_system"))
             body = await self._workers.run(len(came.outgoing), made)
-            one = self._underway.get(beginning)  # another request may have asked meanwhile
+            one = self._underway.get(beginning)  # another request may have asked in the meantime
         if one is None:
             headers = [(name, value) for name, value in to[1] if name.lower() not in _NOT_SENT]
             request = httpx2.Request("POST", to[0], headers=headers, content=body)

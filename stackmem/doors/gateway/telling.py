@@ -1,10 +1,10 @@
-"""A run's facts from what passed: a fold, so the same lines always tell the same trace.
+"""Derives a run's trace events from the gateway's log; a fold, so the same log always gives the same trace.
 
-Rule 1: a reply that asks for calls is told once their results are known, in the order that a trace has: a call that a
-    sub-agent worked for is a push, with the sub-agent's conversation as its frame.
-Rule 2: a failure is told before the reply that followed it.
-Rule 3: what a trace has no place for is a notice, never dropped in silence: a history that the client changed, steps
-    of a sub-agent that came after its result.
+- A reply with calls is emitted once their results are known. A call that a sub-agent worked for becomes a push,
+  with the sub-agent's conversation as its frame.
+- A failure is emitted before the reply that followed it.
+- Anything a trace cannot represent becomes a notice: a history that the client changed, or steps of a sub-agent
+  after its result.
 """
 
 from __future__ import annotations
@@ -42,20 +42,16 @@ LATE = "[a sub-agent went on after its result; its later steps stand in exchange
 
 
 class Strand(Struct):
-    """A conversation as it is told, with the edits and compactions that followed.
-
-    Attributes:
-        told: Turns that are ready.
-    """
+    """One conversation being converted, including later edits and compactions."""
 
     session: RecordedSession
-    held: RecordedReply | None = None  # its last reply, which waits for the results of its calls
-    # conversations that work for those calls, with the call of each, where it is known
+    held: RecordedReply | None = None  # the last reply, waiting for the results of its calls
+    # conversations that work for those calls, each with its call id if known
     children: list[tuple[Strand, str]] = field(default_factory=list)
     failures: list[RecordedFailure] = field(default_factory=list)
-    # texts that stand for its beginning, until the results before them are told
+    # summaries of its beginning, held until the results before them are emitted
     written: list[RecordedSummary] = field(default_factory=list)
-    attached: bool = False  # the strand is a child whose result was told
+    attached: bool = False  # whether this child's result was emitted
     late: bool = False
 
     @property
@@ -63,7 +59,7 @@ class Strand(Struct):
         return self.session.turns
 
     def release(self, results: Iterable[tuple[ToolResult, float]]) -> None:
-        """The reply that waits is told, with these results and what worked for its calls."""
+        """Emit the waiting reply with these results and the child conversations of its calls."""
         held, self.held = self.held, None
         if held is None:
             return
@@ -84,7 +80,7 @@ class Strand(Struct):
 
 
 class Telling:
-    """The facts of one run, as its lines come."""
+    """Converts one run's log to trace events, line by line."""
 
     def __init__(self, origin: str) -> None:
         self._origin = origin
@@ -95,7 +91,7 @@ class Telling:
         self._words, self._done = "", False
 
     def take(self, passed: Passed) -> Iterator[TimedFact]:
-        """The facts that can be told once this has passed."""
+        """Return the trace events that this log event makes possible."""
         match passed:
             case RequestPassed():
                 yield from self._ask(passed)
@@ -173,12 +169,13 @@ class Telling:
         yield from self._ready()
 
     def _say(self, strand: Strand, asked: RequestPassed, *, elsewhere: bool) -> None:
-        """What a request told: the results of the calls that wait, then texts."""
+        """Add a request's content: first the results of waiting calls, then texts."""
         parts = [(one.role, part) for one in asked.told for part in one.parts]
         results = [part for _, part in parts if isinstance(part, ToolResult)]
         wanted = {call.id for call in strand.held.calls} if strand.held is not None else set()
         if strand.held is not None and strand.held.repairs:
-            # The client numbers a call that it read from the text itself, so its first result is the call's.
+            # The client assigns its own id to a call that it parsed from text, so the first result belongs to that
+            # call.
             own = {part.call_id for part in results[:1]}
             results = [msgspec.structs.replace(part, call_id=one) for one, part in zip(wanted, results, strict=False)]
             strand.release((part, asked.at) for part in results)
@@ -199,7 +196,7 @@ class Telling:
         strand.written.clear()
 
     def _ready(self) -> Iterator[TimedFact]:
-        """The root's turns that can be told."""
+        """Emit the root's finished turns."""
         if self._root is None or self._teller is None:
             return
         turns = self._root.turns
@@ -219,7 +216,7 @@ class Telling:
 
 
 def _recorded(reply: ModelReplied, answered: AnswerPassed, asked: RequestPassed, strand: Strand) -> RecordedReply:
-    """The reply. Of a model that writes its calls as text, the first one is told as a call."""
+    """Convert a reply. If the model writes calls as text, the first one becomes a call."""
     said = RecordedReply(reply.parts, answered.at, reply.stop, reply.usage, asked.model, reply.reply_id, answers=[])
     if not asked.wire.startswith("openai"):
         return said
@@ -232,9 +229,9 @@ def _recorded(reply: ModelReplied, answered: AnswerPassed, asked: RequestPassed,
 
 
 def opening_of(asked: RequestPassed) -> tuple[str, str]:
-    """What a conversation is about, and a name for it; the kind of the request where no person says anything.
+    """Return a conversation's task and a short name; the request's kind is the name if there is no user text.
 
-    What a client says of itself comes first with some, as a message of its own.
+    Some clients begin with a message about themselves; it is skipped.
     """
     said = [_words(one) for one in asked.told if one.role == "user"]
     first = next((words for words in said if any(map(has_identity, words))), said[0] if said else [])
@@ -247,7 +244,7 @@ def _words(told: ToldMessage) -> list[Text]:
 
 
 def _text(role: str, part: object, wanted: set[str]) -> str:
-    """What a notice says of a part; empty where it is told otherwise, or belongs to the system prompt."""
+    """Return the notice for a part; empty if it is emitted elsewhere or belongs to the system prompt."""
     before = "[assistant, before the recording] " if role == "assistant" else ""
     match part:
         case Text(text=text) if role != "system":

@@ -1,7 +1,8 @@
-"""Where requests go, and which of their headers go with them.
+"""Upstream addresses, and the headers that are forwarded to them.
 
-Rule 1: of a request only what belongs to one connection changes on its way, and codings that cannot be read here.
-Rule 2: no redirect is followed: the key goes to the address that the person named, and nowhere else.
+- A request's headers change only where they belong to one connection, and encodings that cannot be decoded here are
+  removed.
+- Redirects are never followed, so the key goes only to the address that the user configured.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 Headers = list[tuple[bytes, bytes]]
 
 SILENCE_SECONDS = 900.0
-"""The longest pause of an upstream; a request without a stream may think for minutes."""
+"""Longest pause of an upstream; a request without streaming may take minutes to answer."""
 _CONNECT_SECONDS = 15.0
 _MOST_DECODED = 32 << 20
 _OF_ONE_CONNECTION = {
@@ -42,21 +43,21 @@ class Upstreams(Struct, frozen=True):
 
     anthropic: str
     openai: str
-    # provider to the header with the user's own key, for clients that bring the gateway's token as theirs
+    # provider to the header with the user's own key, for clients that send the gateway's token as their key
     keys: Mapping[str, tuple[bytes, bytes]] = {}
-    replaces: bool = False  # the user's keys take the place of whatever keys the clients bring
+    replaces: bool = False  # replace every client's keys with the user's keys
 
     @property
     def is_one_server(self) -> bool:
-        """Whether all requests go to one address."""
+        """Return whether all requests go to one address."""
         return self.anthropic == self.openai
 
     def address(self, owner: str) -> str:
-        """A provider's address; empty if there is none."""
+        """Return a provider's address; empty if there is none."""
         return {"anthropic": self.anthropic, "openai": self.openai}.get(owner, "")
 
     def url(self, provider: str, path: str, query: str) -> str:
-        """The address of a request; the version stands once, whether the upstream's address brings it or not."""
+        """Build the address of a request, with the version once, whether or not the upstream's address includes it."""
         at = self.address(provider).rstrip("/")
         if at.endswith("/v1") and path.startswith("/v1"):
             path = path.removeprefix("/v1")
@@ -66,7 +67,7 @@ class Upstreams(Struct, frozen=True):
 
 
 def own_keys(environ: Mapping[str, str]) -> dict[str, tuple[bytes, bytes]]:
-    """The headers that bring the person's keys, for ``Upstreams.keys``."""
+    """Return the headers with the user's keys, for ``Upstreams.keys``."""
     found = {name: environ.get(f"{name.upper()}_API_KEY", "").strip().encode() for name in ADDRESSES}
     headers = {
         "anthropic": (b"x-api-key", found["anthropic"]),
@@ -76,7 +77,7 @@ def own_keys(environ: Mapping[str, str]) -> dict[str, tuple[bytes, bytes]]:
 
 
 def upstreams(named: str | None, environ: Mapping[str, str]) -> Upstreams:
-    """The addresses of the environment, else the providers' own; one URL for both, or one provider by its name."""
+    """Return the addresses from the environment or the defaults; ``named`` is one provider, or one URL for both."""
     own = {name: environ.get(f"{name.upper()}_BASE_URL") or address for name, address in ADDRESSES.items()}
     if named in ADDRESSES:
         own = {name: address if name == named else "" for name, address in own.items()}
@@ -89,7 +90,7 @@ def upstreams(named: str | None, environ: Mapping[str, str]) -> Upstreams:
 
 
 def to_upstream(headers: Iterable[tuple[bytes, bytes]], own: tuple[bytes, bytes] | None = None) -> Headers:
-    """The headers that go upstream; of the codings that the client takes, those that can be read here."""
+    """Return the headers to send upstream; accepted encodings are limited to those that can be decoded here."""
     given = list(headers)
     dropped = _NOT_SENT | _named_by_connection(given) | (set(_KEYS) if own else set())
     kept = [(name, value) for name, value in given if name.lower() not in dropped] + ([own] if own else [])
@@ -99,7 +100,7 @@ def to_upstream(headers: Iterable[tuple[bytes, bytes]], own: tuple[bytes, bytes]
 
 
 def to_client(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """The headers that go back; the body is passed as it comes, so its length and coding stay."""
+    """Return the headers for the client. The body is passed on as received, so its length and encoding stay."""
     given = list(headers)
     named = _named_by_connection(given)
     return [(name.lower(), value) for name, value in given if name.lower() not in _OF_ONE_CONNECTION | named]
@@ -111,13 +112,13 @@ def _named_by_connection(headers: Headers) -> set[bytes]:
 
 
 def keys_in(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, ...]:
-    """The keys that a request brings: for telling accounts apart in memory, and to take them out of texts."""
+    """Return the keys of a request, to distinguish accounts in memory and to remove them from texts."""
     found = (value.decode("latin-1").strip() for name, value in headers if name.lower() in _KEYS)
     return tuple(value.removeprefix("Bearer ").removeprefix("bearer ").strip() for value in found)
 
 
 def secrets_in(request: Request) -> tuple[str, ...]:
-    """The keys of a request and every other credential of its headers and query, to be taken out of texts."""
+    """Return the keys and all other credentials in a request's headers and query, to remove them from texts."""
     found = list(keys_in(request.headers.raw))
     for name, value in request.headers.items():
         line = f"{name}: {value}"
@@ -128,7 +129,7 @@ def secrets_in(request: Request) -> tuple[str, ...]:
 
 
 def decoded(body: bytes, coding: str) -> bytes:
-    """A bounded copy of an answer without its coding."""
+    """Decompress a copy of an answer, up to a size limit."""
     if coding in {"", "identity"}:
         return body
     if coding not in {"gzip", "x-gzip", "deflate"}:
@@ -144,13 +145,13 @@ def decoded(body: bytes, coding: str) -> bytes:
 
 
 async def client_left(request: Request) -> None:
-    """Returns when the client has left."""
+    """Return when the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def open_client() -> AsyncClient:
-    """The client for every upstream; it honours the proxies of the environment."""
+    """Open the HTTP client for all upstreams; it uses the proxies from the environment."""
     import httpx2
 
     return httpx2.AsyncClient(

@@ -1,7 +1,7 @@
-"""A gateway's run verified: its trace follows from what passed, and each cut from what its conversation held before.
+"""Verifies a gateway run: derives the trace from the log again, and repeats every cut decision.
 
-Rule 1: what cannot be decided again is counted and said, never passed over: a conversation whose history the client
-    changed, or in whose texts a secret was replaced, is followed no further.
+Decisions that cannot be repeated are counted and reported. A conversation is not followed further once the client
+changed its history or a secret in its texts was replaced.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _SECRET = b"[secret "
 
 
 class GatewayVerified(Struct, frozen=True):
-    """What was verified."""
+    """The result of a verification."""
 
     run: str
-    facts: int  # of the trace, all of which follow from the lines
-    cuts: int  # requests whose cut follows from their conversation; without a strategy there is none
-    not_followed: int  # requests of which that cannot be said
+    facts: int  # trace records; all follow from the log
+    cuts: int  # requests whose cut follows from their conversation; always 0 without a strategy
+    not_followed: int  # requests whose cut could not be verified
 
 
 class FollowedConversation(Struct):
-    """A conversation as its lines tell it; ``lost`` where they do not tell all."""
+    """A conversation rebuilt from the log; ``lost`` if the log does not contain all of it."""
 
     system: str
     tools: tuple[ToolSpec, ...]
@@ -48,7 +48,7 @@ class FollowedConversation(Struct):
 
 
 def verify_gateway_run(folder: Path) -> GatewayVerified:
-    """Tell the run again from its lines, and decide every cut again."""
+    """Derive the trace again, and repeat every cut decision."""
     try:
         trace = read_regular(folder / TRACE)
     except OSError as error:
@@ -107,7 +107,7 @@ def _cuts(folder: Path) -> tuple[int, int]:
 def _summary(
     folder: Path, cutter: Cutter | FrameCutter, asked: ForeignRequest, found: PrefixChain, passed: RequestPassed
 ) -> None:
-    """A text is written where one is due, and stands for what it says."""
+    """Check that a summary was due and covers the right exchanges."""
     wanted = cutter.wanted(asked, found) if isinstance(cutter, Cutter) else None
     if not isinstance(cutter, Cutter) or wanted is None or passed.summary is UNSET:
         raise RulesDiffer(f"request {passed.number:,} of {folder.name} brought a summary and none was due")
@@ -120,7 +120,7 @@ def _summary(
 
 
 def _answer(one: FollowedConversation | None, passed: AnswerPassed) -> None:
-    """A conversation grows by a reply; by one from elsewhere it is no longer known what the client sends."""
+    """Add a reply to a conversation; a reply from a fork makes its further content unknown."""
     if one is None:
         return
     asked = one.asked.pop(passed.number)

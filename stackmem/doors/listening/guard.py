@@ -85,7 +85,7 @@ class Guard:
             await self._app(inner, receive, guarded if self._pages else send)
 
     def _admitted(self, scope: Scope) -> Scope | tuple[int, str]:
-        """The request without its token, or the status and the sentence of its refusal."""
+        """Return the request without its token, or the status and message of a refusal."""
         named = [(name.lower(), value) for name, value in scope["headers"]]
         given = {name: value.decode("latin-1") for name, value in named}
         hosts = [value.decode("latin-1").lower() for name, value in named if name == b"host"]
@@ -111,7 +111,7 @@ class Guard:
         return host in self._hosts or (self._any_address and _is_address(host))
 
     def _brought(self, raw: str, headers: list[tuple[bytes, bytes]]) -> tuple[Way | None, str]:
-        """How the request brought the token (None if it did not), and its path without it."""
+        """Return how the request carried the token (None if it did not), and the path without it."""
         first, _, rest = raw.removeprefix("/").partition("/")
         if raw.startswith("/") and secrets.compare_digest(first.encode("latin-1"), self._token):
             return "path", f"/{rest}"

@@ -1,4 +1,4 @@
-"""The wire formats that the gateway reads: one file each."""
+"""Wire formats that the gateway reads, one module each."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ _ENDS = [(wire, tuple(f"/v1{path}" for path in wire.paths)) for wire in WIRES]
 
 
 def wire_of(path: str) -> WireFormat | None:
-    """The format that a path asks for a reply in; None for every other path, such as ``/v1/threads/ID/messages``."""
+    """Return the format of a path that requests a reply; None for other paths, such as ``/v1/threads/ID/messages``."""
     bare = path.rstrip("/")
     return next((wire for wire, ends in _ENDS if bare in wire.paths or bare.endswith(ends)), None)

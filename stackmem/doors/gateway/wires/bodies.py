@@ -1,11 +1,11 @@
-"""Bodies read so that a request costs what is new in it, though it brings the whole conversation.
+"""Parses request bodies incrementally, so that a request costs only its new content.
 
-Rule 1: of a body that begins with the bytes of a recent one, up to the end of a message, only what follows is read.
-    The bytes before are compared, which is all that is done with them.
-Rule 2: the same message of a conversation is the same object at every turn.
-Rule 3: what is kept is bounded by its bytes; the oldest goes first.
-Rule 4: several threads may read at once. The lock is held for looking up and keeping, never while a body is read, so
-    that a long body does not keep others waiting.
+- If a body begins with the bytes of a recent one up to the end of a message, only the rest is parsed. The common
+  bytes are compared and not parsed.
+- The same message of a conversation is the same object at every turn.
+- Memory is bounded in bytes; the oldest entries go first.
+- Several threads may read at the same time. The lock covers lookups and updates, never parsing, so that a long body
+  does not block others.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ _MOST_RECENT = 32
 _MOST_BYTES = 64 << 20
 _MOST_MESSAGE_BYTES = 8 << 20
 _TRIED = 4
-"""So many ends are tried from the last one back before the search halves: a mark that moves is found so."""
+"""Message ends to try one by one, from the last, before bisecting: this finds a cache mark that moved."""
 
 _body = msgspec.json.Decoder(Body)
 _items = msgspec.json.Decoder(list[Raw])
 
 
 class ReadBody(Struct, frozen=True):
-    """A body's fields, and its conversation."""
+    """The fields of a body, and its conversation."""
 
-    fields: Body  # the fields beside the messages
+    fields: Body  # all fields except the messages
     raw: tuple[bytes, ...] = ()  # the bytes of each message
     messages: tuple[ForeignMessage, ...] = ()
-    systems: tuple[int, ...] = ()  # places of the system messages
-    # where the messages begin and end in the body, without the brackets; None where they are no list
+    systems: tuple[int, ...] = ()  # indexes of the system messages
+    # start and end of the messages in the body, without the brackets; None if they are not a list
     span: tuple[int, int] | None = None
-    ends: tuple[int, ...] = ()  # where each message ends in the body
-    words: str = ""  # what is said, where it is a text instead of a list
+    ends: tuple[int, ...] = ()  # end of each message in the body
+    words: str = ""  # the input, if it is a plain string and not a list
 
 
 class RecentBody(Struct):
-    """A body that was read; ``opening`` is what it holds up to the end of its first message."""
+    """A recently read body; ``opening`` is its beginning up to the end of the first message."""
 
     body: bytes
     opening: bytes
     read: ReadBody
 
     def goes_on(self, body: bytes) -> bool:
-        """Whether the body begins with all messages of this one but the last few."""
+        """Return whether a body begins with all messages of this one except the last few."""
         ends = self.read.ends
         return body.startswith(self.body[: ends[max(0, len(ends) - _TRIED)]])
 
 
 class ReadBodies:
-    """The bodies of one wire format."""
+    """Reads the bodies of one wire format."""
 
     def __init__(self, field: str, read: Callable[[bytes], ForeignMessage]) -> None:
         self._field, self._read_message = field, read
@@ -68,14 +68,14 @@ class ReadBodies:
         self._lock = Lock()
 
     def read(self, body: bytes) -> ReadBody:
-        """Raises ``ValueError`` where the body is no request of this format."""
+        """Read a body; raise ``ValueError`` if it is not a request of this format."""
         try:
             return self._go_on(body) or self._anew(body)
         except RecursionError as error:
             raise ValueError("the body is nested too deep") from error
 
     def _go_on(self, body: bytes) -> ReadBody | None:
-        """The body by a recent one that it begins with; None where there is none."""
+        """Read a body as an extension of a recent one; None if there is no such body."""
         with self._lock:
             known = list(self._recent)
         begun = [one for one in known if body.startswith(one.opening)]
@@ -103,7 +103,7 @@ class ReadBodies:
             fields, ReadBody(fields, old.raw[:alike], old.messages[:alike], old.systems, ends=old.ends[:alike]), new,
             small, begin, shift, (begin, begin - 1 + len(given) - 1 + shift),
         )  # fmt: skip
-        same = alike >= len(old.ends) - _TRIED  # else it is another conversation that began so
+        same = alike >= len(old.ends) - _TRIED  # otherwise it is a different conversation with the same beginning
         self._keep(RecentBody(body, recent.opening, made), recent if same else None)
         return made
 
@@ -125,7 +125,7 @@ class ReadBodies:
         self, fields: Body, known: ReadBody, new: tuple[bytes, ...], text: bytes, at: int, shift: int,
         span: tuple[int, int] | None,
     ) -> ReadBody:  # fmt: skip
-        """What is known, and new messages behind it: in ``text`` from ``at`` on, ``shift`` further on in the body."""
+        """Append new messages to known ones. They are at ``at`` in ``text``, and ``shift`` bytes later in the body."""
         messages = tuple(map(self._message, new))
         ends = []
         for raw in new if span is not None else ():
@@ -156,7 +156,7 @@ class ReadBodies:
             return known
         made = self._read_message(raw)
         with self._lock:
-            known = self._known.setdefault(key, made)  # another thread may have read it meanwhile
+            known = self._known.setdefault(key, made)  # another thread may have read it in the meantime
             if known is made:
                 self._sizes[key] = len(raw)
                 self._bytes += len(raw)
@@ -168,7 +168,7 @@ class ReadBodies:
 
 
 def _alike(body: bytes, other: bytes, ends: tuple[int, ...]) -> int:
-    """How many messages of the other body this one begins with."""
+    """Return how many messages of the other body this one begins with."""
     for count in range(len(ends), max(0, len(ends) - _TRIED), -1):
         if body.startswith(other[: ends[count - 1]]):
             return count

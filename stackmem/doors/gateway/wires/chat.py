@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions: ``/v1/chat/completions``, which many servers speak."""
+"""OpenAI's Chat Completions format: ``/v1/chat/completions``, which many servers support."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ _bodies = ReadBodies("messages", _read_message)
 
 
 def read(body: bytes) -> ForeignRequest:
-    """Raises ``ValueError`` where the body is no Chat Completions request."""
+    """Read a body; raise ``ValueError`` if it is not a Chat Completions request."""
     read_body = _bodies.read(body)
     found, messages = read_body.fields, read_body.messages
     told = (part for place in read_body.systems for part in messages[place].parts)
@@ -132,7 +132,7 @@ def _plain(model: str, system: str, texts: Iterable[str]) -> Json:
 
 
 def error(kind: str, text: str) -> Json:
-    """A failure in the form of both of OpenAI's formats."""
+    """Build an error in the format of both OpenAI APIs."""
     return {"error": {"message": text, "type": kind, "param": None, "code": None}}
 
 

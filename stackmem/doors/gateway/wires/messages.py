@@ -1,4 +1,4 @@
-"""Anthropic's Messages: ``/v1/messages``."""
+"""Anthropic's Messages format: ``/v1/messages``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .wire import (
 )
 
 _ATTRIBUTION = "x-anthropic-billing-header"
-"""How the line begins that some clients put into a system block of its own, and that the provider takes out."""
+"""First words of a line that some clients put into a separate system block; the provider removes it."""
 
 
 def _read_message(raw: bytes) -> ForeignMessage:
@@ -81,7 +81,7 @@ _bodies = ReadBodies("messages", _read_message)
 
 
 def read(body: bytes) -> ForeignRequest:
-    """Raises ``ValueError`` where the body is no Messages request."""
+    """Read a body; raise ``ValueError`` if it is not a Messages request."""
     read_body = _bodies.read(body)
     found = read_body.fields
     config = found.output_config or {}
@@ -137,7 +137,7 @@ def _plain(model: str, system: str, texts: Iterable[str]) -> Json:
 
 
 def _unbound(raw: bytes) -> bytes:
-    """Without thinking, which is signed over everything before it."""
+    """Remove thinking, which is signed over everything before it."""
     if b"thinking" not in raw:
         return raw
     told = json.loads(raw)
@@ -158,7 +158,7 @@ _ENDS = (
 
 
 def _begun(events: Iterable[str]) -> Usage:
-    """What the first event tells, and the counts since; output tokens are a lower bound."""
+    """Return the usage of the first event and later counts; the output tokens are a lower bound."""
     found = read_reply((*events, *_ENDS))
     return found.usage if isinstance(found, ModelReplied) else Usage()
 

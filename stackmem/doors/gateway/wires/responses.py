@@ -1,4 +1,4 @@
-"""OpenAI's Responses: ``/v1/responses``, whose input is a list of items instead of messages."""
+"""OpenAI's Responses format: ``/v1/responses``, whose input is a list of items."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _content(role: Role, content: object) -> Iterator[Part]:
 
 @lru_cache(maxsize=8)
 def _tools(raw: bytes) -> tuple[ToolSpec, ...]:
-    """The tools of a request's list, or of the item that brings more of them."""
+    """Read tools from a request's list, or from an item that adds tools."""
     found = json.loads(raw)
     return tuple(
         tool_of(one.get("name") or one.get("type"), one.get("description"), one.get("parameters"))
@@ -77,7 +77,7 @@ def _tools(raw: bytes) -> tuple[ToolSpec, ...]:
 
 
 def _each(tools: object) -> Iterator[Json]:
-    """Every tool; those of a namespace by themselves."""
+    """Yield every tool; a namespace yields its tools one by one."""
     for tool in tools if isinstance(tools, list) else []:
         if isinstance(tool, dict):
             yield from _each(tool.get("tools")) if tool.get("type") == "namespace" else [tool]
@@ -87,7 +87,7 @@ _bodies = ReadBodies("input", _read_item)
 
 
 def read(body: bytes) -> ForeignRequest:
-    """Raises ``ValueError`` where the body is no Responses request."""
+    """Read a body; raise ``ValueError`` if it is not a Responses request."""
     read_body = _bodies.read(body)
     found, messages, raw = read_body.fields, read_body.messages, read_body.raw
     if read_body.words:

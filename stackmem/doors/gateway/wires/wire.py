@@ -1,8 +1,8 @@
-"""What a wire format tells of a request and its answer, in the values that every format shares.
+"""Common types for parsed requests and answers of all wire formats.
 
-Rule 1: reading never changes what is forwarded. A body that cannot be read is forwarded all the same.
-Rule 2: what a client may spell anew from turn to turn (cache marks, thinking, ids of items, blanks at the end of a
-    text) is in the parts and not in the identity.
+- Parsing never changes the forwarded bytes. A body that cannot be parsed is forwarded anyway.
+- Details that clients may re-encode between turns are in the parts but not in the identity: cache marks, thinking,
+  item ids and trailing blanks.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ Json = dict[str, Any]
 Role = Literal["user", "assistant", "system"]
 
 _LEFT_OUT = ("<system-reminder>", "<environment_context>")
-"""Texts that begin so are the client's own, and may be another at the next turn."""
+"""Texts with these prefixes come from the client itself and may change at the next turn."""
 _DATA_CHARS = 200
 LEAST_REPLY_TOKENS = 8_192
-"""That a request of the gateway's own may be answered with, thinking included."""
+"""Output limit of the gateway's own requests, including thinking."""
 
 
 class ForeignMessage(Struct, frozen=True):
     """One message as a client sent it."""
 
-    role: Role  # ``system`` also for what a client calls ``developer``
+    role: Role  # ``system`` also for the role ``developer``
     parts: tuple[Part, ...]
-    identity: tuple[bytes, ...]  # a digest for each part by which conversations are told apart
+    identity: tuple[bytes, ...]  # digests of the parts that identify a conversation
 
 
 class ForeignRequest(Struct, frozen=True):
@@ -43,15 +43,15 @@ class ForeignRequest(Struct, frozen=True):
     system: str
     tools: tuple[ToolSpec, ...]
     messages: tuple[ForeignMessage, ...]
-    raw: tuple[bytes, ...]  # the bytes of each message, in order, as they stand in the body
-    wants_json: bool = False  # the reply is to be JSON by a schema
-    continues: str = ""  # what the request goes on from that only the provider has; empty where the body holds all
-    # where they begin and end there, without the brackets; None where that is not known
+    raw: tuple[bytes, ...]  # the bytes of each message in the body, in order
+    wants_json: bool = False  # whether the reply must be JSON that follows a schema
+    continues: str = ""  # id of earlier content that only the provider has; empty if the body contains everything
+    # start and end of the messages in the body, without the brackets; None if unknown
     span: tuple[int, int] | None = None
 
     @property
     def chars(self) -> int:
-        """Characters of everything that the model reads."""
+        """Return the number of characters that the model reads."""
         tools = sum(len(tool.name) + len(tool.description) + len(tool.schema) for tool in self.tools)
         return len(self.system) + tools + sum(_chars(part) for one in self.messages for part in one.parts)
 
@@ -62,35 +62,35 @@ Shorten = Callable[[ToolResult], ToolResult]
 class WireFormat(Struct, frozen=True):
     """One provider's format."""
 
-    name: str  # as records spell it
-    provider: Literal["anthropic", "openai"]  # whose upstream takes it
-    paths: tuple[str, ...]  # ends of the paths that ask for a reply, without the version before them
-    field: str  # where the messages stand in a body
-    read: Callable[[bytes], ForeignRequest]  # a whole body; raises ``ValueError`` where it is none of this format
-    reply: Callable[[Iterable[str]], ModelReplied | ModelFailed]  # the events of an answer, put together
-    ends: tuple[bytes, ...]  # what stands in the last event of a stream
-    begun: Callable[[Iterable[str]], Usage]  # what an answer that did not end used at least, by the events that came
-    error: Callable[[str, str], Json]  # the body of a refusal, in the form that clients of this format read
-    # a message with its results as a strategy shows them; itself where none changes
+    name: str  # the name in records
+    provider: Literal["anthropic", "openai"]  # the upstream that accepts it
+    paths: tuple[str, ...]  # endings of paths that request a reply, without the version
+    field: str  # the body's field with the messages
+    read: Callable[[bytes], ForeignRequest]  # parses a body; raises ``ValueError`` if it has another format
+    reply: Callable[[Iterable[str]], ModelReplied | ModelFailed]  # assembles the events of an answer
+    ends: tuple[bytes, ...]  # texts that occur only in the last event of a stream
+    begun: Callable[[Iterable[str]], Usage]  # returns the known minimum usage of an incomplete answer from its events
+    error: Callable[[str, str], Json]  # builds the body of a refusal in this format
+    # applies a function to a message's results; returns the same bytes if nothing changed
     shortened: Callable[[bytes, Shorten], bytes]
-    added: Callable[[bytes, str], bytes]  # a message of the user's with one more text at its end
-    # the last message, and a text of the user's behind it: as one message, or as two
+    added: Callable[[bytes, str], bytes]  # appends a text to a user message
+    # appends a user text to the last message: merged into it, or as a second message
     asking: Callable[[bytes, str], tuple[bytes, ...]]
-    # a request of its own, of a model, a system prompt and texts of the user's
+    # builds a separate request from a model, a system prompt and user texts
     plain: Callable[[str, str, Iterable[str]], Json]
-    # a message without what the provider binds to the bytes before it. None where it binds nothing, or drops by itself
-    # what no longer fits
+    # removes content that the provider binds to the bytes before it; None if there is none, or the provider drops
+    # it automatically
     unbound: Callable[[bytes], bytes] | None = None
 
 
 def has_identity(part: Part) -> bool:
-    """Whether ``identity_of`` gives a digest, without the work of making one."""
+    """Return whether ``identity_of`` gives a digest, without computing it."""
     bare = part.text.lstrip() if isinstance(part, Text) else "."
     return not isinstance(part, Thinking) and bool(bare) and not bare.startswith(_LEFT_OUT)
 
 
 def identity_of(part: Part) -> tuple[bytes, ...]:
-    """What tells a part from another, as one digest; none for what is left out."""
+    """Return a digest that identifies a part; empty for parts that are ignored."""
     match part:
         case Text(text=text):
             bare = text.strip()
@@ -104,16 +104,17 @@ def identity_of(part: Part) -> tuple[bytes, ...]:
 
 
 def message(role: Role, parts: Iterable[Part]) -> ForeignMessage:
-    """The message with its identity; a system message has none."""
+    """Build a message with its identity; system messages have an empty one."""
     kept = tuple(parts)
     known = () if role == "system" else tuple(one for part in kept for one in identity_of(part))
     return ForeignMessage(role, kept, known)
 
 
 def unknown(role: Role, block: Json) -> Part:
-    """A block of a kind that is not read: named, with the digest of what it holds.
+    """Represent a block of an unknown type by its name and a digest.
 
-    In a reply it is left out of the identity, as the provider sends some of them in another form than it takes.
+    Blocks in replies are left out of the identity, because providers return some of them in a different form than
+    they accept.
     """
     kind = whole(str(block.get("type", "unknown")))[:_DATA_CHARS]
     bare = {name: value for name, value in block.items() if name not in {"cache_control", "id", "status"}}
@@ -124,12 +125,12 @@ def unknown(role: Role, block: Json) -> Part:
 
 
 def text_part(text: object) -> tuple[Part, ...]:
-    """A text that is not empty, as a part."""
+    """Convert a non-empty text to a part."""
     return (Text(whole(text)),) if isinstance(text, str) and text else ()
 
 
 def result_text(content: object) -> str:
-    """The text of a result: a string, or blocks; what is no text is named with its digest."""
+    """Return the text of a result; content other than text is represented by its digest."""
     if isinstance(content, str):
         return whole(content)
     told: list[str] = []
@@ -144,20 +145,20 @@ def result_text(content: object) -> str:
 
 
 def object_of(value: Any, what: str) -> Json:
-    """Raises ``ValueError`` where the value is no object."""
+    """Check that the value is an object; raise ``ValueError`` otherwise."""
     if not isinstance(value, dict):
         raise ValueError(f"{what} is no object")
     return value
 
 
 def tool_of(name: object, description: object, schema: object) -> ToolSpec:
-    """A tool as the model is shown it."""
+    """Build a tool as the model sees it."""
     spelled = json.dumps(whole_value(schema), ensure_ascii=False)
     return ToolSpec(whole(str(name)), whole(str(description or "")), spelled)
 
 
 class Body(Struct):
-    """What is read of a body, of whatever format; the other fields only pass through."""
+    """The body fields that are parsed, for all formats; other fields only pass through."""
 
     model: str = ""
     system: Raw = Raw()
@@ -174,7 +175,7 @@ class Body(Struct):
 
 
 def _digest(*fields: Any) -> bytes:
-    """A digest of texts and JSON values. Texts are digested as they are: spelling long ones as JSON takes seconds."""
+    """Digest texts and JSON values. Texts are digested directly, because encoding long ones as JSON takes seconds."""
     found = hashlib.blake2b(digest_size=16)
     for one in fields:
         is_text = isinstance(one, str)
@@ -195,10 +196,10 @@ def _chars(part: Part) -> int:
 
 
 def nothing_known(events: Iterable[str]) -> Usage:
-    """The format tells nothing of what was used before its answer ends."""
+    """Return zero usage: the format reports none before its answer ends."""
     return Usage()
 
 
 def spelled(value: Json) -> bytes:
-    """A changed message as it is sent: the same value always gives the same bytes."""
+    """Encode a changed message; the same value always gives the same bytes."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
