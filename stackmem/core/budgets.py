@@ -1,4 +1,4 @@
-"""Budgets are characters of memory, refused when exceeded; limits are resources of a run, and end it."""
+"""Budgets and limits. A call that exceeds a budget is refused; a run that reaches a limit ends."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from msgspec import Struct
 from .messages import ToolSpec
 
 PROMPT_CHARS = 4_000
-"""What a sub-agent or a branch is told at most; its tool says so."""
+"""Maximum prompt of a sub-agent or a branch, in characters. The tool's description states the same number."""
 PROGRAM_DEPTH = 50
-"""Frames of programs on one another; the agent's own pushes count from the frame that it was given."""
+"""Maximum nesting of a program's frames. The agent's own pushes are counted from the frame that the program gave it."""
 PROGRAM_RESULT_CHARS = 100_000
-"""Most characters of a result that a program's frame returns."""
+"""Maximum result of a program's frame, in characters."""
 UNFIT_RESULTS = 3
-"""Results that do not fit their schema, after which the frame has failed."""
+"""Number of results that do not fit the schema after which a frame fails."""
 
 
 class Budgets(Struct, frozen=True):
-    """How much each memory holds, in Unicode code points unless named otherwise.
+    """Maximum sizes of what the agent may store and pass on, in Unicode code points unless stated otherwise.
 
     Attributes:
         depth: Pushes below the root (the root is depth 0).
@@ -40,13 +40,13 @@ class Budgets(Struct, frozen=True):
 
 
 class SmallSize(Struct, frozen=True):
-    """What a run gives a small model (``--size small``).
+    """Settings for a small model (``--size small``).
 
     Attributes:
-        result_bytes: Most bytes of one result that the model is shown.
-        reply_tokens: Longest reply; twice as long after each reply that this cut off.
-        later: Tools that the model is told of once half of its window is used. They are not in the list of tools:
-            that is the beginning of every prompt, and a change there would cost the provider's cache.
+        result_bytes: Maximum size of one result as the model sees it.
+        reply_tokens: Maximum length of a reply. It doubles after each reply that was cut off at this limit.
+        later: Tools that are announced once half of the model's window is used. They are not in the list of tools: the
+            list is the beginning of every prompt, and a change there would invalidate the provider's cache.
     """
 
     result_bytes: int = 2_048
@@ -55,12 +55,12 @@ class SmallSize(Struct, frozen=True):
 
 
 class Limits(Struct, frozen=True):
-    """What a run, or a frame with a constraint, may use; None is no limit.
+    """What a run, or a frame with a constraint, may use. None means no limit.
 
     Attributes:
         steps: Model replies.
         tokens: Prompt and output tokens together, cached ones included.
-        usd: Cost by the price row of the run.
+        usd: Cost according to the run's price row.
         seconds: Wall time.
     """
 

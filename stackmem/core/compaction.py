@@ -1,8 +1,8 @@
-"""A frame's conversation replaced by a text that the model writes: the request, and what its answer changes.
+"""Compaction: replaces a frame's conversation by a summary that the model writes.
 
-Rule 1: it is no step, no stall and no call; its tokens and its cost count, and the limits hold.
-Rule 2: no turn is forgotten; the text is one more turn, and strategies render it.
-Rule 3: between two compactions of a frame the model replies at least once.
+Rule 1: A compaction is not a step, a stall or a call. Its tokens and cost count, and the limits apply.
+Rule 2: No turn is deleted. The summary is one more turn, and the strategy decides how to render it.
+Rule 3: Between two compactions of a frame, the model replies at least once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .state import Compaction, Frame, Reply, State, Turn
 
 
 def model_request(state: State, view: View) -> AskModel:
-    """The request that shows the model ``view``."""
+    """Return the request that sends ``view`` to the model."""
     return AskModel(
         view=view,
         step=state.step + 1,
@@ -38,19 +38,19 @@ def model_request(state: State, view: View) -> AskModel:
 
 
 def _takes_answers(state: State) -> bool:
-    """Whether words alone would be the result of a user's request, as in a conversation."""
+    """Return whether a reply without a call would be the result of a user's request, as in a conversation."""
     if state.session is None:
         return False
     return state.running.request or (state.session.rules.policy == "flat" and not state.running.depth)
 
 
 def compact(state: State, view: View, up_to_step: int) -> Compact:
-    """The request to put the running frame's conversation up to a reply and its answer into a text."""
+    """Return the request to summarize the running frame's conversation up to the given reply and its answer."""
     return Compact(replace(model_request(state, view), expects="text"), state.running.id, up_to_step)
 
 
 def turns_after(frame: Frame, up_to_step: int) -> list[Turn]:
-    """The turns after the reply of that step and its answer, without compactions."""
+    """Return the turns after the reply of that step and its answer, without compactions."""
     newest: list[Turn] = []
     for turn in reversed(frame.turns):
         if isinstance(turn, Reply) and turn.step <= up_to_step:
@@ -62,7 +62,7 @@ def turns_after(frame: Frame, up_to_step: int) -> list[Turn]:
 
 
 def upkeep_effect(state: State, effect: Effect | None) -> Effect | None:
-    """A strategy's effect, unless it is a compaction on top of one that no reply has followed."""
+    """Return the strategy's effect, or None for a compaction that would directly follow another one."""
     if not isinstance(effect, Compact):
         return effect
     for turn in reversed(state.running.turns):
@@ -72,7 +72,7 @@ def upkeep_effect(state: State, effect: Effect | None) -> Effect | None:
 
 
 def apply_compaction(state: State, event: ContextCompacted) -> State:
-    """The state with the text standing for what it tells of."""
+    """Return the state with the summary in place of the turns that it covers."""
     frame = state.running
     shorter = replace(
         frame,
@@ -88,7 +88,7 @@ def apply_compaction(state: State, event: ContextCompacted) -> State:
 
 
 def turn_chars(turn: Turn) -> int:
-    """Characters of a turn in a prompt, near enough."""
+    """Estimate the characters that a turn adds to a prompt."""
     return reply_chars(turn.parts) if isinstance(turn, Reply) else len(turn.text)
 
 

@@ -1,6 +1,6 @@
-"""What decides what happens next in a run: the agent's rules are one such decider, a program is another.
+"""Deciders, which choose what happens next in a run. The agent's rules are one decider, a program is another.
 
-The programs themselves are in ``stackmem.languages``; what passes between one and its debugger is theirs alone.
+The programs themselves are in ``stackmem.languages``, and so is the protocol between a program and its debugger.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from .state import State
 from .strategy import MemoryStrategy
 
 Tell = Callable[[tuple[Any, ...], State], object]
-"""Told of what happened in a program since it was told last, and of the state that it made."""
+"""Callback that receives what happened in a program since the last call, and the resulting state."""
 
 Watcher = Callable[[Any, State], object]
-"""Told of each moment of a program at which a debugger may stop, and of the run's state at it."""
+"""Callback that receives each moment at which a debugger may stop, and the run's state at that moment."""
 
 
 class Decider(Protocol):
-    """Decides, and does nothing itself; the loop performs and records, replay compares."""
+    """Decides what happens next without doing it: the run loop performs and records it, a replay compares it."""
 
     def decide(self, state: State) -> Event | Effect | None:
-        """What happens next: a fact that follows, something to ask of the world, or None when the run is over."""
+        """Return what happens next: a derived fact, a request to the outside world, or None when the run is over."""
 
     def note(self, event: Event, after: State) -> None:
-        """Take note of a fact once it is recorded, and of the state that it makes."""
+        """Take note of a fact after it was recorded, and of the resulting state."""
 
 
 class AgentDecider:
-    """The machine's rules, with a strategy for what the model sees; all that it goes by is in the state."""
+    """The rules of the machine, with a strategy that decides what the model sees. It keeps no state."""
 
     def __init__(self, strategy: MemoryStrategy) -> None:
         self.strategy = strategy
@@ -46,26 +46,30 @@ class AgentDecider:
 
 
 class ProgramUnderWay(Decider, Protocol):
-    """A program that decides, whatever its language."""
+    """A running program as a decider, whatever its language."""
 
-    # said, failed: what it told its person, and what it could not do, since somebody listens
+    # said, failed: the texts that the program printed and its failed steps, collected once ``listen`` was called
     said: list[str]
     failed: list[StepFailed]
 
     @property
     def asked(self) -> Any:
-        """What it waits for, or how it ended."""
+        """The program's open request, or how the program ended."""
 
     @property
     def value(self) -> Any:
-        """What it returned; None before, and if it halted."""
+        """The program's return value. None before it returns and if it halted."""
 
     def listen(self, tell: Tell) -> None:
-        """Tell from here on what happens, as the program goes on live."""
+        """Report from here on what happens, while the program continues live."""
 
 
 class LiveMoments:
-    """Tells a watcher nothing while recorded answers are played, then where the program stands, then everything."""
+    """Passes moments to a watcher, starting with the first one that is live.
+
+    While recorded answers are replayed it calls nothing. ``go_live`` then reports the current moment and each later
+    one.
+    """
 
     def __init__(self, watch: Watcher) -> None:
         self._watch = watch
@@ -78,7 +82,7 @@ class LiveMoments:
             self._watch(moment, state)
 
     def go_live(self) -> None:
-        """Tell of the line at which the program goes on, and of each one after it."""
+        """Report the line at which the program continues, and each one after it."""
         self._live = True
         if self._last is not None:
             self._watch(*self._last)

@@ -1,6 +1,7 @@
-"""The facts of a run, in the past tense. A trace is a list of them; the state is a fold over them.
+"""The facts of a run, in the past tense. A trace is a list of facts, and the state is a fold over them.
 
-Those in ``GIVEN`` and ``ANSWERS`` (``requests.py``) come from outside, as may ``RunEnded``; replay checks the others.
+The facts in ``GIVEN`` and ``ANSWERS`` (``requests.py``) come from outside, and so may ``RunEnded``. A replay derives
+all the others again and compares them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .person_facts import PersonEvent, SessionRules
 from .pricing import Answerer, Price
 from .program_facts import ProgramEvent
 
-RULES = 2  # raised whenever a golden trace changes: replay is strict only between equal rules
+RULES = 2  # raised whenever a golden trace changes: a replay is strict only between equal rules
 Stop = Literal["call", "end", "truncated", "refused", "window", "paused"]
 Ending = Literal[
     "popped", "stalled", "limit:steps", "limit:tokens", "limit:usd", "limit:seconds",
@@ -26,7 +27,7 @@ Ending = Literal[
 
 
 class Redaction(Struct, frozen=True):
-    """What a redacted copy was made of: the digest of the original's last record, and the sequence numbers of the
+    """How a redacted copy was made: the digest of the original's last record, and the sequence numbers of the
     records in which something was replaced.
     """
 
@@ -35,37 +36,37 @@ class Redaction(Struct, frozen=True):
 
 
 class RunStarted(Struct, frozen=True, tag=True):
-    """A run began. Everything the rules read that is not decided by them stands here, once.
+    """A run began. Records once everything that the rules read and do not decide themselves.
 
     Attributes:
         task: The whole task text.
-        strategy: The strategy with its parameters, as ``--strategy`` spells it.
-        system: The system prompt, slots filled.
-        tools: The tools offered in every request, in their order.
-        workspace: The workspace's path as commands see it.
+        strategy: The strategy with its parameters, spelled as for ``--strategy``.
+        system: The system prompt with its slots filled.
+        tools: The tools offered in every request, in order.
+        workspace: The path of the workspace as commands see it.
         window_tokens: The model's context window.
-        window_source: Who says so, where a server was asked.
-        price: None where the price of the model is unknown; the cost then is, too.
-        checked: True where checks decide the outcome.
-        command_seconds: Limit of each command.
-        thinking: Whether the model is sent its own thinking back.
-        tree: The workspace at the start, as the run's history names it; empty where none is kept.
-        redacted: Of a redacted copy; not written elsewhere.
-        own_tools: Those of ``tools`` that are the person's own; not written where there are none.
-        texts: The strategy's other prompts, such as the request for a summary; not written where there are none.
-        project: What was seen of the folder's own environment, as frames are told; not written where there is nothing.
-        place: The folder in the workspace where commands begin; not written if that is the workspace itself.
-        instructions: The project's own, as frames are told them; not written where there are none.
+        window_source: Where the window size comes from, if a server reported it.
+        price: None if the price of the model is unknown; the cost is then unknown too.
+        checked: True if checks decide the outcome.
+        command_seconds: Time limit of each command.
+        thinking: Whether the model's own thinking is sent back to it.
+        tree: The initial workspace, as an id in the run's history. Empty if no history is kept.
+        redacted: How the copy was made. Only in redacted copies.
+        own_tools: The names of the ``tools`` that the user defined. Omitted if there are none.
+        texts: The strategy's other prompts, such as the request for a summary. Omitted if there are none.
+        project: The detected environment of the project, as frames see it. Omitted if none was detected.
+        place: The folder in the workspace in which commands start. Omitted if that is the workspace itself.
+        instructions: The project's own instructions, as frames see them. Omitted if there are none.
         several_calls: ``first`` if the second reply in a row with several calls has its first call performed.
-        session: Of a conversation with a person; not written elsewhere.
-        questions: ``end`` where a question that nobody answers ends the run; not written in older runs.
-        client: Who makes the calls, in a run of ``stackmem mcp``; not written elsewhere.
-        heap: What it took over from earlier runs, with ``--heap``; not written elsewhere.
-        allowed: The hosts that commands reach, where ``network`` is ``list``; not written elsewhere.
-        index: ``escaped`` if the heap index escapes what imitates its columns; not written in older runs.
-        circles: ``refused`` if calls in a circle are refused (guidance/repetition.py); not written in older runs.
-        small: What a small model gets (``--size``); not written in other runs.
-        text_calls: ``prompt`` if tools and calls are sent as text; not written otherwise.
+        session: The rules of a conversation with a user. Only in conversations.
+        questions: ``end`` if a question that stays unanswered ends the run. Omitted in older runs.
+        client: The agent that makes the calls. Only in runs of ``stackmem mcp``.
+        heap: The chunks taken over from earlier runs. Only with ``--heap``.
+        allowed: The hosts that commands may reach. Only if ``network`` is ``list``.
+        index: ``escaped`` if the heap index escapes text that imitates its columns. Omitted in older runs.
+        circles: ``refused`` if repeated calls are refused (guidance/repetition.py). Omitted in older runs.
+        small: The settings for a small model (``--size``). Omitted in other runs.
+        text_calls: ``prompt`` if tools and calls are sent as text. Omitted otherwise.
     """
 
     task: str
@@ -107,19 +108,19 @@ class RunStarted(Struct, frozen=True, tag=True):
 
     @property
     def registered(self) -> tuple[str, ...]:
-        """The names of the person's own tools."""
+        """The names of the tools that the user defined."""
         return () if self.own_tools is UNSET else self.own_tools
 
 
 class RunResumed(Struct, frozen=True, tag=True):
-    """A run that had stopped goes on; what it had ended with is taken back.
+    """A stopped run continues; its ending is withdrawn.
 
     Attributes:
-        limits: In force from here on; they count from the run's start.
-        isolation: The level in force from here on.
-        version: The stackmem that resumed it.
-        answerer: The run's own model from here on, where it had none; not written elsewhere.
-        said: What the person says now, an answer to an open question or a request; not written where that is nothing.
+        limits: The limits from here on. They count from the start of the run.
+        isolation: The isolation level from here on.
+        version: The version of stackmem that resumed the run.
+        answerer: The run's model from here on, if it had none before. Omitted otherwise.
+        said: The user's text on resuming: an answer to an open question, or a request. Omitted if empty.
     """
 
     limits: Limits
@@ -130,15 +131,15 @@ class RunResumed(Struct, frozen=True, tag=True):
 
 
 class RunForked(Struct, frozen=True, tag=True):
-    """A run began where another one stood; the other's records up to ``at`` come before its own.
+    """A run branched off another run. The other run's records up to ``at`` precede its own.
 
     Attributes:
         parent: Id of the other run.
-        at: Sequence number of the last record shared.
-        digest: That record's digest: it stands for all before it.
-        start: What holds from here on: strategy, model, prompt, limits.
-        chunks: Put on the heap, over what had their names.
-        dropped: Names taken from the heap.
+        at: Sequence number of the last shared record.
+        digest: The digest of that record, which covers all records before it.
+        start: The strategy, model, prompt and limits from here on.
+        chunks: Chunks put on the heap. They replace chunks of the same name.
+        dropped: Names of chunks removed from the heap.
     """
 
     parent: str
@@ -150,14 +151,14 @@ class RunForked(Struct, frozen=True, tag=True):
 
 
 class ModelReplied(Struct, frozen=True, tag=True):
-    """The model gave one whole reply: one step.
+    """The model gave one complete reply, which is one step.
 
     Attributes:
-        prompt_digest: The digest of the view it answers.
-        reply_id: The provider's name for the reply.
-        branch: Of a completion that a program asked for: which one of its group, from 0; not written elsewhere.
-        answerer: Of a reply by another model than the run's own; not written elsewhere.
-        repairs: What was mended in the reply before it was recorded, one sentence each; not written if nothing was.
+        prompt_digest: The digest of the view that it answers.
+        reply_id: The provider's id of the reply.
+        branch: The index in its group, from 0, of a completion that a program requested. Omitted elsewhere.
+        answerer: The model, if it is not the run's own. Omitted otherwise.
+        repairs: Repairs made to the reply before it was recorded, one sentence each. Omitted if there were none.
     """
 
     parts: tuple[ReplyPart, ...]
@@ -172,10 +173,11 @@ class ModelReplied(Struct, frozen=True, tag=True):
 
 
 class ModelFailed(Struct, frozen=True, tag=True):
-    """The provider gave no whole reply to one attempt; ``usage`` is estimated, of one that was cut.
+    """One attempt ended without a complete reply.
 
     Attributes:
-        retry_after_seconds: What the provider asks to wait, unbounded as it came.
+        retry_after_seconds: How long the provider asks to wait, as received and without an upper bound.
+        usage: Estimated, for a reply that was cut off. Omitted otherwise.
     """
 
     kind: FailureKind
@@ -187,13 +189,13 @@ class ModelFailed(Struct, frozen=True, tag=True):
 
 
 class ContextCompacted(Struct, frozen=True, tag=True):
-    """The model put what a frame's conversation held into a text that stands for it from then on. It is no step.
+    """The model summarized a frame's conversation; from here on the summary replaces it. This is not a step.
 
     Attributes:
-        frame: Id of the frame, the running one.
-        up_to_step: The text stands for everything up to this reply and its answer.
-        text: The texts of the reply; whatever else it held is dropped. Empty: nothing was kept.
-        prompt_digest: The digest of the view that asked for it.
+        frame: Id of the running frame.
+        up_to_step: The summary covers everything up to this reply and its answer.
+        text: The text of the reply; its other parts are dropped. Empty means that nothing was kept.
+        prompt_digest: The digest of the view that requested it.
         stop, detail, reply_id, answerer: As in ``ModelReplied``.
     """
 
@@ -209,14 +211,14 @@ class ContextCompacted(Struct, frozen=True, tag=True):
 
 
 class ToolReturned(Struct, frozen=True, tag=True):
-    """A workspace call came back.
+    """A workspace call returned.
 
     Attributes:
-        text: What the model is shown: clean and clipped.
-        failed: The tool did not do what was asked; a command with a non-zero exit did.
-        exit_code: Of a command; None where it was killed, and for the other tools.
-        digests: Path to SHA-256 of the heap's sources, or ``unknown``, ``missing``, ``outside``.
-        tree: The workspace after a call that may change it, as the run's history names it; else empty.
+        text: The text for the model, cleaned and clipped.
+        failed: The tool did not do what the call requested. A command with a non-zero exit code has not failed.
+        exit_code: The exit code of a command. None if it was killed, and for other tools.
+        digests: Maps each source path of the heap to its SHA-256, or to ``unknown``, ``missing`` or ``outside``.
+        tree: The workspace after a call that may change it, as an id in the run's history. Empty otherwise.
     """
 
     text: str
@@ -228,7 +230,7 @@ class ToolReturned(Struct, frozen=True, tag=True):
 
 
 class VerifyReturned(Struct, frozen=True, tag=True):
-    """A frame's verify command ended; ``outcome`` is ``exit N`` or ``timeout``."""
+    """A frame's verify command ended. ``outcome`` is ``exit N`` or ``timeout``."""
 
     outcome: str
     text: str
@@ -238,13 +240,13 @@ class VerifyReturned(Struct, frozen=True, tag=True):
 
 
 class SourcesDigested(Struct, frozen=True, tag=True):
-    """The digests asked for; values as in ``ToolReturned.digests``."""
+    """The requested digests were computed. The values are as in ``ToolReturned.digests``."""
 
     digests: dict[str, str]
 
 
 class ClockRead(Struct, frozen=True, tag=True):
-    """Wall time of the run so far."""
+    """The clock was read: wall time of the run so far."""
 
     elapsed_seconds: float
 
@@ -253,9 +255,9 @@ class ChecksReturned(Struct, frozen=True, tag=True):
     """The task's checks judged the workspace.
 
     Attributes:
-        rewards: Name to reward; the run is solved where ``reward`` (or, without it, every one) is at least 1.0.
-        error: Why there is no verdict; the run is then unsolved.
-        text: The end of what the checks printed.
+        rewards: Maps names to rewards. The run is solved if ``reward`` (without it, each of them) is at least 1.0.
+        error: Why the checks gave no verdict. The run is then unsolved.
+        text: The end of the output of the checks.
     """
 
     rewards: dict[str, float]
@@ -265,13 +267,13 @@ class ChecksReturned(Struct, frozen=True, tag=True):
 
 
 class ProgramFrame(Struct, frozen=True):
-    """What a program's frame is.
+    """The purpose and settings of a program's frame.
 
     Attributes:
-        kind: ``steps`` where the program itself goes on in it, ``work`` where the agent does.
-        task: The whole task, for the frame's first message.
+        kind: ``steps`` if the program itself continues in it, ``work`` if the agent works in it.
+        task: The whole task, for the first message of the frame.
         schema: JSON text of the schema that the result must fit, or empty.
-        model: Of a frame in which another model than the run's own works; not written elsewhere.
+        model: The model that works in the frame, if it is not the run's own. Omitted otherwise.
     """
 
     kind: Literal["steps", "work"]
@@ -281,15 +283,15 @@ class ProgramFrame(Struct, frozen=True):
 
 
 class FramePushed(Struct, frozen=True, tag=True):
-    """A child frame began with a clean conversation; its parent waits.
+    """A child frame began with an empty conversation; its parent waits.
 
     Attributes:
         frame: ``frame-N``, unique in the run.
-        constraint: R3 as shown: the call's own, or the steps and tokens left.
+        constraint: R3 as the model sees it: the constraint of the call, or the steps and tokens left.
         stored: Names of the chunks that the same call stored.
-        missing: Chunk names that the objective or context mentions and the heap does not hold.
-        program: Of a frame that a program pushed; not written elsewhere.
-        request: The person's request that it is for; not written elsewhere.
+        missing: Names of chunks that the objective or context mentions but that are not on the heap.
+        program: What the frame is for, if a program pushed it. Omitted otherwise.
+        request: The user's request that the frame handles. Omitted elsewhere.
     """
 
     frame: str
@@ -305,11 +307,11 @@ class FramePushed(Struct, frozen=True, tag=True):
 
 
 class FramePopped(Struct, frozen=True, tag=True):
-    """The running frame ended; later prompts leave out its turns, its result is the parent's.
+    """The running frame ended. Later prompts leave out its turns; its result goes to the parent.
 
     Attributes:
-        forced: Why the harness popped it (``stopped`` by the person); empty where the model did.
-        verified: ``exit N``, ``timeout`` or ``not verified``; empty where the frame has no verify command.
+        forced: Why the harness popped it (``stopped`` if the user did). Empty if the model popped it.
+        verified: ``exit N``, ``timeout`` or ``not verified``. Empty if the frame has no verify command.
     """
 
     frame: str
@@ -320,14 +322,14 @@ class FramePopped(Struct, frozen=True, tag=True):
 
 
 class ChunkAllocated(Struct, frozen=True, tag=True):
-    """A new chunk stands on the heap; its content is the call's."""
+    """A new chunk is on the heap. Its content is in the call."""
 
     name: str
     chars: int
 
 
 class ChunkRead(Struct, frozen=True, tag=True):
-    """A chunk's content entered the running frame; ``others`` were read by the same call, and ``chars`` counts all."""
+    """A chunk's content entered the running frame. ``others`` were read by the same call, and ``chars`` counts all."""
 
     name: str
     chars: int
@@ -339,21 +341,21 @@ class ChunkRead(Struct, frozen=True, tag=True):
 
 
 class ChunkWritten(Struct, frozen=True, tag=True):
-    """A chunk's content was replaced by the call's."""
+    """The content of a chunk was replaced by that of the call."""
 
     name: str
     chars: int
 
 
 class ChunkFreed(Struct, frozen=True, tag=True):
-    """A chunk left the heap; the trace keeps it."""
+    """A chunk left the heap. The trace keeps it."""
 
     name: str
     chars: int
 
 
 class CallAnswered(Struct, frozen=True, tag=True):
-    """A call was answered from the state alone; what the model was told follows from the call and the state."""
+    """A call was answered from the state. The text for the model follows from the call and the state."""
 
     tool: str
     chars: int
@@ -367,21 +369,21 @@ class CallRejected(Struct, frozen=True, tag=True):
 
 
 class ReplyNudged(Struct, frozen=True, tag=True):
-    """A reply without a usable call was answered with what to do."""
+    """A reply without a usable call was answered with an instruction."""
 
     code: str
     text: str
 
 
 class NoticeGiven(Struct, frozen=True, tag=True):
-    """The running frame was told that something runs short."""
+    """The running frame received a notice, such as that a limit is near."""
 
     code: str
     text: str
 
 
 class RunEnded(Struct, frozen=True, tag=True):
-    """The run is over, until it is resumed; ``result`` is what it achieved."""
+    """The run is over, until it is resumed. ``result`` is what it achieved."""
 
     ending: Ending
     result: str

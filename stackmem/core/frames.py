@@ -1,8 +1,8 @@
-"""The frame manager: what a push and a pop come to.
+"""The frame manager: what a push and a pop result in.
 
-Rule 1: a push that is over any budget, or too deep, is refused with every fault; exactly on budget is accepted.
-Rule 2: a child starts with its registers, its context and the heap, never with its parent's conversation.
-Rule 3: a pop gives its result to the parent's own push call; the frame's conversation is seen no more.
+Rule 1: A push that exceeds a budget or the depth is refused with every fault. Exactly on budget is accepted.
+Rule 2: A child starts with its registers, its context and the heap, never with its parent's conversation.
+Rule 3: A pop returns its result to the parent's push call. The frame's conversation is not shown again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _POINTER = re.compile(r"\bheap(?:\s+chunk)?\s*(['\"`])([A-Za-z0-9_./-]{1,64})\1"
 
 
 def root(start: RunStarted) -> Frame:
-    """The frame a run begins with; its R0 is the task, cut to the budget."""
+    """Return the frame that a run starts with. Its R0 is the task, cut to the budget."""
     budgets = start.budgets
     intent = mark_cut(" ".join(start.task.split()), budgets.intent_chars)
     chars = standing_chars(start) + len(start.task)
@@ -52,21 +52,21 @@ def root(start: RunStarted) -> Frame:
 
 
 def first_heap(start: RunStarted) -> Heap:
-    """What the run begins with: nothing, or what it takes over from those before it."""
+    """Return the initial heap: empty, or taken over from earlier runs."""
     heap = Heap() if start.heap is UNSET else taken_over(start.heap)
     brief = start.session is not UNSET and start.session.index is not UNSET
     return replace(heap, brief=brief, escaped=start.index == "escaped")
 
 
 def standing_chars(start: RunStarted) -> int:
-    """Characters of a prompt before any turn, near enough: system, tools, run constants."""
+    """Estimate the characters of a prompt before any turn: system, tools, constants of the run."""
     tools = sum(len(tool.name) + len(tool.description) + len(tool.schema) for tool in start.tools)
     instructions = len(start.instructions) if start.instructions else 0
     return len(start.system) + tools + instructions + 1_000
 
 
 def push(state: State, call: PushFrame, told: Collection[str], pending: Pending) -> FramePushed | Effect | Refusal:
-    """The new frame, the digests it needs first, or the refusal."""
+    """Return the new frame, the effect that it needs first, or the refusal."""
     budgets, store = state.begun.budgets, call.store
     wrong = _text_faults(asdict(call), budgets, told) + faults(state.heap, store, budgets) + _typos(state, call)
     wrong += [fault for fault in (handed_on(state, call),) if fault]
@@ -94,7 +94,7 @@ def push(state: State, call: PushFrame, told: Collection[str], pending: Pending)
 
 
 def start_prompted(state: State, call: StartCall) -> FramePushed | Refusal:
-    """The frame of a sub-agent or a branch, or the refusal. It has no registers: its prompt is its context."""
+    """Return the frame of a sub-agent or a branch, or the refusal. It has no registers: its prompt is its context."""
     budgets, tool = state.begun.budgets, tool_name(call)
     wrong = name_faults(call.name, budgets)
     if len(call.prompt) > PROMPT_CHARS:
@@ -111,7 +111,9 @@ def start_prompted(state: State, call: StartCall) -> FramePushed | Refusal:
 
 
 def with_budget_faults(refusal: Refusal, asked: ToolCall, budgets: Budgets, offered: tuple[Tool, ...]) -> Refusal:
-    """What else is wrong with a push whose arguments do not even parse; every fault is told at once."""
+    """Add the budget faults to the refusal of a push with invalid arguments, so that the model sees all faults
+    together.
+    """
     if asked.name != tool_name(PushFrame) or not isinstance(asked.arguments, dict):
         return refusal
     wrong = _text_faults(asked.arguments, budgets, parameters(tool_named(asked.name, offered) or PushFrame))
@@ -120,7 +122,7 @@ def with_budget_faults(refusal: Refusal, asked: ToolCall, budgets: Budgets, offe
 
 
 def _text_faults(given: Mapping[str, object], budgets: Budgets, fields: Collection[str]) -> list[str]:
-    """The faults of a push's texts, each with its length and its maximum; ``given`` may hold anything."""
+    """Return the faults of a push's texts, each with its length and maximum. ``given`` may contain anything."""
     name = given.get("name")
     wrong = name_faults(name if isinstance(name, str) else "", budgets)
     rows = (
@@ -142,14 +144,14 @@ def _text_faults(given: Mapping[str, object], budgets: Budgets, fields: Collecti
 
 
 def pointers(objective: str, context: str) -> list[str]:
-    """Chunk names that both mention, in order, once each."""
+    """Return the chunk names that the two texts mention, in order and without duplicates."""
     return list(dict.fromkeys(match[1] for match in _POINTER.findall(f"{objective}\n{context}")))
 
 
 def _typos(state: State, call: PushFrame) -> list[str]:
     budgets = state.begun.budgets
     if len(call.objective) > budgets.intent_chars or len(call.context) > budgets.context_chars:
-        return []  # the texts must change anyway, and their pointers are without number
+        return []  # the texts must change anyway, and they could contain any number of pointers
     known = list(dict.fromkeys([*state.heap.chunks, *(entry.name for entry in call.store)]))
     wrong = []
     for name in pointers(call.objective, call.context):
@@ -163,7 +165,7 @@ def _typos(state: State, call: PushFrame) -> list[str]:
 def _source_obstacle(
     state: State, tool: str, entries: tuple[StoreEntry, ...], pending: Pending
 ) -> DigestSources | Refusal | None:
-    """What stands between ``entries`` and the heap: the digests to take first, or a refusal by them."""
+    """Return what must happen before ``entries`` are stored: take digests first, or refuse because of them."""
     if not any(entry.source for entry in entries):
         return None
     if pending.digests is None:
@@ -173,7 +175,7 @@ def _source_obstacle(
 
 
 def pop(state: State, call: PopCall, pending: Pending) -> FramePopped | Effect | Refusal:
-    """The frame's end, what must happen before it, or the refusal."""
+    """Return the end of the frame, what must happen before it, or the refusal."""
     budgets = state.begun.budgets
     frame = state.running
     most = programs.result_chars(frame, budgets)
@@ -201,7 +203,7 @@ def pop(state: State, call: PopCall, pending: Pending) -> FramePopped | Effect |
 
 
 def forced_pop(state: State, code: str) -> FramePopped:
-    """The end of a frame that would not end itself: its last words are its result."""
+    """End a frame that does not end itself. The text of its last reply becomes its result."""
     frame = state.running
     most = programs.result_chars(frame, state.begun.budgets)
     words = mark_cut(last_words(frame), most) or "(it left no text)"
@@ -209,7 +211,7 @@ def forced_pop(state: State, code: str) -> FramePopped:
 
 
 def last_words(frame: Frame) -> str:
-    """The text of the frame's last reply, if it had any."""
+    """Return the text of the frame's last reply, or an empty string."""
     for turn in reversed(frame.turns):
         if isinstance(turn, Reply):
             return "\n".join(part.text for part in turn.parts if isinstance(part, Text)).strip()
@@ -217,7 +219,9 @@ def last_words(frame: Frame) -> str:
 
 
 def partial_result(state: State) -> str:
-    """What a run that stops early has achieved: what each open frame was told by its children, and its last words."""
+    """Describe what a run that stops early has achieved: for each open frame its children's results and its last
+    text.
+    """
     told = []
     for frame in state.stack:
         own = [f"- {done.frame.name}: {done.result}" for done in state.popped if done.frame.parent == frame.id]
@@ -227,16 +231,16 @@ def partial_result(state: State) -> str:
 
 
 def entries_of(call: Call | None) -> tuple[StoreEntry, ...]:
-    """The chunks that a push or a pop stores along the way."""
+    """Return the chunks that a push or a pop stores."""
     return call.store if isinstance(call, PushFrame | PopFrame) else ()
 
 
 def open_child(state: State, event: FramePushed, heap: Heap) -> State:
-    """The state with the child running; ``heap`` holds what the push stored."""
+    """Return the state with the child running. ``heap`` includes what the push stored."""
     call = state.pending.call if state.pending else None
     if state.pending is None or not isinstance(call, PushFrame | StartCall):
         return state
-    if isinstance(call, Branch):  # its prompt goes on from the parent's
+    if isinstance(call, Branch):  # its prompt continues the parent's
         chars = int(state.running.context_tokens * 2.5) + len(event.context)
     else:
         told = (event.intent, event.return_spec, event.context)
@@ -267,7 +271,7 @@ def open_child(state: State, event: FramePushed, heap: Heap) -> State:
 
 
 def close_running(state: State, event: FramePopped, heap: Heap) -> State:
-    """The state with the parent running again and told; ``heap`` holds what the pop stored."""
+    """Return the state with the parent running again and its call answered. ``heap`` includes what the pop stored."""
     frame = state.running
     if frame.program:
         return programs.close_frame(replace(state, heap=heap), event)
@@ -297,13 +301,13 @@ def _report(state: State, frame: Frame, event: FramePopped, tested: str) -> str:
 
 
 def _word(state: State) -> str:
-    """What the model knows a child as, by the tool that starts one."""
+    """Return the model's word for a child, according to the tool that starts one."""
     words = {tool_name(Delegate): "sub-agent", tool_name(Branch): "branch"}
     return next((words[tool.name] for tool in state.begun.tools if tool.name in words), "frame")
 
 
 def tell(state: State, turn: Turn) -> State:
-    """The state with ``turn`` added to the running frame's conversation."""
+    """Return the state with ``turn`` added to the running frame's conversation."""
     frame = state.running
     added = len(turn.text) if isinstance(turn, Result | Notice) else 0
     grown = replace(frame, turns=frame.turns.append(turn), chars=frame.chars + added)

@@ -1,8 +1,8 @@
-"""The heap: named chunks that outlive frames, their budget, and their index.
+"""The heap: named chunks that outlive frames, with their budget and their index.
 
-Rule 1: a chunk is named, not empty, and within the budget, or it is refused and nothing changes.
-Rule 2: the index tells of every chunk, whole; it is a function of the heap.
-Rule 3: a chunk is STALE once its source's digest is known to differ from the one it was stored with.
+Rule 1: A chunk has a valid name, is not empty and fits the budget. Otherwise it is refused and nothing changes.
+Rule 2: The index lists every chunk, and depends only on the heap.
+Rule 3: A chunk is STALE if its source's digest is known to differ from the one that it was stored with.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 class Chunk(Struct, frozen=True):
-    """One named piece of memory."""
+    """A named piece of memory."""
 
     name: str
     content: str
     description: str
-    # created, written, read: steps; ``read`` is None before the first read
+    # created, written, read: step numbers; ``read`` is None before the first read
     created: int
     written: int
-    source: str = ""  # the workspace file it describes, or empty
-    digest: str = ""  # that file's SHA-256 when the chunk was stored; empty or ``unknown`` where it is not known
+    source: str = ""  # the workspace file that it describes, or empty
+    digest: str = ""  # SHA-256 of that file when the chunk was stored; empty or ``unknown`` if it is not known
     read: int | None = None
-    kept: bool = False  # whether it was there before the run, in a heap that outlives it
+    kept: bool = False  # whether it comes from an earlier run, in a persistent heap
 
     @property
     def heading(self) -> str:
-        """The line above its content, wherever a model reads it."""
+        """The line above the content, wherever a model reads it."""
         return f"heap {self.name!r}, {len(self.content):,} characters"
 
 
 class ChunkSet(Struct, frozen=True):
-    """A chunk as a fork puts it on the heap."""
+    """A chunk that a fork puts on the heap."""
 
     name: str
     content: str
@@ -59,7 +59,7 @@ class ChunkSet(Struct, frozen=True):
 
 
 class KeptChunk(Struct, frozen=True, omit_defaults=True):
-    """A chunk without the steps of a run."""
+    """A chunk without the step numbers of a run."""
 
     name: str
     content: str
@@ -69,22 +69,22 @@ class KeptChunk(Struct, frozen=True, omit_defaults=True):
 
 
 class KeptHeap(Struct, frozen=True, omit_defaults=True):
-    """What a run takes over from those before it."""
+    """Chunks that a run takes over from earlier runs."""
 
     chunks: tuple[KeptChunk, ...] = ()
-    # each source and its digest as the run begins, with the values of ``ToolReturned.digests``
+    # each source with its digest at the start of the run; values as in ``ToolReturned.digests``
     digests: tuple[tuple[str, str], ...] = ()
-    left_out: int = 0  # so many more are kept, and did not fit the budgets
+    left_out: int = 0  # number of further chunks that did not fit the budgets
 
 
 class Heap(Struct, frozen=True):
-    """All chunks, in order of allocation; in a brief heap, of their last writes."""
+    """All chunks in the order of allocation, or in a brief heap in the order of their last writes."""
 
     chunks: dict[str, Chunk] = {}
-    chars: int = 0  # characters of content in total
+    chars: int = 0  # total characters of content
     current: dict[str, str] = {}  # last known digest of each source file
-    brief: bool = False  # how its index tells of it, as ``SessionRules.index`` says
-    escaped: bool = False  # whether its index escapes texts that imitate its columns, as ``RunStarted.index`` says
+    brief: bool = False  # whether its index is brief, see ``SessionRules.index``
+    escaped: bool = False  # whether its index escapes text that imitates its columns, see ``RunStarted.index``
 
     def stale(self, chunk: Chunk) -> bool:
         now = self.current.get(chunk.source, "unknown")
@@ -95,7 +95,7 @@ class Heap(Struct, frozen=True):
         return tuple(sorted({chunk.source for chunk in self.chunks.values() if chunk.source}))
 
     def put(self, entry: StoreEntry, step: int, digest: str) -> Heap:
-        """With the chunk added or overwritten; ``digest`` is its source's as the content was stored."""
+        """Return the heap with the chunk added or replaced. ``digest`` is that of its source when it was stored."""
         old = self.chunks.get(entry.name)
         chunk = Chunk(
             name=entry.name,
@@ -120,14 +120,14 @@ class Heap(Struct, frozen=True):
         return replace(self, chunks=chunks, chars=self.chars - len(self.chunks[name].content))
 
     def with_digests(self, digests: dict[str, str]) -> Heap:
-        """With the sources' digests as they are now; the same heap where none of them is news."""
+        """Return the heap with the current digests of the sources, or the same heap if none of them changed."""
         if all(self.current.get(path) == digest for path, digest in digests.items()):
             return self
         return replace(self, current={**self.current, **digests})
 
 
 def taken_over(kept: KeptHeap) -> Heap:
-    """The heap that a run begins with."""
+    """Return the initial heap of a run that continues a persistent heap."""
     chunks = {
         one.name: Chunk(one.name, one.content, one.description, 0, 0, one.source, one.digest, kept=True)
         for one in kept.chunks
@@ -136,7 +136,7 @@ def taken_over(kept: KeptHeap) -> Heap:
 
 
 def index(heap: Heap, budgets: Budgets, *, described: bool = True) -> str:
-    """The heap index as the model reads it: a line for every chunk, with or without its description."""
+    """Return the heap index as the model reads it: one line per chunk, with or without descriptions."""
     many = "1 chunk" if len(heap.chunks) == 1 else f"{len(heap.chunks)} chunks"
     head = f"HEAP INDEX: {many}, {heap.chars:,} of {budgets.heap_chars:,} characters used"
     head += ", the last written last" if heap.brief else ""
@@ -144,7 +144,7 @@ def index(heap: Heap, budgets: Budgets, *, described: bool = True) -> str:
 
 
 def line(heap: Heap, chunk: Chunk, *, described: bool = True) -> str:
-    """One chunk's line of the index."""
+    """Return the index line of one chunk."""
     parts = [f"- {chunk.name}", f"{len(chunk.content):,} chars"]
     if chunk.description and described:
         parts.append(_cell(chunk.description) if heap.escaped else chunk.description)
@@ -160,10 +160,11 @@ def line(heap: Heap, chunk: Chunk, *, described: bool = True) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text for one column of the index; ordinary text stays as it is.
+    """Escape text for one column of the index. Ordinary text stays as it is.
 
-    A backslash marks a bar that could divide columns, and a text that is itself worded like one of our columns.
-    Characters that end, hide or reorder a line are written as their codes.
+    Models write these texts after reading files and command output, which could try to forge an index line. A backslash
+    marks a bar that could divide columns, and a text that is itself worded like one of our columns. Characters that
+    end, hide or reorder a line are written as their codes.
     """
     if not text.isprintable():
         text = "".join(ascii(char)[1:-1] if _is_hidden(char) else char for char in text)
@@ -172,12 +173,14 @@ def _cell(text: str) -> str:
 
 
 def _is_hidden(char: str) -> bool:
-    """Whether a character ends or hides a line, or changes its direction; emoji and scripts need the joiners."""
+    """Return whether a character ends or hides a line or changes its direction. Emoji and some scripts need the
+    joiners.
+    """
     return unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") and char not in "\u200c\u200d"
 
 
 def index_rows(heap: Heap) -> tuple[tuple[object, ...], ...]:
-    """What an index says of each chunk; a conversation that last said something else is told anew."""
+    """Return what the index says about each chunk. If this changes, the conversation has to show the index again."""
     return tuple(
         (
             chunk.name,
@@ -193,7 +196,7 @@ def index_rows(heap: Heap) -> tuple[tuple[object, ...], ...]:
 
 
 def faults(heap: Heap, entries: tuple[StoreEntry, ...], budgets: Budgets) -> list[str]:
-    """Everything that keeps ``entries`` from being stored together; sources are judged later, by their digests."""
+    """Return everything that prevents storing ``entries`` together. Sources are checked later, by their digests."""
     found = []
     for entry in entries:
         found += name_faults(entry.name, budgets)
@@ -231,7 +234,7 @@ def description_faults(description: str, budgets: Budgets) -> list[str]:
 
 
 def _control_characters(text: str) -> bool:
-    """Whether the text has characters that could end or hide a line of the index."""
+    """Return whether the text has characters that could end or hide a line of the index."""
     return any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in text)
 
 
@@ -259,7 +262,7 @@ def _freeable(heap: Heap) -> str:
 
 
 def sources_with(heap: Heap, entries: tuple[StoreEntry, ...]) -> tuple[str, ...]:
-    """The heap's sources, and those of the entries that are to join it."""
+    """Return the sources of the heap and of the entries that will join it."""
     return tuple(sorted({*heap.sources, *(entry.source for entry in entries if entry.source)}))
 
 
@@ -274,7 +277,7 @@ def source_faults(entries: tuple[StoreEntry, ...], digests: dict[str, str]) -> l
 
 
 def no_chunk(heap: Heap, name: str) -> str:
-    """The refusal of a missing name, with the nearest ones."""
+    """Return the message for a missing name, with the closest existing names."""
     if not heap.chunks:
         return f"there is no chunk {name[:80]!r}; the heap is empty, heap_alloc stores a first one"
     near = get_close_matches(name, heap.chunks, n=3, cutoff=0.4) or list(heap.chunks)[:5]
@@ -282,7 +285,7 @@ def no_chunk(heap: Heap, name: str) -> str:
 
 
 def read_text(heap: Heap, call: HeapRead) -> tuple[str, str]:
-    """``(text, fault)``: the lines asked for of an existing chunk, or why there are none."""
+    """Return ``(text, fault)``: the requested lines of an existing chunk, or why they do not exist."""
     content = heap.chunks[call.name].content
     if call.start_line is None and call.end_line is None:
         return content, ""

@@ -1,8 +1,8 @@
-"""What a run or a frame may still use, and what follows when it has used it.
+"""The limits of a run or a frame, and what happens when one is reached.
 
-Rule 1: a limit of the run ends it, with everything kept; the model is told before.
-Rule 2: a spent constraint (R3) or a nearly full window closes the frame: it may use the heap and pop.
-Rule 3: a frame that is refused three more calls after that is popped by the harness.
+Rule 1: A limit of the run ends it and keeps everything. The model gets a notice before.
+Rule 2: A spent constraint (R3) or a nearly full window closes the frame: it may only use the heap and pop.
+Rule 3: A closed frame that has three more calls refused is popped by the harness.
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ _TIMES = {"": 1, "k": 1_000, "m": 1_000_000}
 
 @lru_cache(maxsize=256)
 def constraint(text: str) -> Limits:
-    """The limits that a constraint enforces; whatever else it says is shown and not enforced."""
+    """Return the limits that a constraint enforces. The model sees the rest of its text, but it is not enforced."""
     found = {name: int(digits) * _TIMES[times.lower()] for name, digits, times in _CONSTRAINT.findall(text)}
     return Limits(steps=found.get("steps"), tokens=found.get("tokens"), seconds=found.get("seconds"))
 
 
 def remaining(state: State) -> str:
-    """R3 of a frame pushed without a constraint: the steps and tokens left, never time; nothing where none are ours."""
+    """Return R3 for a frame without a constraint: the steps and tokens left, never time.
+
+    Empty if an external client makes the calls: its steps and tokens are its own, and stackmem does not limit them.
+    """
     if state.begun.client is not UNSET:
         return ""
     limits = state.limits
@@ -57,14 +60,14 @@ def remaining(state: State) -> str:
 
 
 def needs_clock(state: State) -> bool:
-    """Whether a limit in seconds is in force anywhere."""
+    """Return whether any limit in seconds applies."""
     if state.limits.seconds is not None:
         return True
     return any(constraint(frame.registers.constraint).seconds is not None for frame in state.stack)
 
 
 def _used(state: State) -> list[tuple[str, Ending, float, float]]:
-    """``(word, ending, used, allowed)`` of every limit of the run in force."""
+    """Return ``(word, ending, used, allowed)`` for each limit of the run that applies."""
     limits = state.limits
     rows: list[tuple[str, Ending, float, float | None]] = [
         ("steps", "limit:steps", state.step, limits.steps),
@@ -76,12 +79,14 @@ def _used(state: State) -> list[tuple[str, Ending, float, float]]:
 
 
 def left_seconds(state: State) -> float | None:
-    """What the run may still take; None without a limit in seconds."""
+    """Return the seconds left for the run, or None without a limit in seconds."""
     return None if state.limits.seconds is None else max(0.0, state.limits.seconds - state.seconds)
 
 
 def spent_limit(state: State, wait_seconds: float = 0.0) -> Ending | None:
-    """The limit of the run that is spent, if any; a wait that would outlast the run's seconds has spent them."""
+    """Return the first limit of the run that is reached. A wait that would exceed the seconds counts as reaching
+    them.
+    """
     seconds = state.limits.seconds
     if wait_seconds and seconds is not None and state.seconds + wait_seconds >= seconds:
         return "limit:seconds"
@@ -89,10 +94,11 @@ def spent_limit(state: State, wait_seconds: float = 0.0) -> Ending | None:
 
 
 def notice(state: State) -> NoticeGiven | None:
-    """What the running frame must be told before its next prompt and has not been told."""
+    """Return a notice that the running frame has not had yet and must read before its next prompt."""
     for word, name, used, allowed in _used(state):
         near = allowed - used <= 3 if word == "steps" else used >= TOLD_AT * allowed
-        if near and name not in state.running.told:  # each frame: none sees what another was told
+        # once per frame, because a frame does not see the notices in other frames
+        if near and name not in state.running.told:
             amount = (
                 f"{allowed - used:.0f} of {allowed:,.0f}" if word != "USD" else f"{allowed - used:.2f} of {allowed:.2f}"
             )
@@ -111,7 +117,7 @@ def notice(state: State) -> NoticeGiven | None:
 
 
 def closing_refusal(state: State) -> Refusal | None:
-    """Why the running frame may only use the heap and pop, if so."""
+    """Return why the running frame may only use the heap and pop, or None if it is not closed."""
     for frame in reversed(state.stack):
         spent = _spent(state, frame)
         if spent:
@@ -124,7 +130,7 @@ def closing_refusal(state: State) -> Refusal | None:
 
 
 def _way_out(state: State) -> str:
-    """What a closed frame may still do, by the tools the run offers."""
+    """Describe what a closed frame may still do, according to the tools of the run."""
     keeper = _keeper(state)
     allowed = f"{ending_tool(state)} and {keeper} work" if keeper else f"{ending_tool(state)} works"
     return f"only {allowed}: {_pop_now(state)}"
@@ -136,12 +142,12 @@ def _pop_now(state: State) -> str:
 
 
 def ending_tool(state: State) -> str:
-    """The name of the tool that ends a frame."""
+    """Return the name of the tool that ends a frame."""
     return "return" if any(tool.name == "return" for tool in state.begun.tools) else "pop_frame"
 
 
 def _keeper(state: State) -> str:
-    """What keeps something beyond the frame; empty where nothing does."""
+    """Return a name for the tools that store something beyond the frame. Empty if there are none."""
     offered = {tool.name for tool in state.begun.tools}
     known = (("heap_alloc", "the heap tools"), ("memory", "memory"), ("add_note", "add_note"))
     return next((words for name, words in known if name in offered), "")
@@ -149,7 +155,7 @@ def _keeper(state: State) -> str:
 
 def _spent(state: State, frame: Frame) -> str:
     own = constraint(frame.registers.constraint)
-    settled = state.step - (state.pending is not None)  # of twenty steps, the twentieth is still worked
+    settled = state.step - (state.pending is not None)  # with a limit of 20 steps, step 20 still runs
     rows = (
         ("steps", settled - frame.started_step, own.steps),
         ("tokens", state.usage.total - frame.started_tokens, own.tokens),

@@ -1,8 +1,8 @@
-"""A sequence that only grows, shared between the values that hold it.
+"""An append-only sequence that shares its storage between versions.
 
-States are immutable, yet a run of 10,000 steps must not copy 10,000 turns at each step. A ``Log`` is a view
-of the first ``len`` items of a shared buffer: appending to the newest view extends the buffer, appending to an
-older one begins a buffer that goes on from it. What anyone holds never changes.
+States are immutable, yet a run of 10,000 steps must not copy 10,000 turns at each step. A ``Log`` is a view of the
+first ``len`` items of a shared buffer. Appending to the newest view extends the buffer; appending to an older one
+starts a new buffer based on it. Existing views never change.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ A = TypeVar("A")
 
 _FOLDS_KEPT = 8
 _DEEPEST = 4
-"""Buffers that go on from one another; the next one is a copy."""
+"""Maximum number of buffers based on one another. The next branch is a copy."""
 
 
 class _Buffer:
-    """The shared store: the items, and for each fold over them how far it came and what it found."""
+    """The shared storage: the items, and for each fold over them its position and value."""
 
     __slots__ = ("base", "depth", "folds", "items", "start")
 
     def __init__(self, items: list[Any], base: Log[Any] | None = None, depth: int = 0) -> None:
-        self.items = items  # those after the ``start`` items of ``base``, which come first
+        self.items = items  # the items after the first ``start``, which are in ``base``
         self.base = base
         self.start = 0 if base is None else len(base)
-        self.depth = depth  # how many buffers stand before it
+        self.depth = depth  # number of buffers below this one
         self.folds: dict[Hashable, tuple[int, Any]] = {}
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two items are one another's copies to the byte: ``1 == True``, but a prompt shows the difference."""
+    """Return whether two items encode to equal bytes. ``1 == True``, but in a prompt they differ."""
     return one is other or (one == other and json.encode(one, enc_hook=list) == json.encode(other, enc_hook=list))
 
 
 class Log(Generic[T]):
-    """An immutable sequence; ``append`` takes constant time and returns a new one."""
+    """An immutable sequence. ``append`` takes constant time and returns a new one."""
 
     __slots__ = ("_buffer", "_length")
 
@@ -52,12 +52,12 @@ class Log(Generic[T]):
         buffer, own = self._buffer, self._length - self._buffer.start
         if len(buffer.items) == own:
             buffer.items.append(item)
-        elif not _same(buffer.items[own], item):  # else it is the same history, told again
+        elif not _same(buffer.items[own], item):  # an equal item is the same history, appended a second time
             buffer = self._branch(item)
         return self._view(buffer, self._length + 1)
 
     def without_last(self) -> Log[T]:
-        """All but the last item; nothing is copied."""
+        """Return all but the last item without copying."""
         if not self._length:
             raise IndexError("an empty log has no last item")
         base = self._buffer.base
@@ -71,19 +71,22 @@ class Log(Generic[T]):
         return other
 
     def _branch(self, item: T) -> _Buffer:
-        """A buffer in which ``item`` follows what this log holds."""
+        """Return a buffer in which ``item`` follows the items of this log."""
         depth = self._buffer.depth + 1
         return _Buffer([*self, item]) if depth > _DEEPEST else _Buffer([item], self, depth)
 
     def fold(self, step: Callable[[A, T], A], initial: A, key: Hashable = None) -> A:
-        """``reduce(step, self, initial)``, continued from where the same fold last stopped.
+        """Return ``reduce(step, self, initial)``, continuing from where the same fold last stopped.
 
-        ``step`` is pure; ``(step, key)`` names the fold, so ``key`` tells apart what ``initial`` does not show.
+        ``step`` must be pure. ``(step, key)`` identifies the fold, so ``key`` must distinguish different initial
+        values.
         """
         return self.fold_from(step, lambda: initial, key)
 
     def fold_from(self, step: Callable[[A, T], A], begin: Callable[[], A], key: Hashable = None) -> A:
-        """As ``fold``, for an initial value that costs something: it is made where the fold was never begun."""
+        """Do the same as ``fold`` for an initial value that is expensive: ``begin`` is called only if no cached fold
+        exists.
+        """
         name, buffer = (step, key), self._buffer
         folds, start = buffer.folds, buffer.start
         found: A

@@ -1,8 +1,8 @@
 """The memory machine: what happens next, and what a fact changes.
 
-Rule 1: everything that changes the state is reached from ``evolve``, and only from there; it never refuses.
-Rule 2: everything that refuses is reached from ``settle``, and only from there; ``advance`` never raises.
-Rule 3: the state and the strategy decide what happens next; there is no clock, file or random number here.
+Rule 1: Every change of the state happens in a function called from ``evolve``, which never refuses anything.
+Rule 2: Every refusal comes from a function called from ``settle``; ``advance`` never raises.
+Rule 3: What happens next depends only on the state and the strategy, never on a clock, a file or a random number.
 """
 
 from __future__ import annotations
@@ -77,22 +77,22 @@ _UNCHECKED = ("model_error", "workspace_error", "interrupted", "input_needed")
 
 
 def fold(events: Iterable[Event]) -> State:
-    """The state after ``events``."""
+    """Return the state after ``events``."""
     return reduce(evolve, events, State())
 
 
 def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
-    """What happens next: a fact that follows, something to ask of the world, or None when the run is over."""
+    """Return what happens next: a derived fact, a request to the outside world, or None when the run is over."""
     if state.start is None:
         return None
     if state.end is not None:
         wanted = state.start.checked and state.checks is None and state.end.ending not in _UNCHECKED
         return RunChecks() if wanted else None
     if not state.stack:
-        forced = bool(state.popped[-1].forced)  # nobody said that the work is done
+        forced = bool(state.popped[-1].forced)  # the agent never said that the work was done
         return RunEnded("stalled" if forced else "popped", state.result)
     if state.running.program == "steps":
-        return None  # its interpreter says
+        return None  # the interpreter decides
     turn = session.next_turn(state, state.session) if state.session is not None else None
     if turn is not None:
         return turn
@@ -110,7 +110,7 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
 
 
 def _before_asking(state: State) -> Event | Effect | None:
-    """What must be settled before the model is asked again."""
+    """Return what must happen before the next request to the model, or None."""
     if state.heard and not state.failures:
         return session.words_given(state)
     if state.idle >= IDLE_REPLIES or repetition.is_stuck(state):
@@ -125,11 +125,14 @@ def _before_asking(state: State) -> Event | Effect | None:
         return RunEnded(spent, frames.partial_result(state))
     return (
         None if state.failures else limits.notice(state) or repetition.notice(state) or sizing.notice(state)
-    )  # a request that is asked again keeps its bytes
+    )  # a repeated request keeps its bytes
 
 
 def _stalled(state: State) -> Event:
-    """What follows once the model does nothing any more: who pushed the frame goes on, or a person has to."""
+    """Return what follows when the model makes no usable calls any more.
+
+    The frame is popped if a program or a user's request pushed it. Otherwise the turn or the run ends.
+    """
     if state.program is not None or state.running.request:
         return frames.forced_pop(state, "stalled")
     if state.session is not None:
@@ -139,7 +142,7 @@ def _stalled(state: State) -> Event:
 
 
 def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | Effect | Refusal:
-    """What the last reply comes to: its fact, its effect, or its refusal."""
+    """Return what the last reply leads to: a fact, an effect, or a refusal."""
     if pending.stop == "window":
         return frames.forced_pop(state, "window")
     said = session.without_call(state, pending) if state.session is not None and not pending.calls else None
@@ -160,7 +163,7 @@ def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | 
 
 
 def _use_own(state: State, call: ToolCall, pending: Pending) -> Effect | Refusal:
-    """A tool of the person's own; what its arguments must be, it knows itself."""
+    """Call one of the user's own tools, which checks its arguments itself."""
     if call.malformed is not None or not isinstance(call.arguments, dict):
         return Refusal("bad_arguments", f"the arguments of {call.name} must be one JSON object")
     obstacle = limits.closing_refusal(state) or session.permission(state, pending, call)
@@ -200,14 +203,14 @@ def _settle_call(state: State, call: Call, pending: Pending, offered: tuple[Tool
 
 
 def _end_frame(state: State, ended: Event | Effect | Refusal) -> Event | Effect | Refusal:
-    """The root of a conversation never pops: what it returns is the result of a request."""
+    """Turn a pop of a conversation's root into the result of a request. That root never pops."""
     if state.session is None or state.running.depth or not isinstance(ended, FramePopped):
         return ended
     return TurnEnded(ended.result, ended.forced, ended.stored)
 
 
 def _answered_by(settled: Event | Effect | Refusal) -> Event | Effect:
-    """A refusal as the fact that it is; one with thousands of faults is shortened, or it would fill the window."""
+    """Turn a refusal into its fact. One with thousands of faults is shortened, or it would fill the window."""
     if isinstance(settled, Refusal):
         return CallRejected(settled.code, clip_chars(settled.text, REASON_CHARS))
     return settled
@@ -223,7 +226,7 @@ def _use(state: State, call: WorkspaceCall) -> Effect | Refusal:
 
 
 def evolve(state: State, event: Event) -> State:  # noqa: C901 - one match, every fact
-    """The state once ``event`` is true."""
+    """Return the state after ``event``."""
     match event:
         case ModelReplied():  # this and the next are most of a run
             return _take_reply(state, event)
@@ -319,7 +322,7 @@ def _take_reply(state: State, event: ModelReplied) -> State:
 
 
 def _without_others(state: State, told: State) -> State:
-    """``told``, with the calls of the pending reply that are not performed answered."""
+    """Answer the calls of the pending reply that are not performed."""
     others = state.pending.calls[1:] if state.pending and retries.performs_first(state) else ()
     for call in others:
         told = frames.tell(told, Result(call.id, retries.NOT_PERFORMED, True, told.heap, state.step))
@@ -329,7 +332,7 @@ def _without_others(state: State, told: State) -> State:
 def _answer(
     state: State, text: str, digests: dict[str, str], *, failed: bool = False, read: tuple[str, ...] = ()
 ) -> State:
-    """The state with the one pending call answered."""
+    """Return the state with the pending call answered."""
     heap = state.heap.with_digests(digests)
     call_id = state.pending.calls[0].id if state.pending and state.pending.calls else ""
     answered = replace(state, heap=heap, pending=None, idle=0)
@@ -338,7 +341,7 @@ def _answer(
 
 
 def _take_answer(state: State, event: ToolAnswered | SourceLoaded | UserAnswered | Waited) -> State:
-    """With what a program was answered, or an agent by the person: to its call, or to its plain words."""
+    """Apply an answer to a program, or the user's answer to an agent, which may have asked with or without a call."""
     if not isinstance(event, UserAnswered) or state.pending is None:
         tree = getattr(event, "tree", "")  # only a tool may change the workspace
         return replace(state, tree=tree or state.tree, clock_fresh=False)

@@ -1,7 +1,7 @@
-"""The directory of the memory tool: files that are nothing but state.
+"""The directory of the memory tool, whose files exist only in the state.
 
-Rule 1: a command that cannot be done changes nothing and says what can.
-Rule 2: folders are where files are; an empty one does not exist, but for ``/memories`` itself.
+Rule 1: A command that fails changes nothing and says what would work.
+Rule 2: A folder exists if it contains a file. Only ``/memories`` itself may be empty.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NEEDS = {
 
 
 class Directory(Struct, frozen=True):
-    """Path to text; every path begins with ``/memories/``."""
+    """Maps paths to texts. Every path begins with ``/memories/``."""
 
     files: dict[str, str] = {}
 
@@ -36,12 +36,12 @@ class Directory(Struct, frozen=True):
         return sum(map(len, self.files.values()))
 
     def under(self, folder: str) -> list[str]:
-        """The files in a folder and below, by name."""
+        """Return the paths of the files in a folder and its subfolders, sorted."""
         return sorted(path for path in self.files if path.startswith(f"{folder}/"))
 
 
 class CommandOutcome(Struct, frozen=True):
-    """What a command comes to; with a ``fault`` nothing has changed."""
+    """The result of a command. With a ``fault``, nothing has changed."""
 
     directory: Directory
     text: str = ""
@@ -49,11 +49,11 @@ class CommandOutcome(Struct, frozen=True):
 
 
 _Change = tuple[dict[str, str], str]
-"""The files after a command, and what the model is told."""
+"""The files after a command, and the text that the model reads."""
 
 
 def carry_out(directory: Directory, call: Memory) -> CommandOutcome:
-    """The directory after the command, and what the model is told."""
+    """Return the directory after the command, and the text that the model reads."""
     needs = _NEEDS[call.command]
     missing = [name for name in needs if getattr(call, name) is None]
     if missing:
@@ -72,7 +72,7 @@ def carry_out(directory: Directory, call: Memory) -> CommandOutcome:
 
 
 def _run(directory: Directory, call: Memory, path: str, other: str) -> _Change | str:
-    """What the command changes, or why it cannot be done."""
+    """Return what the command changes, or why it fails."""
     match call.command:
         case "view":
             return _view(directory, path)
@@ -132,7 +132,7 @@ def _create(directory: Directory, path: str, text: str) -> _Change | str:
 
 
 def _place_fault(directory: Directory, path: str) -> str:
-    """Why no file can be made there."""
+    """Return why no file can be created at this path."""
     if path in directory.files:
         return f"{path} exists; change it by str_replace or insert, or delete it first"
     if path == ROOT or directory.under(path):

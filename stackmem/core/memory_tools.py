@@ -1,10 +1,10 @@
-"""What the calls come to that read and change the machine's own memory, and what their facts change.
+"""The tools that read and change the machine's own memory, and what their facts change.
 
-Rule 1: the heap's tools are facts of their own; what a look-up tells is no part of its fact: it follows from the call
-        and the state.
-Rule 2: of the look-ups only ``add_note`` and ``memory`` change anything.
-Rule 3: where the calls are those of an agent that is not ours, its files change without a call, so the heap's sources
-        are looked at before each; and the root frame is its own conversation, which never pops.
+Rule 1: Calls of the heap tools have their own facts. The text of a look-up is not in its fact, because it follows from
+    the call and the state.
+Rule 2: Of the look-ups, only ``add_note`` and ``memory`` change anything.
+Rule 3: If an external agent makes the calls, its files change without a call. So the digests of the heap's sources are
+    taken before each call. The root frame is that agent's own conversation and never pops.
 """
 
 from __future__ import annotations
@@ -47,20 +47,23 @@ _MISSING_NAMED = 3
 
 
 def before_client_call(state: State, call: Call, pending: Pending) -> DigestSources | Refusal | None:
-    """What stands before a client's call: the digests to take first, or a refusal; None in every other run."""
+    """Return what must happen before a call of an external client: a refusal, or digests to take first.
+
+    Returns None in every other run.
+    """
     if state.begun.client is UNSET:
         return None
     if isinstance(call, PopFrame) and state.running.depth == 0:
         return Refusal("pop_refused", "pop_frame refused: no frame is open", "push_frame opens one")
     stored = entries_of(call)
-    if isinstance(call, HeapAlloc | HeapWrite):  # of a rewritten chunk its new source alone matters here
+    if isinstance(call, HeapAlloc | HeapWrite):  # for a rewritten chunk, only its new source matters here
         stored = (StoreEntry(call.name, call.content, source=call.source or ""),)
     sources = heaps.sources_with(state.heap, stored)
     return DigestSources(sources) if sources and pending.digests is None else None
 
 
 def allocate(state: State, call: HeapAlloc, pending: Pending) -> ChunkAllocated | DigestSources | Refusal:
-    """The new chunk, the digest it needs first, or the refusal."""
+    """Return the new chunk, the digest that it needs first, or the refusal."""
     if call.name in state.heap.chunks:
         return Refusal("chunk_exists", f"heap_alloc refused: {call.name!r} exists", "use heap_write to replace it")
     entry = StoreEntry(call.name, call.content, call.description, call.source)
@@ -69,7 +72,7 @@ def allocate(state: State, call: HeapAlloc, pending: Pending) -> ChunkAllocated 
 
 
 def rewrite(state: State, call: HeapWrite, pending: Pending) -> ChunkWritten | DigestSources | Refusal:
-    """The replaced chunk, the digest it needs first, or the refusal."""
+    """Return the replaced chunk, the digest that it needs first, or the refusal."""
     if call.name not in state.heap.chunks:
         return _no_chunk(state, call)
     entry = _merged_entry(state.heap, call)
@@ -78,7 +81,7 @@ def rewrite(state: State, call: HeapWrite, pending: Pending) -> ChunkWritten | D
 
 
 def _merged_entry(heap: Heap, call: HeapWrite) -> StoreEntry:
-    """The chunk as the call leaves it; what it leaves out stays."""
+    """Return the chunk after the call. Fields that the call leaves out keep their values."""
     old = heap.chunks[call.name]
     return StoreEntry(
         call.name,
@@ -91,7 +94,7 @@ def _merged_entry(heap: Heap, call: HeapWrite) -> StoreEntry:
 def _entry_obstacle(
     state: State, tool: str, entry: StoreEntry, pending: Pending, *, named: str
 ) -> DigestSources | Refusal | None:
-    """What stands between one entry and the heap."""
+    """Return what must happen before an entry is stored, or the refusal."""
     wrong = heaps.faults(state.heap, (entry,), state.begun.budgets)
     if not wrong and entry.source:
         if pending.digests is None:
@@ -108,7 +111,9 @@ def read(state: State, call: HeapRead) -> ChunkRead | Refusal:
 
 
 def load(state: State, call: HeapLoad) -> ChunkRead | Refusal:
-    """The chunks read together, or the refusal; a result is shown whole, so what is too much of one is refused."""
+    """Return the chunks to read together, or the refusal. Chunks are returned in full, so a total that is too large
+    is refused.
+    """
     names = tuple(dict.fromkeys(call.names))
     if not names:
         return Refusal("no_chunk", "heap_load refused: names is empty", "name the chunks to load")
@@ -134,7 +139,7 @@ def _no_chunk(state: State, call: HeapRead | HeapWrite | HeapFree) -> Refusal:
 
 
 def heap_with_stored(state: State, stored: tuple[str, ...]) -> Heap:
-    """The heap with what the pending push or pop stores."""
+    """Return the heap with the chunks that the pending push or pop stores."""
     heap = state.heap
     for entry in entries_of(state.pending.call) if stored and state.pending else ():
         heap = heap.put(entry, state.step, _digest(state, entry.source))
@@ -142,7 +147,7 @@ def heap_with_stored(state: State, stored: tuple[str, ...]) -> Heap:
 
 
 def change_heap(state: State, event: ChunkAllocated | ChunkWritten | ChunkRead | ChunkFreed) -> tuple[Heap, str]:
-    """The heap after the fact, and what the model is told."""
+    """Return the heap after the fact, and the text that the model reads."""
     call = state.pending.call if state.pending else None
     most = state.begun.budgets.heap_chars
     match event:
@@ -192,17 +197,17 @@ def _digest(state: State, source: str) -> str:
 
 
 class LookupAnswer(Struct, frozen=True):
-    """What a look-up comes to; with a ``fault`` nothing has changed."""
+    """The result of a look-up. With a ``fault``, nothing has changed."""
 
     text: str = ""
     fault: str = ""
-    # notes, directory: as they are then; None where they are as before
+    # notes, directory: the new values; None if unchanged
     notes: Log[str] | None = None
     directory: Directory | None = None
 
 
 def look_up(state: State, call: LookupCall | HeapRead) -> CallAnswered | Refusal:
-    """The fact that the call was answered, or the refusal."""
+    """Return the fact that the call was answered, or the refusal."""
     answer, tool = _answer(state, call), tool_name(call)
     if answer.fault:
         return Refusal("lookup_refused", f"{tool} refused: {answer.fault}")
@@ -210,7 +215,7 @@ def look_up(state: State, call: LookupCall | HeapRead) -> CallAnswered | Refusal
 
 
 def apply_lookup(state: State, call: LookupCall | HeapRead) -> tuple[State, str]:
-    """The state after the call, and what the model is told."""
+    """Return the state after the call, and the text that the model reads."""
     answer = _answer(state, call)
     changed = state if answer.notes is None else replace(state, notes=answer.notes)
     return (changed if answer.directory is None else replace(changed, directory=answer.directory)), answer.text
@@ -236,7 +241,7 @@ def _answer(state: State, call: LookupCall | HeapRead) -> LookupAnswer:
 
 
 def names_frame(call: HeapRead) -> bool:
-    """Whether the call asks for a popped frame and not for a chunk."""
+    """Return whether the call reads a popped frame instead of a chunk."""
     return call.name.startswith(FRAME_PREFIX)
 
 
@@ -254,7 +259,7 @@ def _read_frame(state: State, call: HeapRead) -> LookupAnswer:
 
 
 def _search_frames(state: State, query: str) -> LookupAnswer:
-    """What fits in all conversations of the run but the running frame's."""
+    """Search all conversations of the run except the running frame's."""
     if not query.strip():
         return LookupAnswer(fault="query is empty; name words to look for, or a frame as frame:NAME")
     return LookupAnswer(excerpts_of_frames([*(done.frame for done in state.popped), *state.stack[:-1]], query))
@@ -284,7 +289,7 @@ def _expand(state: State, call: Expand) -> LookupAnswer:
 
 
 def _search(state: State, call: ConversationSearch) -> LookupAnswer:
-    """What fits in the running conversation, the reply that asks left out."""
+    """Search the running conversation without the reply that contains this call."""
     if not call.query.strip():
         return LookupAnswer(fault="query is empty; name words to look for")
     turns = state.running.turns
@@ -294,7 +299,7 @@ def _search(state: State, call: ConversationSearch) -> LookupAnswer:
 
 
 def _popped_frame(state: State, name: str) -> PoppedFrame | None:
-    """The popped frame with this id, else the last one with this name."""
+    """Return the popped frame with this id, otherwise the last one with this name."""
     fitting = [done for done in state.popped if done.frame.id == name]
     fitting = fitting or [done for done in state.popped if done.frame.name == name]
     return fitting[-1] if fitting else None

@@ -1,4 +1,4 @@
-"""What passes between the harness and a model, in no provider's format."""
+"""Messages between the harness and a model, in a format that no provider uses."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .log import Log
 from .strict_json import decode_json
 
 FailureKind = Literal[
-    "rate_limited", "overloaded", "server_error", "timeout", "connection", "incomplete",  # asked again
-    "window",  # the prompt is longer than the model takes: the frame is popped
-    "spend_limit", "authentication", "rejected", "script",  # hopeless
+    "rate_limited", "overloaded", "server_error", "timeout", "connection", "incomplete",  # retried
+    "window",  # the prompt exceeds the model's window: the frame is popped
+    "spend_limit", "authentication", "rejected", "script",  # not retried
 ]  # fmt: skip
 
 
@@ -23,18 +23,18 @@ class Text(Struct, frozen=True, tag="text"):
 
 
 class Thinking(Struct, frozen=True, tag="thinking"):
-    """A provider's own block, never read here, passed back as it came."""
+    """A provider's own block. It is never interpreted here, and sent back unchanged."""
 
     raw: dict[str, Any]
 
 
 class ToolCall(Struct, frozen=True, tag="call"):
-    """A call the model asks for.
+    """A call that the model makes.
 
     Attributes:
-        id: The provider's name for it; its result carries the same.
+        id: The provider's id of the call, which its result repeats.
         arguments: The parsed JSON value, whatever its type.
-        malformed: The arguments' text where it was no JSON; ``arguments`` is then None.
+        malformed: The text of the arguments if it was not JSON. ``arguments`` is then None.
     """
 
     id: str
@@ -59,12 +59,12 @@ class Message(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """Tokens of one reply; the whole prompt is the first four together.
+    """Tokens of one reply. The first four fields add up to the whole prompt.
 
     Attributes:
         uncached: Prompt tokens neither read from nor written to the provider's cache.
         output: Tokens of the reply, thinking included.
-        estimated: True where the model reports nothing and characters / 2.5 stand in.
+        estimated: True if the model reports no usage and the numbers are characters / 2.5.
     """
 
     uncached: int = 0
@@ -94,17 +94,17 @@ class Usage(Struct, frozen=True):
 
 
 class PromptText(Struct, frozen=True):
-    """A prompt by the name of its file; its slots are filled when it is sent."""
+    """A prompt under the name of its file. Its slots are filled when it is sent."""
 
     name: str
     text: str
 
 
 class ToolSpec(Struct, frozen=True):
-    """A tool as a model is shown it; ``schema`` is JSON text, so that its bytes never change.
+    """A tool as the model sees it. ``schema`` is JSON text, so that its bytes never change.
 
-    Attributes:
-    A decoder refuses a tool whose schema is neither JSON nor empty: making one raises ``ValueError``.
+    Raises:
+        ValueError: ``schema`` is neither JSON nor empty. A decoder therefore refuses such a tool.
     """
 
     name: str
@@ -117,12 +117,12 @@ class ToolSpec(Struct, frozen=True):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The schema as an object; empty if the tool has none, as tools that a provider runs itself may."""
+        """The schema as an object. Empty without a schema, as for tools that a provider runs itself."""
         value = json.decode(self.schema) if self.schema else None
         return value if isinstance(value, dict) else {}
 
 
-@lru_cache(maxsize=256)  # every record that starts a run brings the same tools
+@lru_cache(maxsize=256)  # every record that starts a run contains the same tools
 def _is_json(text: str) -> bool:
     try:
         decode_json(text, object)
@@ -132,7 +132,7 @@ def _is_json(text: str) -> bool:
 
 
 class Breakpoint(Struct, frozen=True):
-    """A place up to which the provider may cache: after the system prompt (``message`` -1) or after a part."""
+    """A position up to which the provider may cache: after the system prompt (``message`` -1) or after a part."""
 
     message: int
     part: int
@@ -140,10 +140,10 @@ class Breakpoint(Struct, frozen=True):
 
 
 class View(Struct, frozen=True):
-    """What the model sees: a function of the state, made by a strategy.
+    """The model's view of the run. A strategy builds it from the state.
 
     Attributes:
-        messages: The conversation; it ends with a user message.
+        messages: The conversation, which ends with a user message.
         breakpoints: At most four, in prompt order, longer time to live first.
     """
 
@@ -154,7 +154,7 @@ class View(Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """SHA-256 over everything above, chained per message, so that an unchanged prefix costs nothing."""
+        """SHA-256 of all fields, chained per message, so that an unchanged prefix costs nothing."""
         chained = self.messages.fold(_chain, _prefix_digest(self.system, self.tools), (self.system, self.tools))
         return hashlib.sha256(chained + json.encode(self.breakpoints)).hexdigest()
 

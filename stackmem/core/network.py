@@ -1,4 +1,4 @@
-"""What commands asked of the network, where they reach listed hosts alone."""
+"""Network requests of commands, recorded if commands may reach only listed hosts."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from msgspec import Struct
 
 
 class NetworkRequest(Struct, frozen=True):
-    """What a command asked of the network, through the proxy of ``--network list``; no path, no header, no body.
+    """A command's request to the proxy of ``--network list``, without its path, headers and body.
 
     Attributes:
-        host: As it was asked for, in small letters; empty where the request named none.
-        port: Of the host; 0 where the request named none.
-        method: ``CONNECT`` of a tunnel, else that of the request; empty where there was none.
-        allowed: Whether it was passed on.
-        why: What refused it, or ended it before its time; empty where nothing did.
-        count: Requests of the command that are alike in all of the above.
-        sent_bytes: What they sent to the host, in sum.
-        received_bytes: What the host sent back, in sum.
+        host: The host as requested, in lower case. Empty if the request named none.
+        port: The port of the host, or 0 if the request named none.
+        method: ``CONNECT`` for a tunnel, otherwise the method of the request. Empty if there was none.
+        allowed: Whether the proxy passed the request on.
+        why: Why it was refused or ended early. Empty if it was not.
+        count: Number of requests of the command that are equal in all fields above.
+        sent_bytes: Total bytes sent to the host by these requests.
+        received_bytes: Total bytes received from the host.
     """
 
     host: str

@@ -1,6 +1,6 @@
-"""The facts of a person who works with the agent: what she says, allows and stops. All of them come from outside.
+"""The facts about a user who works with the agent: what the user says, allows and stops.
 
-That she answered a question is ``UserAnswered``, of an agent's question as of a program's.
+All of them come from outside. The answer to a question is ``UserAnswered``, whether an agent or a program asked.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Scope = Literal["once", "frame", "session"]
 
 
 class SessionRules(Struct, frozen=True):
-    """How a run is a conversation with a person.
+    """The rules of a run that is a conversation with a user.
 
     Attributes:
-        policy: ``frame`` where each request is a frame below the root, ``flat`` where all of them are one conversation.
-        approve: Which calls in the sandbox need the person's permission: none; those that write files; commands, too;
-            or all. What leaves the sandbox needs it always.
-        index: ``brief`` where the heap index shows no steps, its order those of the last writes instead, and where a
-            frame that has seen the index is told of changes alone. Conversations from before that have none.
+        policy: ``frame`` if each request is a frame below the root, ``flat`` if all requests share one conversation.
+        approve: Which calls in the sandbox need the user's permission: none; those that write files; commands too; or
+            all. Calls that leave the sandbox always need it.
+        index: ``brief`` if the heap index shows no step numbers and lists chunks in the order of their last writes. A
+            frame that has seen the index then gets only the changes. Omitted in older conversations.
     """
 
     policy: Policy = "frame"
@@ -31,29 +31,29 @@ class SessionRules(Struct, frozen=True):
 
 
 class PersonSaid(Struct, frozen=True, tag=True):
-    """The person made a request."""
+    """The user made a request."""
 
     text: str
 
 
 class PersonSteppedIn(Struct, frozen=True, tag=True):
-    """The person said something while a request was worked on; the model is told before it is asked again."""
+    """The user wrote something during a request. The model reads it before its next reply."""
 
     text: str
 
 
 class PersonStopped(Struct, frozen=True, tag=True):
-    """The person ended the request that was worked on; what is under way is answered, and its frames are popped."""
+    """The user stopped the current request. Open calls are answered, and the frames of the request are popped."""
 
 
 class PersonDecided(Struct, frozen=True, tag=True):
-    """The person allowed or denied a call.
+    """The user allowed or denied a call.
 
     Attributes:
-        scope: How long an allowance holds: for this call, until the running frame pops, or for the session.
-        pattern: What else it allows where it holds longer: a command or path in which ``*`` stands for any text; empty
-            is every call of that tool.
-        words: What the model is told with a denial.
+        scope: How long the permission is valid: for this call, until the running frame pops, or for the session.
+        pattern: Further calls covered by a longer permission: a command or path in which ``*`` matches any text. Empty
+            covers every call of the tool.
+        words: The user's text for the model with a denial.
     """
 
     allow: bool
@@ -63,19 +63,19 @@ class PersonDecided(Struct, frozen=True, tag=True):
 
 
 class WordsGiven(Struct, frozen=True, tag=True):
-    """What the person said meanwhile was given to the frame that runs; after the end of a request it is the next one.
+    """The running frame received what the user had written meanwhile. After a request it starts the next one.
 
-    This one follows by the rules.
+    This fact is derived by the rules.
     """
 
     text: str
 
 
 class TurnEnded(Struct, frozen=True, tag=True):
-    """A request of a flat conversation came to its result. This one follows by the rules.
+    """A request of a flat conversation has its result. This fact is derived by the rules.
 
     Attributes:
-        forced: Why the harness ended it; empty where the model did.
+        forced: Why the harness ended it. Empty if the model ended it.
         stored: As in ``FramePopped``.
     """
 

@@ -1,4 +1,4 @@
-"""What tokens cost: usage × the price row that the run recorded."""
+"""The cost of tokens: usage × the price row that the run recorded."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Price(Struct, frozen=True):
     """USD per million tokens of one model.
 
     Attributes:
-        tier_above_tokens: Prompts longer than this cost ``tier_factor`` times as much, output included.
-        tier_output_factor: Of the output there, where it is another one.
+        tier_above_tokens: Requests with longer prompts cost ``tier_factor`` times as much, output included.
+        tier_output_factor: The factor for the output of such requests, if it differs.
         source: Where and when the figures were read.
     """
 
@@ -28,11 +28,11 @@ class Price(Struct, frozen=True):
 
 
 class Answerer(Struct, frozen=True):
-    """Another model than the run's own, which gave a reply.
+    """A model other than the run's own, which gave a reply.
 
     Attributes:
-        window_tokens: Its context window; 0 where it is not known.
-        price: None where it is unknown; the cost then is, too.
+        window_tokens: Its context window, or 0 if it is not known.
+        price: None if it is unknown; the cost is then unknown too.
     """
 
     model: str
@@ -41,11 +41,11 @@ class Answerer(Struct, frozen=True):
 
 
 def reply_usd(usage: Usage, own: Price | None, answerer: Answerer | UnsetType) -> float | None:
-    """USD of one reply or summary; None where its price is unknown.
+    """Return the USD of one reply or summary, or None if the price is unknown.
 
     Args:
         own: The price of the run's own model.
-        answerer: Who answered, where that is another model; one of which nothing was used costs nothing.
+        answerer: The model that answered, if it is another one. Without any usage it costs nothing, even unpriced.
     """
     price = own if answerer is UNSET else answerer.price
     if price is None:
@@ -54,7 +54,7 @@ def reply_usd(usage: Usage, own: Price | None, answerer: Answerer | UnsetType) -
 
 
 def cost_usd(usage: Usage, price: Price) -> float:
-    """USD of one reply."""
+    """Return the USD of one reply."""
     prompt = (
         usage.uncached * price.input
         + usage.cache_read * price.cache_read

@@ -1,6 +1,6 @@
-"""The facts of a program's run; the others, of its frames, calls and checks, are those of every run.
+"""The facts of a program's run. Frames, calls and checks have the same facts as in every run.
 
-What answers an effect is recorded whole; the others are derived by the interpreter, and checked against it in replay.
+Answers to effects are recorded whole. The interpreter derives the other facts, and a replay compares them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ ToolFailure = Literal[
 
 
 class Continued(Struct, frozen=True):
-    """The run that an edited program went on from; unlike a fork's, its records are not shared.
+    """The run that an edited program continues. Unlike a fork, it does not share the records.
 
     Attributes:
-        parent: Its id.
-        at: Number of its last record.
-        digest: That record's digest.
-        answers: Recorded answers that the edited program was given, of ``recorded``.
-        changed: Paths of the sources that had changed since, and were read anew.
+        parent: Id of that run.
+        at: Sequence number of its last record.
+        digest: The digest of that record.
+        answers: How many of the ``recorded`` answers the edited program reused.
+        changed: Paths of the sources that had changed and were read again.
     """
 
     parent: str
@@ -36,15 +36,15 @@ class Continued(Struct, frozen=True):
 
 
 class ProgramStarted(Struct, frozen=True, tag=True):
-    """An interpreter began. What it was given stands here, so that a replay gives it the same.
+    """An interpreter began. Records its inputs, so that a replay can repeat them.
 
     Attributes:
-        path: The program as a person named it.
-        digest: SHA-256 of its text; the run keeps the text under it.
-        inputs: Name to value.
+        path: The program as the user named it.
+        digest: SHA-256 of its text. The run stores the text under this digest.
+        inputs: Maps names to values.
         module_path: The program's folder, as its tools see it.
-        options: What else the interpreter was told, by flags.
-        continued: Of an edited program; not written elsewhere.
+        options: Further options of the interpreter, from flags.
+        continued: The continued run, if the program was edited. Omitted otherwise.
     """
 
     language: str
@@ -57,14 +57,14 @@ class ProgramStarted(Struct, frozen=True, tag=True):
 
 
 class StepEntered(Struct, frozen=True, tag=True):
-    """A step of the program began; ``path`` is its place in the program, ``call`` what it does, in short."""
+    """A step of the program began. ``path`` is its position in the program; ``call`` summarizes what it does."""
 
     path: str
     call: str = ""
 
 
 class StepLeft(Struct, frozen=True, tag=True):
-    """The step ended with a value of a kind and a size; kind ``skipped`` where it was not done."""
+    """The step ended with a value of a kind and a size. The kind is ``skipped`` if the step was not done."""
 
     path: str
     kind: str = "nothing"
@@ -72,11 +72,11 @@ class StepLeft(Struct, frozen=True, tag=True):
 
 
 class StepFailed(Struct, frozen=True, tag=True):
-    """Something that the program was to do was refused, failed or did nothing.
+    """Something that the program should do was refused, failed or had no effect.
 
     Attributes:
-        path: Its place in the program.
-        reason: As the program's model was told.
+        path: Its position in the program.
+        reason: What the program's model reads.
     """
 
     path: str
@@ -84,7 +84,7 @@ class StepFailed(Struct, frozen=True, tag=True):
 
 
 class VariableSet(Struct, frozen=True, tag=True):
-    """A variable has a value now; the value is derived again in replay and not kept."""
+    """A variable was set. Its value is not stored, because a replay derives it again."""
 
     name: str
     kind: str
@@ -92,20 +92,20 @@ class VariableSet(Struct, frozen=True, tag=True):
 
 
 class PhaseEnded(Struct, frozen=True, tag=True):
-    """A phase ended, and its variables had these digests."""
+    """A phase ended. ``digests`` are those of its variables."""
 
     path: str
     digests: dict[str, str]
 
 
 class Said(Struct, frozen=True, tag=True):
-    """The program told its person something."""
+    """The program printed something for the user."""
 
     text: str
 
 
 class ChunkKept(Struct, frozen=True, tag=True):
-    """The program put a chunk on the heap, over what had its name."""
+    """The program put a chunk on the heap, replacing one of the same name."""
 
     name: str
     content: str
@@ -114,17 +114,17 @@ class ChunkKept(Struct, frozen=True, tag=True):
 
 
 class ChunkDropped(Struct, frozen=True, tag=True):
-    """The program took a chunk from the heap."""
+    """The program removed a chunk from the heap."""
 
     name: str
 
 
 class ToolAnswered(Struct, frozen=True, tag=True):
-    """A tool that the program called came back, whole and literal.
+    """A tool that the program called returned. The value is complete and unchanged.
 
     Attributes:
-        branch: Which call of a group it answers, from 0.
-        tree: The workspace after a call that may change it, as the run's history names it; else empty.
+        branch: The index, from 0, of the call in its group.
+        tree: The workspace after a call that may change it, as an id in the run's history. Empty otherwise.
     """
 
     value: Any
@@ -136,7 +136,7 @@ class ToolAnswered(Struct, frozen=True, tag=True):
 
 
 class SourceLoaded(Struct, frozen=True, tag=True):
-    """A source was read; the run keeps its text under ``digest``. ``failed`` says why there is none."""
+    """A source was read. The run stores its text under ``digest``. ``failed`` says why it could not be read."""
 
     path: str
     digest: str = ""
@@ -146,19 +146,19 @@ class SourceLoaded(Struct, frozen=True, tag=True):
 
 
 class UserAnswered(Struct, frozen=True, tag=True):
-    """The person answered the program's question."""
+    """The user answered the program's question."""
 
     text: str
 
 
 class Waited(Struct, frozen=True, tag=True):
-    """The program waited; a replay does not."""
+    """The program waited. A replay does not wait."""
 
     seconds: float
 
 
 class ProgramHalted(Struct, frozen=True, tag=True):
-    """The program stopped with a fault; ``report`` is what its language prints of it."""
+    """The program stopped with a fault. ``report`` is what its language prints about it."""
 
     kind: str
     report: str
@@ -166,7 +166,7 @@ class ProgramHalted(Struct, frozen=True, tag=True):
 
 
 class ProgramReturned(Struct, frozen=True, tag=True):
-    """The program came to its end with a value of a kind and a size."""
+    """The program ended with a value of a kind and a size."""
 
     kind: str
     size: int
@@ -174,7 +174,7 @@ class ProgramReturned(Struct, frozen=True, tag=True):
 
 
 Note = StepEntered | StepLeft | StepFailed | VariableSet | PhaseEnded
-"""What an interpreter reports by itself: it yields the fact, and is sent None."""
+"""Facts that an interpreter reports on its own: it yields the fact, and receives None."""
 
 ProgramEvent = (
     ProgramStarted | StepEntered | StepLeft | StepFailed | VariableSet | PhaseEnded | Said | ChunkKept | ChunkDropped

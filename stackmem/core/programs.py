@@ -1,8 +1,8 @@
-"""What a program's facts change, and the frames that a program pushes.
+"""The facts of programs: their changes to the state, and the frames that programs push.
 
-Rule 1: what the interpreter derives again is not in the state; what it did to the machine's memory is.
-Rule 2: a program's own frame holds no conversation; its completions count as steps of the run.
-Rule 3: the agent's frame under a program has its task whole in its first message, and may return more.
+Rule 1: The state omits what the interpreter derives again, but includes its changes to the machine's memory.
+Rule 2: A program's own frame has no conversation. Its completions count as steps of the run.
+Rule 3: The agent's frame under a program has the whole task in its first message, and may return a longer result.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ Derived = (
     ProgramStarted | StepEntered | StepLeft | StepFailed | VariableSet | PhaseEnded | Said | ChunkKept | ChunkDropped
     | ProgramHalted | ProgramReturned
 )  # fmt: skip
-"""What the interpreter says; what it was answered changes the state as any answer does."""
+"""Facts from the interpreter. The answers to its requests change the state like any other answer."""
 
 
 def apply_program_event(state: State, event: Derived) -> State:
-    """The state once the program has said this."""
+    """Return the state after a fact from the interpreter."""
     match event:
         case StepEntered() if state.program is not None:
             program = replace(state.program, path=event.path, entered=state.program.entered + 1)
@@ -80,12 +80,12 @@ def _steps_frame(root: Frame) -> Frame:
 
 
 def count_completion(state: State, event: ModelReplied) -> State:
-    """The state once a completion that the program asked for is there."""
+    """Return the state after a completion that the program requested."""
     return replace(state.with_cost(event), step=state.step + 1)
 
 
 def open_frame(state: State, event: FramePushed, chars: int) -> State:
-    """The state with a frame that the program pushed; ``chars`` stand in its prompt before the task."""
+    """Return the state with a frame that the program pushed. ``chars`` is the size of its prompt before the task."""
     given = event.program
     if given is UNSET:
         return state
@@ -113,7 +113,7 @@ def open_frame(state: State, event: FramePushed, chars: int) -> State:
 
 
 def close_frame(state: State, event: FramePopped) -> State:
-    """The state without the program's running frame; its parent is the program, which has no conversation to tell."""
+    """Return the state without the program's running frame. Its parent is the program, which has no conversation."""
     done = PoppedFrame(state.running, event.result, state.step, event.forced, event.verified)
     stack = state.stack[:-1]
     return replace(
@@ -128,14 +128,14 @@ def close_frame(state: State, event: FramePopped) -> State:
 
 
 def result_chars(frame: Frame, budgets: Budgets) -> int:
-    """Most characters of a frame's result."""
+    """Return the maximum characters of a frame's result."""
     if frame.program:
         return PROGRAM_RESULT_CHARS
     return budgets.result_chars if frame.depth else budgets.root_result_chars
 
 
 def refuse_misfit(frame: Frame, result: str) -> FramePopped | Refusal | None:
-    """What keeps a result from being the one that the program's schema asks for: a refusal, or the frame's end."""
+    """Return the refusal of a result that does not fit the schema, or the end of the frame after too many of them."""
     if not frame.schema:
         return None
     value, fault = read_json(result)

@@ -1,7 +1,7 @@
-"""Which texts, and which passages of conversations, fit a query best: BM25 over words, by an index that grows.
+"""Ranks texts and passages of conversations against a query by BM25 over words, with an index that grows.
 
-Like ``Log``, an index is a view of the first ``len`` texts of a store that it may share with longer ones; adding to
-the newest view extends the store, adding to an older one copies it first. What anyone holds never changes.
+Like ``Log``, an index is a view of the first ``len`` texts of a store that longer views may share. Adding to the newest
+view extends the store; adding to an older one copies it first. Existing views never change.
 
 Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), k1 = 1.2, b = 0.75.
 """
@@ -23,20 +23,20 @@ from .text import mark_cut
 EXCERPT_CHARS = 4_000
 _PASSAGE_CHARS = 400
 FRAME_PREFIX = "frame:"
-"""How a call of ``heap_read`` begins its name that asks for a conversation and not for a chunk."""
+"""Prefix of a name in ``heap_read`` that reads a conversation instead of a chunk."""
 _K1, _B = 1.2, 0.75
 _MOST_GAIN = _K1 + 1
-"""No text gains more by a word, however often it holds it."""
+"""Upper bound of what one word adds to a text's score, however often it occurs."""
 _WORD = re.compile(r"[^\W_]+")
 
 
 def words(text: str) -> list[str]:
-    """Its words in lower case; ``snake_case`` and paths fall into their parts."""
+    """Return the words of a text in lower case. ``snake_case`` and paths are split into their parts."""
     return _WORD.findall(text.lower())
 
 
 class _Store:
-    """Lengths of the texts in words, and for each word the texts that hold it, with how often."""
+    """The length of each text in words, and for each word the texts that contain it with their counts."""
 
     __slots__ = ("lengths", "postings")
 
@@ -46,7 +46,7 @@ class _Store:
 
 
 class Index:
-    """Texts by the words in them, numbered from 0 in the order they were added."""
+    """Texts indexed by their words, numbered from 0 in the order in which they were added."""
 
     __slots__ = ("_length", "_store", "_words")
 
@@ -76,17 +76,17 @@ class Index:
         return _Store(self._store.lengths[: self._length], {word: some for word, some in postings.items() if some})
 
     def rarity(self, word: str) -> float:
-        """What a word weighs: the more, the fewer texts of this view hold it."""
+        """Return the weight of a word: the fewer texts of this view contain it, the more."""
         holding = bisect_left(self._store.postings.get(word, ()), (self._length, 0))
         return math.log(1 + (self._length - holding + 0.5) / (holding + 0.5))
 
     def holds(self, word: str, first: int) -> bool:
-        """Whether one of the ``first`` texts holds the word."""
+        """Return whether one of the ``first`` texts contains the word."""
         postings = self._store.postings.get(word)
         return postings is not None and postings[0][0] < min(first, self._length)
 
     def fits(self, weights: Mapping[str, float], first: int) -> list[float]:
-        """How well each of the ``first`` texts fits words of these weights; 0.0 where it holds none of them."""
+        """Score each of the ``first`` texts for weighted words. A text without any of them scores 0.0."""
         store, first = self._store, min(first, self._length)
         mean = self._words / max(1, self._length) or 1.0
         drags = [_K1 * (1 - _B + _B * length / mean) for length in store.lengths[:first]]
@@ -98,7 +98,9 @@ class Index:
         return fits
 
     def ranked(self, query: str) -> list[int]:
-        """The numbers of the texts that share a word with the query, the best first; of equals the first."""
+        """Return the numbers of the texts that share a word with the query, best first; ties in the order of their
+        numbers.
+        """
         fits = self.fits({word: self.rarity(word) for word in dict.fromkeys(words(query))}, self._length)
         return sorted((number for number, fit in enumerate(fits) if fit > 0), key=lambda number: -fits[number])
 
@@ -109,13 +111,16 @@ class _Passage(Struct, frozen=True):
 
 
 def excerpts_of_popped(done: PoppedFrame, query: str) -> str:
-    """Its result, and the passages that fit ``query``; without one, the last ones. At most ``EXCERPT_CHARS``."""
+    """Return the frame's result and the passages that fit ``query``, or the last ones without a query.
+
+    At most ``EXCERPT_CHARS`` characters.
+    """
     head = f"frame {done.frame.name!r} ({done.frame.id}) returned: {mark_cut(done.result, _PASSAGE_CHARS)}"
     return excerpts(done.frame.turns, query, head)
 
 
 def excerpts_of_frames(frames: list[Frame], query: str) -> str:
-    """What fits in several conversations, each passage once, and what earlier searches showed not again."""
+    """Return what fits in several conversations, each passage once, without the results of earlier searches."""
     turns = [turn for frame in frames for turn in frame.turns]
     searched = {turn.step for turn in turns if isinstance(turn, Reply) and _searches(turn)}
     told = (turn for turn in turns if not (isinstance(turn, Reply | Result) and turn.step in searched))
@@ -124,7 +129,7 @@ def excerpts_of_frames(frames: list[Frame], query: str) -> str:
 
 
 def _searches(reply: Reply) -> bool:
-    """Whether it asks for excerpts: those say again what stands elsewhere."""
+    """Return whether the reply asks for excerpts, whose results only repeat text from elsewhere."""
     calls = (part for part in reply.parts if isinstance(part, ToolCall) and part.name == "heap_read")
     return any(
         str(call.arguments.get("name")).startswith(FRAME_PREFIX) for call in calls if isinstance(call.arguments, dict)
@@ -132,7 +137,7 @@ def _searches(reply: Reply) -> bool:
 
 
 def excerpts(turns: Iterable[Turn], query: str, head: str, *, once: bool = False) -> str:
-    """The passages that fit best; ``once`` leaves out those that were said before in the same words."""
+    """Return the passages that fit best. ``once`` leaves out passages with the same words as an earlier one."""
     passages = [passage for turn in turns for passage in _passages(turn)]
     if once:
         passages = list({passage.text: passage for passage in passages}.values())
@@ -182,7 +187,7 @@ def _given(call: ToolCall) -> str:
 
 
 def _cut(source: str, text: str) -> Iterator[_Passage]:
-    """Whole lines together as far as they fit; a longer line is cut up."""
+    """Cut a text into passages of whole lines. A line that is too long is split."""
     held = ""
     for line in text.splitlines():
         for start in range(0, max(1, len(line)), _PASSAGE_CHARS):

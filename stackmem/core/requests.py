@@ -1,4 +1,4 @@
-"""What is asked of the world, by the agent's rules or by a program, and which facts answer it."""
+"""Requests to the outside world, from the agent's rules or from a program, and the facts that answer them."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from .tools import WorkspaceCall
 
 
 class AskModel(Struct, frozen=True):
-    """Ask for one reply. Answered by ``ModelReplied`` or ``ModelFailed``.
+    """Request one reply. Answered by ``ModelReplied`` or ``ModelFailed``.
 
     Attributes:
-        step: The step this reply will be, from 1.
-        facts: Model facts (replies and failures) so far; a scripted model is a function of the request and this.
+        step: The step number that this reply will have, from 1.
+        facts: Number of model facts (replies and failures) so far. A scripted model depends on the request and this.
         attempt: 1 for the first try of this step.
-        wait_seconds: What to wait before asking, without jitter.
+        wait_seconds: How long to wait before the request, without jitter.
         frame: Name of the running frame.
         depth: Its depth; the root is 0.
         chunks: Names of the chunks on the heap.
-        model: The name of another model than the run's own; empty where its own is asked.
-        left_seconds: What the run may still take, the wait before the request included; None where nothing bounds it.
-        expects: "call" if only a tool call goes on with the work, "any" if a plain answer would end the user's request,
+        model: The model to ask if it is not the run's own; otherwise empty.
+        left_seconds: The seconds left for the run, including the wait before the request. None without a limit.
+        expects: "call" if only a tool call continues the work, "any" if a plain answer would end the user's request,
             "text" if the reply is not searched for calls.
-        reply_tokens: The longest reply that this run wants; None is what the model's own limit is.
-        announced: Tools that the conversation told of, beside those of the view.
+        reply_tokens: The maximum length of the reply in this run. None uses the model's own limit.
+        announced: Tools that the conversation announced, in addition to those of the view.
     """
 
     view: View
@@ -62,12 +62,11 @@ class AskModel(Struct, frozen=True):
 
 
 class Compact(Struct, frozen=True):
-    """Ask the model for a text that stands for a frame's conversation. Answered by ``ContextCompacted`` or
-    ``ModelFailed``.
+    """Request a summary that replaces a frame's conversation. Answered by ``ContextCompacted`` or ``ModelFailed``.
 
     Attributes:
         frame: Id of the running frame.
-        up_to_step: The last reply that the text stands for, its answer included.
+        up_to_step: The last reply that the summary covers, including its answer.
     """
 
     ask: AskModel
@@ -79,9 +78,9 @@ class UseTool(Struct, frozen=True):
     """Perform a workspace call. Answered by ``ToolReturned``.
 
     Attributes:
-        shown_bytes: The result's text is clipped to so many bytes of UTF-8.
-        sources: Paths whose digests the answer carries.
-        unread: The model has not seen the file that it would change. A file that exists is shown instead.
+        shown_bytes: The text of the result is clipped to this many bytes of UTF-8.
+        sources: Paths whose digests the answer includes.
+        unread: The model has not seen the file that it would change. If the file exists, it is shown instead.
     """
 
     call: WorkspaceCall
@@ -91,7 +90,7 @@ class UseTool(Struct, frozen=True):
 
 
 class UseOwnTool(Struct, frozen=True):
-    """Call a tool of the person's own, outside the workspace. Answered by ``ToolReturned``.
+    """Call one of the user's own tools, outside the workspace. Answered by ``ToolReturned``.
 
     Attributes:
         shown_bytes, sources: As in ``UseTool``.
@@ -111,7 +110,7 @@ class Verify(Struct, frozen=True):
 
 
 class DigestSources(Struct, frozen=True):
-    """Take the digests of files that chunks describe. Answered by ``SourcesDigested``."""
+    """Take the digests of the files that chunks describe. Answered by ``SourcesDigested``."""
 
     sources: tuple[str, ...]
 
@@ -125,14 +124,14 @@ class RunChecks(Struct, frozen=True):
 
 
 class InvokeTool(Struct, frozen=True):
-    """A program calls a tool, whole and literal. Answered by ``ToolAnswered``.
+    """Call a tool for a program, which gets the complete, unchanged result. Answered by ``ToolAnswered``.
 
-    Built in: ``shell(command, working_directory?, env?)`` gives ``{stdout, stderr, exit_code}``; ``read_file(path)``
+    Built in: ``shell(command, working_directory?, env?)`` returns ``{stdout, stderr, exit_code}``; ``read_file(path)``
     the text; ``write_file(path, content)`` and ``make_directory(path)`` nothing; ``list_files(path?)`` a list of paths.
-    Relative paths are of the workspace. Every other name is a tool of the person's own.
+    Relative paths refer to the workspace. Every other name is one of the user's own tools.
 
     Attributes:
-        timeout_seconds: Of a command, at most 3,600; None is the run's own limit.
+        timeout_seconds: Time limit of a command, at most 3,600. None uses the run's own limit.
     """
 
     tool: str
@@ -144,9 +143,9 @@ class LoadSource(Struct, frozen=True):
     """Read a source (a program, a library, a configuration). Answered by ``SourceLoaded``.
 
     Attributes:
-        path: Relative to ``beside``'s folder.
-        beside: The source that names it; empty is the program itself. ``stackmem:NAME`` is a packaged one.
-        listing: Read a folder instead: the text is one name a line, sorted.
+        path: Relative to the folder of ``beside``.
+        beside: The source that refers to this one; empty is the program itself. ``stackmem:NAME`` is a packaged one.
+        listing: List a folder instead: one name per line, sorted.
     """
 
     path: str
@@ -155,10 +154,12 @@ class LoadSource(Struct, frozen=True):
 
 
 class AskUser(Struct, frozen=True):
-    """Ask the person. Answered by ``UserAnswered``; where nobody answers, the run ends ``input_needed``, resumable.
+    """Ask the user a question. Answered by ``UserAnswered``.
+
+    Without an answer the run ends as ``input_needed`` and can be resumed.
 
     Attributes:
-        options: Answers to choose from; she may say something else.
+        options: Suggested answers. The user may answer something else.
     """
 
     question: str
@@ -166,17 +167,17 @@ class AskUser(Struct, frozen=True):
 
 
 class AskPerson(Struct, frozen=True):
-    """Ask the person what is to be done next. Answered by ``PersonSaid``; who leaves ends the run ``left``."""
+    """Ask the user for the next request. Answered by ``PersonSaid``; if the user leaves, the run ends as ``left``."""
 
 
 class AskPermission(Struct, frozen=True):
-    """Ask the person whether a call may be made. Answered by ``PersonDecided``.
+    """Ask the user for permission for a call. Answered by ``PersonDecided``.
 
     Attributes:
         tool: The tool's name.
-        about: The command, the path or the arguments that it is called with.
-        detail: What a file is to hold, or to be changed to; empty for other calls.
-        outside: Whether it leaves the sandbox.
+        about: The command, the path or the arguments of the call.
+        detail: The new content of a file, or its change. Empty for other calls.
+        outside: Whether the call leaves the sandbox.
     """
 
     tool: str
@@ -192,11 +193,11 @@ class Wait(Struct, frozen=True):
 
 
 class Parallel(Struct, frozen=True):
-    """Several effects of one program at once. Answered by one fact for each branch, in whatever order they come.
+    """Run several effects of one program in parallel. Answered by one fact per branch, in any order.
 
     Attributes:
-        branches: Number of the branch (a fact's ``branch``) and its effect, in the order asked; what must not run
-            beside another runs by itself.
+        branches: Number of each branch (the ``branch`` of its fact) and its effect, in the order requested. Effects
+            that must not overlap with others run separately.
         most: How many may run at a time.
     """
 
@@ -226,23 +227,24 @@ ANSWERS: dict[type[Effect], tuple[type[Event], ...]] = {
     Wait: (Waited,),
     Parallel: (ModelReplied, ModelFailed, ToolAnswered, SourceLoaded),
 }
-"""Which facts answer which effect. ``perform`` gives them, replay and resume look for them."""
+"""The facts that may answer each effect. ``perform`` returns them; replay and resume look for them."""
 
 GIVEN = (RunStarted, RunResumed, RunForked, ProgramStarted, PersonSteppedIn, PersonStopped)
-"""What a run is given: facts that nothing before them says. With the answers, they are what comes from outside."""
+"""Facts that do not follow from earlier ones. Together with the answers, they are all that comes from outside."""
 
 STOPS_WITH_PARTIAL: tuple[Ending, ...] = ("interrupted", "limit:seconds")
-"""Of ``STOPS``, those whose result is what the run had so far."""
+"""Those of ``STOPS`` whose result is what the run had so far."""
 
 STOPS: tuple[Ending, ...] = (*STOPS_WITH_PARTIAL, "workspace_error", "input_needed", "left")
-"""How a run ends from outside, in place of an effect's answer; a program's run also between two of its facts.
+"""How a run ends from outside instead of an answer to an effect. A program's run may also end so between two facts.
 
-The seconds of a run may be over while the world is asked; else the rules say so, once the clock was read.
+The run's seconds may expire while an effect is performed. In all other cases the rules detect this when the clock is
+read.
 """
 
 
 def answers(kind: type[Effect], event: Event, branch: int | None = None) -> bool:
-    """Whether ``event`` answers an effect of that kind, asked as ``branch`` of a parallel one or alone."""
+    """Return whether ``event`` answers an effect of this kind, as ``branch`` of a parallel effect or without one."""
     if not isinstance(event, ANSWERS[kind]):
         return False
     match event:
@@ -255,14 +257,14 @@ def answers(kind: type[Effect], event: Event, branch: int | None = None) -> bool
 
 
 def answered(effect: Effect, event: Event) -> Effect | None:
-    """What ``event`` answers: the effect, or of a parallel one that of the branch; None where it answers neither."""
+    """Return what ``event`` answers: the effect, or a branch of a parallel effect. None if it answers neither."""
     if isinstance(effect, Parallel):
         return next((each for branch, each in effect.branches if answers(type(each), event, branch)), None)
     return effect if answers(type(effect), event) else None
 
 
 def effects_of(upcoming: Event | Effect | None) -> tuple[Effect, ...]:
-    """What is asked: the effect, or of a parallel one its branches; nothing where a fact comes next."""
+    """Return the effect, or the branches of a parallel effect. Empty if a fact comes next."""
     if isinstance(upcoming, Parallel):
         return tuple(each for _, each in upcoming.branches)
     return (upcoming,) if isinstance(upcoming, Effect) else ()

@@ -1,7 +1,7 @@
-"""What it changes when a run goes on after its end, or where another run stood.
+"""Changes of the state when a run is resumed or forked.
 
-Rule 1: nothing that a prompt was made of changes, so the next prompt is the one that the stopped run would have sent.
-Rule 2: what led to the end is forgotten: it must not end the run again by itself.
+Rule 1: Everything that prompts are made of stays, so the next prompt is the one that the stopped run would have sent.
+Rule 2: The causes of the ending are cleared, or they would end the run again immediately.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .tools import AskQuestion, StoreEntry
 
 
 def apply_resume(state: State, event: RunResumed) -> State:
-    """The state that goes on, with other limits or another model where the resume names them."""
+    """Return the state after a resume, with the limits and the model that it sets."""
     reopened = _reopen(state, event.limits)
     if event.said is not UNSET:
         reopened = _hear(reopened, event.said)
@@ -33,7 +33,7 @@ def apply_resume(state: State, event: RunResumed) -> State:
 
 
 def apply_fork(state: State, event: RunForked) -> State:
-    """The state that goes on from there under the fork's start, with its changes of the heap."""
+    """Return the state after a fork, with the fork's start and its changes to the heap."""
     heap = state.heap
     for name in event.dropped:
         heap = heap.without(name) if name in heap.chunks else heap
@@ -46,9 +46,9 @@ def apply_fork(state: State, event: RunForked) -> State:
 
 
 def _hear(state: State, text: str) -> State:
-    """With what the person says: the answer to an open question, else words that the model is told before it goes on.
+    """Apply what the user says on resuming: the answer to an open question, or text for the model to read first.
 
-    The root works on, even where it had popped.
+    If the root had popped, it is running again.
     """
     if not state.stack and len(state.popped):
         root = state.popped[-1].frame
@@ -63,23 +63,23 @@ def _hear(state: State, text: str) -> State:
 
 
 def _unanswered(frame: Frame) -> tuple[ToolCall, ...]:
-    """The calls that the frame's last turn made: it ended the run by them."""
+    """Return the calls of the frame's last turn, which ended the run."""
     last = frame.turns[-1] if len(frame.turns) else None
     return tuple(part for part in last.parts if isinstance(part, ToolCall)) if isinstance(last, Reply) else ()
 
 
 def _show_heap(frame: Frame, heap: Heap) -> Frame:
-    """With the heap as it is now in what the next prompt says last: nobody has been sent that yet."""
+    """Update the heap that the next prompt shows last. No request with it was sent yet, so no cached prefix changes."""
     if not len(frame.turns):
         return replace(frame, opened=heap)
     last = frame.turns[-1]
-    if isinstance(last, Reply):  # its call is still to be answered, and the answer tells of the heap
+    if isinstance(last, Reply):  # its call is still unanswered, and the answer will show the heap
         return frame
     return replace(frame, turns=Log([*frame.turns[:-1], replace(last, heap=heap)]))
 
 
 def _reopen(state: State, limits: Limits) -> State:
-    """Without the end; with other limits the model is told anew when they run short."""
+    """Return the state without its ending. With new limits, the model is warned again when they run short."""
     stack = state.stack if limits == state.limits else tuple(_forget_limits(frame) for frame in state.stack)
     program = replace(state.program, halted=None) if state.program else None
     return replace(

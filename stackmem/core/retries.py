@@ -1,9 +1,9 @@
-"""What follows where the model gave no usable reply: asked again, told what to do, or the run's end.
+"""Reactions to a reply that is missing or unusable: a retry, an instruction, or the end of the run.
 
-Rule 1: a passing failure is asked again, six attempts in all, waiting 1 s, then twice as long, at most 60 s.
-Rule 2: a hopeless one ends the run, which stays resumable.
-Rule 3: a prompt that is too long for the model pops its frame. If the frame is the root of a plain run, the run ends as
-``stalled`` with its root open, so that it can be resumed with a larger window.
+Rule 1: A temporary failure is retried, six attempts in all. The wait starts at 1 s and doubles, up to 60 s.
+Rule 2: A permanent failure ends the run, which can be resumed.
+Rule 3: A prompt that is too long for the model pops its frame. If the frame is the root of a plain run, the run ends as
+    ``stalled`` with its root open, so that it can be resumed with a larger window.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PASSING = ("rate_limited", "overloaded", "server_error", "timeout", "connection
 
 
 def after_failure(state: State) -> Event | None:
-    """What the last failure means, or None where the model is asked again."""
+    """Return what the last failure leads to, or None if the request is retried."""
     last = state.failures[-1]
     if last.kind == "window":
         alone = len(state.stack) == 1 and state.program is None and state.session is None
@@ -36,7 +36,7 @@ def after_failure(state: State) -> Event | None:
 
 
 def wait_seconds(failures: tuple[ModelFailed, ...]) -> float:
-    """What to wait before the next attempt: the doubling wait, or what the provider asks where that is longer."""
+    """Return the seconds before the next attempt: the doubling wait, or the provider's own wait if it is longer."""
     if not failures:
         return 0.0
     asked = failures[-1].retry_after_seconds or 0.0
@@ -58,7 +58,7 @@ CUT_SHORT: dict[Stop, Refusal] = {
 
 
 def unusable(state: State, pending: Pending) -> ReplyNudged | Refusal | None:
-    """The answer to a reply with no call, several, or one that was cut off; None where it holds one whole call."""
+    """Return the answer to a reply that is not exactly one complete call, or None if it is."""
     if not pending.calls:
         reply = state.running.turns[-1]
         parts = reply.parts if isinstance(reply, Reply) else ()
@@ -77,10 +77,10 @@ def unusable(state: State, pending: Pending) -> ReplyNudged | Refusal | None:
 
 
 def performs_first(state: State) -> bool:
-    """Whether the first call of the pending reply is performed and the others are answered ``NOT_PERFORMED``.
+    """Return whether the first call of the pending reply is performed and the others are answered ``NOT_PERFORMED``.
 
-    A server that cannot be told to make one call would otherwise be refused forever. Calls that were read from text are
-    always treated so.
+    Some servers cannot be limited to one call per reply, and would otherwise be refused forever. Calls that were read
+    from text are always handled this way.
     """
     if state.pending is not None and state.pending.first:
         return True
@@ -88,9 +88,9 @@ def performs_first(state: State) -> bool:
 
 
 def nudge(stop: Stop, ending: str, example: str, *, empty: bool) -> ReplyNudged:
-    """What a reply without a call is answered with.
+    """Return the answer to a reply without a call.
 
-    It shows a call that only looks. An earlier text named the tool that ends the work, and small models then called it.
+    The example only reads. An earlier text named the tool that ends the work, and small models then called it.
     """
     code, fault = ("empty", "Your reply was empty.") if empty else ("no_call", "Your reply called no tool.")
     shown = f", for example: {example}" if example else "."
@@ -100,5 +100,5 @@ def nudge(stop: Stop, ending: str, example: str, *, empty: bool) -> ReplyNudged:
 
 
 def _naming(ending: str, refusal: Refusal) -> Refusal:
-    """With the name of the tool that ends a frame in this run."""
+    """Insert the name of the tool that ends a frame in this run."""
     return replace(refusal, way_out=refusal.way_out.replace("pop_frame", ending))

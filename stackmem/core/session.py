@@ -1,8 +1,10 @@
-"""A conversation with a person: when she is asked, what her words change, and what she must allow.
+"""A conversation with a user: when the user is asked, what the answers change, and which calls need permission.
 
-Rule 1: a request is a frame below the root, or a turn of the one conversation; between requests she is asked for one.
-Rule 2: words that come meanwhile reach the model before its next request, and never change a request that was sent.
-Rule 3: what leaves the sandbox is allowed by her, or not made.
+Rule 1: A request is a frame below the root, or a turn of the one conversation. Between requests the harness asks the
+    user for the next one.
+Rule 2: Text that the user writes meanwhile reaches the model before its next request, and never changes a request that
+    was already sent.
+Rule 3: A call that leaves the sandbox is made only with the user's permission.
 """
 
 from __future__ import annotations
@@ -36,16 +38,18 @@ _VERBATIM_CHARS = 1_500
 _SHORT_CHARS = 120
 _WRITES = (WriteFile, EditFile)
 _SHELL = frozenset(";&|<>$`(){}\n\r\\\"'")
-"""A pattern never allows a command that holds one of these: it could start with what is allowed and go on otherwise."""
+"""A permission by pattern never covers a command with one of these: it could start with an allowed command and go on
+with another one.
+"""
 
 
 def opened(start: RunStarted) -> Session | None:
-    """The conversation that a run begins as; None where it is none."""
+    """Return the session of a run that is a conversation; otherwise None."""
     return None if start.session is UNSET else Session(start.session)
 
 
 def next_turn(state: State, session: Session) -> Event | Effect | None:
-    """What follows from the conversation itself; None where the agent goes on with a request."""
+    """Return what follows from the conversation. None while the agent works on a request."""
     root = state.stack[0]
     if session.stopped:
         if state.running is not root:
@@ -61,7 +65,7 @@ def next_turn(state: State, session: Session) -> Event | Effect | None:
 
 
 def words_given(state: State) -> WordsGiven:
-    """What the person said since the model was asked last, all of it together."""
+    """Return the fact with everything that the user wrote since the last request to the model."""
     return WordsGiven("\n".join(state.heard))
 
 
@@ -82,10 +86,11 @@ def _words(state: State, frame: Frame) -> str:
 
 
 def earlier(state: State) -> str:
-    """The requests so far with their results, the newest whole; it grows at its end, until its older half is shortened.
+    """Return the log of earlier requests and results, with the newest in full.
 
-    At most about 4,000 characters, so the thousandth request begins as small as the tenth. What is shortened breaks the
-    provider's cache for all that stands behind it, so little is left standing then, and the next time is long away.
+    The log grows at its end until its older half is shortened. It has at most about 4,000 characters, so the thousandth
+    request starts as small as the tenth. Shortening it breaks the provider's cache for everything after it. So most of
+    it is cut then, and it takes long until the next time.
     """
     begun = _Exchanges(left=3 if state.heap.brief else 2)
     folded = state.popped.fold(_with_exchange, begun, f"exchanges, one in {begun.left} left")
@@ -96,13 +101,13 @@ def earlier(state: State) -> str:
 
 
 class _Exchanges(Struct, frozen=True):
-    """What the log of a conversation shows."""
+    """The part of the log that is still listed."""
 
     count: int = 0  # requests so far
-    dropped: int = 0  # so many of them are not listed
-    short: tuple[str, ...] = ()  # the listed ones in one line each
+    dropped: int = 0  # number of requests that are no longer listed
+    short: tuple[str, ...] = ()  # the listed ones, each shortened to one line
     shown: tuple[str, ...] = ()  # the listed ones as they are shown
-    left: int = 2  # where even lines are too many, one in so many stays listed
+    left: int = 2  # if the log is too long even so, one entry in this many is kept
 
 
 def _with_exchange(log: _Exchanges, popped: PoppedFrame) -> _Exchanges:
@@ -130,9 +135,9 @@ def _line(text: str) -> str:
 
 
 def without_call(state: State, pending: Pending) -> Event | Effect | None:
-    """What a reply without a call comes to where a person reads it: a question, or the result of her request.
+    """Return what a reply without a call means in a conversation: a question, or the result of the request.
 
-    None where it is empty or cut short, or where another frame waits for more than words.
+    None if it is empty or cut short, or if another frame waits for more than text.
     """
     text = last_words(state.running)
     if not text or pending.stop in ("truncated", "refused") or state.session is None:
@@ -146,25 +151,25 @@ def without_call(state: State, pending: Pending) -> Event | Effect | None:
 
 
 def is_question(text: str) -> bool:
-    """Whether words end in a question."""
+    """Return whether a text ends in a question."""
     return text.rstrip().rstrip("*_`\"')”’").endswith(("?", "？", "؟"))
 
 
 def open_question(state: State) -> str:
-    """The question that the run is stalled on: its last words, where they are one."""
+    """Return the question that the run is stalled on: its last text, if that is a question."""
     words = last_words(state.running)
     return words if state.begun.questions == "end" and is_question(words) else ""
 
 
 def ask(call: AskQuestion) -> AskUser | Refusal:
-    """The question as it is put to the person."""
+    """Return the agent's question to the user, or the refusal."""
     if not call.question.strip():
         return Refusal("bad_arguments", "ask_user refused: the question is empty", "say what you need to know")
     return AskUser(call.question, call.options)
 
 
 def permission(state: State, pending: Pending, call: WorkspaceCall | ToolCall) -> AskPermission | Refusal | None:
-    """What keeps a call from being made: the person is to be asked, or she has denied it."""
+    """Return what keeps a call from being made: a question to the user, or the user's denial."""
     session = state.session
     if session is None or not _asks(session, call):
         return None
@@ -212,7 +217,7 @@ def apply_person_event(
     state: State,
     event: PersonSaid | PersonSteppedIn | PersonStopped | PersonDecided | WordsGiven | TurnEnded,
 ) -> State:
-    """The state once the person has said, decided or ended something."""
+    """Return the state after the user said, decided or ended something."""
     session = state.session
     if isinstance(event, WordsGiven):
         quiet = replace(state, heard=())
@@ -237,7 +242,7 @@ def apply_person_event(
 
 
 def spoken(text: str) -> str:
-    """Words as the model is told them; providers refuse blank ones."""
+    """Return the user's text as the model reads it. Providers refuse blank text."""
     return text if text.strip() else "(the person said nothing)"
 
 
@@ -250,7 +255,7 @@ def _begin_request(state: State, session: Session, text: str) -> State:
 
 
 def _stop(state: State, session: Session) -> State:
-    """With what was under way answered; the frames of the request are popped next, as the rules say."""
+    """Answer the open calls. The frames of the request are popped next, by the rules."""
     told = state
     for call in state.pending.calls if state.pending else ():
         told = tell(told, Result(call.id, _NOT_MADE, True, state.heap, state.step))
@@ -287,7 +292,7 @@ def _end_turn(state: State, session: Session, event: TurnEnded) -> State:
 
 
 def open_request(state: State, session: Session, event: FramePushed) -> State:
-    """The state with the frame of a request running."""
+    """Return the state with the frame of a request running."""
     text = event.request if event.request is not UNSET else ""
     listed = index(state.heap, state.begun.budgets)
     chars = standing_chars(state.begun) + len(text) + len(event.context) + len(listed)
@@ -315,7 +320,7 @@ def open_request(state: State, session: Session, event: FramePushed) -> State:
 
 
 def after_request(state: State) -> State:
-    """The state once a request's frame has popped; the root tells nobody of it, the log of the conversation does."""
+    """Return the state after a request's frame has popped. The root has no turn about it; the log lists it instead."""
     session = state.session
     if session is None:
         return state
@@ -324,9 +329,9 @@ def after_request(state: State) -> State:
 
 
 class ChatCommand(Struct, frozen=True):
-    """A command that a user types after a slash."""
+    """A command that the user types after a slash."""
 
-    takes: str  # what stands after it; empty for nothing
+    takes: str  # its arguments; empty for none
     says: str  # what it does
     in_editors: bool = True
 

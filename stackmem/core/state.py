@@ -1,4 +1,4 @@
-"""What is true now: the whole memory of a run, as values that never change."""
+"""The state of a run: its whole memory, as immutable values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .tools import Call
 
 
 class Registers(Struct, frozen=True):
-    """Read-only slots, set when a frame is pushed. R2 is unassigned.
+    """Read-only registers, set when a frame is pushed. R2 is unassigned.
 
     Attributes:
         intent: R0, why the frame exists.
@@ -44,8 +44,8 @@ class Reply(Struct, frozen=True):
     """A turn of the model.
 
     Attributes:
-        step: Counts the run's replies from 1.
-        seconds: The run's clock when it was asked for, in seconds; 0 in a run whose clock is not read.
+        step: Number of the reply in the run, from 1.
+        seconds: The run's clock in seconds when the reply was requested; 0 if the clock is not read in this run.
     """
 
     parts: tuple[ReplyPart, ...]
@@ -58,8 +58,8 @@ class Result(Struct, frozen=True):
     """The answer to one call.
 
     Attributes:
-        heap, step: Those of the moment it was given.
-        read: The chunks that it brought into the conversation.
+        heap, step: The heap and the step when the answer was given.
+        read: The chunks that it added to the conversation.
     """
 
     call_id: str
@@ -71,18 +71,18 @@ class Result(Struct, frozen=True):
 
 
 class Notice(Struct, frozen=True):
-    """What the harness tells the frame by itself."""
+    """A message from the harness that does not answer a call."""
 
     text: str
     heap: Heap
 
 
 class Compaction(Struct, frozen=True):
-    """A text by the model that stands for what the conversation held up to a reply and its answer.
+    """A summary by the model that replaces the conversation up to a reply and its answer.
 
     Attributes:
-        step: The run's replies when it was written.
-        heap: As it was then.
+        step: Number of replies of the run when it was written.
+        heap: The heap at that time.
     """
 
     text: str
@@ -95,31 +95,31 @@ Turn = Reply | Result | Notice | Compaction
 
 
 class Frame(Struct, frozen=True):
-    """One scope of work with a conversation of its own.
+    """One scope of work, with its own conversation.
 
     Attributes:
         id: ``frame-N``; the root is ``frame-0``.
         depth: 0 for the root.
         task: The whole task text in the root, empty elsewhere.
-        missing: Chunk names its objective or context mentions that did not exist at the push.
-        parent: The id of the frame that pushed it; empty for the root.
+        missing: Names of chunks that its objective or context mentions but that did not exist at the push.
+        parent: The id of the frame that pushed it. Empty for the root.
         call_id: The parent's call that its result answers.
         opened: The heap at the push.
-        turns: Its conversation, oldest first; kept after the pop.
-        started_step, started_tokens, started_seconds: Run totals at the push; what is spent counts from there.
-        opened_chars: Characters of a prompt of this frame before any turn, near enough.
-        prompt_tokens: Prompt tokens of the last reply in this frame, 0 before the first and after a compaction.
-        chars: Characters added to the prompt since that reply; where there is none, of the whole prompt.
-        refused: Calls refused since the frame was told to close.
-        told: Codes of the notices given to this frame.
-        program: Of a frame that a program pushed: ``steps`` where the program goes on in it, ``work`` where the agent
-            does; empty elsewhere.
+        turns: Its conversation, oldest first. Kept after the pop.
+        started_step, started_tokens, started_seconds: Totals of the run at the push, from which its limits count.
+        opened_chars: Estimated characters of this frame's prompt before any turn.
+        prompt_tokens: Prompt tokens of the last reply in this frame; 0 before the first and after a compaction.
+        chars: Characters added to the prompt since that reply, or of the whole prompt if there is none.
+        refused: Calls refused since the frame was closed.
+        told: Codes of the notices that this frame has received.
+        program: ``steps`` if a program continues in this frame, ``work`` if the agent works in it for a program. Empty
+            if no program pushed it.
         schema: JSON text of the schema that its result must fit, or empty.
-        unfit: Results that did not fit so far.
+        unfit: Number of results so far that did not fit the schema.
         pushed_at: Depth from which the agent's own pushes count: 0, or that of the program's frame.
-        model: The model that works in it, and in those pushed from it; empty where that is the run's own.
-        window_tokens: The window of that model, once it has replied; else 0.
-        request: Whether it is for a person's request, which is its task.
+        model: The model of this frame and of those pushed from it. Empty for the run's own.
+        window_tokens: The window of that model, known after its first reply; otherwise 0.
+        request: Whether the frame handles a user's request, which is its task.
     """
 
     id: str
@@ -152,12 +152,12 @@ class Frame(Struct, frozen=True):
 
     @property
     def context_tokens(self) -> int:
-        """Estimated prompt tokens of the next request: the last reply's own count, and characters / 2.5 since."""
+        """Estimated prompt tokens of the next request: the last reply's count plus the characters since then / 2.5."""
         return self.prompt_tokens + int(self.chars / 2.5)
 
 
 class PoppedFrame(Struct, frozen=True):
-    """A frame that ended, with what it returned."""
+    """A frame that ended, with its result."""
 
     frame: Frame
     result: str
@@ -170,11 +170,11 @@ class Pending(Struct, frozen=True):
     """A reply whose calls are not answered yet.
 
     Attributes:
-        call: The first of them as its tool's class; None where it cannot be one.
-        digests: Digests of the sources it names, once taken.
-        verified: The outcome of the frame's verify command, once run.
-        decided: What the person decided of it, once asked.
-        first: Whether the first call counts and the others are answered that they were not performed.
+        call: The first call as an instance of its tool's class. None if it is invalid.
+        digests: Digests of the sources that it names, once computed.
+        verified: The outcome of the frame's verify command, once it ran.
+        decided: The user's decision about the call, once made.
+        first: Whether the first call is performed and the others are answered as not performed.
     """
 
     calls: tuple[ToolCall, ...]
@@ -187,11 +187,11 @@ class Pending(Struct, frozen=True):
 
 
 class Grant(Struct, frozen=True):
-    """What the person allowed for longer than one call.
+    """A permission for longer than one call.
 
     Attributes:
         pattern: As in ``PersonDecided``.
-        frame: Id of the frame with which it ends; empty where it holds for the session.
+        frame: Id of the frame with which it ends. Empty if it is valid for the session.
     """
 
     tool: str
@@ -200,13 +200,13 @@ class Grant(Struct, frozen=True):
 
 
 class Session(Struct, frozen=True):
-    """Where a conversation with a person stands.
+    """The status of a conversation with a user.
 
     Attributes:
-        requests: So many she made.
-        request: One that has no frame yet.
-        working: Whether one is worked on, or about to be.
-        stopped: Whether she ended it, and its frames are still to be popped.
+        requests: Number of requests so far.
+        request: A request that has no frame yet.
+        working: Whether a request is in progress or about to start.
+        stopped: Whether the user stopped the request and its frames still have to be popped.
     """
 
     rules: SessionRules
@@ -218,13 +218,13 @@ class Session(Struct, frozen=True):
 
 
 class ProgramState(Struct, frozen=True):
-    """Where a program stands.
+    """The status of a program.
 
     Attributes:
-        path: Of the step that was entered last.
-        entered: Steps entered so far.
-        said: Texts said so far.
-        halted, returned: How it ended, once it has; a resumed run takes back a halt.
+        path: Position of the step that was entered last.
+        entered: Number of steps entered so far.
+        said: Number of texts printed so far.
+        halted, returned: How it ended, once it has. Resuming withdraws a halt.
     """
 
     start: ProgramStarted
@@ -241,25 +241,25 @@ class State(Struct, frozen=True):
     Attributes:
         stack: Frames, root first; the last one is running. Empty before the start and after the root's pop.
         popped: Frames that ended, oldest first.
-        limits: Those in force: the start's, or those it was resumed with.
+        limits: The current limits, from the start or the last resume.
         notes: The scratchpad, oldest first.
         directory: The files of the memory tool.
         tree: The workspace after the last call that may have changed it.
-        step: Model replies so far.
-        facts: Model replies, compactions and failures so far.
-        pushes: Frames pushed so far; names the next one.
+        step: Number of model replies so far.
+        facts: Number of model replies, compactions and failures so far.
+        pushes: Number of frames pushed so far, used to name the next one.
         failures: The provider's failures since the last reply, newest last.
         idle: Replies in a row without a usable call.
         several: Replies in a row with several calls.
         usage: Tokens of all replies and compactions.
-        usd: The cost of those whose price is known.
-        unpriced: Replies and compactions whose price is not known.
+        usd: The cost of those with a known price.
+        unpriced: Number of replies and compactions without a known price.
         seconds: The last clock reading.
-        clock_fresh: The clock was read since the last model fact.
-        heard: What a person said meanwhile and the model was not told yet.
+        clock_fresh: Whether the clock was read since the last model fact.
+        heard: Texts from the user that the model has not read yet.
         result: The root's result; in a conversation that of the last request.
-        program: Of a program's run; None elsewhere.
-        session: Of a conversation with a person; None elsewhere.
+        program: The status of the program. None in other runs.
+        session: The status of the conversation. None in other runs.
     """
 
     start: RunStarted | None = None
@@ -291,19 +291,23 @@ class State(Struct, frozen=True):
 
     @property
     def begun(self) -> RunStarted:
-        """The start of a run that has one."""
+        """The fact that started the run.
+
+        Raises:
+            ValueError: The run has not started.
+        """
         if self.start is None:
             raise ValueError("the run has not started: fold RunStarted first")
         return self.start
 
     @property
     def cost_usd(self) -> float | None:
-        """The cost so far; None where a price is unknown."""
+        """The cost so far. None if a price is unknown."""
         known = not self.unpriced and (self.usd or self.begun.price is not None)
         return self.usd if known else None
 
     def with_cost(self, event: ModelReplied | ContextCompacted) -> State:
-        """With the tokens and the cost of a reply or a compaction, and the provider's failures forgotten."""
+        """Return the state with the tokens and the cost of a reply or a compaction, and without earlier failures."""
         usd = reply_usd(event.usage, self.begun.price, event.answerer)
         return replace(
             self,
@@ -316,7 +320,7 @@ class State(Struct, frozen=True):
         )
 
     def with_failure(self, event: ModelFailed) -> State:
-        """With a failed attempt, and with the tokens and the cost of one that was cut."""
+        """Return the state with a failed attempt, and with its tokens and cost if a reply was cut off."""
         usage = Usage() if event.usage is UNSET else event.usage
         usd = reply_usd(usage, self.begun.price, UNSET) if usage.total and self.start else 0.0
         return replace(
@@ -330,21 +334,22 @@ class State(Struct, frozen=True):
 
     @property
     def window_tokens(self) -> int:
-        """The context window of the model that works in the running frame."""
+        """The context window of the model in the running frame."""
         own = self.stack[-1].window_tokens if self.stack else 0
         return own or self.begun.window_tokens
 
     @property
     def shown_bytes(self) -> int:
-        """How much of one tool result the model is shown: 32 KiB, an eighth of its window, or what a small model gets,
-        whichever is less.
+        """Maximum bytes of one tool result as the model sees it.
+
+        32 KiB, an eighth of the window, or the setting for a small model, whichever is least.
         """
         small = self.begun.small
         return self.written_bytes if small is UNSET else min(self.written_bytes, small.result_bytes)
 
     @property
     def written_bytes(self) -> int:
-        """The longest text that one call may write: 32 KiB, or an eighth of the window if that is less."""
+        """Maximum bytes of text that one call may write: 32 KiB, or an eighth of the window if that is less."""
         return min(32_768, int(self.window_tokens / 8 * 2.5))
 
     @property
@@ -353,7 +358,7 @@ class State(Struct, frozen=True):
 
     @property
     def solved(self) -> bool | None:
-        """The checks' verdict; None where there is none to be had."""
+        """The verdict of the checks. None if they have not run."""
         if self.checks is None:
             return None
         rewards = self.checks.rewards
@@ -365,7 +370,10 @@ class State(Struct, frozen=True):
 
     @property
     def outcome(self) -> str:
-        """``solved`` or ``unsolved`` by the checks, else the ending; ``finished`` where the root popped or she left."""
+        """``solved`` or ``unsolved`` if checks ran, otherwise the ending.
+
+        ``finished`` stands for the endings in which the root popped or the user left.
+        """
         if self.end is None:
             return "running"
         if self.solved is not None:

@@ -1,4 +1,4 @@
-"""What a memory strategy is: it decides what the model sees of a state, and nothing else."""
+"""The interface of memory strategies, which decide what the model sees of a state and nothing else."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class MemoryStrategy(Protocol):
     """A pure view of the state.
 
     Attributes:
-        name: As ``--strategy`` spells it, parameters included; recorded in the trace.
+        name: Spelled as for ``--strategy``, including parameters. Recorded in the trace.
         tools: The tools it offers, the same in every request of a run.
-        prompt: Name of the system prompt it is written for, a file of ``prompts/`` without ``.md``, with the
-            traits that choose its lines (``stackheap+listed``); one that another package brings is ``PACKAGE:FILE``.
-        prefix_stable: Each prompt of a frame starts with the exact bytes of the frame's last one. A strategy for which
-            that does not hold leaves the model's thinking out of what it sends back; ``RunStarted`` records which.
+        prompt: Name of its system prompt: a file in ``prompts/`` without ``.md``, followed by the traits that select
+            its lines (``stackheap+listed``). A prompt from another package is ``PACKAGE:FILE``.
+        prefix_stable: Whether each prompt of a frame starts with the exact bytes of the frame's previous one. If not,
+            the strategy leaves out the model's thinking from what it sends back; ``RunStarted`` records this.
 
-    A strategy that sends requests of its own, such as one for a summary, also has ``texts``: the names of their
-    prompts, spelled as ``prompt`` is. ``RunStarted.texts`` holds them; ``render`` and ``upkeep`` read them there.
+    A strategy that sends its own requests, such as one for a summary, also has ``texts``: the names of their prompts,
+    spelled like ``prompt``. ``render`` and ``upkeep`` read them from ``RunStarted.texts``.
     """
 
     @property
@@ -39,25 +39,25 @@ class MemoryStrategy(Protocol):
     def prefix_stable(self) -> bool: ...
 
     def render(self, state: State) -> View:
-        """The next prompt; total over every state that has a running frame."""
+        """Return the next prompt. Works for every state that has a running frame."""
 
     def upkeep(self, state: State) -> Effect | None:
-        """What the strategy needs done before the next prompt, if anything."""
+        """Return what the strategy needs done before the next prompt, if anything."""
 
 
 @runtime_checkable
 class ChangesBudgets(Protocol):
-    """A strategy with sizes of its own; ``RunStarted`` records what comes of them."""
+    """A strategy that changes the budgets. ``RunStarted`` records the resulting ones."""
 
     def budgets(self, asked: Budgets) -> Budgets:
-        """The budgets of a run under it, where these were asked for."""
+        """Return the budgets of a run under this strategy, given the configured ones."""
 
 
 def budgets_of(strategy: MemoryStrategy, asked: Budgets) -> Budgets:
-    """The budgets of a run under this strategy, where these were asked for."""
+    """Return the budgets of a run under this strategy, given the configured ones."""
     return strategy.budgets(asked) if isinstance(strategy, ChangesBudgets) else asked
 
 
 def has_frames(strategy: MemoryStrategy) -> bool:
-    """Whether the strategy offers a tool that pushes a frame."""
+    """Return whether the strategy offers a tool that pushes a frame."""
     return not PUSHES.isdisjoint(map(tool_name, strategy.tools))

@@ -1,9 +1,9 @@
-"""JSON as its standard has it, and the place of what is not; strangers' JSON and TOML, with one kind of error each.
+"""Strict JSON with the position of errors, and JSON and TOML from untrusted sources with one exception type each.
 
-Rule 1: what Python's reader takes and others do not is refused: NaN, Infinity, and numbers that no float can hold. So
-        is what is nested deeper than later readers bear.
-Rule 2: every refusal knows its first character. Python's reader does the work; only a text that it trips over, or that
-        somebody asks a place of, is walked here, once.
+Rule 1: Values that Python's parser accepts and others do not are refused: NaN, Infinity, and numbers that no float can
+    represent. Nesting too deep for later parsers is refused too.
+Rule 2: Every refusal has the position of its first character. Python's parser does the work; this module scans a text
+    only if that parser fails or a caller needs a position.
 """
 
 from __future__ import annotations
@@ -26,7 +26,15 @@ _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def strict_value(text: str, *, one_each: bool = False, whole: bool = False) -> Any:
-    """The value of one JSON text."""
+    """Parse one JSON text.
+
+    Args:
+        one_each: Refuse repeated keys.
+        whole: Refuse strings with half of a surrogate pair.
+
+    Raises:
+        json.JSONDecodeError: The text is not JSON, or it is refused.
+    """
     pairs = _each_once if one_each else None
     try:
         value = json.loads(text, parse_constant=_refuse, parse_float=_float, parse_int=_int, object_pairs_hook=pairs)
@@ -40,12 +48,12 @@ def strict_value(text: str, *, one_each: bool = False, whole: bool = False) -> A
 
 
 def line_and_column(text: str, at: int) -> str:
-    """The place of a character, both from 1: ``line 2, column 5``."""
+    """Return a position as text, both numbers from 1: ``line 2, column 5``."""
     return f"line {text.count(chr(10), 0, at) + 1}, column {at - text.rfind(chr(10), 0, at)}"
 
 
 def offset_of(text: str, path: tuple[str | int, ...]) -> int:
-    """Where the value at a path of a JSON text begins, or, where there is none, what is nearest above it."""
+    """Return the offset of the value at a path of a JSON text, or of its nearest existing ancestor."""
     found, above = 0, [list(path[:steps]) for steps in range(len(path) + 1)]
     for token in _tokens(text):
         if not token.key and len(token.path) <= len(path) and token.path == above[len(token.path)]:
@@ -56,21 +64,21 @@ def offset_of(text: str, path: tuple[str | int, ...]) -> int:
 
 
 class _Refused(ValueError):  # noqa: N818 - it never leaves this file
-    """Python's reader came upon something that is refused."""
+    """Python's parser met a value that is refused."""
 
 
 class _Token(Struct):
-    """A key, a scalar, or a bracket that opens."""
+    """A key, a scalar, or an opening bracket."""
 
     at: int
     text: str
-    path: list[str | int | None]  # of its value, or of the value that a key belongs to; the walk goes on to change it
+    path: list[str | int | None]  # of its value, or of the value that a key belongs to; the scanner modifies it later
     key: bool
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    """The tokens in their order; what stands where none may is passed over."""
-    path: list[str | int | None] = []  # a step for every bracket that is open; None: a key comes next
+    """Yield the tokens in order. Misplaced characters are skipped."""
+    path: list[str | int | None] = []  # one entry per open bracket; None: a key comes next
     for match in _TOKEN.finditer(text):
         piece, last = match[0], path[-1] if path else 0
         if piece in ("]", "}"):
@@ -87,7 +95,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _first_refusal(text: str, *, one_each: bool, whole: bool) -> json.JSONDecodeError | None:
-    """What is wrong with the first token that is refused; up to there the text is JSON."""
+    """Return the error for the first refused token. Up to there the text is JSON."""
     keys: dict[int, set[Any]] = {}
     for token in _tokens(text):
         told, depth = "", len(token.path)
@@ -153,7 +161,11 @@ def _int(digits: str) -> int:
 
 
 def decode_json(raw: bytes | str, kind: type[T]) -> T:
-    """The value, as the kind asks for it."""
+    """Decode JSON as an instance of ``kind``.
+
+    Raises:
+        msgspec.DecodeError: For any fault of the text, also invalid UTF-8 and nesting that is too deep.
+    """
     try:
         return msgspec.json.decode(raw, type=kind)
     except (UnicodeDecodeError, RecursionError) as error:
@@ -161,14 +173,18 @@ def decode_json(raw: bytes | str, kind: type[T]) -> T:
 
 
 class _TooManyDigits(tomllib.TOMLDecodeError):
-    """It has no place, which Python 3.14 wants of others of its kind."""
+    """An error without a position. From Python 3.14 on, other errors of this type need one."""
 
     def __init__(self) -> None:
         ValueError.__init__(self, "a number in it has too many digits")
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The table."""
+    """Parse a TOML text.
+
+    Raises:
+        tomllib.TOMLDecodeError: For any fault of the text, also numbers with too many digits.
+    """
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:

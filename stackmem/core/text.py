@@ -1,4 +1,4 @@
-"""Text: cut with a visible mark, filled into slots, compared, and made safe to store."""
+"""Text helpers: cutting with a visible mark, filling slots, comparing, and making text safe to store."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from typing import Any
 
 DEEPEST = 64
-"""A model's values that are nested deeper are called malformed: every later encoder recurses."""
+"""Maximum nesting of values from a model. Deeper ones count as malformed, because every later encoder recurses."""
 _SLOT = re.compile(r"\{\{\s*([a-z_0-9]+)\s*\}\}")
 
 
 def mark_cut(text: str, most: int) -> str:
-    """``text`` in at most ``most`` characters; a cut shows as a trailing mark."""
+    """Cut ``text`` to at most ``most`` characters. A trailing mark shows the cut."""
     mark = " […]"
     return text if len(text) <= most else text[: max(0, most - len(mark))] + mark[:most]
 
 
 def clip_chars(text: str, most: int) -> str:
-    """Head and tail of ``text`` in at most ``most`` characters, and between them how much was left out."""
+    """Cut ``text`` in the middle to at most ``most`` characters, with a note about how much was left out."""
     if len(text) <= most:
         return text
     room = max(0, most - len(_left_out(len(text), len(text))))
@@ -27,7 +27,7 @@ def clip_chars(text: str, most: int) -> str:
 
 
 def clip_bytes(text: str, most: int) -> str:
-    """As ``clip_chars``, in at most ``most`` bytes of UTF-8; no character is cut in two."""
+    """Do the same as ``clip_chars`` for ``most`` bytes of UTF-8. Characters are never split."""
     raw = text.encode(errors="replace")
     if len(raw) <= most:
         return text
@@ -43,18 +43,18 @@ def _left_out(chars: int, total: int) -> str:
 
 
 def shorten_text(text: str, chars: int, mark: str) -> str:
-    """The first ``chars`` characters of ``text`` and the mark; the text itself where that is no shorter."""
+    """Return the first ``chars`` characters and the mark, or the text itself if that is not longer."""
     short = text[:chars] + mark
     return short if len(short) < len(text) else text
 
 
 def tail(text: str, lines: int, chars: int) -> str:
-    """The last ``lines`` lines of ``text``, of those the last ``chars`` characters."""
+    """Return the last ``chars`` characters of the last ``lines`` lines."""
     return "\n".join(text.splitlines()[-lines:])[-chars:]
 
 
 def edit_distance(one: str, other: str, most: int) -> int:
-    """Levenshtein's distance, or ``most + 1`` as soon as it is sure to be more than ``most``."""
+    """Return the Levenshtein distance, or ``most + 1`` as soon as it certainly exceeds ``most``."""
     if abs(len(one) - len(other)) > most:
         return most + 1
     row = list(range(len(other) + 1))
@@ -68,7 +68,7 @@ def edit_distance(one: str, other: str, most: int) -> int:
 
 
 def whole(text: str) -> str:
-    """``text`` with split surrogate pairs joined and lone ones replaced, so that it can be written as UTF-8."""
+    """Join split surrogate pairs and replace lone surrogates, so that the text can be written as UTF-8."""
     if text.isascii():
         return text
     try:
@@ -79,7 +79,11 @@ def whole(text: str) -> str:
 
 
 def whole_value(value: Any, deepest: int = DEEPEST) -> Any:
-    """A JSON value with every string of it ``whole``."""
+    """Apply ``whole`` to every string of a JSON value.
+
+    Raises:
+        ValueError: The value is nested deeper than ``deepest``.
+    """
     if deepest < 0:
         raise ValueError("nested too deep")
     if isinstance(value, str):
@@ -92,5 +96,7 @@ def whole_value(value: Any, deepest: int = DEEPEST) -> Any:
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """``template`` with every ``{{slot}}`` replaced; strict, because a prompt with a hole in it is a silent fault."""
+    """Replace every ``{{slot}}`` in ``template``. A missing value raises ``KeyError``: a prompt with a hole would go
+    unnoticed.
+    """
     return _SLOT.sub(lambda slot: values[slot.group(1)], template)

@@ -1,4 +1,4 @@
-"""What a model is shown of a tool, and how its call is read against that."""
+"""How a tool is presented to a model, and how the model's calls are validated."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WANTED: dict[Any, str] = {
 
 
 class _Parameter(Struct, frozen=True):
-    """A field as a model is told of it; ``words`` describe it, where the name and the type do not."""
+    """A field as the model sees it. ``words`` describe it if its name and type do not."""
 
     name: str
     hint: Any
@@ -47,13 +47,13 @@ class _Parameter(Struct, frozen=True):
 
 
 def prompt_slots(budgets: Budgets, command_seconds: float) -> dict[str, str]:
-    """The numbers that fill the slots of prompts and tool descriptions."""
+    """Return the numbers that fill the slots of prompts and tool descriptions."""
     numbers = {**asdict(budgets), "command_seconds": command_seconds}
     return {name: f"{number:,.10g}" for name, number in numbers.items()}
 
 
 def spec(tool: Tool, slots: dict[str, str]) -> ToolSpec:
-    """The tool as a model is shown it; equal slots give equal bytes."""
+    """Return the tool as the model sees it. Equal slots give equal bytes."""
     text = tool.text if isinstance(tool, Offer) and tool.text else _call(tool).__doc__ or ""
     if isinstance(tool, Offer) and tool.spelled:
         return ToolSpec(tool_name(tool), fill(f"{' '.join(text.split())} {_spelled(tool)}", slots), _ANY_OBJECT)
@@ -70,9 +70,9 @@ def _spelled(tool: Offer) -> str:
 
 
 def shown_schema(shown: ToolSpec) -> dict[str, Any]:
-    """The schema; of a tool whose description spells its fields, with those as properties.
+    """Return the schema of a tool. Fields that its description lists become properties.
 
-    The chunks of a ``store`` have their fields in it: small models gave names of files instead, and were refused.
+    The chunks of a ``store`` get a full schema: without it small models gave file names instead, and were refused.
     """
     schema = shown.parameters
     spelled_ours = shown.name in CALLS and shown.schema == _ANY_OBJECT
@@ -89,9 +89,9 @@ def shown_schema(shown: ToolSpec) -> dict[str, Any]:
 
 
 def field_types(shown: ToolSpec) -> tuple[dict[str, str], frozenset[str]]:
-    """Name to JSON type of each parameter, in order, and the names of those that are required."""
+    """Map each parameter to its JSON type, in order, and return the names of the required ones."""
     schema: dict[str, Any] = shown_schema(shown)
-    if shown.name in CALLS and shown.schema == _ANY_OBJECT:  # spelled in the description, without types
+    if shown.name in CALLS and shown.schema == _ANY_OBJECT:  # fields are in the description, without types
         named = schema.get("properties", {})
         schema = {**_schema(_every_field(CALLS[shown.name])), "required": schema.get("required", [])}
         schema["properties"] = {name: schema["properties"].get(name, {}) for name in named}
@@ -102,31 +102,31 @@ def field_types(shown: ToolSpec) -> tuple[dict[str, str], frozenset[str]]:
 
 
 def read(call: ToolCall) -> Call | None:
-    """The call as its class, whatever a strategy offers of it; None where it cannot be one.
+    """Return the call as an instance of its class, whichever fields a strategy offers. None if it is invalid.
 
-    The facts that follow from a call speak of it by this.
+    The facts that follow from a call refer to this instance.
     """
     kind = CALLS.get(call.name)
     given = call.arguments
     if kind is None or call.malformed is not None or not isinstance(given, dict):
         return None
-    # Every fold reads every call: what has plain fields alone is built without looking for words for its faults.
+    # Every fold reads every call. So a call with only plain fields is built without collecting faults.
     plain, blank = _plain(kind)
     for name, value in given.items():
         if type(value) is not plain.get(name):
             return None if _faults(_widest(kind), given, "") else _build(kind, given)
     try:
         return kind(**{**blank, **given}) if blank else kind(**given)
-    except TypeError:  # one that is required is missing
+    except TypeError:  # a required field is missing
         return None
 
 
 def parse(call: ToolCall, offered: tuple[Tool, ...], known: Call | None = None) -> Call | Refusal:
-    """The call as its class, or why it cannot be one, with every fault.
+    """Return the call as an instance of its class, or a refusal with every fault.
 
     Args:
-        offered: The tools there are.
-        known: What ``read`` made of it.
+        offered: The available tools.
+        known: The result of ``read`` for this call.
     """
     tool = tool_named(call.name, offered)
     if tool is None:
@@ -143,17 +143,17 @@ def parse(call: ToolCall, offered: tuple[Tool, ...], known: Call | None = None) 
 
 @lru_cache(maxsize=64)
 def with_optional(offered: tuple[Tool, ...], recorded: tuple[ToolSpec, ...], own: tuple[str, ...]) -> tuple[Tool, ...]:
-    """A strategy's tools, and the optional ones among those that the run tells its model of.
+    """Return a strategy's tools, and the optional tools among those recorded for the run.
 
     Args:
-        own: Names of the person's own tools, which may be called alike in a run that was recorded.
+        own: Names of the user's own tools, which may share a name with ours in a recorded run.
     """
     named = (OPTIONAL_TOOLS.get(tool.name) for tool in recorded if tool.name not in own)
     return (*offered, *(tool for tool in named if tool is not None and tool not in offered))
 
 
 def tool_named(name: str, offered: tuple[Tool, ...]) -> Tool | None:
-    """The tool that is offered under a name; None where there is none."""
+    """Return the tool that is offered under a name, or None."""
     return _by_name(offered).get(name)
 
 
@@ -163,12 +163,12 @@ def _by_name(offered: tuple[Tool, ...]) -> dict[str, Tool]:
 
 
 def parameters(tool: Tool) -> Collection[str]:
-    """The names of the fields that a model is told of."""
+    """Return the names of the fields that the model sees."""
     return _form(tool).keys()
 
 
 def required_parameters(tool: Tool) -> Collection[str]:
-    """The names of the fields that a call must give."""
+    """Return the names of the fields that a call must contain."""
     return [name for name, field in _form(tool).items() if field.required]
 
 
@@ -178,7 +178,7 @@ def _call(tool: Tool) -> type[Call]:
 
 @lru_cache(maxsize=256)
 def _form(tool: Tool) -> dict[str, _Parameter]:
-    """The fields that a model is told of, in their order."""
+    """Return the fields that the model sees, in order."""
     kind = _call(tool)
     hidden = tool.hidden if isinstance(tool, Offer) else kind.behavior.hidden
     form = {name: field for name, field in _every_field(kind).items() if name not in hidden}
@@ -188,7 +188,7 @@ def _form(tool: Tool) -> dict[str, _Parameter]:
 
 @lru_cache(maxsize=256)
 def _plain(kind: type[Call]) -> tuple[dict[str, type[object]], dict[str, str]]:
-    """The fields that are text or a number, with the type of each; those that may be left blank."""
+    """Return the type of each text or number field, and blanks for the fields that may be left out."""
     types: dict[str, type[object]] = {
         name: str if field.hint in _TEXT else bool if field.hint is bool else int
         for name, field in _widest(kind).items()
@@ -199,7 +199,7 @@ def _plain(kind: type[Call]) -> tuple[dict[str, type[object]], dict[str, str]]:
 
 @lru_cache(maxsize=256)
 def _widest(kind: type[Call]) -> dict[str, _Parameter]:
-    """Every field; of those that some strategy hides, none is required."""
+    """Return every field. Fields that some strategy hides are optional."""
     blank = kind.behavior.blank
     return {
         name: replace(field, required=field.required and name not in blank)
@@ -218,7 +218,7 @@ def _every_field(kind: type[Struct]) -> dict[str, _Parameter]:
 
 
 def _faults(form: dict[str, _Parameter], given: dict[str, Any], place: str) -> list[str]:
-    """What keeps ``given`` from having this form, in the order of its fields."""
+    """Return why ``given`` does not have this form, in the order of its fields."""
     faults = []
     for field in form.values():
         value = given.get(field.name)

@@ -1,9 +1,9 @@
-"""The tools, one class each: the docstring is what the model reads, the schema derives from the fields.
+"""The tools, one class each. The docstring is the description that the model reads; the schema comes from the fields.
 
-Rule 1: what a call does is declared on its class, once; whoever has to know it reads it there.
-Rule 2: a strategy offers a tool whole, or by an ``Offer`` that hides fields of it or words it otherwise.
+Rule 1: The effects of a call are declared once, on its class, and every other module reads them there.
+Rule 2: A strategy offers a complete tool, or an ``Offer`` that hides some of its fields or rewords it.
 
-A parameter's description says what the name and the type do not. Numbers are ``{{slots}}``, filled from the budgets.
+A parameter's description adds what its name and type do not say. Numbers are ``{{slots}}``, filled from the budgets.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from msgspec import Meta, Struct
 
 
 class Behavior(Struct, frozen=True):
-    """What a call does, whoever makes it.
+    """The effects of a call, whoever makes it.
 
     Attributes:
-        reads_files: It shows something of the workspace.
-        changes_files: It may change the workspace: a snapshot follows it, and resume puts the files back before it.
-        repeatable: It comes to the same from whatever state of the files; nothing has to be put back.
-        while_closing: It may be made in a frame that is told to close: it stores, or it ends.
-        frame: Whether it starts or ends one.
-        bounded: The field whose text may be no larger than one result that the model is shown.
-        hidden: Fields that only a strategy which says so offers.
-        blank: Required fields that an offer may hide; they are empty then.
+        reads_files: It shows content of the workspace.
+        changes_files: It may change the workspace. A snapshot follows it, and resuming restores the files before it.
+        repeatable: It has the same effect whatever the files contain, so resuming does not restore them first.
+        while_closing: It is allowed in a frame that is closed, because it stores something or ends the frame.
+        frame: Whether it starts or ends a frame.
+        bounded: The field whose text may be at most as large as one result that the model sees.
+        hidden: Fields that are offered only by strategies that request them.
+        blank: Required fields that an offer may hide. They are then empty.
     """
 
     reads_files: bool = False
@@ -39,7 +39,7 @@ class Behavior(Struct, frozen=True):
 
 
 class StoreEntry(Struct, frozen=True):
-    """The parameters of ``heap_alloc``, which say what each is."""
+    """An entry of ``store``, with the parameters of ``heap_alloc``."""
 
     name: str
     content: str
@@ -331,20 +331,20 @@ StartCall = Delegate | Branch
 """Start a frame without registers, from a prompt."""
 PopCall = PopFrame | Return
 LookupCall = HeapList | AddNote | Expand | ConversationSearch | Memory
-"""Answered by ``memory_tools.py`` from the state alone."""
+"""Answered by ``memory_tools.py`` from the state."""
 Call = WorkspaceCall | PushFrame | StartCall | PopCall | HeapCall | LookupCall | AskQuestion
 
 
 class Offer(Struct, frozen=True):
-    """A tool as a strategy offers it, where that is not the whole tool in its own words.
+    """A tool with hidden fields or its own wording, as a strategy offers it.
 
     Attributes:
         call: The tool.
-        hidden: Fields that the model is not told of; a call that gives one is refused.
-        text: What the model reads instead of the docstring.
-        words: Field and what the model reads of it instead.
-        spelled: The fields stand behind the text, as in ``{name, store[]?}``; the schema takes any object, which is a
-            fifth of its tokens. The call is checked all the same.
+        hidden: Fields that the model does not see. A call with one of them is refused.
+        text: The description for the model, in place of the docstring.
+        words: Pairs of a field and its description, which replaces the original.
+        spelled: List the fields after the text, as in ``{name, store[]?}``, with a schema that accepts any object. This
+            takes a fifth of the schema's tokens. The call is still checked.
     """
 
     call: type[Call]
@@ -379,7 +379,7 @@ class Refusal(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What the model reads."""
+        """The text that the model reads."""
         joint = "" if not self.way_out else " " if self.reason.endswith(".") else "; "
         return f"{self.reason}{joint}{self.way_out}"
 
@@ -392,9 +392,9 @@ CALLS: dict[str, type[Call]] = {tool_name(call): call for call in get_args(Call)
 """Every tool by its name."""
 
 OPTIONAL_TOOLS: dict[str, type[Call]] = {tool_name(one): one for one in (EditFile, SearchFiles, AskQuestion, HeapLoad)}
-"""Tools that no strategy offers by itself: a run offers those that its settings name, as ``RunStarted.tools`` says."""
+"""Tools that a strategy does not offer itself. A run offers those that its settings name, see ``RunStarted.tools``."""
 
 
 def tools_that(holds: Callable[[Behavior], object]) -> frozenset[str]:
-    """The names of the tools whose behavior is so."""
+    """Return the names of the tools whose behavior satisfies a condition."""
     return frozenset(name for name, call in CALLS.items() if holds(call.behavior))

@@ -1,1 +1,1 @@
-"""What the machine tells a model that goes wrong: the corrected call, and that it goes round in a circle."""
+"""Help for a model that makes mistakes: corrected calls, and notices about repetition."""

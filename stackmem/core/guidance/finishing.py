@@ -1,7 +1,7 @@
-"""A run that its model ends before it has done anything.
+"""Refuses a result from a model that has not done anything yet.
 
-Small models end a run in their first reply and report work that was never done. If a check decides about the run, the
-first such attempt is refused with the reason. The second one counts: some tasks need no tool.
+Small models end a run in their first reply and report work that was never done. If checks decide the outcome of the
+run, the first such attempt is refused with the reason. The second attempt counts, because some tasks need no tool.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _REASON = "no call has succeeded yet, so nothing was done, and the check of this
 
 
 def premature_end(state: State) -> str:
-    """What is wrong with ending the run now; empty if a call has succeeded, or if it was refused before."""
+    """Return why the run must not end now. Empty if a call has succeeded, or if an earlier attempt was refused."""
     start, frame = state.begun, state.running
     if start.circles is UNSET or not start.checked or frame.depth or frame.program or state.popped:
         return ""

@@ -1,6 +1,6 @@
-"""What a model is shown after a call that could not be made: the same call as it would be accepted.
+"""Shows a model the corrected form of a call that could not be made.
 
-A model that reads only an explanation repeats its call; one that sees the corrected call copies it. Long values are
+A model that only reads an explanation repeats its call; one that sees the corrected call copies it. Long values are
 shown as ``...``, because only the form matters.
 """
 
@@ -28,7 +28,7 @@ FOREIGN_NAMES: dict[str, str] = {
     **dict.fromkeys(("grep", "search", "codebase_search", "grep_search", "Grep", "ripgrep"), "search_files"),
     **dict.fromkeys(("finish", "submit", "attempt_completion", "done", "final_answer", "complete"), "pop_frame"),
 }  # fmt: skip
-"""Tools of other agents, which models know by heart, and ours that does the same."""
+"""Maps tools of other agents, which models know by heart, to our tool that does the same."""
 
 _SHOWN_CHARS = 80
 _EXAMPLE_CHARS = 600
@@ -56,11 +56,11 @@ _ALIASES = {
     "result": ("answer", "summary", "final_answer", "message", "output", "text"),
     "objective": ("task", "goal", "prompt", "intent", "description"),
 }
-"""Our parameter, and what other agents call it."""
+"""Maps each of our parameters to its names in other agents."""
 
 
 def with_lesson(refusal: Refusal, asked: ToolCall, offered: tuple[Tool, ...]) -> Refusal:
-    """The refusal of a call that cannot be read, with the call as it would be accepted."""
+    """Return the refusal of an invalid call together with the call in its accepted form."""
     ours = asked.name
     if tool_named(ours, offered) is None:
         ours = FOREIGN_NAMES.get(asked.name) or FOREIGN_NAMES.get(asked.name.lower(), "")
@@ -74,9 +74,10 @@ def with_lesson(refusal: Refusal, asked: ToolCall, offered: tuple[Tool, ...]) ->
 
 
 def example_call(state: State) -> str:
-    """A call as an example of the form: the one that the last reply seems to mean, otherwise one that only looks.
+    """Return an example call: the one that the last reply seems to mean, otherwise one that only reads.
 
-    After a Python file was changed it is a command that runs the file. No example ends the work, unless the model does.
+    If the last call changed a Python file, the example is a command that runs the file. No example ends the work,
+    unless the last reply means that call.
     """
     meant = _meant_call(state)
     if meant:
@@ -97,7 +98,9 @@ def example_call(state: State) -> str:
 
 
 def _meant_call(state: State) -> str:
-    """The call whose arguments the last reply is, without a tool's name; empty if they do not fit exactly one tool."""
+    """Return a call whose arguments the last reply contains without a tool's name. Empty unless they fit exactly one
+    tool.
+    """
     last = state.running.turns[-1] if len(state.running.turns) else None
     texts = [part.text for part in last.parts if isinstance(part, Text)] if isinstance(last, Reply) else []
     text = "\n".join(texts)
@@ -122,7 +125,7 @@ def _takes(tool: ToolSpec, given: dict[str, Any]) -> bool:
 
 
 def _changed_program(state: State) -> str:
-    """The Python file that the last call wrote or edited; empty if that was another call, or an odd path."""
+    """Return the Python file that the last call wrote or edited. Empty after any other call and for an unusual path."""
     for turn in reversed(state.running.turns):
         calls = [part for part in turn.parts if isinstance(part, ToolCall)] if isinstance(turn, Reply) else []
         if calls:

@@ -1,11 +1,11 @@
-"""A model that goes round in a circle: the same call with the same result, or a text copied from its own prompt.
+"""Stops a model that repeats itself: the same call with the same result, or text copied from its own prompt.
 
-Rule 1: three equal calls in a row with equal results bring a notice; the fourth and later ones are refused.
-Rule 2: after three refusals of that kind the frame ends as ``stalled``.
-Rule 3: a result that copies the prompt, and a push that hands on the whole objective, are refused.
+Rule 1: After three equal calls in a row with equal results the model gets a notice; later ones are refused.
+Rule 2: After three such refusals the frame ends as ``stalled``.
+Rule 3: A result that copies the prompt is refused, and so is a push that passes on the whole objective.
 
-All of it holds in runs whose start says so (``RunStarted.circles``): those of a provider's or a local model. A script
-and a person are taken at their word.
+This applies only if the run's start says so (``RunStarted.circles``), as it does for models of a provider and local
+models. Scripts and users may repeat themselves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LEAST_COPIED_CHARS = 24
 
 
 def notice(state: State) -> NoticeGiven | None:
-    """What the running frame reads once after the third equal call."""
+    """Return the notice that the running frame reads once, after the third equal call."""
     if "repeated" in state.running.told or _repeats(state) < NOTICED_AFTER:
         return None
     return NoticeGiven(
@@ -35,7 +35,7 @@ def notice(state: State) -> NoticeGiven | None:
 
 
 def refusal(state: State) -> Refusal | None:
-    """Why the pending call is not made again, if it is one too many."""
+    """Return the refusal of the pending call if it repeats the last ones too often."""
     count = _repeats(state)
     if count <= NOTICED_AFTER:
         return None
@@ -51,7 +51,7 @@ def is_stuck(state: State) -> bool:
 
 
 def _repeats(state: State) -> int:
-    """How many times in a row the running frame's last call was made with the same result."""
+    """Count how many times in a row the running frame made its last call with the same result."""
     if state.begun.circles is UNSET:
         return 0
     frame = state.running
@@ -76,7 +76,7 @@ def _repeats(state: State) -> int:
 
 
 def copied_result(state: State, call: PopCall) -> str:
-    """What is wrong with a result that only repeats what the model was shown; empty if it says something."""
+    """Return why a result only repeats what the model was given. Empty if it says something new."""
     if state.begun.circles is UNSET:
         return ""
     ending = next((tool for tool in state.begun.tools if tool.name == tool_name(call)), None)
@@ -88,7 +88,7 @@ def copied_result(state: State, call: PopCall) -> str:
 
 
 def handed_on(state: State, call: PushFrame) -> str:
-    """What is wrong with a push that gives the whole objective of the running frame to a child."""
+    """Return why a push is refused that passes the whole objective of the running frame to a child."""
     own = state.running.task or state.running.registers.intent
     if state.begun.circles is UNSET:
         return ""

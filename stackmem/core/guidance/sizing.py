@@ -1,12 +1,12 @@
-"""What the rules do for a small model: memory tools offered late, shorter results and replies.
+"""The rules for small models: memory tools offered late, shorter results and replies.
 
-Rule 1: the list of tools never changes. A notice tells of the memory tools once half of the window is used, and from
-    then on they can be called; before that they are unknown.
-Rule 2: a frame that begins later reads that notice before its first request.
-Rule 3: the first write to or edit of a file that the run has not touched shows the file instead, if there is one.
-    Small models write a whole file with only the new part in it, and edit lines that they guessed.
+Rule 1: The list of tools never changes. Once half of the window is used, a notice announces the memory tools. Calls of
+    them are accepted from then on; before, these tools do not exist.
+Rule 2: A frame that begins after that reads the notice before its first request.
+Rule 3: The first write to or edit of an existing file that the run has not touched shows the file instead. Small models
+    overwrite a file with only the new part in it, and edit lines that they guessed.
 
-All of it follows from ``RunStarted.small``.
+All of this follows from ``RunStarted.small``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stackmem.core.tools import EditFile, Tool, WorkspaceCall, WriteFile, tool_n
 
 TOLD_AT = 0.5
 UNREAD = "was not changed, because you have not read it"
-"""What the answer says that shows a file instead of changing it."""
+"""Part of the answer that shows a file instead of changing it."""
 _CODE = "memory_tools"
 _EXAMPLES = {
     "heap_alloc": {"name": "test_command", "content": "python3 -m pytest -q"},
@@ -33,7 +33,7 @@ _EXAMPLES = {
 
 
 def offered(state: State, strategy_tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-    """The tools that may be called now: the strategy's and the optional ones, as far as the model knows of them."""
+    """Return the tools that may be called now: the strategy's, and the optional ones that the model knows."""
     start, small = state.begun, state.begun.small
     tools = with_optional(strategy_tools, (*start.tools, *announced(state)), start.registered)
     if small is UNSET or not small.later or _is_told(state):
@@ -43,13 +43,13 @@ def offered(state: State, strategy_tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
 
 
 def announced(state: State) -> tuple[ToolSpec, ...]:
-    """The tools that a notice has told of."""
+    """Return the tools that a notice has announced."""
     small = state.begun.small
     return small.later if small is not UNSET and _is_told(state) else ()
 
 
 def notice(state: State) -> NoticeGiven | None:
-    """What the running frame reads once: the memory tools, and a call of one."""
+    """Return the notice that the running frame reads once: the memory tools and an example call."""
     small, frame = state.begun.small, state.running
     if small is UNSET or not small.later or _CODE in frame.told:
         return None
@@ -66,13 +66,15 @@ def notice(state: State) -> NoticeGiven | None:
 
 
 def reply_tokens(state: State) -> int | None:
-    """The longest reply; longer after one that was cut off, so that the run can go on."""
+    """Return the maximum length of a reply. It doubles after each reply that was cut off, so that the run can
+    continue.
+    """
     small = state.begun.small
     return None if small is UNSET else small.reply_tokens << state.idle
 
 
 def changes_unread(state: State, call: WorkspaceCall) -> bool:
-    """Whether a call would change a file that the open frames have neither read nor written."""
+    """Return whether a call would change a file that the open frames have neither read nor written."""
     if state.begun.small is UNSET or not isinstance(call, WriteFile | EditFile):
         return False
     path = _plain(call.path)
@@ -80,7 +82,7 @@ def changes_unread(state: State, call: WorkspaceCall) -> bool:
 
 
 def _seen_paths(frame: Frame) -> set[str]:
-    """The paths of the calls that succeeded, or that were answered with the file."""
+    """Return the paths of the calls that succeeded or that were answered with the file."""
     answered = {
         turn.call_id for turn in frame.turns if isinstance(turn, Result) and (not turn.failed or UNREAD in turn.text)
     }

@@ -1,1 +1,1 @@
-"""What a check by a JSON Schema costs at most, and what is said of a value that does not fit."""
+"""JSON Schema checks with a bounded cost, and messages about values that do not fit."""

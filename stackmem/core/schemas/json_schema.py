@@ -1,8 +1,9 @@
 """Checks a value against a JSON Schema of any draft from 4 to 2020-12, and names the first fault by its place.
 
-The library ``jsonschema_rs`` checks; the sentences and their order are ours, because models read them and recorded runs
-keep them. What is a stranger's cannot take long: references lead nowhere outside the schema, patterns have a limit of
-steps, and ``schemas.work`` bounds the rest before the check begins. ``format`` asks nothing, as the standard has it.
+The library ``jsonschema_rs`` does the checks. The messages and their order are ours, because models read them and
+recorded runs contain them. A schema from an untrusted server cannot take long: references cannot leave the schema,
+patterns have a limit of steps, and ``schemas.work`` bounds the rest before the check begins. ``format`` is not checked,
+as the standard allows.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _FENCE = re.compile(r"\s*```[A-Za-z]*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
 
 
 def read_json(text: str) -> tuple[Any, str]:
-    """``(value, fault)`` of a text that is one JSON value, also one in a fence."""
+    """Return ``(value, fault)`` for a text that is one JSON value, with or without a code fence."""
     fenced = _FENCE.fullmatch(text)
     try:
         value = strict_value(fenced[1] if fenced else text)
@@ -40,9 +41,9 @@ def read_json(text: str) -> tuple[Any, str]:
 
 
 def first_fault(value: Any, schema: Any) -> str:
-    """The first thing in ``value`` that the schema does not allow, by its place; empty if it fits.
+    """Return the first part of ``value`` that the schema does not allow, with its place. Empty if the value fits.
 
-    A schema that is not valid, or that would take too long to check, is a fault too.
+    A schema that is invalid, or that would take too long to check, is also a fault.
     """
     try:
         refuse_excess(value, schema)
@@ -57,7 +58,7 @@ def first_fault(value: Any, schema: Any) -> str:
 
 
 def schema_error(schema: Any) -> str:
-    """Why nothing can be checked against ``schema``; empty if it is a valid one."""
+    """Return why ``schema`` cannot be used. Empty if it is valid."""
     try:
         refuse_excess(None, schema)
         compiled = _compiled(json.dumps(schema, allow_nan=False))
@@ -68,7 +69,7 @@ def schema_error(schema: Any) -> str:
 
 @lru_cache(maxsize=64)
 def _compiled(schema: str) -> Validator | str:
-    """The schema made ready; what is wrong with it otherwise."""
+    """Return the compiled schema, or a message about what is wrong with it."""
     import jsonschema_rs
 
     if schema[:1] not in ("{", "t", "f"):

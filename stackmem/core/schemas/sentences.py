@@ -1,7 +1,6 @@
-"""What is said of a value that does not fit its schema: one sentence for the first fault, in the order of the value.
+"""Messages about values that do not fit their schema: one sentence for the first fault, in the order of the value.
 
-Order: at one place what it must be, then what it lacks, then its members in their order, then its size, then the forms
-that it may have.
+Order at one place: what it must be, what it lacks, its members in their order, its size, the forms that it may have.
 """
 
 from __future__ import annotations
@@ -33,22 +32,23 @@ _MISSING = object()
 
 
 def first_sentence(errors: Iterable[ValidationError], value: Any, schema: Any) -> str:
-    """The sentence for the first of the errors; there is at least one."""
+    """Return the sentence for the first of the errors. There is at least one."""
     return _Telling(value, schema).first(errors)
 
 
 class _Telling:
-    """Sentences about one value, or about a name in it that the schema has a rule for."""
+    """Builds sentences about one value, or about a name in it that the schema has a rule for."""
 
     def __init__(self, value: Any, schema: Any, name: str | None = None) -> None:
         self._value, self._schema, self._name = value, schema, name
-        self._numbers: dict[int, dict[str, int]] = {}  # of the members of each mapping, which the value keeps alive
+        # positions of the members by the id of their mapping, which the value keeps alive
+        self._numbers: dict[int, dict[str, int]] = {}
 
     def first(self, errors: Iterable[ValidationError]) -> str:
         return self._sentence(min(errors, key=self._order))
 
     def _order(self, error: ValidationError) -> tuple[tuple[int, int], ...]:
-        """Where an error stands among the others: the places on the way to it, then its rank at its place."""
+        """Return the sort key of an error: the positions on the path to it, then its rank at its place."""
         found: list[tuple[int, int]] = []
         part = self._value
         for step in error.instance_path:
@@ -123,7 +123,7 @@ def _of_word(error: ValidationError, given: Any, part: Any) -> str:
 
 
 def _of_members(error: ValidationError, part: Any, schema: Any) -> str:
-    """What is said of members and items that are too much, or of items that are too few."""
+    """Describe members and items that are not allowed, or missing items."""
     holder = _at(schema, error.schema_path[:-1])
     rules = holder if isinstance(holder, dict) else {}
     match error.kind.name:
@@ -142,7 +142,7 @@ def _of_members(error: ValidationError, part: Any, schema: Any) -> str:
 
 
 def _unexpected(error: ValidationError, part: Any) -> str | int:
-    """The first member or item that is too much."""
+    """Return the first member or item that is not allowed."""
     found = error.kind.value
     if isinstance(found, int):
         return found
@@ -151,7 +151,7 @@ def _unexpected(error: ValidationError, part: Any) -> str | int:
 
 
 def _bound(error: ValidationError, schema: Any) -> Any:
-    """What the word says in the schema, as it is written there."""
+    """Return the value of the keyword as it is written in the schema."""
     found = _at(schema, error.schema_path)
     return error.kind.value if found is _MISSING else found
 

@@ -1,6 +1,6 @@
-"""An upper bound for the work of checking a value against a JSON Schema, computed before anything is checked.
+"""Computes an upper bound for the work of checking a value against a JSON Schema, before the check begins.
 
-A schema can come from an untrusted server. With references, a few lines can ask for more checks than any machine can
+A schema can come from an untrusted server. With references, a few lines can require more checks than any machine can
 do, so the checks are counted first: one for each part of the schema at each part of the value, times the size of that
 part, because an error copies it. Tables keyed by ``id()`` are safe here: all their objects are parts of the schema or
 the value, which outlive them.
@@ -24,15 +24,17 @@ _SINGLE = ("not", "if", "then", "else")
 _BY_NAME = ("dependentSchemas", "dependencies")
 _ALL_MEMBERS = ("additionalProperties", "unevaluatedProperties")
 _ALL_ITEMS = ("additionalItems", "contains", "unevaluatedItems")
-_COPIED = ("enum", "const", "not")  # an error of these copies the word's own value
+_COPIED = ("enum", "const", "not")  # an error for one of these copies the keyword's value
 
 
 class SchemaLimitError(ValueError):
-    """The schema or the value cannot be checked; the message says why."""
+    """The schema or the value cannot be checked. The message says why."""
 
 
 def sizes(whole: Any, name: str) -> dict[int, int]:
-    """The size of every list and mapping in a JSON value by its identity, in about the number of its parts."""
+    """Return the size of every list and mapping in a JSON value by its id. Takes about as many steps as it has
+    parts.
+    """
     found: dict[int, int] = {}
 
     def measure(part: Any, depth: int) -> int:
@@ -57,7 +59,7 @@ def _size_of_name(key: object, name: str) -> int:
 
 
 def size_of(part: Any, name: str) -> int:
-    """The size of a text, a number, a boolean or null."""
+    """Return the size of a string, a number, a boolean or null."""
     if isinstance(part, str):
         return 1 + len(part) // _CHARS_A_UNIT
     if isinstance(part, int):
@@ -69,7 +71,7 @@ def size_of(part: Any, name: str) -> int:
 
 
 def refuse_excess(value: Any, schema: Any) -> None:
-    """Refuse what cannot be checked in reasonable time."""
+    """Refuse a check that could take too long."""
     rules = sizes(schema, "the schema")
     if rules.get(id(schema), 1) > MOST_SCHEMA:
         raise SchemaLimitError(f"the schema has more than {MOST_SCHEMA:,} parts")
@@ -83,7 +85,7 @@ class _Work:
         self._addresses = _Addresses(schema)
 
     def of(self, schema: Any, value: Any, steps: int) -> int:
-        """The work of a part of the schema at a part of the value."""
+        """Return the work for a part of the schema at a part of the value."""
         if not isinstance(schema, dict):
             return 1
         key = id(schema), id(value)
@@ -104,7 +106,7 @@ class _Work:
         return work
 
     def _own(self, schema: dict[str, Any], value: Any) -> int:
-        """Each word of the schema may come to an error, which copies the value."""
+        """Return the work of the schema's own keywords. Each may result in an error, which copies the value."""
         words = len(schema)
         for word in ("required", "patternProperties"):
             words += len(schema[word]) if isinstance(schema.get(word), list | dict) else 0
@@ -118,7 +120,7 @@ class _Work:
         return known[id(part)] if isinstance(part, dict | list | tuple) else size_of(part, "$")
 
     def _applied(self, schema: dict[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
-        """The parts of a schema that are checked directly below one part, each with the part of the value."""
+        """Yield each part of a schema that is checked directly below this part, with its part of the value."""
         for word, rule in schema.items():
             if word in _REFERENCES and isinstance(rule, str):
                 yield from ((target, value) for target in self._addresses.targets(schema, rule))
@@ -135,7 +137,9 @@ class _Work:
 
 
 class _Addresses:
-    """What the references of a schema mean. Of several meanings, which a stranger can make up, all are found."""
+    """Resolves the references of a schema. If a reference is ambiguous, as an attacker could arrange, it returns all
+    meanings.
+    """
 
     def __init__(self, schema: Any) -> None:
         self._bases: dict[int, set[str]] = {}
@@ -165,7 +169,7 @@ class _Addresses:
         return bases
 
     def targets(self, table: dict[str, Any], reference: str) -> list[Any]:
-        """Every part that a reference in ``table`` may mean."""
+        """Return every part that a reference in ``table`` may refer to."""
         _, fragment = urldefrag(reference)
         uris = {urldefrag(_joined(base, reference))[0] for base in self._bases[id(table)]}
         name = unquote(fragment)
@@ -181,7 +185,7 @@ class _Addresses:
 
 
 def _joined(base: str, reference: str) -> str:
-    """An address in relation to another; ``urljoin`` knows no relations of a ``urn:``."""
+    """Resolve an address against another one. ``urljoin`` cannot do this for a ``urn:``."""
     return urldefrag(base)[0] + reference if reference.startswith("#") else urljoin(base, reference)
 
 
