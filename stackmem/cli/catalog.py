@@ -1,6 +1,6 @@
-"""Every command, in the groups in which ``--help`` shows them, and an example of each.
+"""The commands in the groups that ``--help`` shows, with an example of each.
 
-Nothing is imported here but the standard library: ``stackmem --help`` and a press of Tab read it.
+Imports only the standard library, so that ``stackmem --help`` and Tab completion stay fast.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ GROUPS = {
         "man": "Print the manual page.",
     },
 }
-"""Each command, and what ``--help`` says of it; it is in the module of its name, ``commands/NAME.py``."""
+"""Each command with its line in ``--help``; its module is ``commands/NAME.py``."""
 
 COMMANDS = {name: says for group in GROUPS.values() for name, says in group.items()}
 
@@ -125,7 +125,7 @@ EXAMPLES = {
     "docs": "stackmem docs chat",
     "man": "stackmem man",
 }
-"""Each command as it is typed, its own commands too, with one call of it."""
+"""Each command and subcommand with one example call."""
 
 EXIT_CODES = """\
 Exit codes: 0 solved or finished; 1 unsolved, or stalled; 2 usage (a bad task, file, name or key); 3 a limit

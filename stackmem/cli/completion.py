@@ -1,10 +1,9 @@
-"""What a press of Tab is answered with: commands and flags from a table, so that no command is loaded for it.
+"""Tab completion: reads commands and flags from a table, so that no command is imported.
 
-Rule 1: a shell evaluates what it is told, and others name runs and tasks; a name with a character that a shell could
-act on is not told.
-Rule 2: the names of strategies, models and languages are those that ship; plug-ins are not loaded for a press of Tab.
+- Shells evaluate completions, and other people can name runs and tasks. Names with unsafe characters are left out.
+- Strategies, models and languages come from the built-in lists; plug-ins are not loaded for a press of Tab.
 
-``words.json`` is made by ``scripts/reference.py`` from the commands themselves.
+``scripts/reference.py`` generates ``words.json`` from the commands.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ import typer
 from stackmem.errors import StackmemError
 
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]*", re.ASCII)
-_MOST = 200  # names in one answer; the newest runs
+_MOST = 200  # limit of names in one answer; the newest runs
 
 
 def add_light(parent: typer.Typer, name: str) -> None:
-    """Add one command of the root, with its flags and arguments from the table and nothing behind them."""
+    """Add one root command with flags and arguments from the table, but without its code."""
     table = json.loads(resources.files(__package__).joinpath("words.json").read_text("utf-8"))
     below = {words.partition(" ")[2]: row for words, row in table["commands"].items() if words.startswith(f"{name} ")}
     own = _nothing(table["commands"][name], table["names"])
@@ -42,10 +41,10 @@ def add_light(parent: typer.Typer, name: str) -> None:
 
 
 def _nothing(row: dict[str, dict[str, str]], names: dict[str, list[str]]) -> Callable[..., None]:
-    """A command that takes what the row says and does nothing."""
+    """Build a command that accepts the row's parameters and does nothing."""
 
     def command(**_: object) -> None:
-        pass  # and says nothing: typer would load rich, to show it beside the name
+        pass  # no help text: typer would load rich to display it
 
     made = []
     for position, (flag, takes) in enumerate(row["flags"].items()):

@@ -1,7 +1,7 @@
-"""The command line: each command parses, calls and prints, in a file of its own.
+"""The command line. Each command parses, calls and prints in its own module.
 
-Only typer and what it needs is imported here, and a command's file once the command is called: ``stackmem --help``
-answers in a moment.
+Only typer is imported at the start; a command's module is imported when it is called, so that ``stackmem --help``
+is fast.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .screen.text import escape
 
 
 class Commands(Mapping[str, Any]):
-    """The commands by name; a command's module, and all that it imports, is loaded when the command is asked for."""
+    """The commands by name; looking one up imports its module."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(COMMANDS)
@@ -49,7 +49,7 @@ class Commands(Mapping[str, Any]):
 
 
 def _own_command(name: str) -> Any:
-    """The command of stackmem, with its example and its values as typed."""
+    """Load a built-in command, and add its example."""
     parent = typer.Typer(**_PLAIN)
     if _ASKED:
         from .completion import add_light
@@ -70,7 +70,7 @@ def _own_command(name: str) -> Any:
 
 
 def _plugin_command(name: str) -> Any:
-    """The command that a plug-in brings."""
+    """Load a plug-in's command."""
     brought = _brought()[name]
     parent = typer.Typer(**_PLAIN)
     try:
@@ -85,7 +85,7 @@ def _plugin_command(name: str) -> Any:
 
 
 def _brought() -> dict[str, Any]:
-    """The commands of plug-ins, which are looked for where a word is none of ours, and for the help."""
+    """Return the commands of plug-ins; used for unknown commands and in the help."""
     if _ASKED or not any_plugin():
         return {}
     from .options import load_commands
@@ -103,10 +103,10 @@ def _as_typed(get_params: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:
 
 @dataclass
 class _AsTyped:
-    """Reads a parameter's value; typer is asked only where it is not yet what is wanted: what it loads takes long."""
+    """Reads a parameter's value; calls typer only if it needs conversion, because typer's converters load slowly."""
 
     parameter: Any
-    checked: Callable[[], Any]  # what typer reads values with
+    checked: Callable[[], Any]  # returns typer's converter
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         several = self.parameter.multiple or self.parameter.nargs == -1
@@ -149,7 +149,7 @@ _ASKED = "_STACKMEM_COMPLETE" in os.environ
 
 _FILES = 1024
 _RESTORED = {signal.SIGPIPE, signal.SIGXFSZ}
-"""Ignored by Python for itself, and given back to whatever it starts."""
+"""Signals that Python ignores in its own process, and restores in child processes."""
 
 _PLAIN: dict[str, Any] = {"rich_markup_mode": None, "add_completion": False, "pretty_exceptions_enable": False}
 
@@ -177,13 +177,13 @@ def root(
 
 
 def main() -> None:
-    """Run the command line; every failure is one sentence on stderr and the exit code of its kind."""
+    """Run the command line. Every error is one sentence on stderr, with the exit code of its kind."""
     _put_right()
     if len(sys.argv) == 1 and sys.stdin.isatty() and sys.stdout.isatty():
         sys.argv.append("chat")
     try:
         if _ASKED:
-            get_completion_inspect_parameters()  # it tells typer of the shells
+            get_completion_inspect_parameters()  # registers the shells with typer
         code = app(standalone_mode=False, complete_var="_STACKMEM_COMPLETE")
         sys.stdout.flush()
     except StackmemError as error:
@@ -192,7 +192,7 @@ def main() -> None:
         _fail_usage(error)
     except typer.Abort:
         fail("the question was not answered; give the answer as a flag (--yes)", 2)
-    except BrokenPipeError:  # the reader of our output went away, as `head` does
+    except BrokenPipeError:  # the reader of stdout exited early, as ``head`` does
         _silence_stdout()
         sys.exit(141)
     except OSError as error:
@@ -209,7 +209,7 @@ def main() -> None:
             raise
         fail(told, 2)
     else:
-        if code == 130:  # typer's word for Ctrl-C; a run that was interrupted has told its result and exited
+        if code == 130:  # typer's code for Ctrl-C; an interrupted run has already printed its result and exited
             fail("interrupted before there was a result; start it again", 130)
         sys.exit(code if isinstance(code, int) else 0)
     finally:
@@ -217,7 +217,7 @@ def main() -> None:
 
 
 def _blame(error: Exception) -> str:
-    """The sentence that names the plug-in whose code raised it; empty where none's did."""
+    """Return a message naming the plug-in whose code raised the error; empty if none did."""
     if not any_plugin():
         return ""
     from stackmem.tools.plugins import blame
@@ -226,7 +226,7 @@ def _blame(error: Exception) -> str:
 
 
 def fail(says: str, code: int) -> NoReturn:
-    """Print what is wrong, as one JSON object on stdout too where ``--json`` was asked for, and exit."""
+    """Print the error, also as JSON on stdout with ``--json``, and exit."""
     with suppress(OSError):
         print(f"stackmem: {escape(says, keep=chr(10))}", file=sys.stderr)  # noqa: T201
     if "--json" in sys.argv[1:]:
@@ -238,7 +238,7 @@ def fail(says: str, code: int) -> NoReturn:
 
 
 def _fail_usage(error: typer.TyperException) -> NoReturn:
-    """What typer says of a wrong call, as one sentence; a call without a command is answered with the help."""
+    """Reword typer's message about a wrong call as one sentence; without a command, print the help."""
     message = " ".join(error.format_message().split())
     command = getattr(getattr(error, "ctx", None), "command_path", "stackmem")
     if type(error).__name__ == "NoArgsIsHelpError":
@@ -250,18 +250,18 @@ def _fail_usage(error: typer.TyperException) -> NoReturn:
 
 
 def _meant(found: re.Match[str]) -> str:
-    """The flag that was typed, and those that are nearly as near to it as the nearest."""
+    """Return the misspelled flag, with the flags that resemble it most."""
     near = {each: SequenceMatcher(None, found[1], each).ratio() for each in found[2].split(", ")}
     nearest = max(near.values()) - 0.15
     return f"{found[1]}; did you mean {' or '.join(each for each, ratio in near.items() if ratio >= nearest)}"
 
 
 def _put_right() -> None:
-    """Give this process what it needs, and its commands the defaults, whatever a parent left odd.
+    """Reset inherited process settings that would break stackmem or its commands.
 
-    Rule 1: with SIGCHLD ignored nobody is told how a command ended, so it never is.
-    Rule 2: a signal that our parent wants us to ignore (``nohup``) stays ignored here, by a handler: other than
-    ``SIG_IGN``, a handler is not handed on to the commands that we start.
+    - SIGCHLD: if it is ignored, exit codes of commands cannot be read.
+    - Other signals that our parent ignores (``nohup``) are handled by an empty handler. ``SIG_IGN`` would be
+      inherited by the commands we start; a handler is not.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number in signal.valid_signals() - _RESTORED:
@@ -272,27 +272,27 @@ def _put_right() -> None:
     if now < _FILES:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(_FILES, most), most))
     while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
-        """A stream that was closed gets something behind it: else a folder that we open would have its number."""
+        """Reserve the numbers of closed standard streams; otherwise a folder we open could get one."""
     os.close(opened)
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:  # the descriptor was closed as Python started
+        if getattr(sys, name) is None:  # the descriptor was closed when Python started
             stream = open(descriptor, "w" if descriptor else "r", encoding="utf-8", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
     mask = os.umask(0o022)
-    os.umask(mask & ~0o700)  # without them we could not read what we write
+    os.umask(mask & ~0o700)  # without these permissions stackmem could not read its own files
 
 
 def _nothing(*_: object) -> None:
-    """A signal that is to be ignored came."""
+    """Ignore a signal."""
 
 
 def _silence_stdout() -> None:
-    """Nothing more can be said on stdout, nor need the interpreter try as it ends."""
+    """Discard further output, so that the interpreter does not fail when it flushes stdout at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _flush_stderr() -> None:
-    """Where nobody reads progress any more, what is left of it is dropped: the interpreter would exit with 120."""
+    """Drop progress output that cannot be written; otherwise the interpreter would exit with code 120."""
     try:
         if sys.stderr is not None:
             sys.stderr.flush()

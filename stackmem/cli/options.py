@@ -1,6 +1,6 @@
-"""The arguments and flags that several commands share; the flags of settings come from the table of settings.
+"""Arguments and flags that several commands share. Flags of settings come from the table of settings.
 
-The run that a person names, the folder of all of them, and a path as she writes it are found here, too.
+Also resolves run names, the runs folder, and paths typed by the user.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ LIMITS = ("max_steps", "max_usd", "max_tokens", "max_seconds")
 _TYPES: Mapping[str, Any] = {"texts": list[str] | None, "switch": bool | None}
 
 Flags = dict[str, Any]
-"""Name to what was typed: a text, of a switch a truth, of a list its texts; None where the flag was not given."""
+"""Maps names to typed values: a string, a bool for a switch, or a list of strings; None if the flag was not given."""
 
 
 def option(names: str, says: str, metavar: str | None = None, default: Any = None, **more: Any) -> Any:
-    """A flag of one command, called by ``names`` with blanks between; with ``...`` as its default it must be given."""
+    """Define a flag with space-separated ``names``; the default ``...`` makes it required."""
     return typer.Option(default, *names.split(), help=says, metavar=metavar, **more)
 
 
 def switch(name: str, says: str) -> Any:
-    """A flag of one command that is there or not."""
+    """Define a boolean flag."""
     return typer.Option(False, name, help=says)
 
 
 def argument(metavar: str, says: str, default: Any = ...) -> Any:
-    """What a command is given without a flag; without a default it must be given."""
+    """Define a positional argument; without a default it is required."""
     return typer.Argument(default, metavar=metavar, help=says)
 
 
 def flag(name: str) -> Any:
-    """The typer option of a setting; None where it is not given, so that other sources may speak."""
+    """Define the flag of a setting; it is None if not given, so that other sources apply."""
     option = OPTIONS[name]
     if option.kind == "switch":
         return typer.Option(None, f"{option.flag}/--no-{option.flag[2:]}", help=option.help_text, show_default=False)
@@ -68,12 +68,15 @@ def flag(name: str) -> Any:
 
 
 def settings(*names: str) -> dict[str, Any]:
-    """The flags of these settings, for ``takes``."""
+    """Return the flags of these settings, for ``takes``."""
     return {name: flag(name) for name in names}
 
 
 def limits(start: str, had: str) -> dict[str, Any]:
-    """The limits of a run that goes on, for ``takes``: N counts from ``start``, +N from the limit that it had."""
+    """Return the limit flags of a continued run, for ``takes``.
+
+    Their help says that N counts from ``start``, and +N from the limit that the run ``had``.
+    """
     return {
         name: typer.Option(
             None, OPTIONS[name].flag, metavar="N|+N", show_default=False,
@@ -84,7 +87,7 @@ def limits(start: str, had: str) -> dict[str, Any]:
 
 
 def takes(parameter: str, options: Mapping[str, Any]) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """A command that has these flags where it declares ``parameter``, and is given all of them as that one dict."""
+    """Replace ``parameter`` of a command with these flags, and pass their values to it as one dict."""
 
     def decorate(command: Callable[..., R]) -> Callable[..., R]:
         @functools.wraps(command)
@@ -115,17 +118,17 @@ def takes(parameter: str, options: Mapping[str, Any]) -> Callable[[Callable[...,
 
 
 def run_folder(named: str, runs_dir: str | None) -> Path:
-    """Raises ``UsageError`` where no run, or several, are named so."""
+    """Find a run; raise ``UsageError`` if no run or several match."""
     load_plugins()
     return find_run(named, *directories.runs_places(runs_dir, os.environ, Path.cwd()))
 
 
 @contextmanager
 def kept_or_packed(named: str, runs_dir: str | None = None) -> Iterator[Path]:
-    """The folder of a run; an archive that ``trace pack`` made is unpacked until the context ends."""
+    """Return a run's folder; an archive from ``trace pack`` is unpacked until the context ends."""
     path = Path(os.path.expanduser(named))
     if path.suffix == ".zip" and path.is_file():
-        load_plugins()  # the run's strategy may be one of theirs
+        load_plugins()  # the run may use a strategy from a plug-in
         with TemporaryDirectory(prefix="stackmem-") as place:
             yield unpack(path, Path(place))
         return
@@ -133,22 +136,22 @@ def kept_or_packed(named: str, runs_dir: str | None = None) -> Iterator[Path]:
 
 
 def runs_folder(runs_dir: str | None) -> Path:
-    """Raises ``UsageError`` where the folder cannot be made or written."""
+    """Return the runs folder; raise ``UsageError`` if it cannot be created or written."""
     return directories.runs_folder(runs_dir, os.environ, Path.cwd())
 
 
 BROUGHT: dict[str, Any] = {}
-"""The commands that plug-ins bring."""
+"""Commands from plug-ins."""
 
 open_table("commands", PluginTable("command", BROUGHT, no_function, taken=COMMANDS.__contains__))
 
 
 def load_commands() -> dict[str, Any]:
-    """Raises ``UsageError`` where a plug-in cannot be used."""
+    """Load and return the commands of plug-ins; raise ``UsageError`` if one cannot be used."""
     load_plugins()
     return BROUGHT
 
 
 def absolute(path: str) -> Path:
-    """The path from where she stands, ``~`` and links resolved."""
+    """Resolve a path against the current folder, with ``~`` and links expanded."""
     return (Path.cwd() / os.path.expanduser(path)).resolve()

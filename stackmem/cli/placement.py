@@ -1,6 +1,7 @@
-"""Options that are typed before a subcommand: refused, because the group would drop them.
+"""Rejects options typed before a subcommand, because the group would drop them.
 
-A group such as ``stackmem runs`` has options for its own work. If a subcommand follows, the group does no work.
+A group such as ``stackmem runs`` also works without a subcommand, and has options for that case. They have no
+effect if a subcommand follows.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def _resolve(resolve: Callable[..., Any], ctx: Any, args: list[str]) -> Any:
 
 
 def _refusal(group: str, name: str, typed: list[Any], subcommand: Any) -> str:
-    """The message that names the misplaced options and shows the right order."""
+    """Return a message that names the misplaced options and shows the correct order."""
     path = f"{group} {name}"
     accepted = {flag for param in subcommand.params for flag in param.opts}
     movable = [_flag(param) for param in typed if accepted.intersection(param.opts)]

@@ -49,7 +49,7 @@ def command(
     _must_be_one_of("--approve", approve, get_args(Approve))
     if policy is not None:
         _must_be_one_of("--policy", policy, get_args(Policy))
-    from stackmem.cli.screen.conversation import begin, take_up, talk  # what reads the line takes long to load
+    from stackmem.cli.screen.conversation import begin, take_up, talk  # slow to import: loads the line editor
 
     place = (Path.cwd() / os.path.expanduser(folder)).resolve()
     with own_servers(os.environ, Path.cwd(), root=place, asks=True) as warnings:
@@ -57,7 +57,7 @@ def command(
         if continues or taken_up is not None:
             found = _found(place, taken_up, flags)
             sys.exit(talk(Path(read_request(found).subject), found.parent, partial(take_up, found)))
-        rules = SessionRules(approve=approve)  # type: ignore[arg-type] # one of them, as was looked at
+        rules = SessionRules(approve=approve)  # checked above
         prepared = prepare(str(place), None, flags, os.environ, Path.cwd(), rules)
         rules = replace(prepared.session or rules, policy=_policy(policy, prepared.resolved.settings.strategy))
         say(*prepared.warnings)
@@ -70,7 +70,7 @@ def _must_be_one_of(flag: str, given: str, known: tuple[str, ...]) -> None:
 
 
 def _policy(asked: str | None, strategy: str) -> Policy:
-    """The one that was asked for, else the one that the strategy can keep."""
+    """Return the requested policy, or the one that suits the strategy."""
     framed = has_frames(open_strategy(strategy))
     if asked == "frame" and not framed:
         raise UsageError(f"the strategy {strategy} has no frames; take --policy flat, or another strategy")
@@ -78,7 +78,7 @@ def _policy(asked: str | None, strategy: str) -> Policy:
 
 
 def _found(folder: Path, named: str | None, flags: Flags) -> Path:
-    """The conversation to take up."""
+    """Find the conversation to continue."""
     if named is not None:
         found = run_folder(named, flags.get("runs_dir"))
         if Run(found).state.session is None:

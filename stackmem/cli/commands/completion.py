@@ -14,5 +14,5 @@ def command(ctx: typer.Context, shell: str = typer.Argument(..., metavar="SHELL"
     """Print the script with which a shell completes commands, flags and names at a press of Tab."""
     if shell not in _SHELLS:
         raise UsageError(f"no completion for {shell[:40]!r}; there is one for {', '.join(_SHELLS)}")
-    get_completion_inspect_parameters()  # it tells typer of the shells
+    get_completion_inspect_parameters()  # registers the shells with typer
     shell_complete(ctx.find_root().command, {}, "stackmem", "_STACKMEM_COMPLETE", f"source_{shell}")

@@ -34,29 +34,29 @@ def command(
 
 
 class ConfigRow(NamedTuple):
-    """A setting as it is shown: no secret in it, and on one line."""
+    """A setting as displayed: on one line and without secrets."""
 
     name: str
-    bare: Any  # for programs: None, a truth, a number, a text or a list of texts
-    shown: str  # for people
+    bare: Any  # machine-readable: None, a bool, a number, a string or a list of strings
+    shown: str  # human-readable
     source: str
 
 
 def config_rows(resolved: Resolved, environ: Mapping[str, str]) -> tuple[ConfigRow, ...]:
-    """Every setting with where it comes from, without the secrets of ``environ`` and the logins of addresses."""
-    # Our own variables are settings, whatever word is in their names (STACKMEM_MAX_TOKENS).
+    """Return every setting with its source, without secrets from ``environ`` and logins in addresses."""
+    # Variables of stackmem itself are settings, even if their names sound secret (STACKMEM_MAX_TOKENS).
     scrub = Scrubber({name: value for name, value in environ.items() if not name.startswith(PREFIX)}).scrub
     return tuple(_row(value, scrub) for value in resolved.values)
 
 
 def config_text(rows: tuple[ConfigRow, ...]) -> str:
-    """The rows as lines in three columns: name, source, value; the value last, as only it may be long."""
+    """Format rows in three columns: name, source, value. The value comes last, because only it can be long."""
     name, source = (max(len(row[column]) for row in rows) for column in (0, 3))
     return "\n".join(f"{row.name:<{name}}  {row.source:<{source}}  {row.shown}" for row in rows)
 
 
 def config_json(rows: tuple[ConfigRow, ...]) -> str:
-    """An array of objects with name, value and source."""
+    """Format rows as a JSON array of objects with name, value and source."""
     return json.dumps([{"name": row.name, "value": row.bare, "source": row.source} for row in rows], indent=2)
 
 
@@ -66,7 +66,8 @@ def _row(value: Value, scrub: Callable[[str], str]) -> ConfigRow:
     if isinstance(bare, tuple):
         bare = [scrub(item) for item in bare]
     elif bare is not None and not isinstance(bare, int | float):
-        text = str(bare).encode("utf-8", "backslashreplace").decode()  # a path may hold bytes that are no text
+        # a path may contain bytes that are not valid text
+        text = str(bare).encode("utf-8", "backslashreplace").decode()
         bare = scrub(without_login(text) if option.kind == "address" else text)
     return ConfigRow(value.name, bare, _value_text(option, value, bare), escape(value.source))
 

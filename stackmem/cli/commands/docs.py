@@ -68,5 +68,5 @@ def _print(name: str, markdown: str) -> None:
     console.print(Markdown(documents.without_addresses(markdown)))
     if more := documents.linked(name, markdown):
         console.print(f"\nLeads to: {', '.join(more)}", highlight=False)
-    os.environ.setdefault("LESS", "FRX")  # colors, and no pager for what fits the screen
+    os.environ.setdefault("LESS", "FRX")  # colors, and no pager if the page fits on the screen
     pydoc.pager(shown.getvalue())

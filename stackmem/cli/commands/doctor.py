@@ -70,7 +70,7 @@ def command(
 
 
 def _probe(name: str, flags: Flags, *, as_json: bool) -> NoReturn:
-    """Exit 0 if a run would get tool calls from this model, else 1."""
+    """Probe a model; exit 0 if a run would get tool calls from it, else 1."""
     report = examine_model(name, flags)
     if as_json:
         echo_json(report)
@@ -80,7 +80,7 @@ def _probe(name: str, flags: Flags, *, as_json: bool) -> NoReturn:
 
 
 def _way(report: Examined) -> str:
-    """How a run works on a folder here."""
+    """Describe how runs access a folder on this machine."""
     if not report.no_layer:
         return "work: a run lies over your folder and keeps what it changes"
     shared = ", which shares its blocks with your files until one side writes" if report.shares_blocks else ""
@@ -101,7 +101,7 @@ def _rows(project: Project) -> Iterator[tuple[str, str]]:
 
 
 def _say(label: str, text: str) -> None:
-    """A row, on a terminal in lines of its width; elsewhere on one, as searches like it."""
+    """Print a row, wrapped to the width of a terminal; otherwise on one line, so that it can be searched."""
     if not text:
         return
     row = f"  {f'{label}:':<12}{text}"

@@ -1,4 +1,4 @@
-"""``stackmem heap``: the chunks that outlive the runs of a folder."""
+"""``stackmem heap``: chunks that are kept between runs on a folder."""
 
 from __future__ import annotations
 

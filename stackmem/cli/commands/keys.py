@@ -1,4 +1,4 @@
-"""``stackmem keys``: the key that signs this machine's runs, and the keys of others that are trusted."""
+"""``stackmem keys``: this machine's signing key, and other people's trusted keys."""
 
 from __future__ import annotations
 

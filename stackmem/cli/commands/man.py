@@ -23,6 +23,6 @@ def command() -> None:
 
 
 def _roff(text: str) -> str:
-    """Text of which nothing is read as a request, an escape or a typographic dash or quote."""
+    """Escape text so that roff reads nothing as a request, an escape, or a typographic dash or quote."""
     marked = text.replace("\\", r"\e").replace("-", r"\-").replace("'", r"\(aq").replace("~", r"\(ti")
     return rf"\&{marked}" if marked[:1] in (".", "\\") else marked

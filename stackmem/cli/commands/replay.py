@@ -1,4 +1,4 @@
-"""``stackmem replay``: verify a run, look at one step, walk through it, or do it again."""
+"""``stackmem replay``: verify a run, show one step, play it back, or repeat it."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _refuse_contradictions(
 
 
 def _refuse_repeats(tools: str | None, model: str | None, first: int | None) -> None:
-    """What is done again is named by a word, so that there is room for others."""
+    """Check the values of --tools, --model and --from; the first two take a word so that others can be added later."""
     if tools not in (None, "live"):
         raise UsageError(f"--tools {tools[:40]!a} is nothing that can be done; write --tools live")
     if model not in (None, "recorded"):
@@ -155,7 +155,7 @@ def _verify(folder: Path, *, signed: bool, as_json: bool) -> None:
 
 
 def _verify_gateway(folder: Path, *, as_json: bool) -> None:
-    """A run of another's agent: its trace follows from what passed the gateway."""
+    """Verify a run of another agent: its trace must follow from the gateway's log."""
     done = neighbor("doors: verify a gateway's run")(folder)
     if as_json:
         echo_json(done)
@@ -166,9 +166,9 @@ def _verify_gateway(folder: Path, *, as_json: bool) -> None:
 
 
 def walk(run: Run, speed: float, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Tell every step, waiting between records as the run did, ``speed`` times as fast, and never longer than 3 s.
+    """Print every step, with the recorded pauses divided by ``speed`` and limited to 3 s.
 
-    On a terminal a line below says where the run stands; elsewhere the lines go to stdout.
+    On a terminal, a status line shows the current position; otherwise the lines go to stdout.
     """
     progress = Progress()
 
@@ -192,7 +192,7 @@ def walk(run: Run, speed: float, sleep: Callable[[float], None] = time.sleep) ->
 
 
 def _repeat_calls(run: Run, first: int, *, as_json: bool) -> NoReturn:
-    """Execute the calls again; exit 6 where one of them gives something else."""
+    """Execute the calls again; exit 6 if a result differs."""
 
     def say_call(effect: WorkspaceCall) -> None:
         say(f"executing {one_line(brief_call(effect))}")
@@ -221,7 +221,7 @@ def _repeat_calls(run: Run, first: int, *, as_json: bool) -> NoReturn:
 
 
 def _judge_again(folder: Path, *, as_json: bool) -> NoReturn:
-    """Verify the trace and run the checks again; exit 6 where they say something else than they said then."""
+    """Verify the trace and run the checks again; exit 6 if the verdict differs."""
     replay_run(folder)
     again = replay_checks(Run(folder), os.environ)
     if as_json:
@@ -239,7 +239,7 @@ def _rewards(rewards: dict[str, float]) -> str:
 
 
 def _repeat_replies(run: Run, first: int, *, as_json: bool) -> NoReturn:
-    """Play again with the recorded replies; exit 6 where something else comes of them."""
+    """Play the recorded replies again; exit 6 if an event differs."""
     with open_screen(quiet=as_json, asks=False) as screen:
         rerun = replay_model(run, os.environ, first, screen, stop_at_once)
     if as_json:

@@ -70,12 +70,12 @@ def command(
 
         try:
             play_or_ask(play, wanted, asks=not json)
-        except Halted as halted:  # in the debugger, before it went on
+        except Halted as halted:  # stopped in the debugger before it continued
             neighbor("languages: show a halt")(halted, as_json=json)
 
 
 def play_or_ask(play: Callable[[], None], wanted: Flags, *, asks: bool) -> None:
-    """Play; and again with ``yes``, where that would repeat a call and the person at the terminal says so."""
+    """Play; if that could repeat a call, ask at the terminal and play again with ``yes``."""
     try:
         play()
     except MayRepeat as error:
@@ -108,7 +108,7 @@ def _resume(folder: Path, wanted: Flags, talk: tuple[Any, Person] | None, *, as_
 
 
 def _place(stopped: Stopped) -> str:
-    """Where the run goes on; of a program also in which step, and with what."""
+    """Describe where the run continues; for a program, also its step and pending call."""
     program, at = stopped.state.program, f"record {stopped.end.count:,}, step {stopped.state.step:,}"
     if program is None:
         return at

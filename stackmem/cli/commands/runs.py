@@ -1,4 +1,4 @@
-"""``stackmem runs``: the runs there are, as a table, and their removal."""
+"""``stackmem runs``: list and remove runs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from stackmem.kept.run_list import INTERRUPTED, UNBEGUN, RunRow, choose_runs, fi
 from stackmem.run.run_folder import LEDGER
 
 _HEADINGS = ("run", "outcome", "steps", "frames", "tokens", "cost", "seconds", "size", "model", "from", "request")
-_SPARED = ("model", "frames", "seconds", "size", "tokens", "from")  # on a terminal without room, the first one first
+# columns to drop on a narrow terminal, in this order
+_SPARED = ("model", "frames", "seconds", "size", "tokens", "from")
 _SHORT = 6
-"""Characters at the end of an id that name a run, too."""
+"""Number of characters at the end of an id that also identify a run."""
 _REQUEST_CELLS = 24
 
 app = typer.Typer(help="List the runs there are.", invoke_without_command=True)
@@ -103,10 +104,10 @@ def shown_bytes(count: int) -> str:
 
 
 def table(rows: Sequence[RunRow], width: int | None = None) -> list[str]:
-    """One line for each run under a line of headings; a dash stands for what is not known.
+    """Format runs as lines under a heading; a dash means unknown.
 
-    Where a line would be longer than ``width``, runs are called by the last characters of their ids, then columns are
-    left out; what was asked is cut. The column of parents is left out where no run has one.
+    If lines exceed ``width``, run ids are shortened to their last characters, and then columns are dropped; the
+    request is cut. The column of parents appears only if a run has one.
     """
     lines = [dict(zip(_HEADINGS, _HEADINGS, strict=True)), *map(_cells, rows)]
     kept = [name for name in _HEADINGS if name != "from" or any(row.parent for row in rows)]
@@ -122,7 +123,7 @@ def table(rows: Sequence[RunRow], width: int | None = None) -> list[str]:
 
 
 def _needed(lines: Sequence[dict[str, str]], kept: Sequence[str]) -> int:
-    """The width of a line with these columns, the first words of what was asked among them."""
+    """Return the width of a line with these columns, including the first words of the request."""
     widths = [max(cell_len(line[column]) for line in lines) for column in kept if column != "request"]
     return sum(widths) + 2 * len(widths) + min(_REQUEST_CELLS, max(cell_len(line["request"]) for line in lines))
 
@@ -144,7 +145,7 @@ def _cells(row: RunRow) -> dict[str, str]:
 
 
 def how_to_resume(rows: Sequence[RunRow]) -> str:
-    """How an interrupted run goes on: the newest is named; empty where none is."""
+    """Return a hint on resuming, with the newest interrupted run; empty if there is none."""
     stopped = sorted(row.run for row in rows if row.outcome == INTERRUPTED)
     return (
         f"interrupted runs go on with stackmem resume, as: stackmem resume {one_line(stopped[-1])}" if stopped else ""
@@ -152,7 +153,7 @@ def how_to_resume(rows: Sequence[RunRow]) -> str:
 
 
 def how_to_remove(rows: Sequence[RunRow]) -> str:
-    """How a folder goes away whose run never began: the newest is named; empty where none is."""
+    """Return a hint on removing runs that never started, with the newest one; empty if there is none."""
     unbegun = sorted(row.run for row in rows if row.outcome == UNBEGUN)
     return (
         f"what never began goes with stackmem runs rm, as: stackmem runs rm {one_line(unbegun[-1])}" if unbegun else ""

@@ -25,7 +25,7 @@ def command(
     if name is not None:
         known = name.partition(":")[0]
         if known not in STRATEGIES:
-            open_strategy(name)  # refuses it by the names that there are
+            open_strategy(name)  # raises an error that lists the known names
         doc = _doc(STRATEGIES[known]) or known
         typer.echo(f"{doc.replace('``', '`')}\n\ntools: {_tools(name)}")
         return
@@ -37,12 +37,12 @@ def command(
 
 
 def _doc(make: Callable[[str], MemoryStrategy]) -> str:
-    """What its maker says of a strategy; where that says nothing, its module."""
+    """Return the docstring of a strategy's maker, or that of its module."""
     return getdoc(make) or (sys.modules[make.__module__].__doc__ or "").strip()
 
 
 def _row(name: str, doc: str) -> tuple[str, str]:
-    """How a strategy is spelled, and its first sentences, from a text that begins with ``NAME:PARAMETERS`` in marks."""
+    """Return a strategy's spelling and summary from a text that may begin with ``NAME:PARAMETERS`` in backquotes."""
     first = " ".join(doc.partition("\n\n")[0].split())
     marked = re.match(r"``([^`]*)``: ", first)
     says = first[marked.end() :] if marked else first

@@ -1,4 +1,4 @@
-"""``stackmem tasks``: list the tasks there are, check them, and import those of other benchmarks."""
+"""``stackmem tasks``: list, check, build and import tasks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ app = typer.Typer(
 )
 
 _SHOWN_CHARS = 90
-"""Of a task's instruction in a list; a longer one, and one of several lines, ends with an ellipsis."""
+"""Characters shown of an instruction in a list; longer or multi-line ones end with an ellipsis."""
 
 
 @app.command("list")

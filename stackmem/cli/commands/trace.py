@@ -1,4 +1,4 @@
-"""``stackmem trace``: look at a run's trace, measure it, and make other traces of it."""
+"""``stackmem trace``: show, measure, pack, recover and redact a run's trace."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _title(folder: Path, last: Moment) -> str:
 
 
 def _origin(folder: Path, last: Moment) -> str:
-    """The run that this one began from, on a line of its own."""
+    """Return the run that this one started from, on a separate line."""
     fork, program = begun_by(folder), last.after.program
     if fork is not None:
         return f"\nforked from {one_line(fork.parent)} at record {fork.at:,}"

@@ -39,7 +39,7 @@ def command(
 
 
 def _shown(found: FolderServers) -> Iterator[str]:
-    """Everything that the servers file sets, and the files of the folder that it names; controls are escaped."""
+    """Yield everything that the servers file sets, and the folder's files that it names; controls are escaped."""
     for name, server in found.servers.items():
         yield f"[{escape(name)}]"
         for field in structs.fields(server):

@@ -1,4 +1,4 @@
-"""A conversation on the terminal: what happens scrolls by, and the person is asked, heard and obeyed at one line."""
+"""The terminal conversation: output scrolls by, and the user is asked, read and answered on one line."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ _HOW = "y yes  n no, and why  f this request  s this session  p a pattern; then 
 
 
 class ChatScreen:
-    """Shows what happens, and knows where the conversation stands."""
+    """Prints what happens, and tracks the state of the conversation."""
 
     def __init__(self, *, color: bool) -> None:
         self.say: Callable[..., None] = _say_nothing
         self.live: Callable[[str], None] = _say_nothing
-        self.state: State | None = None  # the newest; None before the first fact
-        self.busy = ""  # what is waited for; empty while the person is asked
-        self.since = time.monotonic()  # when what is waited for began, in seconds of the monotonic clock
+        self.state: State | None = None  # the latest state; None before the first event
+        self.busy = ""  # the current activity; empty while the user is asked
+        self.since = time.monotonic()  # monotonic time at which it began
         self._color = color
         self._progress = Progress()
         self._words = ""
         self._reading = ""
-        self.said = ""  # the words of the last reply
+        self.said = ""  # text of the last reply
 
     def hear(self, words: str) -> None:
-        """Words of a reply that is still on its way."""
+        """Show part of a reply that is still streaming."""
         self._words += words
         self.live(readable(self._words))
 
     def read(self, tokens: int, total: int) -> None:
-        """So much of the prompt was read by the server."""
+        """Show how much of the prompt the server has processed."""
         self._reading = f"reading {tokens:,} of {total:,} tokens" if tokens < total else ""
 
     def __call__(self, event: facts.Event, state: State) -> None:
-        """Show a fact, and the state that it makes."""
+        """Show an event and the state after it."""
         before, self.state = self.state, state
         self._reading = ""
         self.since = time.monotonic()
@@ -86,16 +86,16 @@ class ChatScreen:
                 self.say(*(self.paint("yellow" if refused else "dim", _cut(line, columns)) for line in lines))
 
     def tell(self, *texts: str, color: str = "") -> None:
-        """Say prose, broken between words."""
+        """Print prose, wrapped between words."""
         wrapped = [_wrapped(readable(text)) for text in texts]
         self.say(*(self.paint(color, text) if color else text for text in wrapped))
 
     def paint(self, color: str, text: str) -> str:
-        """The text in a color, where there are any."""
+        """Return the text in a color, if colors are enabled."""
         return f"{_COLORS[color]}{text}\x1b[0m" if self._color else text
 
     def status(self) -> str:
-        """Where the conversation stands, in one line: what is waited for, context, cost, model; its end may be cut."""
+        """Return the status line: activity, context, cost and model. The terminal may cut its end."""
         state = self.state
         if state is None:
             return "starting"
@@ -112,7 +112,7 @@ class ChatScreen:
         return f"{spinner} {self._reading or _doing(state) or self.busy} {passed:.0f} s | {line}"
 
     def diff(self, text: str) -> str:
-        """A diff with its colors."""
+        """Color a diff."""
         return "\n".join(self._diff_line(line) for line in readable(text).split("\n"))
 
     def _diff_line(self, line: str) -> str:
@@ -121,7 +121,7 @@ class ChatScreen:
         return self.paint("red", line) if line.startswith("-") else line
 
     def _show_reply(self, event: facts.ModelReplied, state: State) -> None:
-        self._progress.lines(event, state)  # it remembers the call for its outcome
+        self._progress.lines(event, state)  # records the call for the line about its result
         self._end_words()
         self.said = "\n".join(part.text for part in event.parts if isinstance(part, Text)).strip()
         if self.said:
@@ -144,12 +144,12 @@ class ChatScreen:
 
 
 class TerminalPerson:
-    """The person at the terminal, as a run asks her.
+    """The user at the terminal, who answers a run's questions.
 
     Attributes:
-        screen: What she sees.
-        commands: Takes a line that begins with ``/``; it may leave the run to do what it says.
-        look: Does what such a line says at once, where that only looks; whether it did.
+        screen: The screen of the conversation.
+        commands: Handles a line that begins with ``/``; it may leave the run.
+        look: Handles such a line immediately if it is read-only; returns whether it did.
     """
 
     def __init__(
@@ -160,8 +160,8 @@ class TerminalPerson:
         look: Callable[[str], bool],
     ) -> None:
         self.screen, self.editor, self.commands, self.look = screen, editor, commands, look
-        self.run_dir: Path | None = None  # where the run is kept; None before it began
-        self.draft = ""  # what stands in her line when she is asked next
+        self.run_dir: Path | None = None  # the run's folder; None before it began
+        self.draft = ""  # text already in the input line at the next prompt
         self._heard: list[str] = []
         self._paused = False
         editor.on_line = self._hear
@@ -233,8 +233,8 @@ class TerminalPerson:
 
     def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
         if not self._works():
-            self._paused = False  # the request has ended by itself, and its person is asked anyway
-            return None  # what was typed already is the next request
+            self._paused = False  # the request has ended, so the user is asked anyway
+            return None  # text typed so far becomes the next request
         if self._paused:
             said = self._menu()
             self._paused = False
@@ -250,13 +250,13 @@ class TerminalPerson:
         return state is not None and state.session is not None and state.session.working
 
     def _take_heard(self) -> str:
-        """The words up to the first command that waits until the request is done."""
+        """Take the typed lines up to the first command that must wait for the end of the request."""
         count = next((place for place, line in enumerate(self._heard) if line.startswith("/")), len(self._heard))
         words, self._heard = "\n".join(self._heard[:count]), self._heard[count:]
         return words
 
     def _menu(self) -> PersonSteppedIn | PersonStopped | None:
-        """What the person wants, who has paused."""
+        """Ask the user, who has paused, what to do."""
         self.screen.tell("paused: Enter goes on; words go to the agent; /stop ends this request", color="dim")
         while True:
             line = self._ask("paused> ")
@@ -279,7 +279,7 @@ class TerminalPerson:
         return line
 
     def _hear(self, line: str) -> None:
-        """Words that nobody waits for: the agent is told before it is asked again."""
+        """Handle a line that was typed while no prompt was waiting; the agent gets it before its next step."""
         if line.strip() == "/stop":
             self._pause()
             return
@@ -292,7 +292,7 @@ class TerminalPerson:
         self.screen.tell(f"({when}) {line}", color="dim")
 
     def _pause(self) -> None:
-        """Once: after what is under way; twice: at once."""
+        """Pause after the current action; interrupt it on the second call."""
         if self._paused:
             os.kill(os.getpid(), signal.SIGINT)
             return
@@ -301,12 +301,12 @@ class TerminalPerson:
 
 
 def _cut(line: str, columns: int) -> str:
-    """A line that is one row of the terminal; ``/show`` has the whole of it."""
+    """Cut a line to one row of the terminal; ``/show`` prints all of it."""
     return line if get_cwidth(line) <= columns else shorten_text(line, columns - get_cwidth(line) + len(line) - 1, "…")
 
 
 def _changed(event: facts.RunStarted | facts.RunForked | facts.RunResumed, before: State | None) -> Iterator[str]:
-    """What a command of the person changed for the rest of the conversation."""
+    """Yield what a command of the user changed for the rest of the conversation."""
     match event:
         case facts.RunForked() if before is not None:
             start, old = event.start, before.begun
@@ -320,14 +320,14 @@ def _changed(event: facts.RunStarted | facts.RunForked | facts.RunResumed, befor
 
 
 def _columns() -> int:
-    """Of the terminal itself: what the environment says of it was true before it was resized."""
+    """Return the terminal's width; the environment variable may be outdated after a resize."""
     with suppress(OSError):
         return os.get_terminal_size().columns or _DEFAULT_COLUMNS
     return _DEFAULT_COLUMNS
 
 
 def _wrapped(text: str) -> str:
-    """Prose broken between words; code between fences stays as it is, to be copied."""
+    """Wrap prose between words; fenced code stays unchanged, so that it can be copied."""
     columns, shown, fenced = _columns(), list[str](), False
     for line in text.split("\n"):
         is_fence = line.lstrip().startswith("```")
@@ -338,7 +338,7 @@ def _wrapped(text: str) -> str:
 
 
 def _doing(state: State) -> str:
-    """The call that is being made; empty while the model is asked."""
+    """Return the call in progress; empty while the model is working."""
     if state.pending is None or not state.pending.calls:
         return ""
     call = state.pending.calls[0]
@@ -347,7 +347,7 @@ def _doing(state: State) -> str:
 
 
 def _pattern(asked: AskPermission) -> str:
-    """What is proposed to allow: the same program with the same subcommand; of a path its folder."""
+    """Suggest a pattern to allow: the program with its subcommand, or the path's folder."""
     if asked.tool == "run_command":
         return " ".join([*asked.about.split()[:2], "*"])
     folder, slash, _ = asked.about.rpartition("/")
@@ -365,4 +365,4 @@ def _edit(arguments: dict[str, object]) -> str:
 
 
 def _say_nothing(*_: str) -> None:
-    """There is no terminal yet."""
+    """Default before there is a terminal: print nothing."""

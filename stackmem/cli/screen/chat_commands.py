@@ -1,4 +1,4 @@
-"""What a line that begins with ``/`` does in a conversation."""
+"""Commands in a conversation: lines that begin with ``/``."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class ChatCompleter(Completer):
 
 
 class Look:
-    """The commands that only look."""
+    """The read-only commands."""
 
     def __init__(self, say: Callable[..., None], tell: Callable[..., None], diff: Callable[[str], str]) -> None:
         self._say, self._tell, self._diff = say, tell, diff
 
     def __call__(self, name: str, rest: str, state: State, run_dir: Path) -> bool:
-        """Do what a command says; False where it is none of these."""
+        """Execute a command; return False if it is not one of these."""
         try:
             match name:
                 case "/help":
@@ -118,7 +118,7 @@ class Look:
 
 
 def _of_step(run_dir: Path, step: int) -> Iterator[Event]:
-    """The facts of one step of a run."""
+    """Yield the events of one step."""
     state = State()
     for record in Run(run_dir).records():
         state = state_after(state, record)

@@ -1,4 +1,4 @@
-"""One conversation at the terminal, over however many runs it takes: what is undone or forked goes on in a new one."""
+"""One terminal conversation, which may span several runs: undo and fork continue in a new run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,11 @@ Next = Callable[[], RunResult | None]
 
 
 class ChatSession:
-    """then: What is to be done with the run that the person has just left; None where she left for good."""
+    """A conversation, and what happens after each run.
+
+    Attributes:
+        then: The next action for the run that the user left; None if the user quit.
+    """
 
     def __init__(self, screen: ChatScreen, editor: LineEditor) -> None:
         self.screen, self.editor = screen, editor
@@ -47,7 +51,7 @@ class ChatSession:
         self._look = Look(screen.say, screen.tell, screen.diff)
 
     def play(self, first: Next) -> int:
-        """Play run after run until the person leaves; the exit code."""
+        """Play runs until the user quits; return the exit code."""
         step: Next | None = first
         code, commanded = 0, False
         while step is not None:
@@ -75,14 +79,14 @@ class ChatSession:
         return code
 
     def _answer(self, question: str, options: tuple[str, ...]) -> str | None:
-        """What the person says to a server's question; None where she left."""
+        """Ask the user a server's question; return None if the user quit."""
         try:
             return self.person.answer(AskUser(question, options))
         except Left:
             return None
 
     def _after_failure(self) -> Next | None:
-        """What the person wants once a run has ended by itself; None where she leaves, or no run had begun."""
+        """Ask what to do after a run has ended early; None if the user quits or no run had started."""
         if self.person.run_dir is None:
             return None
         self.screen.tell("Enter tries again; words are told first; /budget raises a limit", color="dim")
@@ -130,7 +134,7 @@ class ChatSession:
         return self.person.run_dir
 
     def _obey(self, line: str) -> None:
-        """Do what a command says; one that needs another run leaves this one."""
+        """Execute a command; if it needs another run, leave this one."""
         if self._looks(line):
             return
         name, _, rest = line.strip().partition(" ")
@@ -194,7 +198,7 @@ def _nothing() -> Next | None:
 
 
 def talk(folder: Path, runs_dir: Path, first: Callable[[ChatSession], RunResult | None]) -> int:
-    """A conversation about a folder, to its end; the exit code."""
+    """Run a conversation about a folder; return the exit code."""
     screen = ChatScreen(color=not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
     with LineEditor(ChatCompleter(folder), runs_dir / _HISTORY, screen.status) as editor:
         screen.say, screen.live = editor.say, editor.show_live
@@ -207,7 +211,7 @@ def talk(folder: Path, runs_dir: Path, first: Callable[[ChatSession], RunResult 
 
 
 def begin(prepared: Prepared, talking: ChatSession) -> RunResult:
-    """The first run of a new conversation."""
+    """Play the first run of a new conversation."""
 
     def agrees(question: str) -> bool:
         return (talking.editor.ask(f"{question} (y) ", confirms=True) or "").strip().lower() in ("y", "yes")
@@ -219,7 +223,7 @@ def begin(prepared: Prepared, talking: ChatSession) -> RunResult:
 
 
 def take_up(run_dir: Path, talking: ChatSession) -> RunResult | None:
-    """An earlier conversation, where it stood; what was said last is shown."""
+    """Continue an earlier conversation, after showing its last three requests."""
     talking.person.attend(run_dir)
     state = Run(run_dir).state
     for done in [each for each in state.popped if each.frame.request][-3:]:

@@ -1,4 +1,4 @@
-"""What ``stackmem doctor`` says of model servers, line by line."""
+"""Output of ``stackmem doctor`` about model servers."""
 
 from __future__ import annotations
 

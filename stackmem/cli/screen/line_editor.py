@@ -1,7 +1,7 @@
-"""The line at the bottom of the terminal: typed at any time, while what happens scrolls above it.
+"""The input line at the bottom of the terminal: available at any time, while output scrolls above it.
 
-It lives in a thread of its own, so a key is answered at once, whatever the run does. Whoever wants a line from the
-person waits for it in the main thread; a line that nobody waits for is handed to ``on_line``.
+It runs in its own thread, so keys respond immediately. ``ask`` waits for a line in the main thread; lines typed
+while nothing waits go to ``on_line``.
 """
 
 from __future__ import annotations
@@ -31,23 +31,26 @@ from prompt_toolkit.utils import get_cwidth
 from stackmem.tools.bounded_calls import next_of
 
 GRACE_SECONDS = 0.35
-"""A question takes no key for so long: what is typed as it appears was meant for something else."""
+"""A new question ignores keys for this long, because the user was still typing something else."""
 _WRITES_A_SECOND = 20
 _KEY_SECONDS = 0.01
 _LIVE_LINES = 8
 _NOT_TYPED = re.compile(r"\x1b\[[0-9;?]*[A-Za-z~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""In a paste: controls, and what the terminal itself answered in the midst of it."""
+"""Removed from pasted text: control characters, and terminal responses that arrived in between."""
 
 Fragments = StyleAndTextTuples
 
 
 class LineEditor:
-    """on_line: Takes a line that nobody waits for.
-    on_pause: Told of Escape or Ctrl-C while nobody waits for a line.
+    """The input line.
+
+    Attributes:
+        on_line: Receives lines typed while nothing waits for one.
+        on_pause: Called for Escape or Ctrl-C while nothing waits for a line.
     """
 
     def __init__(self, completer: Completer, history: Path | None, status: Callable[[], str]) -> None:
-        """Prepare; nothing is shown before it is entered."""
+        """Prepare the line; entering the context shows it."""
         self.on_line: Callable[[str], object] = _nothing
         self.on_pause: Callable[[], object] = _nothing
         self._status = status
@@ -90,18 +93,18 @@ class LineEditor:
         self._write_rest()
 
     def say(self, *texts: str) -> None:
-        """Show texts above the line, in their order; what is not printable has been taken out of them."""
+        """Print texts above the line; the caller has removed unprintable characters."""
         with self._lock:
             self._said += [text if text.endswith("\n") else f"{text}\n" for text in texts]
         self._in_loop(self._wake)
 
     def show_live(self, text: str) -> None:
-        """Show the end of a text that is still being said; empty takes it away."""
+        """Show the end of a text that is still streaming; an empty text removes it."""
         self._live = text
         self._in_loop(self._session.app.invalidate)
 
     def ask(self, prompt: str, *, draft: str = "", confirms: bool = False) -> str | None:
-        """Wait for a line; None where the person leaves."""
+        """Wait for a line; return None if the user quits."""
         before = ""
         if confirms:
             before = self._session.default_buffer.text
@@ -125,7 +128,7 @@ class LineEditor:
     def _run(self) -> None:
         try:
             asyncio.run(self._read())
-        except BaseException as error:  # noqa: BLE001 - whoever waits for a line must not wait for ever
+        except BaseException as error:  # noqa: BLE001 - a caller that waits for a line must not wait forever
             self._answers.put(error if isinstance(error, Exception) else None)
         finally:
             self._loop = None
@@ -135,7 +138,7 @@ class LineEditor:
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         printing = asyncio.create_task(self._print())
-        with self._session.app.input.raw_mode():  # between two lines, too
+        with self._session.app.input.raw_mode():  # raw mode also between two lines
             self._ready.set()
             await self._read_lines()
         printing.cancel()
@@ -155,7 +158,7 @@ class LineEditor:
                 continue
             self._draft, line = "", _NOT_TYPED.sub("", line)
             if self._asks:
-                self._asks = False  # the next line is for whoever asks next
+                self._asks = False  # the next line belongs to the next question
                 self._answers.put(line)
             elif line.strip():
                 self.on_line(line)
@@ -169,9 +172,9 @@ class LineEditor:
             await asyncio.sleep(1 / _WRITES_A_SECOND)
 
     def _write_above(self) -> None:
-        """Write what is to be said, and the line again below it.
+        """Print pending output, and redraw the line below it.
 
-        The library's own way leaves raw mode meanwhile: Enter, typed in that moment, would become another key.
+        The library's own method leaves raw mode for a moment, in which Enter would become a different key.
         """
         app = self._session.app
         if not app.is_running:
@@ -194,7 +197,7 @@ class LineEditor:
     def _in_loop(self, call: Callable[[], object]) -> None:
         loop = self._loop
         if loop is not None:
-            with suppress(RuntimeError):  # it has just ended
+            with suppress(RuntimeError):  # the loop has just ended
                 loop.call_soon_threadsafe(call)
 
     def _wake(self) -> None:
@@ -230,7 +233,7 @@ class LineEditor:
         @keys.add("enter", filter=Condition(self._is_deaf), eager=True)
         @keys.add("escape", filter=Condition(self._is_deaf), eager=True)
         def _(event: KeyPressEvent) -> None:
-            """Nothing: the question has only just appeared."""
+            """Ignore the key: the question has only just appeared."""
 
         @keys.add("enter", filter=~Condition(self._is_deaf))
         def _(event: KeyPressEvent) -> None:
@@ -267,7 +270,7 @@ class LineEditor:
 
 
 def rows_of(line: str, columns: int) -> list[str]:
-    """A line as rows of the terminal, broken between words: the library breaks none, and a terminal breaks words."""
+    """Split a line into terminal rows between words; neither the library nor a terminal does that."""
     rows, row, width = [], "", 0
     for character in line:
         if width + get_cwidth(character) > columns:
@@ -281,7 +284,7 @@ def rows_of(line: str, columns: int) -> list[str]:
 
 
 def _nothing(*_: Any) -> None:
-    """Nobody is told."""
+    """Do nothing."""
 
 
 def _history(path: Path | None) -> History:

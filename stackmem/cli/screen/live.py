@@ -1,4 +1,4 @@
-"""Shows a run while it happens: lines above, and on a terminal one line of status below that stays."""
+"""Shows a run while it happens: lines, and on a terminal a status line below them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Screen(AbstractContextManager["Screen"], Protocol):
 
 
 class PlainLines(AbstractContextManager[Any]):
-    """Lines on stderr; nothing at all where ``quiet``. What is shown goes on where they cannot be written."""
+    """Prints lines to stderr, or nothing if ``quiet``; write errors are ignored."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -37,7 +37,7 @@ class PlainLines(AbstractContextManager[Any]):
 
 
 class LiveLines(AbstractContextManager[Any]):
-    """Lines on a terminal, and below them what stays."""
+    """Prints lines on a terminal, above a part that stays."""
 
     def __init__(self, *, a_second: int, soft_wrap: bool) -> None:
         from rich.console import Console
@@ -55,7 +55,7 @@ class LiveLines(AbstractContextManager[Any]):
 
 
 class PlainScreen(PlainLines):
-    """A line for each step."""
+    """Prints a line for each step."""
 
     def __init__(self, *, quiet: bool) -> None:
         super().__init__(quiet=quiet)
@@ -67,7 +67,7 @@ class PlainScreen(PlainLines):
 
 
 class LiveScreen(LiveLines):
-    """Lines, and below them where the run stands."""
+    """Prints lines above a status line."""
 
     def __init__(self) -> None:
         super().__init__(a_second=8, soft_wrap=True)
@@ -93,7 +93,7 @@ class LiveScreen(LiveLines):
             self._live.update(Text(self._status, style="bold"))
 
     def _show_reading(self, read: int, total: int) -> None:
-        """How much of the prompt the server has read, so that a slow first token does not look frozen."""
+        """Show how much of the prompt the server has read, so that a slow first token does not look frozen."""
         from rich.text import Text
 
         reading = f" | reading the prompt: {read:,} of {total:,} tokens" if read < total else ""
@@ -101,22 +101,22 @@ class LiveScreen(LiveLines):
 
 
 def open_screen(*, quiet: bool, asks: bool) -> Screen:
-    """The screen that fits: live on a terminal, plain lines elsewhere and where the person is the model."""
+    """Open a live screen on a terminal; plain lines otherwise, or if the user plays the model."""
     if quiet or asks or not sys.stderr.isatty():
         return PlainScreen(quiet=quiet)
     return LiveScreen()
 
 
 def is_played_by_person(run_dir: Path, model: str | None = None) -> bool:
-    """Whether a person is the model of a run that goes on, and needs the screen for herself."""
+    """Return whether the user plays the model of a continued run, and so needs the screen."""
     try:
         return (model or read_request(run_dir).flags.get("model")) == "human"
-    except TraceError:  # said by what needs it more
+    except TraceError:  # reported later by the code that needs the file
         return False
 
 
 def stop_at_once(code: int) -> None:
-    """End the program as it stands, but give a terminal its cursor back."""
+    """End the process immediately, but restore the terminal's cursor."""
     if sys.stderr.isatty():
         with suppress(OSError):
             os.write(sys.stderr.fileno(), b"\x1b[?25h\n")

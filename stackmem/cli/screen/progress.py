@@ -1,4 +1,4 @@
-"""A run as lines to read while it happens: one for each step, indented by depth; a fold over its events."""
+"""Progress lines of a run: one per step, indented by depth. A fold over the run's events."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LINES_OF_CHECKS = 10
 
 
 class Progress(Struct):
-    """Turns events into lines."""
+    """Converts events to lines."""
 
     depth: int = 0  # depth of the frame in which the step began
-    step: int = 0  # the step that the lines are about
-    call: str = ""  # its call, as far as a line has room
+    step: int = 0  # the current step
+    call: str = ""  # its call, shortened to fit a line
 
     def lines(self, event: facts.Event, state: State) -> list[str]:
-        """What is to be said of ``event``; ``state`` is the state it made."""
+        """Return the lines for ``event``, given the state after it."""
         match event:
             case facts.RunStarted():
                 return _beginning(event)
@@ -39,7 +39,7 @@ class Progress(Struct):
                 ended = "" if event.exit_code in (None, 0) else f"exit {event.exit_code}"
                 last = event.text.strip().rsplit("\n", 1)[-1] if event.failed else ""
                 return [self._line(self.call, ended or last)]
-            case facts.FramePushed() if event.program is not UNSET:  # the program's: no call stands behind it
+            case facts.FramePushed() if event.program is not UNSET:  # pushed by the program, without a call
                 self.call, self.depth = "", max(0, state.running.depth - 1)
                 indent = f"{'':>4}  {'  ' * self.depth}"
                 return [f"{indent}-> {event.frame}", f"{indent}R0 {one_line(event.intent)}"]
@@ -80,7 +80,7 @@ class Progress(Struct):
 
 
 def status(state: State) -> str:
-    """Where the run stands, in one line."""
+    """Return the run's status in one line."""
     start = state.begun
     judged = state.end is None or state.checks is not None or not start.checked
     stack = " > ".join(frame.name for frame in state.stack) or ("done" if judged else "done, being checked")
@@ -110,5 +110,5 @@ def _call(call: ToolCall) -> str:
 
 
 def _last_lines(text: str) -> list[str]:
-    """What the checks printed last, to say why they are not content."""
+    """Return the last lines printed by the checks, which show why they failed."""
     return [f"      {one_line(line)}" for line in text.rstrip().splitlines()[-_LINES_OF_CHECKS:]]

@@ -1,4 +1,4 @@
-"""What a run works on, said before it begins; and what it came to."""
+"""Messages before a run starts, and the output of its result."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .text import readable, say, spell_cost
 _GIB = 1 << 30
 _PATCH_SHOWN_BYTES = 60_000
 _PATHS_SHOWN = 40
-_CARRIAGE_RETURN = "^M"  # as git shows it
+_CARRIAGE_RETURN = "^M"  # as git displays it
 
 
 def ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
-    """Say what a run works on, and ask before a large copy is made."""
+    """Say what a run works on, and ask before making a large copy."""
 
     def agrees(question: str) -> bool:
         return not as_json and sys.stdin.isatty() and typer.confirm(question, err=True)
@@ -35,7 +35,7 @@ def ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
 
 
 def show_copy(prepared: Prepared, say: Callable[[str], object], agrees: Callable[[str], bool]) -> None:
-    """As ``ask_about_size``, said and asked elsewhere than on stderr."""
+    """Like ``ask_about_size``, with the caller's own output and question."""
     copy = prepared.copy
     if copy is None:
         return
@@ -61,13 +61,13 @@ def show_copy(prepared: Prepared, say: Callable[[str], object], agrees: Callable
 
 
 def say_missing(paths: Sequence[str]) -> None:
-    """Says which dependency folders a workspace that was made again is without."""
+    """List the dependency folders that are missing from a recreated workspace."""
     if paths:
         say(f"the workspace is without {', '.join(map(readable, paths))}: they are in no place any more")
 
 
 def left_out_of_comparison(kinds: Sequence[str]) -> str:
-    """The note on what differs between two runs and was not compared."""
+    """Return the note on differences between two runs that were not compared."""
     return f"left out of the comparison, where they differ: {', '.join(kinds)}"
 
 
@@ -101,7 +101,7 @@ def say_unsigned(result: RunResult) -> None:
 
 
 def say_kept(result: RunResult) -> None:
-    """What a run that stopped early leaves behind, by name."""
+    """List the chunks and files that an early-ended run leaves behind."""
     for label, names in (("chunks", result.chunks), ("files", result.changed)):
         if names:
             more = f" and {len(names) - _PATHS_SHOWN:,} more" if len(names) > _PATHS_SHOWN else ""

@@ -1,6 +1,4 @@
-"""Text on its way to the screen, whatever a model, a tool or a stranger's file put into it; rows of it as
-aligned columns.
-"""
+"""Makes text from models, tools and unknown files safe for the terminal, and aligns rows in columns."""
 
 from __future__ import annotations
 
@@ -18,37 +16,37 @@ _SHORT_CHARS = 100
 
 
 def readable(text: str) -> str:
-    """Text of a model or a tool that can do nothing to a terminal."""
-    if text.isprintable():  # nearly every line, and ten times as quick
+    """Replace characters that could control a terminal; newlines and tabs stay."""
+    if text.isprintable():  # true for most lines, and ten times faster
         return text
     return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
 
 
 def escape(text: str, keep: str = "") -> str:
-    """Text that cannot move the cursor, turn the writing direction or break the line; nothing of it is lost."""
+    """Escape characters that could move the cursor, change the writing direction or break the line; loses no text."""
     return "".join(char if char.isprintable() or char in keep else ascii(char)[1:-1] for char in text)
 
 
 def plain(text: str) -> str:
-    """The text with a space for whatever cannot be printed."""
+    """Replace unprintable characters with spaces."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
 def one_line(text: str) -> str:
-    """Hostile text as one short line that can only be read."""
+    """Turn untrusted text into one short, printable line."""
     short = " ".join(plain(text[: 4 * _SHORT_CHARS]).split())
     return short if len(short) <= _SHORT_CHARS else short[: _SHORT_CHARS - 1] + "…"
 
 
 def spell_cost(usd: float | None, tokens: int, unknown: str = "cost unknown") -> str:
-    """A cost as a person reads it. Tokens that cost nothing came from a model on this machine."""
+    """Format a cost. Tokens that cost nothing come from a model on this machine."""
     if usd is None:
         return unknown
     return "free (local)" if usd == 0 and tokens else f"${usd:.4f}"
 
 
 def say(*lines: str) -> None:
-    """Lines on stderr, which nobody need read; written directly, as a long program says a hundred thousand."""
+    """Print lines to stderr; write errors are ignored. Writes directly, because programs may print 100,000 lines."""
     for line in lines:
         with suppress(OSError):
             if sys.stderr is not None:
@@ -57,7 +55,7 @@ def say(*lines: str) -> None:
 
 
 def echo_json(value: object) -> None:
-    """The value as one line of JSON on stdout."""
+    """Print a value as one line of JSON on stdout."""
     import msgspec
 
     typer.echo(msgspec.json.encode(value, enc_hook=str).decode())
@@ -72,10 +70,10 @@ _COLORS = {
 def align(
     rows: Sequence[Sequence[str]], left: Sequence[int], outcomes: int | None = None, width: int | None = None
 ) -> list[str]:
-    """One line for each row; the columns ``left`` stand left, all others right, and the last one is as long as it is.
+    """Format rows in columns: those in ``left`` are left-aligned, the others right-aligned; the last is not padded.
 
-    Widths are terminal cells: a wide character takes two. Of a line longer than ``width`` the last column is cut.
-    The first words of the column ``outcomes`` have their colors, which ``typer.echo`` keeps from what is no terminal.
+    Widths count terminal cells; wide characters take two. If a line exceeds ``width``, its last column is cut. The
+    first word of the column ``outcomes`` is colored; ``typer.echo`` removes colors if stdout is not a terminal.
     """
     from rich.cells import cell_len
 
@@ -96,7 +94,7 @@ def align(
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal that stdout is; None where it is none."""
+    """Return the width of the terminal on stdout; None if stdout is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 

@@ -1,7 +1,4 @@
-"""What ``stackmem trace`` shows of a run, as lines: its frames, its steps, its metrics, a bill of the cache.
-
-One step is shown as text to read.
-"""
+"""Formats a run for ``stackmem trace`` and ``replay --step``: frames, steps, metrics, the cache bill, one step."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ _STEP_HEADINGS = ("step", "frame", "context", "output", "cost", "seconds", "heap
 
 
 def frame_tree(rows: tuple[FrameRow, ...], width: int | None = None) -> list[str]:
-    """One line for each frame under a line of headings."""
+    """Format one line per frame under a heading."""
     cells = [_FRAME_HEADINGS, *(_frame_cells(row, lead) for row, lead in _with_branches(rows))]
     return align(cells, left=(0,), outcomes=len(_FRAME_HEADINGS) - 1, width=width)
 
@@ -48,7 +45,7 @@ def _frame_cells(row: FrameRow, lead: str) -> tuple[str, ...]:
 
 
 def _with_branches(rows: tuple[FrameRow, ...]) -> Iterator[tuple[FrameRow, str]]:
-    """Each frame after its parent, with the branches that lead to it."""
+    """Yield each frame after its parent, with the tree branches in front of it."""
     below: dict[str, list[FrameRow]] = {}
     for row in rows:
         below.setdefault(row.parent, []).append(row)
@@ -65,7 +62,7 @@ def _with_branches(rows: tuple[FrameRow, ...]) -> Iterator[tuple[FrameRow, str]]
 
 
 def step_table(steps: Iterable[TimelineStep], width: int | None = None) -> list[str]:
-    """One line for each step under a line of headings; the frame's name is indented by its depth."""
+    """Format one line per step under a heading; the frame's name is indented by depth."""
     return align([_STEP_HEADINGS, *map(_step_cells, steps)], left=(1,), outcomes=len(_STEP_HEADINGS) - 1, width=width)
 
 
@@ -86,7 +83,7 @@ def _step_cells(step: TimelineStep) -> tuple[str, ...]:
 
 
 def metric_table(values: Mapping[str, Value]) -> list[str]:
-    """One line for each metric: its name, its value, and its unit where neither of them tells it."""
+    """Format one line per metric: name, value, and the unit if the name does not contain it."""
     rows = []
     for name, metric in METRICS.items():
         tells_unit = name.endswith(("_tokens", "_seconds", "_usd")) or name == metric.unit
@@ -105,7 +102,7 @@ def _metric_text(value: Value, unit: str) -> str:
 
 
 def cache_lines(cache: CacheBill) -> list[str]:
-    """The tokens by class, the cost, and how often the prefix broke and why."""
+    """Format the tokens by class, the cost, and how often the prefix broke and why."""
     usage, bill = cache.bill.usage, cache.bill
     lines = [
         f"under the cache of {cache.model}, which keeps prefixes of {cache.minimum_tokens:,} tokens and more; "
@@ -129,7 +126,7 @@ def cache_lines(cache: CacheBill) -> list[str]:
 
 
 def request_table(uses: Iterable[RequestUse], price: Price | None) -> list[str]:
-    """One line for each request of a conversation, by the simulated cache; nothing where there is none."""
+    """Format one line per request of a conversation, by the simulated cache; empty without requests."""
     rows = [
         (
             f"{number:,}",
@@ -147,7 +144,7 @@ def request_table(uses: Iterable[RequestUse], price: Price | None) -> list[str]:
 
 
 def step_text(view: StepView) -> str:
-    """The step, longest parts last; nothing is cut from the prompt. Hostile text is still in it."""
+    """Format a step as text. The prompt is not cut, and untrusted text is not made safe here."""
     return "\n".join(_lines(view))
 
 
@@ -195,7 +192,7 @@ def _parts(parts: tuple[ShownPart, ...]) -> Iterator[str]:
 
 
 def _event(event: Event) -> Iterator[str]:
-    """Its kind with its short fields, then its texts."""
+    """Yield the event's kind with its short fields, then its long texts."""
     short, long = [], []
     for name, value in msgspec.structs.asdict(event).items():
         if isinstance(value, str) and (len(value) > 80 or "\n" in value):
