@@ -1,4 +1,4 @@
-"""What the model sees of a state, by the name of the strategy."""
+"""The memory strategies by name. A strategy decides what the model sees of a state."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ STRATEGIES: dict[str, Callable[[str], MemoryStrategy]] = {
     "truncate": truncate,
     "window": window,
 }
-"""Name to maker; the maker takes what stands after the colon in ``--strategy NAME:PARAMETERS``."""
+"""Maps each name to a factory, which takes the text after the colon in ``--strategy NAME:PARAMETERS``."""
 
 
 _MEMBERS = ("name", "tools", "prompt", "prefix_stable", "render", "upkeep")
-"""What every ``MemoryStrategy`` has; a type checker sees to ours, and nobody to those of other packages."""
+"""The members of every ``MemoryStrategy``. The type checker checks ours, but not strategies from other packages."""
 
 
 def open_strategy(spelled: str) -> MemoryStrategy:
-    """The strategy that ``NAME`` or ``NAME:PARAMETERS`` names.
+    """Return the strategy for ``NAME`` or ``NAME:PARAMETERS``.
 
     Raises:
-        UsageError: The name or a parameter is unknown (the message lists the known ones), or what a package brings
-            under that name is no strategy.
+        UsageError: The name or a parameter is unknown (the message lists the known ones), or the object that a package
+            registered under this name is not a strategy.
     """
     name, _, parameters = spelled.partition(":")
     if name not in STRATEGIES:

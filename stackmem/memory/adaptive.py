@@ -1,15 +1,16 @@
-"""``adaptive``: one conversation while that is cheapest, frames with the heap as soon as they pay.
+"""``adaptive``: one conversation while that is cheapest, frames with the heap as soon as they pay off.
 
-The machine is that of ``stackheap`` from the first step: pushes, pops and the heap are offered, and the index is in
-every prompt. What adapts is the advice. A frame is told at its start for how much work a child pays and how long a
-phase is best (``shared/break_even.py``). A conversation that has grown to two phases is told again, by its own length,
-and whenever it has doubled. A child that was too short for its price is named. Advice is appended and never changed.
-Tools and prompt say only what the first steps need; how to push and to pop is told where it first matters.
+The machine is that of ``stackheap`` from the first step: pushes, pops and the heap are available, and the index is in
+every prompt. Only the advice adapts. At its start a frame reads how much work makes a child pay off and which phase
+length is best (``shared/break_even.py``). A conversation that has grown to two phases gets new advice, based on its own
+length, and again whenever it has doubled. The model is also told when a child was too short for its price. Advice is
+appended and never changed. Tools and prompt contain only what the first steps need; the instructions for pushing and
+popping come when they first matter.
 
-What all frames share lives in the cache for five minutes, which each request begins anew, unless the pace of the run
-says that an hour pays.
+The part that all frames share is cached for five minutes, renewed by each request, or for an hour if the pace of the
+run makes that cheaper.
 
-``read``: price of a token read from the cache, in prices of an input token; ``run`` (default) is what the run records.
+``read``: price of a token read from the cache, relative to an input token; ``run`` (default) uses the recorded price.
 
 Source: our own.
 """
@@ -46,31 +47,31 @@ from .stackheap import heap_news
 PARAMETERS = (Choice("read", ("run", "0.5", "0.25", "0.1", "0.05", "0.025", "0.01")),)
 PUSHING, POPPING = "adaptive_push", "adaptive_pop"
 STEP_TOKENS = 700.0
-"""What a step brings, before a run has shown it."""
+"""Estimated tokens per step, before a run has any."""
 SHOWN_CHARS = 4_000
-"""Of the chunks that a frame is shown since they are named in its objective or context."""
+"""Maximum characters of the chunks that a frame gets because its objective or context names them."""
 _EMPTY = "HEAP INDEX: empty"
 _INDEX_LINE_CHARS = 60
-_SHORT = 0.5  # of a phase: a child of fewer steps is named
+_SHORT = 0.5  # of a phase: shorter children are reported to the model
 
 
 class AdvisedConversation(Struct, frozen=True):
-    """A frame's messages so far, with what it was told of frames."""
+    """A frame's messages so far, and the advice that it has read."""
 
     messages: Conversation
-    rates: Rates | None  # none where no frame may be pushed from this one
-    guide: str  # how to push; empty once it was told
-    advice: FrameAdvice  # the last one
+    rates: Rates | None  # None if this frame may not push
+    guide: str  # how to push; empty once the frame has read it
+    advice: FrameAdvice  # the last advice
     advised_at: int  # tokens of the turns at that time; 0 at the start
     growth: Log[int]  # tokens of each step but the last
-    open_tokens: int = 0  # of the last, with what followed its reply
-    tokens: int = 0  # of all of them
-    cost: float = 0.0  # of all of them, in tokens of input: written, said, and read at each later step
-    reply_step: int = 0  # of the last reply
+    open_tokens: int = 0  # of the last step, including what followed its reply
+    tokens: int = 0  # of all steps
+    cost: float = 0.0  # of all steps, in input tokens: written, output, and read again at each later step
+    reply_step: int = 0  # step of the last reply
 
 
 def grow(before: AdvisedConversation, turn: Turn) -> AdvisedConversation:
-    """With one more turn, and what it makes worth telling."""
+    """Return the conversation with one more turn, and with new advice if the turn makes it useful."""
     size = int(_chars(turn) / CHARS_PER_TOKEN)
     after = replace(
         before,
@@ -124,13 +125,13 @@ def _chars(turn: Turn) -> int:
 
 
 def index_tokens(heap: Heap) -> float:
-    """Of the heap's index, near enough."""
+    """Estimate the tokens of the heap's index."""
     lines = (_INDEX_LINE_CHARS + len(chunk.name) + len(chunk.description) for chunk in heap.chunks.values())
     return sum(lines) / CHARS_PER_TOKEN
 
 
 class Adaptive(Struct, frozen=True):
-    """read: Price of a token read from the cache, in prices of an input token; None is what the run records."""
+    """read: Price of a token read from the cache, relative to an input token; None uses the recorded price."""
 
     name: str = "adaptive"
     read: float | None = None
@@ -149,7 +150,7 @@ class Adaptive(Struct, frozen=True):
         if conversation is None:
             raise IndexError("no frame is running")
         messages = conversation.messages.close().messages
-        # A person takes her time between two requests.
+        # A user takes some time between two requests, so five minutes are often over.
         paused = state.session is not None or hour_pays(prices, state.seconds, state.step)
         life: Literal["5m", "1h"] = "1h" if paused else "5m"
         shared = conversation.messages.shared_parts
@@ -157,7 +158,7 @@ class Adaptive(Struct, frozen=True):
         return View(start.system, start.tools, messages, breakpoints)
 
     def told(self, state: State) -> FrameAdvice | None:
-        """What the root was told since it began; None while its first advice stands."""
+        """Return the advice that the root has read since its start, or None while the first advice applies."""
         conversation = self._conversation(state.begun, state.stack[0], rates(state.begun.price, self.read), STEP_TOKENS)
         return None if conversation.guide else conversation.advice
 
@@ -172,7 +173,7 @@ class Adaptive(Struct, frozen=True):
 
     def _begun(self, start: RunStarted, frame: Frame, prices: Rates, step_tokens: float) -> AdvisedConversation:
         budgets = start.budgets
-        small = start.small is not UNSET  # such a model is told of frames by a notice, and not advised
+        small = start.small is not UNSET  # a small model reads about frames in a notice, and gets no advice
         may_push = frame.depth - frame.pushed_at < budgets.depth and not small
         advice = first_advice(prices, step_tokens, index_tokens(frame.opened))
         listed = index(frame.opened, budgets) if frame.opened.chunks else _EMPTY
@@ -181,7 +182,7 @@ class Adaptive(Struct, frozen=True):
         else:
             begins = small_opening(frame, listed) if small else task_opening(frame, listed)
         told = [*([advice_text(advice)] if may_push else []), *([_recorded(start, POPPING)] if frame.depth else [])]
-        told = [*told, begins] if frame.request else [begins, *told]  # what a person asks for stands last
+        told = [*told, begins] if frame.request else [begins, *told]  # a user's request comes last
         own = "\n".join([*told, *_named_chunks(frame)] if frame.depth else told)
         parts, news = first_parts(run_constants(start), frame, own), heap_news("on_change", budgets)
         messages = first_conversation(parts, frame.opened, news, thoughts=start.thinking == "kept")
@@ -192,7 +193,7 @@ class Adaptive(Struct, frozen=True):
 
 
 def _named_chunks(frame: Frame) -> Iterator[str]:
-    """The chunks that a frame was pushed with the names of, whole: to read each would be a step."""
+    """Yield the chunks that the push named, in full, because reading each of them would take a step."""
     heap, left = frame.opened, SHOWN_CHARS
     for name in () if frame.request else pointers(frame.registers.intent, frame.context):
         chunk = heap.chunks.get(name)
@@ -202,7 +203,7 @@ def _named_chunks(frame: Frame) -> Iterator[str]:
 
 
 def _recorded(start: RunStarted, name: str) -> str:
-    """The text as the run recorded it; a run that was forked from another strategy has none."""
+    """Return the recorded text. Empty in a run forked from another strategy."""
     text = next((text.text for text in start.texts or () if text.name == name), "")
     return fill(text, prompt_slots(start.budgets, start.command_seconds))
 

@@ -1,13 +1,13 @@
-"""``agentfold``: the task, summaries of earlier steps at several scales, and the last reply with its answer, whole.
+"""``agentfold``: the task, summaries of earlier steps at several scales, and the last reply with its answer in full.
 
-Each reply folds the interaction before it, in the text beside its call: ``FOLD 12`` and a text makes it a block of its
-own, ``FOLD 7-12`` and a text puts it and the blocks from step 7 on into one. Where a reply folds nothing, what it
-leaves stays whole until a later one does.
+Each reply folds the interaction before it, in the text before its call. ``FOLD 12`` and a text make it a separate
+block; ``FOLD 7-12`` and a text merge it with all blocks from step 7 on. An interaction that is not folded stays in full
+until a later reply folds it.
 
-Parameters: ``chars`` (4,000): of a block, as it is asked for.
+Parameters: ``chars`` (4,000): the requested maximum length of a block.
 
 Source: AgentFold (2025): multi-scale state summaries and the latest interaction; granular condensation and deep
-consolidation. Its model is trained to fold; here it is only told to.
+consolidation. Its model is trained to fold; here it is only instructed to.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FOLD = re.compile(r"^FOLD (\d{1,9})(?:-\d{1,9})?[:\s]*$\n?", re.MULTILINE)
 
 
 class Block(Struct, frozen=True):
-    """Steps that a text stands for."""
+    """Steps that a text replaces."""
 
     first: int
     last: int
@@ -36,7 +36,7 @@ class Block(Struct, frozen=True):
 
 class Folds(Struct, frozen=True):
     """blocks: Oldest first.
-    unfolded: Steps that no block has, oldest first; the last is the latest interaction.
+    unfolded: Steps without a block, oldest first; the last one is the latest interaction.
     """
 
     blocks: tuple[Block, ...] = ()
@@ -44,7 +44,7 @@ class Folds(Struct, frozen=True):
 
 
 def _fold(folds: Folds, exchange: Exchange) -> Folds:
-    """With what the exchange's reply folds, which is all before it."""
+    """Apply the folding in the exchange's reply, which covers all earlier steps."""
     found = _directive(exchange.said)
     if found is None or not folds.unfolded:
         return Folds(folds.blocks, (*folds.unfolded, exchange.step))
@@ -55,7 +55,7 @@ def _fold(folds: Folds, exchange: Exchange) -> Folds:
 
 
 def _directive(said: Message) -> tuple[int, str] | None:
-    """The step from which a reply folds, and the text that stands for it; None where it folds nothing."""
+    """Return the step from which a reply folds and the text that replaces the steps, or None if it does not fold."""
     for part in said.parts:
         found = _FOLD.search(part.text) if isinstance(part, Text) else None
         if found and isinstance(part, Text) and part.text[found.end() :].strip():
@@ -73,14 +73,14 @@ def _cut(shown: Linear) -> Cut:
 
 
 def _blocks(shown: Linear) -> str:
-    """The blocks, once the exchanges that they stand for are not shown."""
+    """Return the blocks, once the exchanges that they replace are hidden."""
     blocks = [block for block in _folds(shown).blocks if shown.cut.dropped]
     said = [f"[steps {block.first:,} to {block.last:,}]\n{block.text}" for block in blocks]
     return "\n".join(["SUMMARIES of steps that are no longer shown:", *said]) if said else ""
 
 
 def _without_directive(said: Message) -> Message:
-    """A reply as it is shown once what it folds stands as a block."""
+    """Return a reply without its fold directive, as shown once the block exists."""
     parts = [
         Text(part.text[: found.start()].rstrip() or "(folded)")
         if isinstance(part, Text) and (found := _FOLD.search(part.text))

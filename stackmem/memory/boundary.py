@@ -1,12 +1,12 @@
-"""``boundary:CHARS``: results longer than CHARS are pruned, but only where a piece of work has just ended.
+"""``boundary:CHARS``: results longer than CHARS are pruned, but only when a piece of work has just ended.
 
-In one conversation nobody says where a piece of work ends. The rule here takes the next best sign, *a command that
-succeeded after something was changed*: the tests pass after an edit. Commands change things as well, without telling;
-so a command that succeeds counts, too, once ``steps`` steps have gone by since the last boundary.
+In a single conversation, the end of a piece of work is not marked. The rule uses a substitute: *a command that
+succeeded after something was changed*, such as tests that pass after an edit. Commands can also change things without a
+visible edit. So any successful command counts once ``steps`` steps have passed since the last boundary.
 
-At a boundary all long results but the last ``keep`` go, if that removes at least as much as must be written anew
-behind the first of them. By the usual prices (a write 1.25, a read 0.1) such a pruning has paid for itself after a
-dozen steps; a smaller one waits for the next boundary.
+At a boundary all long results except the last ``keep`` are pruned, if that removes at least as much text as has to be
+written to the cache again after the first of them. At usual prices (a write 1.25, a read 0.1) such a pruning has paid
+off after a dozen steps. A smaller one waits for the next boundary.
 
 Parameters: ``chars`` (1,000), ``keep`` (3), ``steps`` (20).
 
@@ -27,12 +27,12 @@ from .shared.parameters import parameters as parse
 
 
 class Work(Struct, frozen=True):
-    """What is known of the work so far, after some exchange."""
+    """The progress of the work after some exchange."""
 
-    steps: int  # exchanges without an end after which any command that succeeds is one
+    steps: int  # number of exchanges without a boundary after which any successful command is one
     ended: bool = False  # whether a piece of work ended with that exchange
-    since: int = 0  # exchanges since the last end before it
-    changed: bool = False  # whether a file was written since
+    since: int = 0  # exchanges since the boundary before it
+    changed: bool = False  # whether a file was written since then
 
 
 def _cut(keep: int, steps: int, conversation: Linear) -> Cut:
@@ -47,7 +47,7 @@ def _cut(keep: int, steps: int, conversation: Linear) -> Cut:
 
 
 def _after(work: Work, exchange: Exchange) -> Work:
-    """What is known of the work after one more exchange."""
+    """Return the progress of the work after one more exchange."""
     before = Work(work.steps) if work.ended else work
     since = before.since + 1
     changed = before.changed or _succeeded(exchange, "writes")

@@ -1,8 +1,8 @@
-"""Frames of another kind than those of ``stackheap``: ``fold``, ``isolated``, and ``stackheap`` with a part changed.
+"""Variants of frames: ``fold``, ``isolated``, and ``stackheap`` with a part changed.
 
-In ``fold`` and ``stackheap_fork`` a frame goes on from its parent's conversation, as the parent left it when it pushed.
-The parent's messages stand first, to the byte; what opens the frame is the answer to the parent's own push call. So the
-provider's cache holds all but the opening, and once the frame has popped, the parent goes on from where it stood.
+In ``fold`` and ``stackheap_fork`` a frame continues its parent's conversation from the moment of the push. Its prompt
+begins with the parent's messages, byte by byte, and the frame's opening is the answer to the parent's push call. So the
+provider's cache contains everything except the opening, and after the pop the parent continues from where it was.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from .stackheap import StackHeap, configured, heap_news
 
 
 def stackheap_lossless(parameters: str) -> StackHeap:
-    """``stackheap_lossless``: as ``stackheap``, and a popped frame can still be asked.
+    """``stackheap_lossless``: like ``stackheap``, and popped frames can still be searched.
 
     ``heap_read`` with the name ``frame:NAME`` and a query shows the passages of that frame's conversation that fit
-    best. It answers the one thing that clean frames lose, at the price of a call. It takes the parameters of
-    ``stackheap``. Source: our own.
+    best. This recovers what clean frames lose, at the price of a call. It takes the parameters of ``stackheap``.
+    Source: our own.
     """
     return configured("stackheap_lossless", parameters, READ_FRAMES, "+lossless")
 
 
 def stackheap_fork(parameters: str) -> Growing:
-    """``stackheap_fork``: as ``stackheap``, but a child goes on from a copy of its parent's conversation.
+    """``stackheap_fork``: like ``stackheap``, but a child continues a copy of its parent's conversation.
 
-    Nothing is lost at a push, and every prompt of the child is as long as its parent's and its own together. Source:
+    A push loses no information, but every prompt of the child is as long as its parent's and its own together. Source:
     our own, ``stackheap`` with the branches of Context-Folding.
     """
     parse("stackheap_fork", parameters)
@@ -64,10 +64,10 @@ def _fork(state: State, name: str) -> View:
 
 
 def stack(parameters: str) -> Growing:
-    """``stack``: frames with registers, and no heap. What the heap adds is what ``stackheap`` has over it.
+    """``stack``: frames with registers, without a heap. Compare it with ``stackheap`` to see what the heap adds.
 
-    A child knows what stands in its registers and its context, and what it finds in files; nothing else outlives a
-    frame but its result. Source: our own, an ablation of ``stackheap``.
+    A child knows its registers, its context and what it finds in files. Only its result outlives it. Source: our own,
+    an ablation of ``stackheap``.
     """
     parse("stack", parameters)
     return Growing("stack", (*WORKSPACE, PUSH_CLEAN, POP_CLEAN), _stack, "stack")
@@ -78,10 +78,10 @@ def _stack(state: State, name: str) -> View:
 
 
 def heap(parameters: str) -> Growing:
-    """``heap``: the heap with its index, and one frame only. What the stack adds is what ``stackheap`` has over it.
+    """``heap``: the heap with its index, in a single frame. Compare it with ``stackheap`` to see what the stack adds.
 
-    Nothing ever leaves the conversation, so chunks are notes that stand out of it by name, and no more. Source: our
-    own, an ablation of ``stackheap``.
+    The conversation is never shortened, so chunks are only notes with a name. Source: our own, an ablation of
+    ``stackheap``.
     """
     parse("heap", parameters)
     return Growing("heap", (*WORKSPACE, *HEAP, END_RUN), _heap, "heap")
@@ -94,11 +94,11 @@ def _heap(state: State, name: str) -> View:
 
 
 def isolated(parameters: str) -> Growing:
-    """``isolated``: sub-agents with a clean conversation, that see their prompt; only the text of their result comes
-    back.
+    """``isolated``: sub-agents with an empty conversation that see only their prompt; only the text of their result
+    comes back.
 
     Source: the sub-agents of Claude Code and Codex. Their prompts are longer than a register (4,000 characters), and
-    there is no memory but files that both can see.
+    the only shared memory is files.
     """
     parse("isolated", parameters)
     return Growing("isolated", (*WORKSPACE, Delegate, POP_CLEAN), _isolated, "isolated")
@@ -109,10 +109,10 @@ def _isolated(state: State, name: str) -> View:
 
 
 def fold(parameters: str) -> Growing:
-    """``fold``: a branch goes on from the whole conversation before it, and is folded to its result when it returns.
+    """``fold``: a branch continues the whole conversation before it, and is reduced to its result when it returns.
 
     Source: "Scaling Long-Horizon LLM Agent via Context-Folding" (2025): ``branch`` and ``return``; there the branch's
-    prompt is appended to the main thread's context, and the main thread keeps only what was returned.
+    prompt is appended to the main thread's context, and the main thread keeps only the returned result.
     """
     parse("fold", parameters)
     return Growing("fold", (*WORKSPACE, Branch, Return), _fold, "fold")
@@ -124,18 +124,18 @@ def _fold(state: State, name: str) -> View:
 
 def _inherited(
     state: State,
-    name: str,  # the strategy's; tells its conversations from others
-    opening: Callable[[Frame], str],  # what opens a frame
-    news: Callable[[Heap, Heap], str],  # as ``Conversation.news``
+    name: str,  # the strategy's; distinguishes its conversations from others
+    opening: Callable[[Frame], str],  # returns the opening of a frame
+    news: Callable[[Heap, Heap], str],  # see ``Conversation.news``
 ) -> View:
-    """The prompt with the running frame's conversation, those of the frames above it first."""
+    """Return the prompt with the running frame's conversation after those of its ancestors."""
     start = state.begun
     constants, thoughts = run_constants(start), start.thinking == "kept"
     key: Hashable = (name, constants, thoughts, start.budgets)
     conversation: Conversation | None = None
 
     def begin(frame: Frame, above: Conversation | None) -> Conversation:
-        if above is None or not frame.call_id:  # a program's frame is no answer to a call
+        if above is None or not frame.call_id:  # a program's frame does not answer a call
             return first_conversation(
                 first_parts(constants, frame, opening(frame)), frame.opened, news, thoughts=thoughts
             )

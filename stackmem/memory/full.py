@@ -1,4 +1,6 @@
-"""One conversation, whole or by its newest turns: ``full``, ``window``, ``truncate``, ``notes``, ``mem1``."""
+"""Strategies with one conversation, in full or cut to its newest turns: ``full``, ``window``, ``truncate``,
+``notes``, ``mem1``.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ class Full(Struct, frozen=True):
 
 
 def full(parameters: str) -> Full:
-    """``full``: the whole history in one conversation; no frames, no heap. The baseline every strategy is held against.
+    """``full``: the whole history in one conversation, without frames or a heap. The baseline for all other strategies.
 
     Source: the linear history of mini-swe-agent and most coding agents.
     """
@@ -39,14 +41,14 @@ def full(parameters: str) -> Full:
 
 
 def window(parameters: str) -> OneConversation:
-    """``window:N``: the task and the last N turns; what is older is left out.
+    """``window:N``: the task and the last N turns; older turns are left out.
 
-    A window that moves at every step writes the whole prompt anew at every step. So it moves ``step`` turns at a time
-    and shows between N and N + step - 1 of them; ``step=1`` is the textbook window.
+    A window that moves at every step writes the whole prompt to the cache again at every step. So it moves ``step``
+    turns at a time and shows between N and N + step - 1 turns. ``step=1`` is the textbook window.
 
     Parameters: ``turns`` (20), ``step`` (10).
 
-    Source: the sliding window of most chat applications; Anthropic's cost guide for what moving it costs.
+    Source: the sliding window of most chat applications; Anthropic's cost guide for the cost of moving it.
     """
     chosen = parse("window", parameters, (Count("turns", 20), Count("step", 10)))
     keep, step = chosen.counts.values()
@@ -56,11 +58,11 @@ def window(parameters: str) -> OneConversation:
 def truncate(parameters: str) -> OneConversation:
     """``truncate:TOKENS``: the task and as much of the newest history as fits; the oldest turns are cut.
 
-    Once the history is longer than TOKENS it is cut to ``to`` of them, half as many where nothing is said. Cutting to
-    the brim would write the prompt anew at nearly every step: with s tokens a step and a history cut from T to aT, each
-    step pays about 1.25 s a / (1 - a) for what the cut writes again, and 0.05 (1 + a) T for what it reads.
+    Once the history is longer than TOKENS it is cut to ``to`` tokens, by default half as many. Cutting only as much as
+    necessary would write the prompt again at nearly every step. With s tokens per step and a history cut from T to aT,
+    each step pays about 1.25 s a / (1 - a) for the rewrite and 0.05 (1 + a) T for reads.
 
-    The last turn always stays whole, however long it is. Tokens are estimated: characters / 2.5.
+    The last turn is always complete, however long it is. Tokens are estimated: characters / 2.5.
 
     Parameters: ``tokens`` (8,000), ``to`` (half of them).
 
@@ -72,7 +74,7 @@ def truncate(parameters: str) -> OneConversation:
 
 
 def _cut(most: int, to: int, conversation: Linear) -> Cut:
-    """Once the history has more than ``most`` tokens, its newest ``to``; what stands above it comes on top."""
+    """Cut to the newest ``to`` tokens once the history exceeds ``most``. The text before the history comes on top."""
     past, dropped = conversation.past, conversation.cut.dropped
     if conversation.history <= most * CHARS_PER_TOKEN:
         return conversation.cut
@@ -88,18 +90,18 @@ _NOTES_STEP = 10
 
 
 def notes(parameters: str) -> OneConversation:
-    """``notes``: an append-only scratchpad that stands at the end of every prompt; ``add_note`` writes to it.
+    """``notes``: an append-only scratchpad at the end of every prompt; ``add_note`` writes to it.
 
-    With the whole history beside it the scratchpad repeats what the history says. ``window=N`` leaves out all but the
-    last N turns (ten at a time, as ``window`` does), which is where a scratchpad has something to add.
+    With the whole history in the prompt, the scratchpad only repeats it. ``window=N`` leaves out all but the last N
+    turns (ten at a time, like ``window``), so that the scratchpad has something to add.
 
-    The scratchpad stands behind the last breakpoint and is paid for anew at every step: it is the one thing that
+    The scratchpad comes after the last breakpoint and is paid in full at every step, because it is the only part that
     changes.
 
     Parameters: ``window`` (0, everything).
 
-    Source: ours, after scratchpads of ReAct agents. The scaffold that lowered success in "Beyond pass@1" (2026) is
-    another.
+    Source: ours, after scratchpads of ReAct agents. The scaffold that lowered success in "Beyond pass@1" (2026) is a
+    different one.
     """
     chosen = parse("notes", parameters, (Count("window", 0, low=0),))
     kept = chosen.counts["window"]
@@ -115,15 +117,16 @@ def _scratchpad(state: State, conversation: Linear) -> str:
 
 
 def mem1(parameters: str) -> OneConversation:
-    """``mem1``: the task, the last reply and its answer, and nothing else; each reply begins with a state of the work.
+    """``mem1``: only the task, the last reply and its answer; each reply begins with a state of the work.
 
-    What a later step needs, the model carries over in the text beside its call, under the heading STATE. A reply that
-    says none forgets everything but its own call. So the prompt stays as long as a state and an output, however long
-    the run.
+    The model carries over what later steps need in the text before its call, under the heading STATE. A reply without
+    it forgets everything but its own call. So a prompt is never longer than one state and one output, however long the
+    run is.
 
-    Parameters: ``chars`` (4,000): of a state, as it is asked for.
+    Parameters: ``chars`` (4,000): the requested maximum length of a state.
 
-    Source: MEM1 (2025), whose model is trained to write its internal state anew at each turn; here it is only told to.
+    Source: MEM1 (2025), whose model is trained to rewrite its internal state at each turn; here it is only instructed
+    to.
     """
     chosen = parse("mem1", parameters, (Count("chars", 4_000, low=200),))
     rules = Rules(Partial(newest_shown, (1, 1)))

@@ -1,13 +1,13 @@
-"""``letta:TOKENS``: blocks of memory that stand in the system prompt, and a search of the whole conversation.
+"""``letta:TOKENS``: memory blocks in the system prompt, and a search of the whole conversation.
 
-The model edits its blocks with the tool ``memory``; every edit writes the system prompt anew, and with it the
-provider's cache. Once the prompt reaches TOKENS, at least the oldest 40 % of the turns are summed up, and more of them
-until seven tenths of TOKENS are left. What is evicted stays in recall: ``conversation_search`` finds passages of it.
+The model edits its blocks with the tool ``memory``. Every edit changes the system prompt and so invalidates the
+provider's cache. Once the prompt reaches TOKENS, at least the oldest 40 % of the turns are summarized, and more of them
+until the prompt is down to seven tenths of TOKENS. ``conversation_search`` still finds passages of the evicted turns.
 
 Parameters: ``tokens`` (32,000).
 
-Source: Letta (formerly MemGPT): memory blocks in the context, recall memory, sliding-window summary. Its search is over
-embeddings too, ours over words (BM25). Archival memory and shared blocks are not here.
+Source: Letta (formerly MemGPT): memory blocks in the context, recall memory, sliding-window summary. Letta also
+searches by embeddings, we only by words (BM25). Archival memory and shared blocks are not implemented.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EVICTED, _MORE, _LEFT = 4, 1, 7  # tenths
 
 
 def _due(most: int, window_tokens: int, shown: Linear) -> int | None:
-    """How many of the oldest exchanges are evicted."""
+    """Return how many of the oldest exchanges are evicted, or None."""
     most = min(most, window_tokens * 4 // 5)
     if shown.tokens < most:
         return None
@@ -48,14 +48,14 @@ def _due(most: int, window_tokens: int, shown: Linear) -> int | None:
 
 
 def with_blocks(state: State) -> str:
-    """The system prompt with every block behind it."""
+    """Return the system prompt with every block after it."""
     files = state.directory.files
     said = [f"- {path} ({len(files[path]):,} characters)\n{files[path].rstrip()}" for path in sorted(files)]
     return "\n".join([state.begun.system, "", f"MEMORY BLOCKS: {len(said) or 'none yet'}", *said])
 
 
 class Blocks(Summarizing, frozen=True):
-    """A summarizing strategy whose system prompt holds the files of the memory tool."""
+    """A summarizing strategy whose system prompt contains the files of the memory tool."""
 
     def render(self, state: State) -> View:
         shown = super().render(state)

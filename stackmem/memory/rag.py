@@ -1,11 +1,11 @@
-"""``rag:K,M``: the task, the last K turns, and the M passages of older turns that fit the present best, by BM25.
+"""``rag:K,M``: the task, the last K turns, and the M passages of older turns that fit the last step best, by BM25.
 
 Older results are cut into passages of whole lines, at most ``chars`` characters each, so that one page of a long
-document can come back without the rest. The query is what was said and called last, and the head and tail of
-what was answered. What is shown anyway is not brought back, and of passages that say the same only the newest is.
+document can come back without the rest. The query consists of the last text and call, and of the head and tail of the
+answer. Text that is shown anyway is left out. If several passages have the same text, only the newest is shown.
 
-The last turns stay in place and leave K at a time, so K to 2K - 1 are shown. The passages stand at the end of the
-prompt, behind the last breakpoint, since they are others at every step.
+The last turns stay in place and leave K at a time, so K to 2K - 1 turns are shown. The passages are at the end of the
+prompt, after the last breakpoint, because they change at every step.
 
 Parameters: ``turns`` (5), ``passages`` (5), ``chars`` (1,000).
 
@@ -33,30 +33,30 @@ from .shared.parameters import parameters as parse
 from .shared.transcript import spoken, spoken_part
 
 _SAID_CHARS, _TOLD_CHARS = 2_000, 800
-_SAID_COUNTS = 3  # outputs are long and much of them is noise; what is said and called is what is wanted
+_SAID_COUNTS = 3  # outputs are long and noisy; text and calls show better what is needed
 QUERY_WORDS = 48
-"""A query is as good as the words that weigh most in it; so many of them are looked up."""
-_RANKED = 3  # times as many as are shown, since of equal passages only the newest is
+"""Number of words that are looked up: those with the highest weight in the query."""
+_RANKED = 3  # how many times more passages are ranked than shown, because equal passages are shown only once
 
 
 class Passage(Struct, frozen=True):
     """Some lines of an old turn."""
 
-    turn: int  # number of the exchange it is from
-    source: str  # how it is announced
+    turn: int  # number of its exchange
+    source: str  # heading under which it is shown
     text: str
 
 
 class Passages(Struct, frozen=True):
-    """Everything that can be found; the index numbers the passages in their order."""
+    """Everything that can be found. The index numbers the passages in order."""
 
-    chars: int  # characters of a passage at most
+    chars: int  # maximum characters of a passage
     passages: Log[Passage]
     index: Index
 
 
 def retrieve(most: int, chars: int, state: State, shown: Linear) -> str:
-    """The passages that fit, in their own order; empty where none does."""
+    """Return the passages that fit, in their original order. Empty if none does."""
     if not shown.cut.dropped:
         return ""
     known = shown.past.fold(_with_passages, Passages(chars, Log(), Index()), chars)
@@ -84,9 +84,9 @@ def _with_passages(known: Passages, exchange: Exchange) -> Passages:
 
 
 def best(index: Index, query: str, first: int, most: int) -> list[int]:
-    """Of the ``first`` texts, the numbers of those that fit best, best first; of equals the newer.
+    """Return the numbers of the best of the ``first`` texts, best first; of ties the newer comes first.
 
-    A word counts as often as it stands in the query. None that shares no word with the query is among them.
+    A word counts as often as it occurs in the query. Texts that share no word with the query are left out.
     """
     asked = Counter(words(query))
     weights = {word: often * index.rarity(word) for word, often in asked.items() if index.holds(word, first)}
@@ -97,7 +97,7 @@ def best(index: Index, query: str, first: int, most: int) -> list[int]:
 
 
 def _pieces(exchange: Exchange, most: int) -> Iterator[tuple[str, str]]:
-    """The answers in pieces of whole lines, the call before the first; always at least one piece."""
+    """Yield the answers in pieces of whole lines, the first with the call before it. There is at least one piece."""
     calls = [part for part in exchange.said.parts if isinstance(part, ToolCall)]
     source = f"step {exchange.step}" + (f", {calls[0].name}" if calls else "")
     said = "\n".join(map(spoken_part, calls)) or spoken(exchange.said)
@@ -106,7 +106,7 @@ def _pieces(exchange: Exchange, most: int) -> Iterator[tuple[str, str]]:
 
 
 def pieces(text: str, most: int) -> Iterator[str]:
-    """``text`` in pieces of whole lines as long as they fit; a longer line is cut up."""
+    """Yield ``text`` in pieces of whole lines that fit. A line that is too long is split."""
     held = ""
     for line in text.splitlines(keepends=True):
         if held and len(held) + len(line) > most:

@@ -1,4 +1,6 @@
-"""Old results are shortened, the rest stays: ``mask``, ``expandable``, ``clear``, ``clear_cold``, ``memory_dir``."""
+"""Strategies that shorten old results and keep the rest: ``mask``, ``expandable``, ``clear``, ``clear_cold``,
+``memory_dir``.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,15 @@ from .shared.offers import ONE_FRAME
 from .shared.parameters import Count, Partial
 from .shared.parameters import parameters as parse
 
-_AT_LEAST = 10  # the part of the trigger that a clearing frees: one tenth
+_AT_LEAST = 10  # a clearing must free at least one tenth of the trigger
 
 
 def mask(parameters: str) -> OneConversation:
-    """``mask:N``: the whole history, but tool outputs older than N turns are one line each.
+    """``mask:N``: the whole history, but tool outputs older than N turns are reduced to one line each.
 
-    Calls and what was said stay, so the model still knows what it did, not what it saw. Masking one more output at
-    every step writes the last N turns anew at every step; ``poll`` masks only every so many steps and shows between N
-    and N + poll - 1 outputs whole. ``poll=1`` is the published default, 10 is ours.
+    Calls and text stay, so the model still knows what it did, but not what it saw. Masking one more output at every
+    step would write the last N turns to the cache again at every step. So ``poll`` masks only every so many steps, and
+    between N and N + poll - 1 outputs are complete. ``poll=1`` is the published default, 10 is ours.
 
     Parameters: ``turns`` (10), ``poll`` (10).
 
@@ -48,11 +50,10 @@ def mask(parameters: str) -> OneConversation:
 
 
 def expandable(parameters: str) -> OneConversation:
-    """``expandable:CHARS``: old results are shown by their first CHARS characters and a number; ``expand`` shows one
-    again.
+    """``expandable:CHARS``: old results show their first CHARS characters and a number; ``expand`` shows one again.
 
-    The last ``keep`` results are whole. As with ``mask``, results are shortened ``poll`` at a time, so that the
-    provider's cache is left alone in between. An expanded result is a result like others: it is shortened when it is
+    The last ``keep`` results are complete. As with ``mask``, results are shortened ``poll`` at a time, so that the
+    provider's cache stays valid in between. An expanded result is treated like any other: it is shortened when it is
     old.
 
     Parameters: ``chars`` (200), ``keep`` (5), ``poll`` (5).
@@ -66,17 +67,17 @@ def expandable(parameters: str) -> OneConversation:
 
 
 def shorten(chars: int, result: ToolResult, step: int) -> ToolResult:
-    """The first ``chars`` characters of a result, and how to have it whole."""
+    """Return the first ``chars`` characters of a result, and how to see all of it."""
     line = f"[shortened: {chars:,} of {len(result.text):,} characters; expand index {step} shows it whole]"
     return replace(result, text=shorten_text(result.text, chars, f"\n{line}"))
 
 
 def clear(parameters: str) -> OneConversation:
-    """``clear:TOKENS``: once the prompt reaches TOKENS, all tool results but the last ``keep`` are cleared.
+    """``clear:TOKENS``: once the prompt reaches TOKENS, all tool results except the last ``keep`` are cleared.
 
-    Until the trigger it is ``full``. A clearing is one new writing of what follows the first cleared result; it waits
-    until it frees at least a tenth of the trigger, so that a history which is long without its results is not cleared
-    again at every step.
+    Until then it is the same as ``full``. Clearing writes everything after the first cleared result to the cache again.
+    So it waits until it frees at least a tenth of the trigger. Otherwise a history that is long even without its
+    results would be cleared at every step.
 
     Parameters: ``tokens`` (100,000), ``keep`` (3).
 
@@ -88,7 +89,7 @@ def clear(parameters: str) -> OneConversation:
 
 
 def cleared(trigger: int, keep: int) -> Rules:
-    """All results but the last ``keep`` are a line each, once the whole prompt has ``trigger`` tokens."""
+    """Return rules that reduce all results except the last ``keep`` to one line each, at ``trigger`` tokens."""
     return Rules(Partial(_cut_at_trigger, (trigger, keep)), shorten=Partial(one_line, ("cleared",)))
 
 
@@ -102,10 +103,11 @@ def _cut_at_trigger(trigger: int, keep: int, conversation: Linear) -> Cut:
 
 
 def memory_dir(parameters: str) -> OneConversation:
-    """``memory_dir:TOKENS``: a directory of notes behind one tool; nothing of it is shown until it is viewed.
+    """``memory_dir:TOKENS``: a directory of notes behind one tool; its content is shown only on request.
 
-    The conversation is that of ``clear``, for which the directory was made: what matters is written to a file before
-    the results it came from are cleared. It clears earlier than ``clear`` does, at 32,000 tokens, for the same reason.
+    The conversation is that of ``clear``, for which the directory was designed: the model writes important facts to a
+    file before the results that they came from are cleared. It clears earlier than ``clear``, at 32,000 tokens, for the
+    same reason.
 
     Parameters: ``tokens`` (32,000), ``keep`` (3).
 
@@ -117,23 +119,23 @@ def memory_dir(parameters: str) -> OneConversation:
 
 
 class WithClock(OneConversation, frozen=True):
-    """A conversation whose rules look at pauses."""
+    """A conversation whose rules depend on pauses."""
 
     def upkeep(self, state: State) -> Effect | None:
         return None if state.clock_fresh else ReadClock()
 
 
 def clear_cold(parameters: str) -> WithClock:
-    """``clear_cold:SECONDS``: the whole history; after a pause of SECONDS all results but the last ``keep`` are
+    """``clear_cold:SECONDS``: the whole history; after a pause of SECONDS all results except the last ``keep`` are
     cleared.
 
-    What the provider's cache held is gone by then, so that the prompt is written anew in any case, and clearing costs
-    nothing more. Without such a pause it is ``full``. The run's clock is read before each request.
+    By then the provider's cache has expired and the whole prompt is written again in any case, so clearing costs
+    nothing extra. Without such a pause it is the same as ``full``. The run's clock is read before each request.
 
     Parameters: ``seconds`` (3,600), ``keep`` (5).
 
-    Source: the time-based microcompaction of Claude Code (an hour, the 5 newest results kept), as others describe it.
-    There it looks at the results of its own reading and running tools; here at all.
+    Source: the time-based microcompaction of Claude Code (an hour, the 5 newest results kept), according to third-party
+    descriptions. Claude Code clears only results of its own reading and running tools; here all results are cleared.
     """
     chosen = parse("clear_cold", parameters, (Count("seconds", 3_600), Count("keep", 5)))
     pause = Partial(_cut_after_pause, tuple(chosen.counts.values()))

@@ -1,6 +1,7 @@
-"""What a small model is offered under a strategy: few tools in few words, and a short prompt with one call in it.
+"""The tools and prompt of a strategy for a small model: few tools with short descriptions, and a short prompt with one
+example call.
 
-Every tool stays the strategy's own; only what the model reads of it changes. Tools for memory are told of later
+The tools themselves are the strategy's; only their texts change. Memory tools are announced later
 (``core/guidance/sizing.py``).
 """
 
@@ -29,7 +30,7 @@ from stackmem.core.tools import (
 )
 
 STRATEGIES_FOR_SMALL = ("adaptive", "full", "stackheap")
-"""Strategies whose prompt says nothing that a small model could not do without."""
+"""Strategies whose prompt contains nothing that a small model needs."""
 
 _TOOLS: dict[str, Tool] = {
     tool_name(offer): offer
@@ -59,11 +60,11 @@ _LATER = {
 
 
 class SmallOffer(Struct, frozen=True):
-    """What the model reads of a run."""
+    """The texts that a small model reads."""
 
     prompt: str  # name of the system prompt
     tools: tuple[Tool, ...]  # in every request
-    later: tuple[Tool, ...]  # told of once half of the window is used
+    later: tuple[Tool, ...]  # announced once half of the window is used
 
 
 def has_small_size(strategy: MemoryStrategy) -> bool:
@@ -71,7 +72,7 @@ def has_small_size(strategy: MemoryStrategy) -> bool:
 
 
 def small_offer(strategy: MemoryStrategy, optional: tuple[Tool, ...]) -> SmallOffer:
-    """The offer under a strategy that has one."""
+    """Return the offer for a strategy that has one."""
     every = (*strategy.tools, *optional)
     shown = sorted((tool for tool in every if tool_name(tool) not in _LATER), key=_ends)
     later = (tool for tool in every if tool_name(tool) in _LATER)
@@ -84,7 +85,7 @@ def small_offer(strategy: MemoryStrategy, optional: tuple[Tool, ...]) -> SmallOf
 
 
 def _ends(tool: Tool) -> bool:
-    """The tool that ends a run is shown last."""
+    """Return whether a tool ends the run. It is listed last."""
     return tool_name(tool) == tool_name(PopFrame)
 
 

@@ -1,18 +1,18 @@
 """``stackheap``: frames with clean conversations, registers, and a heap whose index is in every prompt.
 
-``index``: where the index stands.
+``index``: where the index is shown.
 
-- ``on_change`` (default): the whole index in the next user message whenever it differs from what was last shown;
-- ``delta``: one line per change instead, as in every conversation with a person;
+- ``on_change`` (default): the whole index in the next user message whenever it differs from the last one shown;
+- ``delta``: one line per change instead, as in every conversation with a user;
 - ``tail``: at the end of every prompt, never kept;
-- ``system``: in the system prompt, which costs the provider's cache at every change;
-- ``listed``: in no prompt; the tool ``heap_list`` shows it.
+- ``system``: in the system prompt, which invalidates the provider's cache at every change;
+- ``listed``: not in prompts; the tool ``heap_list`` shows it.
 
 ``descriptions=off``: the index shows no descriptions. ``registers``: characters of R0 and R1 each (200), or ``off``: a
-push carries only a context, and the child sees that and the run's task. ``store=off``: pushes and pops store nothing.
-``tools=memory``: frames, heap and ``heap_list``, for an agent that works with tools of its own (``stackmem mcp``).
+push has only a context, and the child sees that and the run's task. ``store=off``: pushes and pops store nothing.
+``tools=memory``: frames, heap and ``heap_list``, for an agent with its own tools (``stackmem mcp``).
 
-``tail`` and ``system`` change what stands before earlier replies, so they do not send the model's thinking back.
+``tail`` and ``system`` change text before earlier replies, so they do not send the model's thinking back.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PARAMETERS = (
 
 
 class StackHeap(Struct, frozen=True):
-    """place: Where the index stands, see above.
+    """place: Where the index is shown, see above.
     described: Whether the index shows descriptions.
     registers: Characters of R0 and R1 each; 0 for none.
     """
@@ -83,7 +83,7 @@ class StackHeap(Struct, frozen=True):
             news = heap_news(self.place, budgets, self.described)
             return first_conversation(first_parts(constants, frame, own), frame.opened, news, thoughts=thoughts)
 
-        # A fork may change what stands above the turns: the key tells the two conversations apart.
+        # A fork may change the messages before the turns, so the key distinguishes the two conversations.
         conversation = frame.turns.fold_from(extend, begin, (self.name, constants, thoughts, budgets)).close()
         messages = conversation.messages
         kept = len(messages[-1].parts)
@@ -102,7 +102,7 @@ class StackHeap(Struct, frozen=True):
 
 @lru_cache(maxsize=32)
 def heap_news(place: str, budgets: Budgets, described: bool = True) -> Callable[[Heap, Heap], str]:
-    """What a user message says of the heap, given what was shown and what is."""
+    """Return a function for the user message's text about the heap, given the shown heap and the current one."""
     tells = {"on_change": _whole_index, "delta": _changed_lines}.get(place, _nothing)
     return partial(tells, budgets, described)
 
@@ -133,7 +133,7 @@ def stackheap(parameters: str) -> StackHeap:
 
 
 def configured(strategy: str, parameters: str, reading: Tool = HeapRead, traits: str = "") -> StackHeap:
-    """The strategy with these parameters."""
+    """Return the strategy with these parameters."""
     chosen = parse(strategy, parameters, PARAMETERS)
     words = chosen.words
     listed, described = words["index"] == "listed", words["descriptions"] == "on"

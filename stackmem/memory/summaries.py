@@ -1,6 +1,7 @@
-"""The model sums up what is old: ``summary`` and its kin, from ``compact`` to ``hierarchical``.
+"""Strategies in which the model summarizes old turns: ``summary``, ``compact``, ``hierarchical`` and others.
 
-``compact``, ``condenser`` and ``handoff`` are near to products, the others are ours. docs/strategies.md says how near.
+``compact``, ``condenser`` and ``handoff`` resemble products, the others are ours. docs/strategies.md describes the
+differences.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ _KEPT_EXCHANGES = (_FIRST_EVENTS - _PROMPT_EVENTS) // 2
 
 
 def summary(parameters: str) -> Summarizing:
-    """``summary:TOKENS``: once the prompt reaches TOKENS, the model sums up, and a new conversation begins.
+    """``summary:TOKENS``: once the prompt reaches TOKENS, the model summarizes, and a new conversation begins.
 
-    The new one holds the task, the summary, and the last ``keep`` turns as they were. ``prefix=shared`` (default) asks
-    in the very conversation that is summed up, ``prefix=cold`` hands the old turns over as text, which costs more. At
-    half of the model's window a summary is due in any case.
+    The new conversation contains the task, the summary, and the last ``keep`` turns in full. ``prefix=shared``
+    (default) requests the summary in the conversation itself; ``prefix=cold`` sends the old turns as text, which costs
+    more. At half of the model's window a summary is due in any case.
 
-    A summary waits until it replaces at least a quarter of the threshold: long turns that stay would otherwise bring
-    the next one at once.
+    A summary waits until it replaces at least a quarter of the threshold. Otherwise long kept turns would trigger the
+    next one immediately.
 
     Parameters: ``tokens`` (24,000), ``keep`` (3), ``prefix`` (``shared``).
 
-    Source: ours, after the summaries of coding agents; ``compact`` and ``condenser`` are near to products, this is
-    none.
+    Source: ours, after the summaries of coding agents. ``compact`` and ``condenser`` resemble products, this one does
+    not.
     """
     known = (Count("tokens", THRESHOLD), Count("keep", 3), Choice("prefix", PREFIXES))
     chosen = parse("summary", parameters, known)
@@ -52,11 +53,11 @@ def summary(parameters: str) -> Summarizing:
 
 
 def structured_summary(parameters: str) -> Summarizing:
-    """``structured_summary:TOKENS``: as ``summary``, in the sections requirements, architecture, API, code written,
+    """``structured_summary:TOKENS``: like ``summary``, with sections for requirements, architecture, API, code written,
     state.
 
-    Each time the model writes all sections anew from the old ones and what came since; together they are capped. A
-    section keeps its place, so that what is rarely mentioned (a requirement) does not fade behind what is recent.
+    Each time the model rewrites all sections from the old ones and the turns since then; their total length is limited.
+    Sections keep their order, so that rarely mentioned facts (a requirement) do not fade behind recent ones.
 
     Parameters: ``tokens`` (24,000), ``keep`` (3), ``chars`` (8,000).
 
@@ -70,7 +71,7 @@ def structured_summary(parameters: str) -> Summarizing:
 
 
 def _threshold_due(threshold: int, keep: int, window_tokens: int, shown: Linear) -> int | None:
-    """All exchanges but the last ``keep``, once the whole prompt reaches the threshold."""
+    """Return all exchanges but the last ``keep``, once the whole prompt reaches the threshold."""
     threshold = min(threshold, window_tokens // 2)
     turns = len(shown.past) - keep
     if shown.tokens < threshold or not worth(shown, turns, threshold * _REPLACES):
@@ -79,10 +80,10 @@ def _threshold_due(threshold: int, keep: int, window_tokens: int, shown: Linear)
 
 
 def rolling_summary(parameters: str) -> Summarizing:
-    """``rolling_summary:N``: a running summary, updated every N turns; the last N to 2N - 1 turns stand as they were.
+    """``rolling_summary:N``: a running summary, updated every N turns; the last N to 2N - 1 turns stay in full.
 
-    Each update is asked for in the conversation itself, so its prompt is in the provider's cache; what it costs is the
-    summary, written anew every N turns.
+    Each update is requested in the conversation itself, so its prompt is in the provider's cache. The extra cost is the
+    summary, which is written again every N turns.
 
     Parameters: ``turns`` (5).
 
@@ -94,7 +95,7 @@ def rolling_summary(parameters: str) -> Summarizing:
 
 
 def _rolling_due(turns: int, window_tokens: int, shown: Linear) -> int | None:
-    """All exchanges but the last ``turns``, once there are twice as many."""
+    """Return all exchanges but the last ``turns``, once there are twice as many."""
     keep = turns
     if overfull(window_tokens, shown):
         keep = min(keep, shown.whole // 2)
@@ -104,11 +105,11 @@ def _rolling_due(turns: int, window_tokens: int, shown: Linear) -> int | None:
 
 
 def hierarchical(parameters: str) -> Summarizing:
-    """``hierarchical:HOT,WARM``: the last HOT turns whole, WARM turns before them compact, what is older as a summary.
+    """``hierarchical:HOT,WARM``: the last HOT turns in full, WARM turns before them compact, older turns as a summary.
 
-    The tiers move in steps. Hot turns turn warm HOT at a time: their results keep head and tail. Warm turns turn cold
-    WARM at a time: the model sums them up, from the turns as they were recorded and not as they were shown (a cold
-    prefix), so that a fact in the middle of a long result is not lost before anybody has summed it up.
+    The tiers move in steps. Turns become warm HOT at a time: their results keep only head and tail. Turns become cold
+    WARM at a time: the model summarizes them. It gets them as they were recorded and not as they were shown (a cold
+    prefix), so that a fact in the middle of a long result is not lost before it was summarized.
 
     Parameters: ``hot`` (5), ``warm`` (15).
 
@@ -121,7 +122,7 @@ def hierarchical(parameters: str) -> Summarizing:
 
 
 def _cold_due(hot: int, warm: int, window_tokens: int, shown: Linear) -> int | None:
-    """The turns that are cold now."""
+    """Return the number of turns that are cold now."""
     if overfull(window_tokens, shown):
         return len(shown.past) - min(hot, (len(shown.past) - shown.cut.dropped) // 2)
     return shown.cut.short - warm if shown.cut.short - shown.cut.dropped >= 2 * warm else None
@@ -132,16 +133,16 @@ def _shorten(result: ToolResult, step: int) -> ToolResult:
 
 
 def compact(parameters: str) -> Summarizing:
-    """``compact:TOKENS``: once the prompt reaches TOKENS, all of the history is replaced by one summary.
+    """``compact:TOKENS``: once the prompt reaches TOKENS, one summary replaces the whole history.
 
-    No turns stay beside it but the last, whose answer the model has not used yet. It is asked for in the very
-    conversation that is summed up. Where four fifths of the model's window are less than TOKENS, they are the trigger.
+    Only the last turn stays, because the model has not used its answer yet. The summary is requested in the
+    conversation itself. If four fifths of the model's window are less than TOKENS, they are the trigger.
 
     Parameters: ``tokens`` (150,000).
 
-    Source: Anthropic's server-side compaction (``compact_20260112``: trigger 150,000, the summary stands for all before
-    it), and auto-compact in Claude Code and Codex, which fires at 80 to 90 % of the window. Done by the client here;
-    the words of the request are those of ``summary``.
+    Source: Anthropic's server-side compaction (``compact_20260112``: trigger 150,000, the summary replaces everything
+    before it), and auto-compact in Claude Code and Codex, which fires at 80 to 90 % of the window. Here the client does
+    it, and the request is worded like that of ``summary``.
     """
     chosen = parse("compact", parameters, (Count("tokens", 150_000),))
     due = Partial(_everything_due, (chosen.counts["tokens"],))
@@ -149,16 +150,16 @@ def compact(parameters: str) -> Summarizing:
 
 
 def handoff(parameters: str) -> Summarizing:
-    """``handoff:TOKENS``: once the prompt reaches TOKENS, the work goes on in a new thread, from a message that begins
-    it.
+    """``handoff:TOKENS``: once the prompt reaches TOKENS, the work continues in a new thread, from a message that
+    begins it.
 
-    The message is written for the goal that is left: what matters to it, and the files to look at. Nothing of the old
-    thread is shown beside it but its last turn; the tool ``conversation_search`` finds passages in it.
+    The message is written for the remaining goal: what matters for it, and the files to look at. Only the last turn of
+    the old thread stays; the tool ``conversation_search`` finds passages in the rest.
 
     Parameters: ``tokens`` (40,000).
 
-    Source: Amp's handoff (2025) and its tool that reads other threads. There a person hands off, names the goal and
-    edits the message; here a threshold does, and the goal is what is left of the task.
+    Source: Amp's handoff (2025) and its tool that reads other threads. There a user hands off, names the goal and edits
+    the message. Here a threshold triggers it, and the goal is the rest of the task.
     """
     chosen = parse("handoff", parameters, (Count("tokens", 40_000),))
     tools = (*ONE_FRAME[:-1], ConversationSearch, ONE_FRAME[-1])
@@ -167,22 +168,22 @@ def handoff(parameters: str) -> Summarizing:
 
 
 def _everything_due(trigger: int, window_tokens: int, shown: Linear) -> int | None:
-    """All exchanges, once the whole prompt reaches the trigger or four fifths of the window."""
+    """Return all exchanges, once the whole prompt reaches the trigger or four fifths of the window."""
     return len(shown.past) if shown.tokens >= min(trigger, window_tokens * 4 // 5) else None
 
 
 def condenser(parameters: str) -> Summarizing:
-    """``condenser:EVENTS``: beyond EVENTS events the model sums up all of the history but the first and the newest.
+    """``condenser:EVENTS``: beyond EVENTS events the model summarizes all of the history except the first and the
+    newest.
 
-    An event is the system prompt, the task, a call, or what answered it. The first four stay whole for the whole run.
-    Of the others so many stay that half of EVENTS are left, the summary among them. The old events go out as text by a
-    request of their own, an earlier summary with them. The same is done at four fifths of the model's window, where
-    half of the turns stay.
+    An event is the system prompt, the task, a call, or its answer. The first four stay for the whole run. Of the others
+    so many stay that half of EVENTS remain, including the summary. The old events, with an earlier summary, are sent as
+    text in a separate request. The same happens at four fifths of the model's window, and then half of the turns stay.
 
     Parameters: ``events`` (80).
 
     Source: OpenHands' ``LLMSummarizingCondenser`` as the software agent SDK ships it (August 2026: 80 events, the first
-    4 kept). The sections of the summary are its own, the words of the request are ours.
+    4 kept). The sections of the summary are from there, the words of the request are ours.
     """
     chosen = parse("condenser", parameters, (Count("events", 80, low=14),))
     rules = summary_rules(CONDENSER, first=_KEPT_EXCHANGES)
@@ -190,7 +191,7 @@ def condenser(parameters: str) -> Summarizing:
 
 
 def _events_due(most: int, window_tokens: int, shown: Linear) -> int | None:
-    """How many exchanges a summary is to stand for, the first that stay among them."""
+    """Return how many exchanges a summary should cover, including the first ones that stay."""
     told = _PROMPT_EVENTS + 2 * (shown.first + shown.whole) + (shown.summary is not None)
     turns = len(shown.past) - (most // 2 - _FIRST_EVENTS - 1) // 2
     if shown.tokens > window_tokens * 4 // 5:

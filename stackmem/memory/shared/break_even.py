@@ -1,23 +1,25 @@
-"""When a frame pays: the prices of a run and the lengths of a conversation in, steps out.
+"""Computes when a frame pays off, in steps, from the prices of a run and the lengths of a conversation.
 
-Amounts are in tokens, prices in those of a token of input. With *r* the price of a token read from the cache, *w* of
-one written to it and *o* of one of output:
+Amounts are in tokens, prices relative to an input token. *r* is the price of a token read from the cache, *w* of one
+written to it and *o* of an output token.
 
-1. n more steps in a conversation of H tokens read H n times: that costs ``r H n``.
-2. A frame for them costs K beyond its work: two replies, one that pushes and one that pops, at ``o + w``; its opening
-   with the index, and its result, at ``w``. The step that pushes and the one after the pop read H all the same.
-3. A frame does not see H, and looks for results of it again: up to three times in ten steps, at L each, a call at
-   ``o + w`` and a result at ``w``. A long result tells more of what is used later. So its length is taken between the
-   mean step and the step of the mean token: the root mean square of the steps.
-4. So a frame for the next n steps pays where ``r H (n - 2) > K + 0.3 n L``, if H is still in the cache when it ends.
-5. Steps of g tokens each, in frames of n, cost ``K / n + r g n / 2 + 0.3 L`` a step beyond what they write. That is
-   least at ``n = sqrt(2 K / (r g))``: the phase.
-6. Two frames cost less than one conversation of both where ``2 K + r g n² < 2 r g n²``, n steps in each: with 4, where
-   each is a phase. So work of more than two phases pays in frames from its start, when nothing lies behind it.
-7. A parent of m phases reads its own pushes and results as often: more than two phases of phases are better in groups.
-8. A phase ends while its parent's entry lives: at most half of that time, which leaves room for handing over.
-9. Nothing knows how much work is left. A frame in which the run ends at once costs K. So a conversation is advised to
-   push once K is a small share of what it has cost so far, and a whole phase pays.
+1. n more steps in a conversation of H tokens read H n times, which costs ``r H n``.
+2. A frame for these steps costs K in addition to its work: two replies, a push and a pop, at ``o + w``; its opening
+   with the index, and its result, at ``w``. The step with the push and the one after the pop still read H.
+3. A frame does not see H and looks up some of its results again: up to three times in ten steps, at a cost of L each, a
+   call at ``o + w`` and a result at ``w``. Long results contain more of what is used later. So their length is taken
+   between the mean step and the step of the mean token: the root mean square of the steps.
+4. So a frame for the next n steps pays off if ``r H (n - 2) > K + 0.3 n L``, provided that H is still cached when it
+   ends.
+5. Steps of g tokens each, in frames of n, cost ``K / n + r g n / 2 + 0.3 L`` per step in addition to what they write.
+   The minimum is at ``n = sqrt(2 K / (r g))``: the phase.
+6. Two frames of n steps cost less than one conversation of both if ``2 K + r g n² < 2 r g n²``. By 4, this is the case
+   if each is a phase. So work of more than two phases pays off in frames from its start, before any history has grown.
+7. A parent of m phases reads its own pushes and results m times: more than two phases of phases are better grouped.
+8. A phase must end while the parent's cache entry is alive: at most half of that time, which leaves room for the
+   handover.
+9. The remaining work is unknown. If the run ends soon after a push, the frame has cost K for nothing. So the advice to
+   push comes only once K is a small share of the conversation's cost so far, and a whole phase pays off.
 
 Source: docs/strategies.md, When a frame pays.
 """
@@ -34,24 +36,28 @@ from msgspec.structs import replace
 from stackmem.core.pricing import Price
 
 LIFE_SECONDS = 300.0
-"""How long an entry of the cache lives where no hour is paid for."""
+"""Lifetime of a cache entry, unless an hour is paid for."""
 STEP_SECONDS = 10.0
-"""From one request to the next, as bills are made."""
+"""Time from one request to the next, as assumed for bills."""
 _CALL_TOKENS = 150
-"""Of a reply that pushes or pops, with what it tells and stores; both as measured on recordings cut into frames."""
+"""Tokens of a reply that pushes or pops, with its texts and chunks. This and the next number were measured on
+recordings cut into frames.
+"""
 _TEXT_TOKENS = 400
-"""Of a frame's opening beside the index, or of a result."""
+"""Tokens of a frame's opening without the index, or of a result."""
 _LEAST_PHASE, _MOST_STEPS = 3, 999
 _MOST_PHASE = round(LIFE_SECONDS / STEP_SECONDS / 2)
 _LOOKED, _LOOK_TOKENS = 0.3, 50
-"""Results looked for again a step, by models that look most, and the tokens of such a call; measured likewise."""
+"""Results that are looked up again per step, by models that do it most, and the tokens of such a call; measured
+likewise.
+"""
 _RISKED = 0.03
-"""Share of what a conversation has cost so far that a useless frame may cost."""
+"""Share of a conversation's cost so far that a useless frame may cost."""
 _LEAST_READ = 0.001
 
 
 class Rates(Struct, frozen=True):
-    """Prices of a token; those here are of most models."""
+    """Prices relative to an input token. The defaults are those of most models."""
 
     read: float = 0.1
     write: float = 1.25
@@ -60,15 +66,15 @@ class Rates(Struct, frozen=True):
 
 
 class FrameAdvice(Struct, frozen=True):
-    """What a frame is told."""
+    """The advice that a frame reads."""
 
-    least: int  # work of more steps than these pays in a frame
-    phase: int  # steps of the phase that costs least
-    step_tokens: float  # what a step brings
+    least: int  # work of more steps than this pays off in a frame
+    phase: int  # number of steps of the cheapest phase
+    step_tokens: float  # tokens that a step adds
 
 
 def rates(price: Price | None, read: float | None = None) -> Rates:
-    """Of a model with this price; ``read`` goes over it."""
+    """Return the rates of a model with this price. ``read`` overrides the price of a cached token."""
     known = Rates()
     if price is not None and price.input > 0:
         one = price.input
@@ -79,28 +85,28 @@ def rates(price: Price | None, read: float | None = None) -> Rates:
 
 
 def frame_tokens(prices: Rates, index_tokens: float) -> float:
-    """K: what a frame costs beyond its work."""
+    """Return K: the cost of a frame in addition to its work."""
     return 2 * _CALL_TOKENS * (prices.output + prices.write) + prices.write * (2 * _TEXT_TOKENS + index_tokens)
 
 
 def best_steps(prices: Rates, step_tokens: float, index_tokens: float) -> float:
-    """The phase that costs least, where each step brings so many tokens and the parent's entry lives long enough."""
+    """Return the cheapest phase for steps of this many tokens, if the parent's cache entry lives long enough."""
     return sqrt(2 * frame_tokens(prices, index_tokens) / (prices.read * max(1.0, step_tokens)))
 
 
 def phase_steps(prices: Rates, step_tokens: float, index_tokens: float) -> int:
-    """The phase to advise."""
+    """Return the phase to recommend."""
     return max(_LEAST_PHASE, min(_MOST_PHASE, round(best_steps(prices, step_tokens, index_tokens))))
 
 
 def looked_tokens(prices: Rates, growth: Collection[int]) -> float:
-    """L: what it costs to look for a result again, after steps that brought so many tokens each."""
+    """Return L: the cost of looking up a result again, after steps that added these numbers of tokens."""
     result = sqrt(fmean(step * step for step in growth))
     return prices.output * _LOOK_TOKENS + prices.write * (_LOOK_TOKENS + result)
 
 
 def least_steps(prices: Rates, history_tokens: float, index_tokens: float, looked: float) -> int:
-    """So many steps pay in a frame, beside a conversation of so many tokens; ``looked`` is L."""
+    """Return the number of steps from which a frame pays off, given the history's tokens. ``looked`` is L."""
     reads = prices.read * history_tokens
     saved = reads - _LOOKED * looked
     if saved <= 0:
@@ -109,34 +115,38 @@ def least_steps(prices: Rates, history_tokens: float, index_tokens: float, looke
 
 
 def first_advice(prices: Rates, step_tokens: float, index_tokens: float) -> FrameAdvice:
-    """For a conversation that begins."""
+    """Return the advice for a new conversation."""
     phase = phase_steps(prices, step_tokens, index_tokens)
     twice = min(_MOST_STEPS, round(2 * best_steps(prices, step_tokens, index_tokens)))
     return FrameAdvice(max(2 * phase, twice), phase, step_tokens)
 
 
 def worth_the_risk(prices: Rates, cost: float, index_tokens: float) -> bool:
-    """Whether a conversation that has cost so much, in tokens of input, may push what turns out to be useless."""
+    """Return whether a conversation that has cost this much, in input tokens, may risk a push that turns out
+    useless.
+    """
     return frame_tokens(prices, index_tokens) <= _RISKED * cost
 
 
 def frame_advice(prices: Rates, growth: Iterable[int], index_tokens: float) -> FrameAdvice | None:
-    """For a conversation whose steps brought so many tokens each; None where a phase in a frame does not pay."""
+    """Return the advice for a conversation whose steps added these numbers of tokens, or None if a phase does not
+    pay off.
+    """
     steps = sorted(growth)
     history = sum(steps)
     if history < 1:
         return None
-    usual = fmean(steps[: -(-len(steps) * 3 // 4)])  # a long file is read once, and not in each phase
+    usual = fmean(steps[: -(-len(steps) * 3 // 4)])  # a long file is read once, not in each phase
     phase = phase_steps(prices, usual, index_tokens)
     least = least_steps(prices, history, index_tokens, looked_tokens(prices, steps))
     return FrameAdvice(least, phase, usual) if least <= phase else None
 
 
 def hour_pays(prices: Rates, seconds: float, steps: int) -> bool:
-    """Whether what all frames share should live in the cache for an hour; not where the run has no clock.
+    """Return whether the part that all frames share should be cached for an hour. False if the run has no clock.
 
-    An hour costs ``hour - write`` more, once in it; each pause of over five minutes costs ``write - read``. Pauses are
-    taken to be as random as those between calls.
+    An hour costs ``hour - write`` more, once per hour; each pause of over five minutes costs ``write - read``. Pauses
+    are assumed to be as random as those between calls.
     """
     if seconds <= 0 or steps < 1:
         return False

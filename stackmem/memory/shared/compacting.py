@@ -1,8 +1,8 @@
-"""Asking the model for the text that stands for old turns: what the summarizing strategies share.
+"""Requests for summaries of old turns, shared by the summarizing strategies.
 
-Shared prefix: the request is appended to the very prompt that the provider has in its cache; all of it is read at the
-price of a read. Cold prefix: the old turns go out as plain text under a small system prompt; nothing of it is in the
-cache, but the request is shorter, it holds the turns as they were recorded, and may go to a smaller context.
+Shared prefix: the request is appended to the prompt that the provider already has in its cache, so all of that is read
+at the price of a read. Cold prefix: the old turns are sent as plain text under a small system prompt. They are not in
+the cache, but the request is shorter, contains the turns as they were recorded, and fits a smaller context.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ Prefix = Literal["shared", "cold"]
 PREFIXES = ("shared", "cold")
 SYSTEM = "compaction_system"
 THRESHOLD = 24_000
-"""Tokens of the whole prompt at which a summary is due where nothing else is said.
+"""Default number of tokens of the whole prompt at which a summary is due.
 
 A low threshold pays for many summaries, a high one reads a long history at every step. By the cache simulator, for 300
-steps, summaries of 3,600 characters and reads at 0.1 of the input price, the bill is least at 12,000 tokens where a
-step brings 280 of them, at 20,000 for 720 and at 28,000 for 1,440; with reads at 0.05 at 16,000, 24,000 and 40,000. It
-is flat around that: 24,000 costs at most 17, 2 and 7 % more than the best of each. Each summary forgets
-something, so of two thresholds that cost nearly the same the higher one is to be preferred."""
+steps, summaries of 3,600 characters and reads at 0.1 of the input price, the minimum of the bill is at 12,000 tokens
+for steps of 280 tokens, at 20,000 for 720 and at 28,000 for 1,440. With reads at 0.05 it is at 16,000, 24,000 and
+40,000. The bill is flat around the minimum: 24,000 costs at most 17, 2 and 7 % more. Each summary loses information, so
+of two thresholds with nearly the same cost the higher one is better.
+"""
 
 
 class CompactionRequest(Struct, frozen=True):
-    """What is asked for."""
+    """A request for a summary."""
 
-    # as the request's first line names it
+    # as in the first line of the request
     kind: Literal["summary", "rolling", "structured", "tier", "condenser", "handoff"]
-    text: str  # name of the prompt that asks
-    most: int  # characters of the answer that are shown
+    text: str  # name of the prompt
+    most: int  # maximum characters of the answer that are shown
     prefix: Prefix = "shared"
 
     @property
@@ -54,13 +55,13 @@ class CompactionRequest(Struct, frozen=True):
 
 
 class Summarizing(Struct, frozen=True):
-    """A strategy of one conversation that asks the model for summaries."""
+    """A strategy with one conversation that requests summaries from the model."""
 
     name: str
     request: CompactionRequest
-    # how many exchanges a text is to stand for now, by the model's window in tokens; None where none is due
+    # returns how many exchanges a summary should cover now, given the window in tokens; None if none is due
     due: Callable[[int, Linear], int | None]
-    rules: Rules  # as of the strategies that ask for none; they say nothing of the exchanges that have a text
+    rules: Rules  # as in strategies without summaries; they do not apply to the summarized exchanges
     tools: tuple[Tool, ...] = ONE_FRAME
     prompt: str = "full"
     prefix_stable: bool = False
@@ -88,14 +89,14 @@ def summary_rules(
     *,
     first: int = 0,
 ) -> Rules:
-    """The rules of a conversation whose beginning a text stands for, but for its ``first`` exchanges."""
+    """Return the rules of a conversation whose beginning, except its ``first`` exchanges, is summarized."""
     return Rules(cut, Partial(standing_for, (request.most,)), shorten, first=first)
 
 
 def compaction(state: State, shown: Linear, request: CompactionRequest, turns: int) -> Compact | None:
-    """The request for a text that stands for the first ``turns`` exchanges, those of the last text included.
+    """Return the request for a summary of the first ``turns`` exchanges, including those of the last summary.
 
-    None where that would be no more than already has a text, the last result being kept.
+    None if the last summary already covers them. The last result is always kept.
     """
     turns = min(turns, shown.answer)
     if turns <= shown.cut.dropped:
@@ -107,7 +108,7 @@ def compaction(state: State, shown: Linear, request: CompactionRequest, turns: i
 
 
 def standing_for(most: int, shown: Linear) -> str:
-    """What stands at the head of the conversation once a text has replaced its beginning."""
+    """Return the summary for the head of the conversation, once it has replaced the beginning."""
     if shown.summary is None:
         return ""
     last = shown.past[shown.cut.dropped - 1].step if shown.cut.dropped else 0
@@ -116,13 +117,15 @@ def standing_for(most: int, shown: Linear) -> str:
 
 
 def worth(shown: Linear, turns: int, tokens: float) -> bool:
-    """Whether the exchanges up to that one, as they are shown, hold so many tokens."""
+    """Return whether the shown exchanges up to that one contain at least this many tokens."""
     chars = sum(exchange.chars for exchange in shown.past[shown.cut.dropped : turns])
     return chars >= tokens * CHARS_PER_TOKEN
 
 
 def overfull(window_tokens: int, shown: Linear) -> bool:
-    """Whether half of the window is filled; whatever a strategy waits for, it does not wait longer."""
+    """Return whether half of the window is used. At that point a summary is due even if a strategy would wait
+    longer.
+    """
     return shown.tokens >= window_tokens // 2
 
 
@@ -131,12 +134,12 @@ def _request_text(state: State, request: CompactionRequest, last: int, kept: int
 
 
 def request_text(prompt: str, request: CompactionRequest, last: int, kept: int) -> str:
-    """What asks for a text that stands for everything up to step ``last``; ``kept`` exchanges stay behind it."""
+    """Return the request for a summary of everything up to step ``last``. ``kept`` exchanges remain after it."""
     return fill(prompt, {"most_chars": f"{request.most}", "last_step": f"{last:,}", "kept": f"{kept:,}"})
 
 
 def _plain(kind: str) -> str:
-    """For a run that was recorded without the prompt, such as one under another strategy."""
+    """Return the prompt for a run that did not record it, such as one forked from another strategy."""
     return (
         f"COMPACTION REQUEST (kind: {kind}; at most {{{{most_chars}}}} characters)\n\n"
         "Answer with a text that replaces the steps up to {{last_step}}: facts verbatim, progress, what failed, what "
@@ -149,7 +152,7 @@ def _text(state: State, name: str, otherwise: str) -> str:
 
 
 def _shared(state: State, shown: Linear, asked: str) -> View:
-    """The next prompt with the request behind it. What only this request needs is not written to the cache."""
+    """Return the next prompt followed by the request. The request itself is not written to the cache."""
     messages = shown.shown
     last = messages[-1]
     whole = messages.without_last().append(Message(last.role, (*last.parts, Text(asked))))
@@ -164,7 +167,7 @@ def _cold(state: State, shown: Linear, asked: str, turns: int) -> View:
 
 
 def cold_parts(task: tuple[Part, ...], shown: Linear, turns: int, window_tokens: int, asked: str) -> tuple[Part, ...]:
-    """The task, the last text and the exchanges up to ``turns`` as plain text, and what asks for a new one."""
+    """Return the task, the last summary, the exchanges up to ``turns`` as plain text, and the request."""
     old = shown.past[max(shown.cut.dropped, shown.rules.first) : turns]
     before = standing_for(len(shown.summary or ""), shown)
     text = transcript(old, int(window_tokens / 2 * CHARS_PER_TOKEN))

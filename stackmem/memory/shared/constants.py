@@ -1,4 +1,4 @@
-"""The first lines of every frame's first message: what holds for the whole run, so that its bytes never change."""
+"""The first lines of every frame's first message: constants of the run, so that these bytes never change."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A frame's turns as messages that are only ever appended to.
+"""A frame's turns as messages that are only appended to.
 
-The provider's cache reads a prompt from its start, so whatever was sent stays as it was sent: what is new,
-the heap index included, is appended to the next user message.
+The provider's cache reads a prompt from its start, so messages that were sent never change. New text, including the
+heap index, is appended to the next user message.
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ _UNSAID = {
 
 
 class Conversation(Struct, frozen=True):
-    """Messages so far, and the user message that is still being written."""
+    """The messages so far, and the user message that is not finished yet."""
 
     messages: Log[Message]
     parts: tuple[Part, ...]  # of the unfinished user message; empty right after a reply
     shown: Heap  # the heap as the messages last showed it
-    heap: Heap  # the heap as of the last turn
-    news: Callable[[Heap, Heap], str]  # what the next user message says of the heap, given what was shown and what is
-    # whether the model's thinking goes back to it. A provider may sign it over the whole prompt before it and refuse it
-    # once that has changed, so a strategy that rewrites leaves it out
+    heap: Heap  # the heap after the last turn
+    # returns the next user message's text about the heap, given the shown heap and the current one
+    news: Callable[[Heap, Heap], str]
+    # Whether the model's thinking is sent back. A provider may sign it over the whole prompt before it and refuse it if
+    # that has changed, so a strategy that rewrites the prompt leaves it out.
     thoughts: bool = True
-    shared_parts: int = 1  # how many parts the first message shares with other frames
+    shared_parts: int = 1  # number of parts that the first message shares with other frames
 
     def close(self) -> Conversation:
-        """With the unfinished user message finished, the heap's news at its end."""
+        """Return the conversation with the user message finished, and the changes of the heap at its end."""
         told = self.news(self.shown, self.heap)
         parts = (*self.parts, Text(told)) if told else self.parts
         if not parts:
@@ -52,7 +53,7 @@ class Conversation(Struct, frozen=True):
 
 
 def extend(conversation: Conversation, turn: Turn) -> Conversation:
-    """With one more turn; messages that stand are never changed."""
+    """Return the conversation with one more turn. Finished messages are never changed."""
     match turn:
         case Reply():
             closed = conversation.close()
@@ -63,19 +64,19 @@ def extend(conversation: Conversation, turn: Turn) -> Conversation:
         case Result():
             part: Part = ToolResult(turn.call_id, turn.text, turn.failed)
             shown = conversation.shown
-            for name in turn.read:  # the result tells of its read by itself
+            for name in turn.read:  # the result already shows the read
                 shown = shown.mark_read(name, turn.step) if name in shown.chunks else shown
             return replace(conversation, parts=(*conversation.parts, part), heap=turn.heap, shown=shown)
         case Notice():
             return replace(conversation, parts=(*conversation.parts, Text(turn.text)), heap=turn.heap)
-        case Compaction():  # of a strategy that this run had before: here all that it told of is still shown
+        case Compaction():  # from another strategy earlier in this run: here everything it covers is still shown
             return conversation
         case _:
             assert_never(turn)
 
 
 def said_parts(reply: Reply, *, thoughts: bool) -> tuple[Part, ...]:
-    """The reply's parts without blank text, which providers refuse; a reply that says nothing says so."""
+    """Return the reply's parts without blank text, which providers refuse. An empty reply gets a placeholder."""
     parts = [
         part for part in reply.parts
         if not (isinstance(part, Text) and not part.text.strip()) and (thoughts or not isinstance(part, Thinking))
@@ -88,7 +89,7 @@ def said_parts(reply: Reply, *, thoughts: bool) -> tuple[Part, ...]:
 def own_view(
     state: State, name: str, opening: Callable[[], str], news: Callable[[Heap, Heap], str] | None = None
 ) -> View:
-    """The prompt of a frame that has a conversation of its own, which is only ever appended to."""
+    """Return the prompt of a frame whose own conversation is only appended to."""
     start, frame = state.begun, state.running
     constants, thoughts = run_constants(start), start.thinking == "kept"
 
@@ -97,7 +98,7 @@ def own_view(
             first_parts(constants, frame, opening()), frame.opened, news or no_news, thoughts=thoughts
         )
 
-    # A fork may change what stands above the turns: the key tells the two conversations apart.
+    # A fork may change the messages before the turns, so the key distinguishes the two conversations.
     conversation = frame.turns.fold_from(extend, begin, (name, constants, thoughts, start.budgets)).close()
     messages = conversation.messages
     marks = rolling_breakpoints(messages, len(messages[-1].parts), shared_parts=conversation.shared_parts)
@@ -107,7 +108,7 @@ def own_view(
 def first_conversation(
     parts: tuple[Part, ...], opened: Heap, news: Callable[[Heap, Heap], str], *, thoughts: bool
 ) -> Conversation:
-    """A frame's conversation before its first turn."""
+    """Return a frame's conversation before its first turn."""
     return Conversation(Log(), parts, opened, opened, news, thoughts, len(parts) - 1)
 
 
@@ -116,11 +117,11 @@ def no_news(shown: Heap, heap: Heap) -> str:
 
 
 class Growing(Struct, frozen=True):
-    """A strategy whose prompts only grow."""
+    """A strategy whose prompts are only appended to."""
 
     name: str
     tools: tuple[Tool, ...]
-    show: Callable[[State, str], View]  # the prompt of a state, for the strategy of that name
+    show: Callable[[State, str], View]  # returns the prompt of a state for the strategy of that name
     prompt: str
     prefix_stable: bool = True
 
@@ -134,7 +135,9 @@ class Growing(Struct, frozen=True):
 def rolling_breakpoints(
     messages: Log[Message], kept_parts: int, standing_life: Literal["5m", "1h"] = "1h", *, shared_parts: int = 1
 ) -> tuple[Breakpoint, ...]:
-    """After the system prompt and the run constants; after the last two user messages, for five minutes."""
+    """Return breakpoints after the system prompt, the run constants and, for five minutes, the last two user
+    messages.
+    """
     last = len(messages) - 1
     standing = [Breakpoint(-1, 0, standing_life), Breakpoint(0, 0, standing_life)]
     if shared_parts > 1 and not last:

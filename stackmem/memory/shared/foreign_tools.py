@@ -1,8 +1,8 @@
-"""What the tools of other agents do: one declared table, so that rules which look at calls work on recordings too.
+"""Classifies the tools of other agents, so that rules about calls also work on imported recordings.
 
-A tool that the table does not name runs something. A shell's call is judged by its command line. Our own tools are in
-the table by their names. Whether a call succeeded is its exit code; where a recording has none, a failure is what the
-text of the result shows, and everything else counts as success.
+Tools that are missing from the table count as running something. A shell call is classified by its command line. Our
+own tools are in the table too. A call succeeded if its exit code says so. Without an exit code, only a result whose
+text shows a failure counts as failed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BY_KIND: dict[Does, str] = {
 }
 _DOES: dict[str, Does] = {name: kind for kind, names in _BY_KIND.items() for name in names.split()}
 _EDITORS = ("str_replace_editor", "str_replace_based_edit_tool", "file_editor", "text_editor")
-"""One tool each, whose command says whether it views or writes."""
+"""Tools that view or write depending on their command."""
 
 SWE_AGENT_COMMANDS = (
     *("open", "goto", "scroll_up", "scroll_down", "search_dir", "search_file", "find_file", "create", "edit", "insert"),
@@ -54,7 +54,7 @@ _FAILURE = re.compile(
 
 
 def does(call: ToolCall) -> Does:
-    """What a call does, by its tool and, of a shell or an editor, by its command."""
+    """Return what a call does, by its tool, and for a shell or an editor by its command."""
     command = command_of(call)
     if call.name in _EDITORS:
         words = command.split()
@@ -74,7 +74,7 @@ def _shell_does(command: str) -> Does:
 
 
 def command_of(call: ToolCall) -> str:
-    """The command line of a call, or the command of an editor; empty where it has none."""
+    """Return the command line of a call, or the command of an editor. Empty if it has none."""
     given = call.arguments
     if not isinstance(given, dict):
         return given if isinstance(given, str) else ""
@@ -85,10 +85,10 @@ def command_of(call: ToolCall) -> str:
 
 
 def runs_tests(call: ToolCall) -> bool:
-    """Whether a call runs a project's tests, by the usual names of test runners."""
+    """Return whether a call runs a project's tests, by the usual names of test runners."""
     return does(call) in ("runs", "writes") and _TESTING.search(command_of(call)) is not None
 
 
 def shows_failure(text: str) -> bool:
-    """Whether the text of a result without an exit code shows that the call failed."""
+    """Return whether the text of a result without an exit code shows that the call failed."""
     return _FAILURE.search(text) is not None

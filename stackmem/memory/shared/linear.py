@@ -1,9 +1,9 @@
-"""One conversation whose old part is cut: what the strategies without frames share.
+"""One conversation whose old part is cut, shared by the strategies without frames.
 
-A turn pair (a reply and what answered it) is an *exchange*. Of the exchanges, oldest first, some are left out, some are
-shown with their results shortened, the rest stand as they were. Both borders only move forward, and between two moves
-the messages are only appended to, so the provider's cache and ``Log.fold`` have something to hold on to. Moving a
-border writes the conversation anew; a strategy is cheap when it does that rarely.
+An *exchange* is a reply and its answer. The oldest exchanges may be left out, the next ones shown with shortened
+results, and the rest in full. Both borders only move forward. Between two moves, messages are only appended, so the
+provider's cache and ``Log.fold`` can reuse earlier work. Moving a border rewrites the conversation; a strategy is cheap
+if it does that rarely.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from .conversation import said_parts
 from .offers import ONE_FRAME
 
 CHARS_PER_TOKEN = 2.5
-"""As everywhere in the rules: on the safe side for code and English."""
+"""As everywhere in the rules. A cautious estimate for code and English."""
 
 
 class Exchange(Struct, frozen=True):
-    """A reply and the user message after it, both whole."""
+    """A reply and the user message after it, both complete."""
 
-    step: int  # the run's step of the reply
+    step: int  # step number of the reply in the run
     said: Message
     told: Message
     chars: int  # characters of both
@@ -40,33 +40,33 @@ class Exchange(Struct, frozen=True):
 class Cut(Struct, frozen=True):
     """Numbers of exchanges, counted from the first of the conversation."""
 
-    dropped: int = 0  # so many are not shown
-    short: int = 0  # so many are not shown whole; the dropped ones are among them
+    dropped: int = 0  # number of exchanges that are not shown
+    short: int = 0  # number of exchanges that are not shown in full, including the dropped ones
 
 
 class Linear(Struct, frozen=True):
     """A conversation so far."""
 
     rules: Rules  # the strategy's
-    opening: tuple[Part, ...]  # parts that the first message begins with for as long as the conversation lives
+    opening: tuple[Part, ...]  # parts at the beginning of the first message, which stay for the whole conversation
     standing: int  # characters of the prompt outside the messages
-    past: Log[Exchange]  # every answered exchange, whole
-    shown: Log[Message]  # the messages of the prompt, as far as they are finished
+    past: Log[Exchange]  # every answered exchange in full
+    shown: Log[Message]  # the finished messages of the prompt
     chars: int  # characters of ``shown``
-    cut: Cut = Cut()  # the borders in force
+    cut: Cut = Cut()  # the current borders
     before: int = 0  # the border ``cut.short`` before its last move
-    reply: Message | None = None  # the reply that is being answered, None right after an exchange is finished
+    reply: Message | None = None  # the reply that is being answered; None right after an exchange is finished
     step: int = 0  # the step of that reply
-    seconds: float = 0.0  # the run's clock when that reply was asked for, or the one before it
-    answer: int = 0  # how many exchanges stand before the last that holds a result. No border moves past it
-    parts: tuple[Part, ...] = ()  # its answers so far; before the first reply, what the harness has told
-    summary: str | None = None  # the newest text that stands for the dropped exchanges; None before the first
-    # whether such a text is shown; otherwise one that a run has from another strategy changes nothing
+    seconds: float = 0.0  # the run's clock when that reply, or the one before it, was requested
+    answer: int = 0  # number of exchanges before the last one with a result; no border moves past it
+    parts: tuple[Part, ...] = ()  # its answers so far; before the first reply, messages from the harness
+    summary: str | None = None  # the newest summary of the dropped exchanges; None before the first
+    # whether summaries are shown; if not, a summary from another strategy of this run has no effect
     summarizes: bool = False
 
     @property
     def tokens(self) -> int:
-        """Of the whole prompt, estimated."""
+        """Estimated tokens of the whole prompt."""
         return int((self.standing + self.chars) / CHARS_PER_TOKEN)
 
     @property
@@ -76,11 +76,11 @@ class Linear(Struct, frozen=True):
 
     @property
     def whole(self) -> int:
-        """How many exchanges are shown as they were."""
+        """Number of exchanges that are shown in full."""
         return len(self.past) - self.cut.short
 
     def close(self) -> Linear:
-        """With the user message that is being written finished, and the borders where the rules want them."""
+        """Return the conversation with the current user message finished and the borders moved by the rules."""
         if not self.parts:
             return self
         if self.reply is None:
@@ -102,7 +102,9 @@ class Linear(Struct, frozen=True):
         return grown.move_borders(self.rules.cut(grown))
 
     def move_borders(self, cut: Cut) -> Linear:
-        """With the borders there, but not past the last result; if that moves one, with everything written anew."""
+        """Return the conversation with these borders, but not past the last result. If a border moves, redraw all
+        messages.
+        """
         last = max(self.answer, self.cut.short)
         cut = Cut(min(cut.dropped, last), min(cut.short, last))
         if cut == self.cut:
@@ -124,11 +126,11 @@ class Linear(Struct, frozen=True):
 
     @property
     def first(self) -> int:
-        """How many of the dropped exchanges are shown all the same."""
+        """Number of dropped exchanges that are still shown."""
         return min(self.rules.first, self.cut.dropped)
 
     def rest(self, now: float) -> Linear:
-        """With the borders where the rules want them after a pause that ends at ``now``."""
+        """Return the conversation with the borders moved for a pause that ends at ``now``."""
         return self.move_borders(self.rules.pause(self, now - self.seconds)) if len(self.past) else self
 
     def shorten_results(self, exchange: Exchange) -> Message:
@@ -140,57 +142,58 @@ class Linear(Struct, frozen=True):
 
     def take_reply(self, reply: Reply) -> Linear:
         done = self.close()
-        if done.reply is not None:  # nothing answered the last one, and messages alternate
+        if done.reply is not None:  # the last reply had no answer, and roles must alternate
             done = done.finish_exchange(done.reply, (Text("(no answer)"),))
         said = Message("assistant", said_parts(reply, thoughts=False))
         return replace(done.rest(reply.seconds), reply=said, step=reply.step, seconds=reply.seconds)
 
     def summarize(self, turn: Compaction) -> Linear:
-        """With what stands up to a step replaced by a text."""
+        """Return the conversation with everything up to a step replaced by the summary."""
         if not self.summarizes:
             return self
         upto = sum(exchange.step <= turn.up_to_step for exchange in self.past)
         cut = Cut(max(upto, self.cut.dropped), max(upto, self.cut.short))
         answered = self.reply is not None and any(isinstance(part, ToolResult) for part in self.parts)
-        known = replace(self, answer=len(self.past)) if answered else self  # the last result is yet to be finished
+        # the exchange of the last result is not finished yet
+        known = replace(self, answer=len(self.past)) if answered else self
         return replace(known.move_borders(cut), summary=turn.text).redraw()
 
 
 def unmoved(conversation: Linear) -> Cut:
-    """No border moves."""
+    """Move no border."""
     return conversation.cut
 
 
 def newest_shown(keep: int, step: int, conversation: Linear) -> Cut:
-    """The last ``keep`` exchanges are shown, and up to ``step`` - 1 before them, which leave at once."""
+    """Show the last ``keep`` exchanges and up to ``step`` - 1 before them, which are dropped together."""
     turns = len(conversation.past)
     moves = turns - conversation.cut.dropped >= keep + step
     return Cut(turns - keep, turns - keep) if moves else conversation.cut
 
 
 def newest_whole(keep: int, step: int, conversation: Linear) -> Cut:
-    """The results of the last ``keep`` exchanges are whole, and of up to ``step`` - 1 before them."""
+    """Show complete results in the last ``keep`` exchanges and in up to ``step`` - 1 before them."""
     moves = conversation.whole >= keep + step
     return Cut(conversation.cut.dropped, len(conversation.past) - keep) if moves else conversation.cut
 
 
 def not_paused(conversation: Linear, seconds: float) -> Cut:
-    """A pause moves no border."""
+    """Move no border after a pause."""
     return conversation.cut
 
 
 def as_said(message: Message) -> Message:
-    """A reply is as it was."""
+    """Return a reply unchanged."""
     return message
 
 
 def nothing_said(conversation: Linear) -> str:
-    """Nothing stands for the exchanges that are not shown."""
+    """Return no replacement for the exchanges that are not shown."""
     return ""
 
 
 def left_out(conversation: Linear) -> str:
-    """A line stands for the exchanges that nobody sees any more."""
+    """Return a line that replaces the exchanges that are no longer shown."""
     if not conversation.cut.dropped:
         return ""
     last = conversation.past[conversation.cut.dropped - 1].step
@@ -198,42 +201,43 @@ def left_out(conversation: Linear) -> str:
 
 
 def whole_result(result: ToolResult, step: int) -> ToolResult:
-    """A result is as it was."""
+    """Return a result unchanged."""
     return result
 
 
 def one_line(word: str, result: ToolResult, step: int) -> ToolResult:
-    """One line that tells of a result; the result itself where that is shorter."""
+    """Return one line about a result, or the result itself if that is shorter."""
     line = f"[{word}: {len(result.text):,} characters of output; call again if you need them]"
     return replace(result, text=line) if len(line) < len(result.text) else result
 
 
 class Rules(Struct, frozen=True):
-    """What tells one of these strategies from another."""
+    """The differences between these strategies."""
 
-    cut: Callable[[Linear], Cut]  # where the borders stand from now on; never before where they stand
-    head: Callable[[Linear], str] = nothing_said  # what is said instead of the dropped exchanges; empty for nothing
-    # a result of that step, once it is on the far side of the border
+    cut: Callable[[Linear], Cut]  # returns the new borders, which never move backward
+    head: Callable[[Linear], str] = nothing_said  # returns the text in place of the dropped exchanges; empty for none
+    # shortens a result of that step once the border has passed it
     shorten: Callable[[ToolResult, int], ToolResult] = whole_result
-    say: Callable[[Message], Message] = as_said  # a reply that is shown, once the conversation has been written anew
-    first: int = 0  # exchanges at the beginning that are shown whole, whatever is dropped
-    # where the borders stand from now on after so many seconds since the last request
+    say: Callable[[Message], Message] = as_said  # changes a shown reply whenever the conversation is redrawn
+    first: int = 0  # number of exchanges at the beginning that are always shown in full
+    # returns the new borders, given the seconds since the last request
     pause: Callable[[Linear, float], Cut] = not_paused
 
 
 def no_tail(state: State, conversation: Linear) -> str:
-    """Nothing stands at the end of a prompt that no later one keeps."""
+    """Return no text for the end of the prompt."""
     return ""
 
 
 class OneConversation(Struct, frozen=True):
-    """A strategy that is its rules."""
+    """A strategy that is fully defined by its rules."""
 
     name: str
     rules: Rules
     tools: tuple[Tool, ...] = ONE_FRAME
     prompt: str = "full"
-    tail: Callable[[State, Linear], str] = no_tail  # what stands at the end of each prompt, and in no later one
+    # returns the text at the end of each prompt, which later prompts do not keep
+    tail: Callable[[State, Linear], str] = no_tail
     prefix_stable: bool = False
 
     def render(self, state: State) -> View:
@@ -245,7 +249,7 @@ class OneConversation(Struct, frozen=True):
 
 
 def proceed(conversation: Linear, turn: Turn) -> Linear:
-    """With one more turn."""
+    """Return the conversation with one more turn."""
     match turn:
         case Reply():
             return conversation.take_reply(turn)
@@ -261,7 +265,7 @@ def proceed(conversation: Linear, turn: Turn) -> Linear:
 
 
 def conversation(state: State, rules: Rules, name: str, *, summarizes: bool = False) -> Linear:
-    """The running frame's, with its last user message finished."""
+    """Return the running frame's conversation with its last user message finished."""
     start, frame = state.begun, state.running
     opening = (Text(run_constants(start)), Text(_task(frame)))
     standing = len(start.system) + sum(len(f"{tool.name}{tool.description}{tool.schema}") for tool in start.tools)
@@ -271,7 +275,7 @@ def conversation(state: State, rules: Rules, name: str, *, summarizes: bool = Fa
 
 
 def _task(frame: Frame) -> str:
-    """The task; in a frame that a fork brought along, what it was pushed for."""
+    """Return the task, or what a frame inherited from a fork was pushed for."""
     if not frame.depth:
         return f"TASK\n{frame.task}"
     rows = (("TASK", frame.registers.intent), ("REPORT", frame.registers.return_spec), ("CONTEXT", frame.context))
@@ -279,7 +283,7 @@ def _task(frame: Frame) -> str:
 
 
 def view(state: State, shown: Linear, tail: str = "") -> View:
-    """The prompt, with ``tail`` at its end, which no later prompt keeps."""
+    """Return the prompt with ``tail`` at its end, which later prompts do not keep."""
     messages = shown.shown
     if tail:
         last = messages[-1]
@@ -288,10 +292,10 @@ def view(state: State, shown: Linear, tail: str = "") -> View:
 
 
 def breakpoints(shown: Linear) -> tuple[Breakpoint, ...]:
-    """After the task for an hour; after the shortened part as it is and as it was; after the last message.
+    """Return breakpoints: after the task for an hour, after the shortened part as it is and as it was, and at the end.
 
-    A border that moves leaves what stood before it as it was. Its old place is marked as well, since the cache writes
-    entries at marks alone and looks back no more than 20 places from one.
+    Moving a border does not change the messages before its old position. That position is marked too, because the cache
+    writes entries only at breakpoints and looks back at most 20 positions from one.
     """
     messages = shown.shown
     last = len(messages) - 1
@@ -309,13 +313,13 @@ def breakpoints(shown: Linear) -> tuple[Breakpoint, ...]:
 
 
 def freed(shown: Linear, number: int) -> int:
-    """Characters that the prompt loses when the results of an exchange are shortened."""
+    """Return how many characters the prompt loses if the results of an exchange are shortened."""
     exchange = shown.past[number]
     return size(exchange.told) - size(shown.shorten_results(exchange))
 
 
 def size(message: Message) -> int:
-    """Characters of a message, as far as they are sent."""
+    """Return the characters of a message that are sent."""
     return sum(map(_size, message.parts))
 
 

@@ -1,4 +1,4 @@
-"""What strategies offer of the tools: sets that several share, and tools with fields hidden or other words."""
+"""Sets of tools that several strategies share, and tools with hidden fields or their own wording."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ _POP_ALONE = (
 
 
 def without_workspace(push: Tool, pop: Tool) -> tuple[Offer, Offer]:
-    """Both for an agent whose commands are not ours to run, and whose steps are not ours to count."""
+    """Return both tools for an external agent, whose commands stackmem does not run and whose steps it does not
+    count.
+    """
     begins, ends = (tool if isinstance(tool, Offer) else Offer(tool) for tool in (push, pop))
     words = (("result", "Chunk names, not data; at most {{result_chars}} characters."),)
     return (

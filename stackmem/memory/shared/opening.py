@@ -1,7 +1,7 @@
-"""A frame's own block of its first message: what it is for, what it was given, the heap index as of its push.
+"""A frame's own block of its first message: its purpose, its context, and the heap index at its push.
 
-The frame of a person's request has the earlier requests before that, each as a part of its own: the next request begins
-with the same parts and one more, so the provider's cache can read them.
+In the frame of a user's request the earlier requests come first, each as a separate part. The next request begins with
+the same parts and one more, so the provider's cache can read them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NEXT_EXCHANGE = re.compile(r"\n(?=REQUEST \d)")
 
 
 def first_parts(constants: str, frame: Frame, own: str) -> tuple[Text, ...]:
-    """What a frame's first message begins with, its own block last."""
+    """Return the first parts of a frame's first message, with its own block last."""
     if not (frame.request and frame.context):
         return (Text(constants), Text(own))
     earlier = f"EARLIER IN THIS CONVERSATION\n{frame.context}"
@@ -24,7 +24,7 @@ def first_parts(constants: str, frame: Frame, own: str) -> tuple[Text, ...]:
 
 
 def opening(frame: Frame, budgets: Budgets, listed: str = "", *, task: str = "", registers: bool = True) -> str:
-    """The block."""
+    """Return the block of a frame."""
     if frame.request:
         return request_opening(frame, listed)
     lines = [f"FRAME {frame.name!r}, depth {frame.depth} of {budgets.depth}"]
@@ -43,33 +43,35 @@ def opening(frame: Frame, budgets: Budgets, listed: str = "", *, task: str = "",
 
 
 def request_opening(frame: Frame, listed: str = "") -> str:
-    """The block of a person's request: the heap index, the request last."""
+    """Return the block of a user's request: the heap index, then the request."""
     return "\n".join([*([listed, ""] if listed else []), "REQUEST", frame.task])
 
 
 def task_opening(frame: Frame, listed: str) -> str:
-    """The block of a root in a strategy whose first prompts are to be short: no frame is named before there is one."""
+    """Return the block of a root in a strategy with short first prompts, which mention frames only once there is
+    one.
+    """
     lines = (f"heap {name!r} does not exist yet" for name in frame.missing)
     return request_opening(frame, listed) if frame.request else "\n".join(["TASK", frame.task, *lines, "", listed])
 
 
 def small_opening(frame: Frame, listed: str) -> str:
-    """The block of a root for a small model: the task, and the heap index once there is something on the heap."""
+    """Return the block of a root for a small model: the task, and the heap index unless the heap is empty."""
     return task_opening(frame, listed if frame.opened.chunks else "").rstrip()
 
 
 def _registers(frame: Frame) -> list[str]:
     own = frame.registers
     lines = [f"R0 INTENT: {own.intent}"]
-    if own.return_spec:  # a sub-agent's frame, in a run that is forked, has none
+    if own.return_spec:  # in a forked run, a sub-agent's frame has none
         lines.append(f"R1 RETURN: {own.return_spec}")
     return [*lines, f"R3 BUDGET: {own.constraint}"] if own.constraint else lines
 
 
 def prompt_opening(word: str, frame: Frame, budgets: Budgets) -> str:
-    """The block of a sub-agent or a branch, of which there is only the prompt; elsewhere the task.
+    """Return the block of a sub-agent or a branch, which has only its prompt; for other frames the task.
 
-    A frame with registers, which a run has that is forked from a strategy with them, shows them.
+    A frame with registers, from a run forked from a strategy with registers, shows them.
     """
     if frame.request:
         return request_opening(frame)

@@ -1,7 +1,7 @@
-"""``VALUE,key=value,key=value`` after a strategy's name.
+"""Parses the parameters after a strategy's name: ``VALUE,key=value,key=value``.
 
-Rule 1: a strategy names its parameters in order; values without a name come first and are the first ones'.
-Rule 2: a name is spelled in one way only: parameters in their order, each with its name, none that has its default.
+Rule 1: A strategy lists its parameters in order. Values without a name come first and belong to the first parameters.
+Rule 2: A name has only one spelling: parameters in order, each with its name, without those that have their default.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 class Partial(Struct, Generic[T], frozen=True):
-    """A function with its first arguments, as ``functools.partial``; of equal ones, two are equal.
+    """A function with its first arguments, like ``functools.partial``, but comparable: equal parts make it equal.
 
-    So a strategy's name opens one that is equal to it.
+    So opening a strategy by its name gives an equal strategy.
     """
 
     function: Callable[..., T]
@@ -30,7 +30,7 @@ class Partial(Struct, Generic[T], frozen=True):
 
 
 class Choice(Struct, frozen=True):
-    """A parameter that is one of some words; the first is the default."""
+    """A parameter with a fixed set of words; the first is the default."""
 
     name: str
     values: tuple[str, ...]
@@ -49,15 +49,15 @@ Parameter = Choice | Count
 
 
 class Parameters(Struct, frozen=True):
-    """What was chosen."""
+    """The parsed parameters."""
 
-    name: str  # the strategy with its parameters, spelled in the one way
-    words: dict[str, str]  # of each choice
-    counts: dict[str, int]  # of each count
+    name: str  # the strategy with its parameters in their only spelling
+    words: dict[str, str]  # value of each choice
+    counts: dict[str, int]  # value of each count
 
 
 def parameters(strategy: str, text: str, known: tuple[Parameter, ...] = ()) -> Parameters:
-    """The value of every known parameter; its default where ``text`` does not name it."""
+    """Return the value of every known parameter, or its default if ``text`` does not set it."""
     given = _given(strategy, text, known)
     words, counts, spelled = dict[str, str](), dict[str, int](), []
     for each in known:

@@ -1,4 +1,4 @@
-"""Turns as plain text, for a reader that is not to go on with them."""
+"""Turns as plain text, for a reader that does not continue them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from .linear import Exchange
 
 
 def transcript(exchanges: Sequence[Exchange], most: int) -> str:
-    """Every exchange under its step, in at most about ``most`` characters: the longest are clipped in the middle."""
+    """Return every exchange under its step in at most about ``most`` characters; the longest are clipped in the
+    middle.
+    """
     texts = [f"STEP {exchange.step}\n{spoken(exchange.said)}\n{spoken(exchange.told)}" for exchange in exchanges]
     share = _share([len(text) for text in texts], most)
     return "\n\n".join(clip_chars(text, share) for text in texts)
@@ -40,7 +42,7 @@ def spoken_part(part: Part) -> str:
 
 
 def _share(lengths: Sequence[int], most: int) -> int:
-    """The longest that a text may be if all together are to be ``most``; what short ones leave goes to long ones."""
+    """Return the maximum length of a text so that all together take ``most``. Short texts leave more for long ones."""
     left, share = most, most
     for place, length in enumerate(sorted(lengths)):
         share = left // (len(lengths) - place)
