@@ -1,1 +1,1 @@
-"""Many runs side by side: the matrix of trials, the engines that run it, its results and their statistics."""
+"""Benchmarks: the matrix of trials, the engines that run them, and their results and statistics."""

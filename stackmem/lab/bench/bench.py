@@ -1,4 +1,4 @@
-"""A bench from its plan to its results: the one call of this package that does everything."""
+"""Run a bench from its plan to its results."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ EngineName = Literal["local", "dask"]
 
 
 class Means(Struct, frozen=True):
-    """How a bench is run; none of it changes what a row holds, but for times."""
+    """How a bench is run. Apart from timings, these options do not change the results."""
 
     jobs: int
     engine: EngineName = "local"
-    scheduler: str | None = None  # address of a Dask scheduler; None starts one here
-    concurrency: dict[str, int] = {}  # provider to the most trials that may ask it at once
-    total_usd: float | None = None  # for the whole bench, what its ledger holds already included
-    trial_seconds: float | None = None  # after which a trial is killed; None is never
-    retry_errors: bool = False  # whether trials that ended with an error are made again
+    scheduler: str | None = None  # address of a Dask scheduler; None starts a local one
+    concurrency: dict[str, int] = {}  # the most concurrent trials per provider
+    total_usd: float | None = None  # limit for the whole bench, including what its ledger already records
+    trial_seconds: float | None = None  # time limit per trial, after which it is killed; None means no limit
+    retry_errors: bool = False  # whether to repeat trials that ended with an error
 
 
 class Came(Struct, frozen=True):
-    """What a bench came to."""
+    """The result of a call to ``run_bench``."""
 
     ending: Ending
-    rows: list[Row]  # all of the plan's trials that have one, also from earlier calls; the columns of ``ledger.KEPT``
-    fresh: int  # how many of them are new
-    paid_usd: float  # for all that was ever made, what was made again included
+    rows: list[Row]  # one per finished trial of the plan, including earlier calls; only the columns in ``ledger.KEPT``
+    fresh: int  # the number of trials that this call finished
+    paid_usd: float  # for every trial ever run, including trials that were repeated
     total: int
     results: Path
-    signal: int = 0  # that ended it; 0 without one
+    signal: int = 0  # the signal that ended the bench, otherwise 0
 
 
 def run_bench(
@@ -63,9 +63,9 @@ def run_bench(
     means: Means,
     environ: Mapping[str, str] = os.environ,
     begin: Callable[[BenchPlan, Mapping[str, Row]], None] | None = None,
-    tell: Callable[[BenchProgress], None] | None = None,  # told of every row, and now and then that time has passed
+    tell: Callable[[BenchProgress], None] | None = None,  # called for every row, and from time to time without one
 ) -> Came:
-    """Make every trial of the plan that the folder has no row of, and write its results."""
+    """Run every trial of the plan that has no row in the folder yet, and write the results."""
     folder = folder.absolute()
     refuse_unlike_plugins(plan.plugins)
     prices = model_prices(plan, environ)
@@ -100,7 +100,7 @@ def _nothing(told: BenchProgress) -> None:
 
 
 def left_usd(plan: BenchPlan, rows: Mapping[str, Row], environ: Mapping[str, str]) -> float | None:
-    """What is left of a plan will cost; None where the price of one of its models is unknown."""
+    """Return the expected cost of the remaining trials, or None if the price of a model is unknown."""
     prices = model_prices(plan, environ)
     if any(price is None and not is_free(model) for model, price in prices.items()):
         return None
@@ -139,7 +139,7 @@ def _suite(plan: BenchPlan, rows: int) -> dict[str, str]:
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """The signals that came, none at first; a second one ends the program at once."""
+    """Collect SIGINT and SIGTERM in a list. A second signal ends the program immediately."""
     came: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -147,6 +147,7 @@ def _signals() -> Iterator[list[int]]:
             os._exit(128 + number)
         came.append(number)
 
+    # Python allows signal handlers only in the main thread.
     if threading.current_thread() is not threading.main_thread():
         yield came
         return

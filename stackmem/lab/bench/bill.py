@@ -1,7 +1,7 @@
-"""The bill of a trial by the simulator of the provider's cache, on a clock of its own.
+"""Bill a trial with the simulated provider cache and a simulated clock.
 
-Requests are sent ``latency_seconds`` apart, whatever the trial took, and a person takes ``pause_seconds`` more before
-each of hers but the first: so that the bill of a trial is the same wherever and however often it is made.
+Requests are ``latency_seconds`` apart, no matter how long the trial took. Each request by the user after the first adds
+``pause_seconds``. The bill of a trial is therefore the same on every machine and in every repetition.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from stackmem.models.catalog import ModelRow, lookup
 from stackmem.models.registry import is_served
 
 PRICE = "claude-sonnet-5-5"
-"""The model that makes the bill where no other is named, and where none of a bench's own models has a price."""
+"""The model whose prices are used if the bench sets none and none of the bench's own models has a price."""
 _ACTS = (CallAnswered, ChunkAllocated, ChunkFreed, ChunkRead, ChunkWritten, ContextCompacted, FramePushed)
 
 
 class TrialBill(Struct, frozen=True):
-    """Tokens by class, the last breakpoint's rules applied; USD by the model's own prices."""
+    """Tokens by class under the cache rules of the last breakpoint, and USD at the model's own prices."""
 
     bill_uncached: int
     bill_read: int
@@ -42,17 +42,17 @@ class TrialBill(Struct, frozen=True):
     bill_write_1h: int
     bill_output: int
     bill_usd: float | None
-    cache_read_share: float | None  # of all prompt tokens; None without any
-    # prompts that were billed otherwise than they had been sent; 0 where strategies are what they must be
+    cache_read_share: float | None  # share of all prompt tokens; None without any
+    # prompts that the bill had to change; 0 unless a strategy breaks its contract
     not_sent: int
-    # requests that the strategy made other than the whole history would have been, and its own calls: prompts written
-    # anew, summaries, frames, chunks, notes and what else is looked up. 0 where it never acted
+    # The requests that differ from sending the whole history, plus the strategy's own calls: rewritten prompts,
+    # summaries, frames, chunks, notes and lookups. 0 if the strategy never acted.
     acted: int
-    requests: str | None  # of a conversation, what each request took, a list for each figure, as JSON; else None
+    requests: str | None  # JSON with one list per figure and one value per request, for conversations; otherwise None
 
 
 def trial_bill(run: Sequence[Moment], model: str, latency_seconds: float, pause_seconds: float = 0.0) -> TrialBill:
-    """What the run's prompts and replies would have cost as ``model``."""
+    """Return what the run's prompts and replies would have cost with ``model``."""
     steps, price = list[CachedStep](), None
     if run:
         start = run[0].after.begun
@@ -78,7 +78,7 @@ def trial_bill(run: Sequence[Moment], model: str, latency_seconds: float, pause_
 
 
 def priced(model: str) -> ModelRow:
-    """The model's row in the table of prices."""
+    """Return the model's row in the price table."""
     row = lookup(model)
     if row is None:
         raise UsageError(f"--price: no model {model[:80]!r} in the table of prices; stackmem models lists them")
@@ -86,18 +86,18 @@ def priced(model: str) -> ModelRow:
 
 
 def billed_by_themselves(models: Iterable[str]) -> bool:
-    """Whether a server gives the replies of each of these models, and the table has no price for any of them."""
+    """Return whether every model is served by a server and missing from the price table."""
     return all(is_served(model) and lookup(model) is None for model in models)
 
 
 def _rewritten(broken: tuple[str, int]) -> int:
-    """How many requests did not go on from the one before because they were written anew."""
+    """Return the number of requests that did not extend the previous one because it was rewritten."""
     why, requests = broken
     return requests if why.endswith((" changed", " removed")) or why == "new conversation" else 0
 
 
 def _on_the_bills_clock(run: Iterable[Moment], latency_seconds: float, pause_seconds: float) -> Iterator[Moment]:
-    """Each answer as if its request had been sent one latency after the one before it, and the person's pauses."""
+    """Set the time of each answer to one latency after the previous request, plus the user's pauses."""
     at, asked = 0.0, 0
     for moment in run:
         if begins_request(moment):

@@ -1,8 +1,8 @@
-"""A Dask cluster of this machine that only this process can reach (extra ``dask``).
+"""A local Dask cluster that only this process can reach (extra ``dask``).
 
-Whoever reaches a Dask listener can run programs. Each listener is on loopback and asks for the certificate of this
-cluster, whose key is in memory only. Nothing listens for HTTP. Workers keep their files in a private folder,
-because they import modules from it.
+Anyone who can connect to a Dask listener can run programs. Every listener is therefore on loopback and requires the
+certificate of this cluster, whose key exists only in memory. There is no HTTP listener. Workers keep their files in a
+private folder, because they import modules from it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from distributed.worker_memory import parse_memory_limit
 
 class _QuietScheduler(Scheduler):
     def start_http_server(self, *_: Any, **__: Any) -> None:
-        """Start none: without a dashboard it would still listen on port 8787."""
+        """Do not start the server: even without a dashboard it would listen on port 8787."""
 
 
 class _QuietWorker(Worker):
     def start_http_server(self, *_: Any, **__: Any) -> None:
-        """Start none."""
+        """Do not start the server."""
 
 
 class PrivateCluster:
-    """A scheduler in this process, and ``jobs`` worker processes with a nanny each."""
+    """A scheduler in this process, and ``jobs`` worker processes, each with its own nanny."""
 
     def __init__(self, jobs: int) -> None:
-        """Start it."""
+        """Start the cluster."""
         self.security = Security.temporary()  # type: ignore[no-untyped-call]
         self._folder = tempfile.TemporaryDirectory(prefix="stackmem-dask-", ignore_cleanup_errors=True)
         common = {"host": "127.0.0.1", "protocol": "tls://", "security": self.security}
@@ -58,7 +58,7 @@ class PrivateCluster:
             raise
 
     def close(self) -> None:
-        """End the workers and remove their files."""
+        """Stop the workers and remove their files."""
         with suppress(Exception):
             self.cluster.close(timeout=5)
         self._folder.cleanup()

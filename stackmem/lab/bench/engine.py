@@ -1,4 +1,7 @@
-"""What makes trials: a few at a time, each answered by a report. The runner decides which, when and how often."""
+"""The interface of engines, which run trials in parallel and answer each with a report.
+
+The runner decides which trials run, when, and how often.
+"""
 
 from __future__ import annotations
 
@@ -10,38 +13,38 @@ from .trial import Job, Row
 
 
 class TrialDone(Struct, frozen=True):
-    """A trial has its row."""
+    """A trial finished with a row."""
 
     row: Row
 
 
 class Throttled(Struct, frozen=True):
-    """The provider of a trial that goes on said that it is asked too much."""
+    """The provider of a running trial reported a rate limit."""
 
     id: str
 
 
 class Lost(Struct, frozen=True):
-    """A worker went away with its trial."""
+    """A worker disappeared while running a trial."""
 
     id: str
     why: str
-    final: bool = False  # it was tried again already
+    final: bool = False  # whether the trial has already been retried
 
 
 Report = TrialDone | Throttled | Lost
 
 
 class Engine(Protocol):
-    """Where trials are made. After ``close`` none of its processes is left."""
+    """Runs trials. After ``close`` none of its processes is left."""
 
     @property
     def places(self) -> int:
-        """How many trials it takes at once."""
+        """Return how many trials can run in parallel."""
 
     def submit(self, job: Job) -> None: ...
 
     def wait(self, seconds: float) -> list[Report]:
-        """What has happened, waiting at most so long for the first of it."""
+        """Return new reports, waiting at most ``seconds`` for the first."""
 
     def close(self) -> None: ...

@@ -1,8 +1,8 @@
-"""Trials on a Dask cluster (extra ``dask``): where one machine is not enough, or a scheduler is there already.
+"""Run trials on a Dask cluster (extra ``dask``), for benches too large for one machine.
 
-The workers must reach the bench's folder at the same path, have the same stackmem, and hold the providers' keys in
-their own environment. Give each of them one thread. Dask itself makes a trial again when its worker dies, and gives up
-on one that took several workers with it: that one ends as a row.
+The workers need the bench's folder at the same path, the same version of stackmem, and the providers' keys in their own
+environment. Give each worker one thread. Dask itself repeats a trial when its worker dies. After several such workers
+Dask gives up on the trial, and the trial ends with an error row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RESTART_SECONDS = 30.0
 
 
 class DaskEngine:
-    """Trials on a cluster; without an address on a private one of ``jobs`` processes of this machine."""
+    """Runs trials on the cluster at ``address``, or on a private local one with ``jobs`` processes."""
 
     def __init__(
         self,
@@ -33,13 +33,13 @@ class DaskEngine:
         *,
         trial_seconds: float | None = None,
     ) -> None:
-        """Connect, or start the processes."""
+        """Connect to the cluster, or start the local processes."""
         try:
-            import cryptography  # noqa: F401 - of the cluster's credentials
+            import cryptography  # noqa: F401 - for the cluster's certificates
             import distributed
         except ImportError as error:
             raise UsageError(f"--engine dask needs the extra 'dask'; install it: {install_command('dask')}") from error
-        dask: Any = distributed  # which has no types
+        dask: Any = distributed  # it has no type annotations
         self._jobs = jobs
         self._asked = address is not None
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -49,7 +49,7 @@ class DaskEngine:
         self._cluster: Any = None
         try:
             if address is None:
-                from .dask_cluster import PrivateCluster  # here, as it needs the extra
+                from .dask_cluster import PrivateCluster  # imported here because it needs the extra
 
                 self._cluster = PrivateCluster(jobs)
             self._client: Any = dask.Client(
@@ -62,9 +62,9 @@ class DaskEngine:
 
     @property
     def places(self) -> int:
-        """As many as there are threads of workers now.
+        """Return the current number of worker threads.
 
-        No trial waits on a worker: Dask counts it against all that a worker had when the worker dies.
+        Trials never queue on a worker. When a worker dies, Dask counts that against every trial the worker had.
         """
         if not self._asked:
             return self._jobs
@@ -81,7 +81,7 @@ class DaskEngine:
         future.add_done_callback(self._ended.put)
 
     def wait(self, seconds: float) -> list[Report]:
-        """What has happened, waiting at most so long for the first of it."""
+        """Return new reports, waiting at most ``seconds`` for the first."""
         reports: list[Report] = []
         with suppress(queue.Empty):
             reports += self._reported(self._ended.get(timeout=seconds))
@@ -103,14 +103,14 @@ class DaskEngine:
             self._cluster.close()
 
     def _reported(self, future: Any) -> list[Report]:
-        """What came of a trial; nothing of one that was given up before."""
+        """Return the report on a trial, or an empty list if the trial was abandoned earlier."""
         trial = next((id_ for id_, open_ in self._open.items() if open_.key == future.key), None)
         if trial is None:
             return []
         del self._open[trial], self._begun[trial]
         if future.status == "finished":
             return [TrialDone(future.result())]
-        if future.status != "error":  # cancelled or lost: nobody knows of it any more
+        if future.status != "error":  # cancelled or lost: only a lost scheduler leaves a trial in this state
             raise _gone()
         error = future.exception()
         if type(error).__name__ == "KilledWorker":
@@ -124,7 +124,7 @@ class DaskEngine:
         return [trial for trial in self._open if self._begun[trial] < before]
 
     def _killed(self, trial: str) -> Lost:
-        """Give a trial up and have its worker killed, whatever that is at; nobody but its nanny can."""
+        """Abandon a trial and have its worker killed. Only the worker's nanny can do that."""
         future = self._open.pop(trial)
         del self._begun[trial]
         working: dict[str, Any] = {}
@@ -136,7 +136,7 @@ class DaskEngine:
             future.cancel()
         try:
             self._client.restart_workers(places, timeout=_RESTART_SECONDS, raise_for_error=False)
-        except Exception:  # noqa: BLE001 - the trial is given up all the same
+        except Exception:  # noqa: BLE001 - the trial is abandoned anyway
             why = f"it took more than {self._trial_seconds:g} s and was given up; its worker has no nanny to kill it"
         return Lost(trial, why, final=True)
 

@@ -1,8 +1,8 @@
-"""Trials in processes of this machine, forked from one that has everything imported, and watched with selectors.
+"""Run trials in local processes, forked from one that has imported everything, and watch them with selectors.
 
-Rule 1: a worker makes many trials and is replaced after ``TRIALS_EACH`` of them, so that memory stays flat.
-Rule 2: a worker that dies takes one trial with it, which is reported as lost; another worker stands in for it.
-Rule 3: no worker outlives the runner, however that ends: it holds a pipe whose end it notices.
+Rule 1: a worker is replaced after ``TRIALS_EACH`` trials, so that memory use stays flat. Rule 2: if a worker dies, only
+its current trial is lost. The loss is reported and a new worker takes over. Rule 3: no worker outlives the runner,
+however the runner ends: each worker watches a pipe to it.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from .trial import Interrupted, Job, run_trial
 TRIALS_EACH = 200
 _PATIENCE_SECONDS = 5.0
 _ATTEMPTS = 3
-_LONGEST_TMPDIR = 70  # bytes; pymp-xxxxxxxx/listener-xxxxxxxx follows
+_LONGEST_TMPDIR = 70  # bytes; pymp-xxxxxxxx/listener-xxxxxxxx is appended
 
 
 def _keep_socket_paths_short() -> None:
-    """Let multiprocessing put its sockets into /tmp if TMPDIR is long: Linux takes no socket path over 107 bytes."""
+    """Have multiprocessing create its sockets in /tmp if TMPDIR is long: Linux limits socket paths to 107 bytes."""
     if len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_TMPDIR:
         return
     configured = tempfile.tempdir
     tempfile.tempdir = "/tmp"  # noqa: S108 - the folder made there has a random name and mode 0700
     try:
-        util.get_temp_dir()  # made once for this process, and removed at its end
+        util.get_temp_dir()  # multiprocessing caches this folder for the process and removes it at exit
     finally:
         tempfile.tempdir = configured
 
@@ -60,12 +60,12 @@ class _LocalWorker:
 
     def take(self, job: Job) -> None:
         self.job, self.begun = job, time.monotonic()
-        with suppress(OSError):  # it is dead: its end is heard next
+        with suppress(OSError):  # the worker is dead; its end is reported by the next wait
             self.pipe.send(job)
 
 
 class LocalEngine:
-    """Trials in ``jobs`` processes."""
+    """Runs trials in ``jobs`` local processes."""
 
     def __init__(
         self,
@@ -73,10 +73,10 @@ class LocalEngine:
         environ: Mapping[str, str] = os.environ,
         *,
         trials_each: int = TRIALS_EACH,
-        trial_seconds: float | None = None,  # after which a trial's worker is killed; None is never
+        trial_seconds: float | None = None,  # a trial's worker is killed after this time; None means no limit
     ) -> None:
-        """Nothing is started before the first trial."""
-        self.places = jobs  # as many
+        """Store the settings. Processes start with the first trial."""
+        self.places = jobs
         self._environ = environ
         self._trials_each = trials_each
         self._trial_seconds = trial_seconds
@@ -92,7 +92,7 @@ class LocalEngine:
         worker.take(job)
 
     def wait(self, seconds: float) -> list[Report]:
-        """What has happened, waiting at most so long for the first of it."""
+        """Return new reports, waiting at most ``seconds`` for the first."""
         reports: list[Report] = []
         ready = {id(key.data): key.data for key, _ in self._selector.select(seconds)}
         for worker in ready.values():
@@ -102,7 +102,7 @@ class LocalEngine:
         return reports
 
     def close(self) -> None:
-        """Tell those at work to stop, which ends what they started too; who does not within 5 s is killed."""
+        """Stop all workers and what they started. Workers that take more than 5 s are killed."""
         workers = [*self._idle, *self._busy]
         for worker in workers:
             worker.pipe.close()
@@ -121,11 +121,11 @@ class LocalEngine:
         return worker
 
     def _started(self) -> _LocalWorker:
-        """A new worker; the process that forks them is begun anew where it was killed."""
+        """Return a new worker. Retries while the fork server restarts after it was killed."""
         for attempt in range(1, _ATTEMPTS):
             with suppress(EOFError, OSError):
                 return _LocalWorker(self._environ)
-            time.sleep(0.2 * attempt)  # until its end is known
+            time.sleep(0.2 * attempt)  # gives the system time to notice that the fork server has ended
         try:
             return _LocalWorker(self._environ)
         except (EOFError, OSError) as error:
@@ -159,7 +159,7 @@ class LocalEngine:
             self._let_go(worker, "")
 
     def _let_go(self, worker: _LocalWorker, why: str, *, final: bool = False) -> list[Report]:
-        """End a worker; what it was at is lost."""
+        """Stop a worker. The trial that it was running, if any, is reported as lost."""
         self._selector.unregister(worker.pipe)
         self._selector.unregister(worker.process.sentinel)
         worker.pipe.close()
@@ -177,13 +177,17 @@ class LocalEngine:
 
 
 def _kill(process: BaseProcess) -> None:
-    """With all it had started: a sandbox that was just being made does not yet know whom to die with."""
+    """Kill a worker and everything it started.
+
+    A sandbox that is still being set up does not yet know which process it must die with.
+    """
     if process.is_alive() and process.pid is not None:
         family = descendants(process.pid)
         process.kill()
         process.join(_PATIENCE_SECONDS)
         for one in family:
             now = read_process(one.pid)
+            # The start time shows that the pid was not reused by another process.
             if now is not None and now.started == one.started:
                 with suppress(OSError):
                     os.kill(one.pid, signal.SIGKILL)
@@ -199,8 +203,8 @@ def _ended(process: BaseProcess) -> str:
 
 
 def serve(pipe: Connection, environ: Mapping[str, str]) -> None:
-    """Answer each job with its row until the pipe ends."""
-    os.setsid()  # Ctrl-C in the terminal is the runner's to answer
+    """Run each job and send its row, until the pipe closes."""
+    os.setsid()  # Ctrl-C in the terminal must reach only the runner
     threading.Thread(target=_end_with_the_runner, daemon=True).start()
     os.environ.clear()
     os.environ.update(environ)
@@ -217,12 +221,15 @@ def serve(pipe: Connection, environ: Mapping[str, str]) -> None:
 
 
 def _tell(pipe: Connection, report: TrialDone | Throttled) -> None:
-    with suppress(OSError):  # the runner has gone; so do we, at once
+    with suppress(OSError):  # the runner is gone, so this worker ends too
         pipe.send(report)
 
 
 def _end_with_the_runner() -> None:
-    """A runner that was killed leaves nobody who would take the rows: end at once, with everything we started."""
+    """Wait for the end of the runner, then kill this worker and everything it started.
+
+    Without the runner there is no process left to receive the rows.
+    """
     runner = multiprocessing.parent_process()
     if runner is not None:
         runner.join()

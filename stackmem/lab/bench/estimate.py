@@ -1,4 +1,7 @@
-"""What trials will cost and what a plan can tell: by the rows there are, else by an assumption that is said aloud."""
+"""Estimate what trials will cost and which differences a plan can detect.
+
+The estimates use the rows available so far, otherwise an assumption that the command prints.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ ASSUMPTION = (
 
 
 class CostEstimates(Struct):
-    """What the finished trials cost, by ever less of what they have in common."""
+    """The costs of finished trials, by model, strategy and task, then by less specific keys."""
 
     costs: dict[tuple[str, ...], list[float]]
 
@@ -40,7 +43,7 @@ class CostEstimates(Struct):
                 self.costs.setdefault(key, []).append(float(cost))
 
     def expected(self, trial: Trial) -> float | None:
-        """The mean of those most like it; None where none of its model has ended."""
+        """Return the mean cost of the most similar trials, or None if no trial of this model has finished."""
         subject = trial.subject
         for key in _keys(trial.model, trial.variant.name, f"{subject.task} {subject.horizon}"):
             if key in self.costs:
@@ -53,7 +56,7 @@ def _keys(model: str, strategy: str, task: str) -> tuple[tuple[str, ...], ...]:
 
 
 def expected_usd(trial: Trial, price: Price | None, known: CostEstimates) -> float:
-    """What a trial will cost; nothing where nobody is paid."""
+    """Return the expected cost of a trial; 0 if its model is free."""
     if price is None:
         return 0.0
     seen = known.expected(trial)
@@ -63,7 +66,7 @@ def expected_usd(trial: Trial, price: Price | None, known: CostEstimates) -> flo
 
 
 def assumed_usd(trial: Trial, price: Price) -> float:
-    """By ``ASSUMPTION``."""
+    """Return the cost under ``ASSUMPTION``."""
     steps = trial.subject.horizon or FIXED_TASK_STEPS
     written = HEAD_TOKENS + STEP_TOKENS * steps
     read = sum(HEAD_TOKENS + STEP_TOKENS * step for step in range(steps))
@@ -72,15 +75,16 @@ def assumed_usd(trial: Trial, price: Price) -> float:
 
 
 def plan_usd(waiting: Iterable[Trial], prices: Mapping[str, Price | None], known: CostEstimates) -> float:
-    """What is left of a plan will cost, by ``CostEstimates`` and the assumption."""
+    """Return the expected cost of the remaining trials of a plan."""
     return sum(expected_usd(trial, prices.get(trial.model), known) for trial in waiting)
 
 
 def detectable(plan: BenchPlan, rows: Iterable[Row]) -> tuple[int, float, float | None]:
-    """Worlds under one model, the assumed success rate, and the smallest gap that they can show.
+    """Return the worlds under one model, the assumed success rate, and the smallest gap that they can show.
 
-    The rate is that of the finished trials, else a half, which asks most of a plan. Power 0.8 at 5 %, corrected for all
-    strategies but the one that they are held against. Where there is one world, its trials are what is counted.
+    The rate is that of the finished trials. Without any it is 0.5, which is the least favorable case for a plan. Power
+    is 0.8 at a level of 5 %, corrected for the comparisons of all other strategies with the baseline. If there is only
+    one world, its trials are counted instead of worlds.
     """
     from .statistics import smallest_difference
 

@@ -1,7 +1,8 @@
-"""Recordings of real runs under memory strategies: an entry for each, kept as JSON Lines, so that a study goes on.
+"""Compare recordings of real runs under memory strategies, with one JSON Lines entry per recording.
 
-Every request is billed as if sent ten seconds after the one before it: few recordings hold times. An agent that is not
-ours marks what it sends for five minutes; what frames share is marked as their strategy marks it, and billed so.
+A study that was stopped continues from the entries it has. Every request is billed as if sent ten seconds after the
+previous one, because few recordings contain times. The prompts of other agents are marked for a cache time of five
+minutes. Shared frame prefixes are marked and billed as their strategy marks them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from stackmem.models.catalog import lookup
 from .provenance import code_digest
 
 READS = (0.1, 0.05, 0.025)
-"""Prices of a token read from the cache, in prices of a token of input."""
+"""Prices of a cached token read, relative to the price of an input token."""
 PRICED_AS = "claude-sonnet-5-5"
 STRATEGIES = ("boundary", "mask", "summary", "isolated", "fold", "stackheap", "adaptive")
 CASES = ("best", "middle", "worst")
@@ -42,7 +43,7 @@ FIXED = PhaseRule("fixed", 16, 16)
 _LATENCY_SECONDS = 10.0
 _LARGEST_BYTES = 100_000_000
 TOOLS = "tools.json"
-"""Beside recordings: what their agent was shown of its tools, as a request to a chat spells them."""
+"""File next to recordings with the tool list their agent received, in the format of a chat request."""
 
 
 class _ShownFunction(Struct, frozen=True):
@@ -56,43 +57,45 @@ class _ShownTool(Struct, frozen=True):
 
 
 class StrategyBill(Struct, frozen=True):
-    """A recording under one strategy."""
+    """The cost of a recording under one strategy."""
 
-    usd: tuple[float, ...]  # the bill at each of the prices of ``READS``
+    usd: tuple[float, ...]  # the bill at each price in ``READS``
     peak_tokens: int
-    # facts, lost: facts that were used later, and those of them that were out of sight before
+    # facts: facts that were used later; lost: those of them that had left the prompt before that
     facts: int
     lost: int
-    frames: int = 0  # hypothetical ones; 0 where the run stayed one conversation
-    across: int = 0  # facts told in one frame and used in another
-    again: int = 0  # results looked for again
+    frames: int = 0  # hypothetical frames; 0 if the run stayed one conversation
+    across: int = 0  # facts found in one frame and used in another
+    again: int = 0  # results that had to be looked up again
 
 
 class RecordingEntry(Struct, frozen=True):
-    """One recording."""
+    """The figures of one recording."""
 
-    file: str  # in the folder, with ``/`` between its parts
+    file: str  # relative to the folder, with ``/`` as the separator
     session: str = ""
-    model: str = ""  # what stands before an ``@`` in the name of its first folder; else what the recording says
-    task: str = ""  # what runs of the same task share
+    model: str = ""  # the part before ``@`` in the name of the first folder, otherwise the model in the recording
+    task: str = ""  # shared by all runs of the same task
     origin: str = ""
     steps: int = 0
     estimated: int = 0  # replies whose length is an estimate
-    left_out: tuple[str, ...] = ()  # what the importer could not take in, a sentence each
-    unread: str = ""  # why there are no figures; empty where there are
-    code: str = ""  # digest of the code that made it
-    told: dict[str, StrategyBill] = {}  # strategy, and after a space the case or ``fixed``, to what came of it
+    left_out: tuple[str, ...] = ()  # what the importer could not use, one sentence each
+    unread: str = ""  # why the figures are missing; empty if they exist
+    code: str = ""  # digest of the code that produced the entry
+    # strategy, optionally followed by a space and the case or ``fixed``, to its figures
+    told: dict[str, StrategyBill] = {}
 
 
 def study(folder: Path, rows: Path, jobs: int, done: Callable[[RecordingEntry], None]) -> tuple[RecordingEntry, ...]:
-    """The entries of every recording below a folder; those that ``rows`` holds already are not made again."""
+    """Return the entries of every recording in a folder, adding only those that ``rows`` lacks."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder; name the one that holds the recordings")
     known = {(entry.file, entry.session): entry for entry in read_entries(rows)}
     files = {entry.file for entry in known.values()}
     found = (path for path in distinct_files(folder) if path.name != TOOLS)
     left = [path for path in found if path.relative_to(folder).as_posix() not in files]
-    left.sort(key=lambda path: hashlib.sha256(path.name.encode()).digest())  # one that is stopped is a sample
+    # a fixed pseudo-random order, so that a study that was stopped covers a sample
+    left.sort(key=lambda path: hashlib.sha256(path.name.encode()).digest())
     try:
         with rows.open("ab") as out:
             for entry in _each(folder, left, jobs):
@@ -107,7 +110,7 @@ def study(folder: Path, rows: Path, jobs: int, done: Callable[[RecordingEntry], 
 
 
 def read_entries(rows: Path) -> list[RecordingEntry]:
-    """What a file of rows holds; a last line that was cut short is left out."""
+    """Read a file of rows. An incomplete last line is ignored."""
     if not rows.exists():
         return []
     found, lines = [], read_regular(rows).split(b"\n")
@@ -122,12 +125,12 @@ def read_entries(rows: Path) -> list[RecordingEntry]:
 
 
 def distinct_files(folder: Path) -> list[Path]:
-    """Every file below the folder but hidden ones, the same bytes once; a link is not followed."""
+    """Return the files in a folder, without hidden files, links and duplicates."""
     return list(_distinct(folder).values())
 
 
 def digests_of(folder: Path) -> dict[str, str]:
-    """The same files as entries name them, and the SHA-256 of each."""
+    """Return the SHA-256 of each file, by the path that entries use."""
     return {path.relative_to(folder).as_posix(): digest for digest, path in _distinct(folder).items()}
 
 
@@ -152,7 +155,7 @@ def _each(folder: Path, files: list[Path], jobs: int) -> Iterator[RecordingEntry
 
 
 def entries_of(folder: Path, file: Path) -> list[RecordingEntry]:
-    """An entry for each session of a file, or one that says why there is none."""
+    """Return one entry per session of a file, or one entry that explains why the file cannot be used."""
     place = file.relative_to(folder)
     named, suite, _ = place.parts[0].partition("@")
     entry, found = RecordingEntry(place.as_posix()), list[RecordingEntry]()
@@ -173,7 +176,7 @@ def entries_of(folder: Path, file: Path) -> list[RecordingEntry]:
 
 
 def _tools_beside(file: Path) -> tuple[ToolSpec, ...]:
-    """What ``tools.json`` in the same folder says."""
+    """Read ``tools.json`` from the folder of a recording, if there is one."""
     beside = file.with_name(TOOLS)
     if not beside.is_file():
         return ()
@@ -204,7 +207,7 @@ def _told(entry: RecordingEntry, again: Callable[[], Iterator[Moment]]) -> Recor
 
 
 def _one_adaptive(told: dict[str, StrategyBill], spelled: Iterable[str]) -> dict[str, StrategyBill]:
-    """``adaptive`` once: at each price its bill with the advice that it gives at that price."""
+    """Merge the variants of ``adaptive``: at each price, its bill with the advice it gives at that price."""
     kept = {name: one for name, one in told.items() if not name.startswith("adaptive")}
     for case in CASES:
         each = [told[f"{name} {case}"] for name in spelled]
@@ -228,7 +231,7 @@ def _case(row: WhatIfRow, place: int) -> StrategyBill:
         band = row.bands[place]
         handed = band.handed
         return replace(_figure(band.outcome), frames=handed.frames, across=handed.facts, again=handed.again)
-    assert row.outcome is not None  # noqa: S101 - its caller refuses such rows
+    assert row.outcome is not None  # noqa: S101 - the caller refuses such rows
     return _figure(row.outcome)
 
 

@@ -1,8 +1,8 @@
-"""Figures of a study of recordings: each model by itself, then all with equal weight, tasks resampled whole.
+"""Figures for a study of recordings. Models count equally, and tasks are resampled as a whole.
 
-A figure is a ratio of sums: of bills, of facts, of runs. Tasks are drawn with replacement, all runs of a task at once,
-whichever model made them; the interval holds the middle 95 % of the draws. Fewer than eight tasks have none. Where
-several models are pooled, those with fewer than five runs are left out.
+A figure is a ratio of sums: of bills, facts or runs. The bootstrap draws tasks with replacement and always takes all
+runs of a task together, across models. The interval covers the middle 95 % of the draws. Fewer than eight tasks have no
+interval. When several models are pooled, models with fewer than five runs are excluded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .intervals import CONFIDENCE, SEED, Interval, arrays
 
 LEAST_TASKS, LEAST_RUNS = 8, 5
 ABOVE = 1.02
-"""A run that costs more than so many times the bill of ``full`` counts as more expensive."""
+"""A run that costs more than this multiple of the ``full`` bill counts as more expensive."""
 LENGTHS = ((1, 15), (16, 30), (31, 60), (61, 10**9))
 _DRAWS = 2_000
 
@@ -27,18 +27,18 @@ Sums = Callable[[RecordingEntry], tuple[float, float]]
 
 
 class EvidenceLine(Struct, frozen=True):
-    """A strategy over a set of recordings."""
+    """The figures of one strategy over a set of recordings."""
 
-    name: str  # the strategy, with its case
-    bills: tuple[Interval | None, ...]  # its bills over those of ``full``, at each price of ``READS``
+    name: str  # the strategy and its case
+    bills: tuple[Interval | None, ...]  # its bill divided by that of ``full``, at each price in ``READS``
     dearer: tuple[Interval | None, ...]  # share of runs above ``ABOVE`` times the bill of ``full``, at each price
-    lost: Interval | None  # share of the used facts that were out of sight
-    frames: float  # hypothetical frames a run, on average
-    again: float  # results looked for again a run, on average
+    lost: Interval | None  # share of the used facts that had left the prompt
+    frames: float  # mean number of hypothetical frames per run
+    again: float  # mean number of results looked up again per run
 
 
 class EvidenceTable(Struct, frozen=True):
-    """Every strategy over one set of recordings."""
+    """The figures of every strategy over one set of recordings."""
 
     title: str
     runs: int
@@ -48,7 +48,7 @@ class EvidenceTable(Struct, frozen=True):
 
 
 def tables(entries: Sequence[RecordingEntry]) -> tuple[EvidenceTable, ...]:
-    """All recordings, then by length, then by model; those without figures are in none."""
+    """Return tables for all recordings, by length, and by model. Recordings without figures are excluded."""
     kept = [entry for entry in entries if entry.told]
     found = [table("All recordings", kept)]
     for least, most in LENGTHS:
@@ -60,7 +60,7 @@ def tables(entries: Sequence[RecordingEntry]) -> tuple[EvidenceTable, ...]:
 
 
 def table(title: str, entries: Sequence[RecordingEntry]) -> EvidenceTable:
-    """Every strategy over these recordings, without models of too few runs where another has enough."""
+    """Return one table, excluding models with too few runs if another model has enough."""
     counted = Counter(entry.model for entry in entries)
     entries = [entry for entry in entries if counted[entry.model] >= min(LEAST_RUNS, max(counted.values()))]
     names = list(dict.fromkeys(name for entry in entries for name in entry.told))
@@ -95,7 +95,7 @@ def _dearer(name: str, place: int) -> Sums:
 
 
 def over_tasks(entries: Sequence[RecordingEntry], sums: Sums) -> Interval | None:
-    """The ratio of the sums of each model, averaged over the models; None where no sum is above 0."""
+    """Return the ratio of sums per model, averaged over the models; None if every denominator is 0."""
     np = arrays()
     tasks = {task: row for row, task in enumerate(sorted({entry.task for entry in entries}))}
     models = {model: column for column, model in enumerate(sorted({entry.model for entry in entries}))}
@@ -118,14 +118,14 @@ def over_tasks(entries: Sequence[RecordingEntry], sums: Sums) -> Interval | None
 
 @lru_cache(maxsize=2)
 def _draws(tasks: int) -> Any:
-    """How often each task is in each draw: the same for every figure of as many tasks."""
+    """Return how often each task is in each draw. Every figure with the same number of tasks uses the same draws."""
     np = arrays()
     dice = np.random.default_rng(SEED)
     return dice.multinomial(tasks, np.full(tasks, 1 / tasks), _DRAWS).astype(float)
 
 
 def _mean_ratio(over: Any, under: Any) -> Any:
-    """The mean over the models of each draw; a model that a draw left out is not in its mean."""
+    """Return the mean over the models for each draw, ignoring models that the draw does not contain."""
     np = arrays()
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.nanmean(np.where(under > 0, over / under, np.nan), axis=1)

@@ -1,7 +1,7 @@
-"""Figures with their intervals.
+"""Figures with confidence intervals.
 
-A value is one unit's: that of a world where several are pooled, its trials averaged before, else of a trial. Every
-resampling starts from the same seed: the same rows give the same intervals. Source: docs/report.md, which cites.
+A value belongs to one unit. If several worlds are pooled, the unit is a world with its trials averaged; otherwise it is
+a trial. All resampling uses one fixed seed, so the same rows give the same intervals. Sources: see docs/report.md.
 """
 
 from __future__ import annotations
@@ -21,42 +21,44 @@ CONFIDENCE = 0.95
 RESAMPLES = 4_999
 SEED = 20_261_120
 _STUDENTIZED = 8
-"""Fewer values than these give resamples with next to no spread."""
-_MANY = 1_000  # of so many the mean is as good as normal
+"""With fewer values than this, resamples have almost no spread."""
+_MANY = 1_000  # from this size on, the mean is close enough to normal
 _HELD = 1_000_000
 
 Pair = tuple[float, float]
 
 
 class Interval(Struct, frozen=True):
-    """A figure and how far it can be trusted."""
+    """A figure with its confidence interval."""
 
     value: float
-    # low, high: ends of the interval; both None where the sample is too small for one; ``inf`` where it is open
+    # low, high: ends of the interval. Both are None if the sample is too small; ``inf`` means an open end.
     low: float | None
     high: float | None
-    count: int  # units it rests on: worlds, or trials where there is one world
+    count: int  # number of units: worlds, or trials if there is only one world
 
 
 def share(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
-    """The mean of shares from 0 to 1; None without any.
+    """Return the mean of shares between 0 and 1, or None without any.
 
-    The interval is that of t over the units with one more of 0 and one more of 1, so it is honest where all are alike.
+    The interval is the t interval over the values plus one 0 and one 1, so that it stays honest if all values are
+    equal.
     """
     kept = [value for value in values if isfinite(value)]
     return padded(kept, (0.0, 1.0), confidence) if kept else None
 
 
 def padded(values: Sequence[float], ends: Pair, confidence: float = CONFIDENCE) -> Interval:
-    """The mean of values between two ends; its interval that of t with one more value at each end."""
+    """Return the mean of bounded values, with the t interval over the values plus one value at each bound."""
     low, high = t_interval([*values, *ends], confidence)
     return Interval(fmean(values), max(ends[0], low), min(ends[1], high), len(values))
 
 
 def mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
-    """The mean of the finite values; None without any.
+    """Return the mean of the finite values, or None without any.
 
-    The interval is the wider at each end of t and the studentized bootstrap, and never below 0 where no value is.
+    Each end of the interval is the wider one of t and the studentized bootstrap. It never goes below 0 unless a value
+    does.
     """
     kept = [value for value in values if isfinite(value)]
     if len(kept) < 2 or min(kept) == max(kept):
@@ -73,7 +75,7 @@ def _alike(value: float, count: int) -> Interval:
 
 
 def t_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Pair:
-    """The ends of the interval of the mean of two values or more, were they drawn from a normal distribution."""
+    """Return the t interval of the mean of two or more values, assuming a normal distribution."""
     middle = fmean(values)
     reach = t_quantile(confidence, len(values) - 1) * stdev(values) / sqrt(len(values))
     return middle - reach, middle + reach
@@ -85,7 +87,7 @@ def t_quantile(confidence: float, degrees: int) -> float:
 
 
 def _studentized(values: Sequence[float], confidence: float) -> Pair:
-    """Each resample's distance from the mean in its own standard errors, turned round (Efron and Tibshirani 1993)."""
+    """Return the interval by the studentized bootstrap (Efron and Tibshirani 1993)."""
     np = arrays()
     sample, count = np.asarray(values, dtype=float), len(values)
     middle, error = sample.mean(), sample.std(ddof=1) / sqrt(count)
@@ -93,24 +95,24 @@ def _studentized(values: Sequence[float], confidence: float) -> Pair:
     for size in _batches(count):
         drawn = sample[dice.integers(0, count, (size, count))]
         errors = drawn.std(axis=1, ddof=1) / sqrt(count)
-        kept = errors > 0  # one in which a single value was drawn each time has none
+        kept = errors > 0  # a resample that drew the same value every time has no standard error
         far.append((drawn.mean(axis=1)[kept] - middle) / errors[kept])
     low, high = np.quantile(np.concatenate(far), ((1 - confidence) / 2, (1 + confidence) / 2))
     return float(middle - high * error), float(middle - low * error)
 
 
 def _batches(count: int) -> list[int]:
-    """Resamples of so many values, in as many steps as keep 8 MB at once."""
+    """Split the resamples into batches that need at most 8 MB each."""
     most = batch(count)
     return [min(most, RESAMPLES - start) for start in range(0, RESAMPLES, most)]
 
 
 def ratio(pairs: Sequence[Pair], confidence: float = CONFIDENCE) -> Interval | None:
-    """Sum of the first over sum of the second, in units; None where the second's is 0.
+    """Return the sum of the first values over the sum of the second, or None if the second sum is 0.
 
-    The interval is the wider at each end of t and the studentized bootstrap, both of the logarithm with the standard
-    error of the jackknife: sums of few units that differ in size are skewed. Where the second is 0 but for one unit, or
-    the first, it is that of the ratio as it is; then the high end may be ``inf``.
+    Each end of the interval is the wider one of t and the studentized bootstrap. Both work on the logarithm with the
+    jackknife standard error, because sums over few units of different size are skewed. If all but one of the second
+    values are 0, or of the first, the interval is taken on the plain ratio, and the upper end can be ``inf``.
     """
     np = arrays()
     whole = np.array(whole_pairs(pairs), dtype=float).reshape(-1, 2)
@@ -131,7 +133,7 @@ def ratio(pairs: Sequence[Pair], confidence: float = CONFIDENCE) -> Interval | N
 
 
 def _of_ratio(over: Any, under: Any, scale: Callable[[Any], Any], confidence: float) -> Pair:
-    """The ends on a scale of its own; not finite where a unit left out leaves nothing to take it of."""
+    """Return the interval on the given scale. It is not finite if leaving out a unit makes the ratio undefined."""
     np, count = arrays(), len(over)
     middle, error = float(scale(over.sum() / under.sum())), float(_jackknife(over, under, scale))
     if not isfinite(error) or error == 0:
@@ -151,7 +153,7 @@ def _of_ratio(over: Any, under: Any, scale: Callable[[Any], Any], confidence: fl
 
 
 def _jackknife(over: Any, under: Any, scale: Callable[[Any], Any]) -> Any:
-    """The standard error of a ratio of sums on a scale, along the last axis: each unit is left out in turn."""
+    """Return the jackknife standard error of a ratio of sums on a scale, along the last axis."""
     left = scale((over.sum(axis=-1, keepdims=True) - over) / (under.sum(axis=-1, keepdims=True) - under))
     return left.std(axis=-1) * sqrt(over.shape[-1] - 1)
 
@@ -161,15 +163,15 @@ def _reciprocal(value: float) -> float:
 
 
 def cost_per_solved(units: Sequence[Pair]) -> Interval | None:
-    """What all trials cost over how many were solved, both of each unit; None where none was solved.
+    """Return the cost of all trials over the number solved, or None if no trial was solved.
 
-    The high end is ``inf`` where a sample like this one could have solved none.
+    The upper end is ``inf`` if a similar sample could have solved none.
     """
     return ratio(units)
 
 
 def pass_at_k(tasks: Mapping[str, Sequence[Sequence[bool]]], k: int) -> Interval | None:
-    """The chance that at least one of k trials of a task solves it; None where no task has k trials.
+    """Return the probability that at least one of k trials of a task solves it; None if no task has k trials.
 
     Source: Chen et al., Evaluating large language models trained on code, 2021: 1 - C(n-c, k) / C(n, k).
     """
@@ -177,7 +179,7 @@ def pass_at_k(tasks: Mapping[str, Sequence[Sequence[bool]]], k: int) -> Interval
 
 
 def pass_hat_k(tasks: Mapping[str, Sequence[Sequence[bool]]], k: int) -> Interval | None:
-    """The chance that each of k trials of a task solves it (pass^k), as ``pass_at_k``.
+    """Return the probability that all k trials of a task solve it (pass^k); None if no task has k trials.
 
     Source: Yao et al., tau-bench, 2024: C(c, k) / C(n, k).
     """
@@ -185,9 +187,9 @@ def pass_hat_k(tasks: Mapping[str, Sequence[Sequence[bool]]], k: int) -> Interva
 
 
 def power_law(points: Sequence[Pair]) -> Interval | None:
-    """The exponent b of y = a x^b, least squares on logarithms; None without two different x above 0.
+    """Return the exponent b of y = a x^b by least squares on logarithms; None without two different positive x.
 
-    Points with an x or y of 0 or less have no logarithm and are left out. Three points at least carry an interval.
+    Points with an x or y of 0 or less are excluded. An interval needs at least three points.
     """
     kept = [(log(x), log(y)) for x, y in whole_pairs(points) if x > 0 and y > 0]
     if len({x for x, _ in kept}) < 2:
@@ -211,12 +213,12 @@ def whole_pairs(pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def batch(count: int) -> int:
-    """How many resamples of so many values are held at once: 8 MB of them."""
+    """Return how many resamples of this size fit into 8 MB."""
     return max(1, _HELD // count)
 
 
 def arrays() -> Any:
-    """Numpy, which comes with the library of the statistics."""
+    """Return numpy, which is installed with the statistics library."""
     library()
     import numpy as np
 
@@ -224,7 +226,7 @@ def arrays() -> Any:
 
 
 def library() -> Any:
-    """The library of the statistics; it is large, and only they need it."""
+    """Return the statistics library. It is imported lazily because it is large."""
     try:
         from scipy import stats  # type: ignore[import-untyped]
     except ImportError as error:

@@ -1,11 +1,10 @@
-"""What a bench has so far: its plan, and one line for each finished trial, in a file that only grows.
+"""The plan of a bench and an append-only file with one line for each finished trial.
 
-Rule 1: a row is written with one call when its trial has ended, so that kill -9 of the bench costs only the trials that
-    were under way.
-Rule 2: a line that a crash cut short is no row, and is cut off when the bench goes on. Any other broken line is an
+Rule 1: a row is written with a single call when its trial has ended, so kill -9 loses only the running trials. Rule 2:
+a last line that a crash cut short is ignored, and removed when the bench continues. Any other broken line is an
     error.
-Rule 3: one process runs a bench at a time.
-Rule 4: a trial that ended with an error may be made again, when that is asked for; of its rows the last one holds.
+Rule 3: only one process can run a bench at a time. Rule 4: trials that ended with an error can be repeated on request.
+The last row of a trial counts.
 """
 
 from __future__ import annotations
@@ -35,22 +34,22 @@ KEPT = (
     "id", "task", "horizon", "model", "strategy", "outcome", "solved", "error", "cost_usd", "bill_usd",
     "peak_context_tokens",
 )  # fmt: skip
-"""What of a row is held in memory: enough to tell means and to expect costs."""
+"""The columns that are kept in memory: enough for means and for expected costs."""
 
 _NEEDED = ("id", "task", "model", "strategy", "outcome")
 _MAX_ROW_BYTES = 16 << 20
-_LARGEST = 1 << 63  # beyond, the results cannot hold a whole number
+_LARGEST = 1 << 63  # the results cannot store larger integers
 
 
 def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a bench's folder in the order in which they ended; a torn last line is none."""
+    """Yield the rows of a bench folder in the order in which they ended, without an incomplete last line."""
     known = columns()
     for number, line in enumerate(_read_lines(folder), 1):
         yield _row(line, number, folder, known)
 
 
 def _read_lines(folder: Path) -> Iterator[bytes]:
-    """The lines of a bench's ledger as they stand; a torn last line is none."""
+    """Yield the lines of a bench ledger, without an incomplete last line."""
     try:
         with open_regular(folder / LEDGER) as file:
             for line in bounded_lines(file, _MAX_ROW_BYTES):
@@ -74,7 +73,7 @@ def _row(line: bytes, number: int, folder: Path, known: Mapping[str, str]) -> di
 
 
 def _fits(row: dict[str, Any], name: str, kind: str) -> bool:
-    """Whether a column holds what it may; a row has all that tell what was made, and of the figures those it has."""
+    """Return whether a value fits its column. Identifying columns are required, figures are optional."""
     value = row.get(name)
     if value is None:
         return name not in _NEEDED
@@ -86,7 +85,7 @@ def _fits(row: dict[str, Any], name: str, kind: str) -> bool:
 
 
 def latest_rows(folder: Path) -> dict[str, dict[str, Any]]:
-    """The row of each trial that holds, by trial, only the columns in ``KEPT``."""
+    """Return the current row of each trial, by trial id, with only the columns in ``KEPT``."""
     found: dict[str, dict[str, Any]] = {}
     for row in read_rows(folder):
         if row["id"] not in found or found[row["id"]]["outcome"] == "error":
@@ -95,12 +94,13 @@ def latest_rows(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def read_plan(folder: Path) -> BenchPlan | None:
-    """The plan of a bench's folder; None where there is none yet."""
+    """Read the plan of a bench folder. Returns None if there is none yet."""
     try:
         plan = decode_json(read_regular(folder / PLAN), BenchPlan)
         for subject in plan.subjects:
             if subject.family and not (subject.task == subject.family and subject.family.isidentifier()):
-                raise msgspec.ValidationError(f"{subject.task[:60]!a} is no world")  # it would name a folder elsewhere
+                # otherwise a name from the file could point to another folder
+                raise msgspec.ValidationError(f"{subject.task[:60]!a} is no world")
         return plan
     except FileNotFoundError:
         return None
@@ -111,7 +111,7 @@ def read_plan(folder: Path) -> BenchPlan | None:
 
 
 def refuse_other(old: BenchPlan, new: BenchPlan, folder: Path) -> None:
-    """Only a plan that holds every trial of the old one, measured in the same way, goes on with its folder."""
+    """Raise unless the new plan contains every trial of the old one, measured in the same way."""
     way_out = "choose another -o DIR, or give the flags it was begun with"
     if old.version != VERSION:
         raise UsageError(
@@ -140,7 +140,7 @@ class Ledger:
     """The ledger of one bench, open for writing until ``close``."""
 
     def __init__(self, folder: Path, plan: BenchPlan, *, without_errors: bool = False) -> None:
-        """Begin a bench's folder, or go on with it."""
+        """Start a bench folder, or continue an existing one."""
         self._path = folder / LEDGER
         _make(folder)
         self._lock = Lock(self._path, "bench")
@@ -149,9 +149,11 @@ class Ledger:
             old = read_plan(folder)
             if old is not None:
                 refuse_other(old, plan, folder)
-            self.paid_usd = sum(_paid(row) for row in read_rows(folder))  # for every row that was ever written
+            # sums every row ever written, including repeated trials
+            self.paid_usd = sum(_paid(row) for row in read_rows(folder))
             kept = latest_rows(folder)
-            # by trial, in the order in which they ended; only the columns in ``KEPT``, as there may be very many
+            # By trial id, in the order in which they ended. Only the columns in ``KEPT``, because there can be very
+            # many rows.
             self.rows = {name: row for name, row in kept.items() if not (without_errors and row["outcome"] == "error")}
             _write(folder / PLAN, msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n")
             self._file = descriptor_of_regular(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
@@ -164,7 +166,7 @@ class Ledger:
             raise
 
     def add(self, row: dict[str, Any]) -> None:
-        """Write the row of a trial; that of a trial which has one already changes nothing."""
+        """Append the row of a trial, unless the trial has a row already."""
         if row["id"] in self.rows:
             return
         line = msgspec.json.encode(row) + b"\n"
@@ -207,7 +209,7 @@ def _make(folder: Path) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all."""
+    """Write the file atomically."""
     fresh = path.with_suffix(".new")
     fresh.write_bytes(content)
     os.replace(fresh, path)  # noqa: PTH105

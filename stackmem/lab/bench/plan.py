@@ -1,8 +1,8 @@
-"""What a bench is: every trial of it, known before the first one starts.
+"""The plan of a bench: every trial, known before the first one starts.
 
-Rule 1: a trial is named by what defines it, so that a bench that was killed knows which of them it has.
-Rule 2: trial i of a world is the task with seed i; trial i of a fixed task gives seed i to the model.
-Rule 3: a plan may grow (more trials, more strategies, more models); nothing that is in it changes.
+Rule 1: the name of a trial is derived from its definition, so a bench that was killed knows which trials it has. Rule
+2: trial i of a world is the task with seed i. Trial i of a fixed task passes seed i to the model. Rule 3: a plan can
+grow (more trials, strategies or models), but its existing entries never change.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from stackmem.version import VERSION
 
 Keep = Literal["all", "failed", "none"]
 SessionKind = Literal["frame", "flat", "new"]
-"""How requests are worked on: each in a frame of one session, all in one conversation, or each in a new session."""
+"""How requests are handled: each in a frame of one session, all in one conversation, or each in a new session."""
 
 
 class TrialSubject(Struct, frozen=True):
-    """What is solved: a fixed task, or a family of generated ones at one horizon."""
+    """The task of a trial: a fixed task, or a generated task of a family at one horizon."""
 
-    task: str  # the task's name, or the family's
+    task: str  # name of the task or the family
     family: str = ""  # empty for a fixed task
     path: str = ""  # folder of a fixed task; empty for a world
-    digest: str = ""  # of a fixed task's files; a bench goes on only with the same ones
+    digest: str = ""  # of a fixed task's files; a bench continues only if it is unchanged
     horizon: int | None = None  # steps of necessary work; None for a fixed task
-    noise: float | None = None  # 1 is about 1,500 characters an output; None for a fixed task
+    noise: float | None = None  # 1 is about 1,500 characters per output; None for a fixed task
 
     @property
     def shown(self) -> str:
@@ -40,47 +40,47 @@ class TrialSubject(Struct, frozen=True):
 
 
 class Variant(Struct, frozen=True):
-    """A strategy, perhaps under other settings."""
+    """A strategy, optionally with its own settings."""
 
-    name: str  # as tables show it; without settings of its own the strategy as spelled
+    name: str  # the name in tables; without own settings, the strategy as spelled
     strategy: str
-    settings: dict[str, Any] = field(default_factory=dict)  # options that hold for this variant alone
-    session: SessionKind | None = None  # how a world's requests are worked on; None where the whole world is one task
+    settings: dict[str, Any] = field(default_factory=dict)  # options for this variant only
+    session: SessionKind | None = None  # how a world's requests are handled; None if the whole world is one task
 
 
 class Trial(Struct, frozen=True):
-    """One run to be made."""
+    """One run of the matrix."""
 
-    id: str  # names it in the ledger and in the runs' folder
+    id: str  # the name in the ledger and in the folder of runs
     subject: TrialSubject
     seed: int
     model: str
     variant: Variant
-    settings: dict[str, Any]  # every option that was given, by name
-    agent: tuple[str, ...] = ()  # the words of the command that works on it, where the agent is not ours
+    settings: dict[str, Any]  # every given option, by name
+    agent: tuple[str, ...] = ()  # the command line of a foreign agent; empty for stackmem's own
 
 
 class BenchPlan(Struct, frozen=True):
-    """The matrix, and how each trial is measured."""
+    """The matrix of trials, and how each one is measured."""
 
     subjects: tuple[TrialSubject, ...]
     models: tuple[str, ...]
     variants: tuple[Variant, ...]
-    trials: int = 1  # how many of each cell; their seeds are 1 to this
-    settings: dict[str, Any] = field(default_factory=dict)  # options of every trial; a variant's own go over them
-    # the model of the price table that the bill is made by; empty if each model makes its own
+    trials: int = 1  # trials per cell, with the seeds 1 to this number
+    settings: dict[str, Any] = field(default_factory=dict)  # options of every trial; those of a variant override them
+    # The model in the price table that determines the bill; if empty, each model has its own.
     price: str = "claude-sonnet-5-5"
-    latency_seconds: float = 10.0  # between two requests to the model, by the bill's clock
-    pause_seconds: float = 0.0  # more of them before each of a person's requests but the first
+    latency_seconds: float = 10.0  # time between two requests to the model, on the bill's clock
+    pause_seconds: float = 0.0  # extra time before each of the user's requests after the first
     keep_traces: Keep = "all"
-    # suite, about: name of the suite it was made from, and what it says of itself; empty without one
+    # suite, about: name and description of the suite; empty without one
     suite: str = ""
     about: str = ""
-    command: str = ""  # how it was asked for
-    version: str = VERSION  # the stackmem that began it; no other one goes on with it
-    # the words of the command that works on the tasks, where the agent is not ours; each by its whole path
+    command: str = ""  # the command line that started the bench
+    version: str = VERSION  # the stackmem version that started it; other versions cannot continue it
+    # The command line of a foreign agent, with absolute paths; empty for stackmem's own.
     agent: tuple[str, ...] = ()
-    # package and version of each plug-in to its digest; with no other ones it goes on
+    # Package and version of each plug-in, to its digest. The bench continues only with the same plug-ins.
     plugins: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -89,7 +89,7 @@ class BenchPlan(Struct, frozen=True):
 
 
 def trials(plan: BenchPlan) -> Iterator[Trial]:
-    """Every trial, those that are compared with each other next to each other: an early end leaves whole rows."""
+    """Yield every trial. Trials that are compared are adjacent, so a bench that ends early has complete comparisons."""
     for seed in range(1, plan.trials + 1):
         for subject in plan.subjects:
             for model in plan.models:
@@ -100,7 +100,7 @@ def trials(plan: BenchPlan) -> Iterator[Trial]:
 
 
 def _named(trial: Trial) -> str:
-    """Readable first; what makes it unique at its end. Where the task lies is no part of it, what it holds is."""
+    """Return a readable name that ends with a digest. The digest covers a task's content, but not its path."""
     subject, variant = trial.subject, trial.variant
     whole: list[Any] = [
         msgspec.structs.replace(subject, path=""), trial.seed, trial.model, variant.strategy, trial.settings,

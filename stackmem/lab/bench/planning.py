@@ -1,4 +1,4 @@
-"""From what was asked for to a plan in which every name is known to be one."""
+"""Turn a request for a bench into a plan in which every name has been checked."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MAX_TASK_FILE_BYTES = 16 << 30
 def make_plan(
     asked: SuiteRequest, cwd: Path, environ: Mapping[str, str], *, suite: str = "", command: str = ""
 ) -> BenchPlan:
-    """The plan."""
+    """Return the plan, or raise if a name or value in the request is invalid."""
     load_plugins()
     models = tuple(_spelled(model, cwd) for model in dict.fromkeys(asked.models))
     if not models:
@@ -47,7 +47,7 @@ def make_plan(
     latency = LATENCY_SECONDS if asked.latency_seconds is None else asked.latency_seconds
     pause = asked.pause_seconds or 0.0
     for name, flag, seconds in (("latency", "--latency", latency), ("pause", "--pause", pause)):
-        if not 0 <= seconds <= LONGEST_SECONDS:  # nor is what is no number
+        if not 0 <= seconds <= LONGEST_SECONDS:  # also refuses NaN
             raise UsageError(f"a {name} of {seconds} s cannot be; give {flag} from 0 to {LONGEST_SECONDS:,}")
     trials = TRIALS if asked.trials is None else asked.trials
     if trials < 1:
@@ -84,7 +84,7 @@ def make_plan(
 
 
 def _try_plugins(plan: BenchPlan) -> None:
-    """What plug-ins bring is called once, before a trial costs anything; whatever that raises ends the command."""
+    """Call everything that plug-ins provide once, before any trial costs money. Any exception ends the command."""
     columns()
     measure(())
     for subject in plan.subjects:
@@ -97,7 +97,7 @@ def _try_plugins(plan: BenchPlan) -> None:
 
 
 def _refuse_sessions(plan: BenchPlan) -> None:
-    """A person needs something to ask for, and a world that goes from one session to the next is in memory."""
+    """Refuse sessions for tasks without requests, and new sessions outside memory isolation."""
     from stackmem.lab.worlds import tasks
 
     kinds = {variant.session: {**plan.settings, **variant.settings} for variant in plan.variants if variant.session}
@@ -109,7 +109,7 @@ def _refuse_sessions(plan: BenchPlan) -> None:
 
 
 def model_prices(plan: BenchPlan, environ: Mapping[str, str]) -> dict[str, Price | None]:
-    """What each model costs; None where nobody is paid, or nobody knows (``is_free`` tells which)."""
+    """Return the price of each model; None if it is free or the price is unknown (see ``is_free``)."""
     found: dict[str, Price | None] = {}
     for model in plan.models:
         if model == "human":
@@ -128,10 +128,10 @@ def model_prices(plan: BenchPlan, environ: Mapping[str, str]) -> dict[str, Price
 
 
 def split_strategies(texts: Iterable[str]) -> tuple[str, ...]:
-    """``mask:10,poll=10,full`` as ``mask:10,poll=10`` and ``full``: a comma is also what parts parameters.
+    """Split ``mask:10,poll=10,full`` into ``mask:10,poll=10`` and ``full``: parameters are separated by commas, too.
 
-    A piece begins a strategy where it is one's name, with or without parameters; ``KEY=VALUE`` and numbers go with the
-    strategy before them; anything else is taken for a name, to be refused as one.
+    A piece that is the name of a strategy, with or without parameters, starts a new one. ``KEY=VALUE`` and numbers
+    belong to the strategy before them. Anything else is treated as a name, so that it is reported as unknown.
     """
     found: list[str] = []
     for text in texts:
@@ -147,7 +147,7 @@ def split_strategies(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def numbers(text: str, what: str) -> tuple[float, ...]:
-    """``60,300``."""
+    """Parse a list such as ``60,300``."""
     try:
         return tuple(float(piece) for piece in text.split(",") if piece.strip())
     except ValueError as error:
@@ -155,7 +155,7 @@ def numbers(text: str, what: str) -> tuple[float, ...]:
 
 
 def _spelled(model: str, cwd: Path) -> str:
-    """A script is found from any folder."""
+    """Make the path of a script absolute, so that any process can find it."""
     return f"script:{cwd / model[7:]}" if model.startswith("script:") and len(model) > 7 else model
 
 
@@ -207,7 +207,7 @@ def _whole(value: float, allowed: tuple[int, int]) -> int:
 
 
 def _noise(value: float, most: float) -> float:
-    if not 0 <= value <= most:  # nor is what is no number
+    if not 0 <= value <= most:  # also refuses NaN
         raise UsageError(f"a noise of {value:g} cannot be; give numbers from 0 to {most:g}")
     return float(value)
 
@@ -225,7 +225,7 @@ def _fixed(named: str, cwd: Path, *, demo: bool, memory: bool) -> TrialSubject:
 
 
 def folder_digest(folder: Path) -> str:
-    """SHA-256 over the names and bytes of a folder's files; what Python leaves behind is none of them."""
+    """Return the SHA-256 over the names and contents of a folder's files, without ``__pycache__``."""
     found = hashlib.sha256()
     try:
         for path in sorted(folder.rglob("*")):

@@ -1,4 +1,4 @@
-"""What every worker needs, imported once by the process that they are forked from: they share its memory."""
+"""Imports for workers, done once in the process that forks them, so that they share its memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ import stackmem.run.solve
 
 from . import trial
 
-stackmem.models.tokens.count("", "claude-sonnet-5-5")  # reads the ranks of the tokenizer, 60 MB once decoded
+stackmem.models.tokens.count("", "claude-sonnet-5-5")  # reads the tokenizer's ranks, 60 MB once decoded
 
 __all__ = ["trial"]

@@ -1,4 +1,4 @@
-"""What results were made by: the code, the commit it was checked out from, the packages around it."""
+"""Identify what produced the results: the code, its commit, and the installed packages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KINDS = (".py", ".md", ".toml", ".json")
 
 @cache
 def code_digest() -> str:
-    """SHA-256 over the sources of the package."""
+    """Return the SHA-256 over the sources of the package."""
     home = Path(__file__).resolve().parents[2]
     told = hashlib.sha256()
     for path in (path for path in sorted(home.rglob("*")) if path.suffix in _KINDS):
@@ -25,7 +25,7 @@ def code_digest() -> str:
 
 
 def revision() -> str:
-    """The commit that the package was checked out from; empty where it was installed."""
+    """Return the commit that the package was checked out from, or an empty string if it was installed."""
     try:
         home = Path(__file__).resolve().parents[3]
         return find_origin(home).head if work_tree_of(home) == home else ""
@@ -34,6 +34,6 @@ def revision() -> str:
 
 
 def environment() -> list[str]:
-    """The interpreter, and every installed package with its version, a line each."""
+    """Return the interpreter and every installed package with its version, one line each."""
     named = {f"{package.metadata['Name']}=={package.version}" for package in distributions()}
     return [f"# {platform.python_implementation()} {platform.python_version()}, {platform.system()}", *sorted(named)]

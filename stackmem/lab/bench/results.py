@@ -1,4 +1,4 @@
-"""Every row of a bench in one SQLite file to query; made from the ledger, at any time again."""
+"""All rows of a bench in one SQLite file for queries, which can be rebuilt from the ledger at any time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from stackmem.tools.plugins import load_plugins
 RESULTS = "results.sqlite"
 _STEPS_AT_ONCE = 1_000_000
 _MAX_STEPS = 4_000_000_000
-"""Of SQLite's machine, for one reading: a million trials take a twentieth; a table that computes itself has no end."""
+"""SQLite virtual machine steps per read.
+
+A million trials need a twentieth of this. The limit stops queries in a hostile file that would never end.
+"""
 
 _WHO = {
     "id": "TEXT PRIMARY KEY", "task": "TEXT", "family": "TEXT", "horizon": "INTEGER", "noise": "REAL",
@@ -39,7 +42,7 @@ _BILL = {
 
 
 def columns() -> dict[str, str]:
-    """Name to type, in their order; docs/bench.md tells what each holds, but for the metrics that plug-ins bring."""
+    """Return the type of each column, in order. docs/bench.md documents them, except for metrics of plug-ins."""
     load_plugins()
     if taken := [name for name in METRICS if name not in SHIPPED and name in {**_WHO, **_WHAT, **_BILL}]:
         raise UsageError(
@@ -59,7 +62,7 @@ TIMES = (
     "digest",
     "conversations",
 )
-"""Columns in which two runs of one plan differ: times, the run's own name, which begins with one, and its digest."""
+"""Columns that differ between two runs of one plan: times, the digest, and the run's name, which starts with a time."""
 
 _MEANS = ", ".join((
     "count(*) AS trials",
@@ -80,7 +83,7 @@ _VIEWS = {
 
 
 def write_results(folder: Path, rows: Iterable[dict[str, Any]], suite: Mapping[str, str]) -> Path:
-    """Make ``results.sqlite`` anew; who reads the old one meanwhile reads it to its end."""
+    """Write a new ``results.sqlite``. Open readers of the old file can read it to the end."""
     path = folder / RESULTS
     fresh = folder / f"{RESULTS}.new"
     try:
@@ -115,12 +118,13 @@ def _stored(value: Any) -> Any:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """The tables that a bench made, in a file that may come from anybody."""
-    open_regular(path).close()  # SQLite would wait for a FIFO
+    """Open a results file, which may come from an untrusted source."""
+    open_regular(path).close()  # fails on a FIFO, on which SQLite would block
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
         steps = iter(range(_MAX_STEPS // _STEPS_AT_ONCE))
         database.set_progress_handler(lambda: next(steps, None) is None, _STEPS_AT_ONCE)
         database.execute("PRAGMA trusted_schema = OFF")
+        # A view of this name could run any query when it is read.
         kinds = dict(database.execute("SELECT name, type FROM sqlite_master WHERE name IN ('trials', 'suite')"))
         if wrong := next((name for name, kind in kinds.items() if kind != "table"), None):
             raise sqlite3.DatabaseError(f"{wrong} is a {kinds[wrong]}, not a table")
@@ -128,7 +132,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def read_results(folder: Path) -> list[dict[str, Any]]:
-    """The rows of a bench's ``results.sqlite``, by the names of its columns."""
+    """Return the rows of a bench's ``results.sqlite`` as mappings from column name to value."""
     path = folder / RESULTS
     if not path.is_file():
         raise TraceError(f"there is no {path}; stackmem bench -o {folder} makes it from the bench's ledger")
@@ -141,7 +145,7 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_suite(folder: Path) -> dict[str, str]:
-    """What was run, when and where: the table ``suite``."""
+    """Return the table ``suite``: what was run, when and where."""
     try:
         with _opened(folder / RESULTS) as database:
             return dict(database.execute("SELECT key, value FROM suite ORDER BY key"))

@@ -1,7 +1,7 @@
-"""Runs a plan to its end: every trial that has no row yet, at the pace, under the budget, until told to stop.
+"""Run a plan to its end: every trial without a row, within the pace and the budget, until it is stopped.
 
-The pace says how many trials may ask one provider at once: one more after a quiet round, half as many when it complains
-(AIMD).
+The pace limits the concurrent trials per provider. It adds one after a quiet round and halves the limit on complaints
+(AIMD: additive increase, multiplicative decrease).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Ending = Literal["done", "budget", "interrupted"]
 
 
 class BenchProgress(Struct):
-    """What a run tells as it goes: a new row, None where only time has passed, and how many are under way."""
+    """Progress of a run: a new row, or None if only time has passed, and the number of running trials."""
 
     row: Row | None
     running: int
@@ -38,11 +38,11 @@ class BenchProgress(Struct):
 
 
 class Bounds(Struct, frozen=True):
-    """What holds a run back."""
+    """The limits of a run."""
 
     pace: Pace
-    prices: Mapping[str, Price | None]  # model to its price; None where nobody is paid
-    # no trial is started that would take what was spent, and what those under way will cost, over it
+    prices: Mapping[str, Price | None]  # price of each model; None if it is free
+    # A trial starts only if the money spent plus the expected cost of running trials stays within this.
     total_usd: float | None = None
 
 
@@ -57,7 +57,7 @@ class Runner:
         self._known = CostEstimates.of(ledger.rows.values())
 
     def run(self, stop: Callable[[], bool], tell: Callable[[BenchProgress], None]) -> Ending:
-        """Until every trial has a row, the budget is used up, or ``stop`` says so."""
+        """Run until every trial has a row, the budget is used up, or ``stop`` returns True."""
         ended: list[Row | None] = []
         while not stop():
             short = self._start()
@@ -70,7 +70,7 @@ class Runner:
         return "interrupted"
 
     def _start(self) -> bool:
-        """Start what may be started; whether money alone keeps the rest from it."""
+        """Start as many trials as allowed. Returns whether the budget prevents the rest from starting."""
         passed: deque[Trial] = deque()
         short = False
         room = self._engine.places - len(self._running)
@@ -81,7 +81,7 @@ class Runner:
             short = not self._affords(trial)
             if short or not self._bounds.pace.may_start(provider, asked[provider]):
                 passed.append(trial)
-                if len(passed) > 4 * self._engine.places:  # the others ask the same provider, most likely
+                if len(passed) > 4 * self._engine.places:  # the remaining trials most likely use the same busy provider
                     break
                 continue
             asked[provider] += 1
@@ -113,7 +113,7 @@ class Runner:
         return expected_usd(trial, self._bounds.prices.get(trial.model), self._known)
 
     def _taken(self, report: Report) -> Row | None:
-        """The row that a trial ended with, if the report means that it ended."""
+        """Handle a report. Returns the row if the trial has ended."""
         match report:
             case TrialDone(row):
                 return self._finished(row)
@@ -144,18 +144,18 @@ class Runner:
 
 
 QUIET_SECONDS = 10.0
-"""Complaints within so long after one are about the same burst and halve nothing further."""
+"""Complaints within this time after another belong to the same burst and do not halve the limit again."""
 
 
 def provider_of(model: str) -> str:
-    """Who is asked: what stands before ``/`` or ``:``."""
+    """Return the provider of a model: the part before ``/`` or ``:``."""
     if model.startswith("claude-"):
         return "anthropic"
     return model.replace(":", "/").partition("/")[0]
 
 
 class Pace:
-    """Begins at the most that was allowed and finds out what the provider takes."""
+    """Starts at the allowed maximum and adapts to what the provider accepts."""
 
     def __init__(self, most: Mapping[str, int]) -> None:
         self._most = dict(most)
@@ -166,18 +166,18 @@ class Pace:
         return self._allowed.get(provider, self._most.get(provider, inf))
 
     def may_start(self, provider: str, running: int) -> bool:
-        """Whether one more trial may, beside ``running`` ones of the same provider; the first always may."""
+        """Return whether another trial can start next to ``running`` ones. The first one always can."""
         return running < max(1.0, self.allowed(provider))
 
     def throttled(self, provider: str, running: int, now: float) -> None:
-        """The provider said that it is asked too much, by ``running`` trials."""
+        """Record a rate limit of the provider with ``running`` concurrent trials."""
         if now - self._complained.get(provider, -inf) < QUIET_SECONDS:
             return
         self._complained[provider] = now
         self._allowed[provider] = max(1.0, min(self.allowed(provider), running) / 2)
 
     def finished(self, provider: str) -> None:
-        """A trial ended without a complaint."""
+        """Record a trial that ended without a complaint."""
         if provider in self._allowed:
             now = self._allowed[provider]
             self._allowed[provider] = min(now + 1 / now, float(self._most.get(provider, 10_000)))

@@ -1,4 +1,4 @@
-"""Shows a bench while it runs: a table that stays on a terminal, a line now and then elsewhere."""
+"""Show the progress of a bench: a live table on a terminal, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Sums(Struct):
 
     def add(self, row: Row) -> None:
         self.rows += 1
-        if row["outcome"] == "error":  # it says nothing of the strategy
+        if row["outcome"] == "error":  # an error is not evidence about the strategy
             self.errors += 1
             return
         if row.get("solved") is not None:
@@ -54,7 +54,7 @@ class Sums(Struct):
 
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
-        """Rows, errors, solved, mean bill, mean peak."""
+        """Return rows, errors, solved, mean bill and mean peak."""
         return (
             f"{self.rows:,}",
             f"{self.errors:,}",
@@ -65,7 +65,7 @@ class Sums(Struct):
 
     @property
     def bill(self) -> str:
-        """The mean in dollars; of models that nobody is paid for in newly evaluated tokens and seconds."""
+        """Return the mean bill in dollars. For free models, return evaluated tokens and seconds instead."""
         if self.priced:
             return f"${self.bill_usd / self.priced:.4f}"
         if not self.billed:
@@ -88,7 +88,7 @@ def _sums(rows: Iterable[Row]) -> dict[str, Sums]:
 
 
 def short_names(sums: dict[str, Sums]) -> dict[str, Sums]:
-    """Without the model, where there is but one."""
+    """Drop the model from the names if there is only one."""
     models = {name.rpartition(_BY)[2] for name in sums}
     return sums if len(models) > 1 else {name.rpartition(_BY)[0]: one for name, one in sums.items()}
 
@@ -98,7 +98,7 @@ def cell_name(row: Row) -> str:
 
 
 def strategy_lines(rows: Iterable[Row], strategies: Sequence[str]) -> list[str]:
-    """A table of means as plain lines, in the order of ``strategies`` and not in that in which trials ended."""
+    """Return a plain table of means, in the order of ``strategies`` rather than that of finished trials."""
     place = {name: at for at, name in enumerate(strategies)}
     ordered = sorted(rows, key=lambda row: place.get(row["strategy"], len(place)))
     table = [HEADS, *((plain(name), *sums.cells) for name, sums in sums_of(ordered).items())]
@@ -119,7 +119,7 @@ class BenchScreen(AbstractContextManager["BenchScreen"], Protocol):
 
 
 class _Counts:
-    """What every screen counts."""
+    """Counters shared by all screens."""
 
     def __init__(self) -> None:
         self.total = self.done = self.errors = self.fresh = 0
@@ -153,7 +153,7 @@ class _Counts:
 
 
 class PlainBench(PlainLines):
-    """A line on stderr at most every two seconds; nothing at all where ``quiet``."""
+    """Prints a line on stderr at most every two seconds, or no output if ``quiet``."""
 
     def __init__(self, *, quiet: bool) -> None:
         super().__init__(quiet=quiet)
@@ -176,7 +176,7 @@ class PlainBench(PlainLines):
 
 
 class LiveBench(LiveLines):
-    """A table of running means, and below it where the bench stands."""
+    """Shows a table of running means with a status line below it."""
 
     def __init__(self) -> None:
         super().__init__(a_second=4, soft_wrap=False)

@@ -1,6 +1,7 @@
-"""A trial as a conversation: a simulated person asks for a world's requests, in one session or in a new one for each.
+"""Run a trial as a conversation: a simulated user sends a world's requests, in one session or a new one for each.
 
-She comes through the port of real persons and says nothing but her requests; what the agent asks, she leaves to it.
+The simulated user is connected in the same way as a real one and sends only the requests. It leaves every question of
+the agent to the agent.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _HERS = "Decide that yourself; I know no more than I have said."
 
 
 class Requester(Unattended):
-    """Makes her requests in their order and leaves."""
+    """Sends the requests in order and then leaves."""
 
     def __init__(self, requests: Sequence[str]) -> None:
         self._left = deque(requests)
@@ -51,12 +52,12 @@ class Requester(Unattended):
 def converse(
     kind: SessionKind,
     folder: Path,
-    prepare_at: Callable[[Path], Prepared],  # a run on the task in a folder
+    prepare_at: Callable[[Path], Prepared],  # prepares a run for the task in a folder
     variables: Mapping[str, str],
     observe: Observe,
-    scratch: Path,  # where the world is kept as one session leaves it to the next
+    scratch: Path,  # folder that carries the world from one session to the next
 ) -> RunResult:
-    """The requests of the world in ``folder``, one after another; the result is that of the last session."""
+    """Send the requests of the world in ``folder`` one by one. Returns the result of the last session."""
     requests: list[str] = manifest(folder)["requests"]
     if kind != "new":
         prepared = _conversation(prepare_at(folder), kind)
@@ -71,14 +72,20 @@ def converse(
 
 
 def _conversation(prepared: Prepared, kind: SessionKind) -> Prepared:
-    """What the task says to everybody stands with the instructions of a project; its last paragraph is the work."""
+    """Prepare a session.
+
+    The task's text becomes project instructions, except for its last paragraph, which is the work.
+    """
     framed = kind == "frame" and has_frames(open_strategy(prepared.resolved.settings.strategy))
     told = prepared.subject.text.rstrip().rpartition("\n\n")[0]
     return replace(as_session(prepared, SessionRules("frame" if framed else "flat")), instructions=told)
 
 
 def _as_left(prepared: Prepared, result: RunResult, folder: Path, fresh: Path) -> Path:
-    """The world with its files as a session left them; they were in memory, so its calls are performed once more."""
+    """Copy the world with its files as a session left them.
+
+    The files existed only in memory, so the session's calls are performed again.
+    """
     workspace = open_in_memory(prepared.subject, None, str)
     world = World(Nobody(), workspace, None, str, lambda: None, prepared.resolved.settings.command_seconds)
     before = dict(workspace.files)

@@ -1,13 +1,11 @@
-"""Tests and verdicts for strategies that were given the same tasks.
+"""Tests and verdicts for strategies that ran the same tasks.
 
-Rule 1: a difference is taken within units (one world under two strategies), never between heaps of runs. Seeds of one
-        world are no more evidence about other worlds, so the caller sums or averages them before.
-Rule 2: every figure that could have come out otherwise carries an interval, and says so where it has none.
-Rule 3: "better" and "worse" are said only where the interval, widened for the number of comparisons, excludes no
-        difference, the exact test agrees, and the difference is large enough to be of interest.
-Rule 4: where no outcome could have passed the test, the verdict is ``too few``.
-
-Source: docs/report.md, which cites.
+Rule 1: differences are taken within a unit (one world under two strategies), never between unpaired sets of runs. Seeds
+        of one world are not evidence about other worlds, so the caller sums or averages them first.
+Rule 2: every figure with uncertainty has an interval, or says that it has none. Rule 3: "better" and "worse" require
+three things: the interval, widened for the number of comparisons, excludes zero
+        difference; the exact test agrees; the difference is large enough to matter.
+Rule 4: if no outcome could have passed the test, the verdict is ``too few``. Sources: see docs/report.md.
 """
 
 from __future__ import annotations
@@ -28,42 +26,42 @@ TOO_FEW = "too few"
 ALIKE = "alike"
 
 AMOUNT_OF_INTEREST = 0.03
-"""A ratio nearer to 1 than this is no better and no worse."""
+"""A ratio closer to 1 than this is neither better nor worse."""
 SHARE_OF_INTEREST = 0.05
-"""The same of a difference in success."""
+"""The same threshold for a difference in success rates."""
 
 Wanted = Literal["more", "less"]
 
 _ALPHA = 1 - CONFIDENCE
 _POWER = 0.8
 _ALL_SIGNS = 20
-"""So many units have about a million ways to give them signs, and all are tried; of more, some are drawn."""
+"""Up to this many units, all sign assignments are tried (about a million). Above, a sample is drawn."""
 _SOME_SIGNS = 9_999
 
 
 class Comparison(Struct, frozen=True):
-    """A strategy against the baseline by one figure."""
+    """One strategy compared with the baseline by one figure."""
 
-    # of yes and no the mean difference of shares, of amounts the geometric mean of the ratios; its interval is the one
-    # before any correction. Where nothing honest can be said it has none
+    # The mean difference of shares (for yes/no figures), or the geometric mean of the ratios (for amounts), with the
+    # uncorrected interval. Without a reliable interval, its ends are None.
     effect: Interval
-    corrected: Interval  # the same with the interval widened for the number of comparisons (Holm)
-    p: float  # by an exact test (signs of the units that differ for yes and no, flips of sign for amounts)
-    p_corrected: float  # by Holm, over the comparisons made together
+    corrected: Interval  # the same effect, with the interval widened for the number of comparisons (Holm)
+    p: float  # from an exact test: a sign test for yes/no figures, sign flips for amounts
+    p_corrected: float  # corrected by Holm over the comparisons made together
     verdict: str
 
 
 def sign_test(gaps: Sequence[float]) -> float:
-    """P of the exact sign test: of the units that differ, how many differ one way. 1 where none does."""
+    """Return the p of the exact sign test over the units that differ; 1 if none differs."""
     gained, lost = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
     return float(library().binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
 
 def sign_flips(gaps: Sequence[float]) -> float:
-    """P of the permutation test: how often random signs bring the mean gap as far from 0 as it is.
+    """Return the p of the permutation test: how often random signs move the mean gap at least as far from 0.
 
-    For one mean the wild cluster bootstrap with weights of 1 and -1 is the same test. All signs are tried for up to 20
-    units. 3 units can give no less than 0.25, so 3 units show nothing.
+    For a single mean, the wild cluster bootstrap with weights of 1 and -1 is the same test. All signs are tried for up
+    to 20 units. Three units cannot give less than 0.25, so they cannot show a difference.
     """
     if len(gaps) < 2 or not any(gaps):
         return 1.0
@@ -82,7 +80,7 @@ def sign_flips(gaps: Sequence[float]) -> float:
 
 
 def holm(values: Mapping[str, float]) -> dict[str, float]:
-    """P values of comparisons made together, corrected: the chance that any of those called different is not.
+    """Return p values corrected for the chance that any of the differences found is false.
 
     Source: Holm, A simple sequentially rejective multiple test procedure, 1979.
     """
@@ -94,7 +92,10 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def compare(pairs: Mapping[str, Sequence[Pair]], wanted: Wanted, *, yes_no: bool = False) -> dict[str, Comparison]:
-    """Each strategy against the baseline, corrected for all of them together; one without a whole pair is left out."""
+    """Compare each strategy with the baseline, corrected for all of them.
+
+    Strategies without a complete pair are omitted.
+    """
     gaps = {name: _gaps(found, yes_no=yes_no) for name, found in pairs.items()}
     gaps = {name: mine for name, mine in gaps.items() if mine}
     test = sign_test if yes_no else sign_flips
@@ -117,12 +118,12 @@ def compare(pairs: Mapping[str, Sequence[Pair]], wanted: Wanted, *, yes_no: bool
 
 
 def least_p(units: int) -> float:
-    """The least p that either test can give of so many units that differ."""
+    """Return the smallest p that either test can give with this many differing units."""
     return min(1.0, 2.0 ** (1 - units))
 
 
 def _gaps(pairs: Sequence[Pair], *, yes_no: bool) -> list[float]:
-    """Of shares the difference in each unit, of amounts the logarithm of the ratio."""
+    """Return the gap in each unit: the difference of shares, or the logarithm of the ratio of amounts."""
     whole = whole_pairs(pairs)
     if yes_no:
         return [first - second for first, second in whole]
@@ -141,7 +142,7 @@ def _effect(gaps: Sequence[float], confidence: float, *, yes_no: bool) -> Interv
 
 
 def verdict(corrected: Interval, p_corrected: float, wanted: Wanted, *, yes_no: bool = False) -> str:
-    """By rule 3; ``alike`` where the interval holds no difference of interest at all."""
+    """Apply rule 3. The verdict is ``alike`` if the interval contains only differences too small to matter."""
     low, high = corrected.low, corrected.high
     if low is None or high is None:
         return TOO_FEW
@@ -157,11 +158,11 @@ def verdict(corrected: Interval, p_corrected: float, wanted: Wanted, *, yes_no: 
 
 
 def smallest_difference(units: int, base_rate: float, comparisons: int = 1) -> float | None:
-    """The smallest gap of two success rates that this many units show in four tries of five; None where none is so.
+    """Return the smallest gap of two success rates that this many units show with power 0.8, or None.
 
-    It is towards the side with more room, by the exact sign test at the first level of Holm's correction, the two
-    outcomes of a unit taken as independent: where they go together, as they do on hard and easy tasks, a smaller gap
-    shows. The seeds of a unit add nothing here, as if all of them came out alike.
+    The gap is towards the side with more room. The test is the exact sign test at the first level of Holm's correction,
+    with independent outcomes within a unit. If the outcomes correlate, as they do on easy and hard tasks, smaller gaps
+    can be shown. Extra seeds of a unit do not help here, as if all of them had the same outcome.
     """
     if not 0 <= base_rate <= 1 or units < 0:
         raise UsageError(f"{units} units at a rate of {base_rate} cannot be planned; give a rate from 0 to 1")
@@ -180,7 +181,7 @@ def smallest_difference(units: int, base_rate: float, comparisons: int = 1) -> f
 
 
 def _power(units: int, rate: float, other: float, alpha: float) -> float:
-    """How often the exact sign test of this many units would tell the two rates apart."""
+    """Return how often the exact sign test with this many units would distinguish the two rates."""
     np = arrays()
 
     gained, lost = (1 - rate) * other, rate * (1 - other)
@@ -188,7 +189,7 @@ def _power(units: int, rate: float, other: float, alpha: float) -> float:
         return 0.0
     binom = library().binom
     differing = np.arange(units + 1)
-    # The most that may differ the rarer way; -1 where even 0 is not rare enough.
+    # The highest count of the rarer direction that is still significant; -1 if not even 0 is.
     edge = binom.ppf(alpha / 2, differing, 0.5)
     edge = np.where(2 * binom.cdf(edge, differing, 0.5) <= alpha, edge, edge - 1)
     share = gained / (gained + lost)

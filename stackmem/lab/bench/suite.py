@@ -1,10 +1,11 @@
-"""A suite: a bench written down as TOML, with the names of what is compared; flags go over it.
+"""A suite: a bench written as TOML, with names for what it compares. Flags override it.
 
 ::
 
-    about = "What the index costs where it stands"      # shown, nothing more
+    about = "Cost of the index by its position"         # only for display
+
     worlds = ["spec_map", "env_trap"]                   # or "all"
-    tasks = ["calculator", "./my-task"]                 # as seen from the suite's folder
+    tasks = ["calculator", "./my-task"]                 # relative to the suite's folder
     strategies = ["full", "stackheap:index=tail"]       # or "all"
     models = ["sim/bounded-reader"]
     trials = 3
@@ -12,15 +13,15 @@
     noise = [1]
     price = "claude-sonnet-5-5"
     latency_seconds = 10
-    session = "frame"                                   # a world's requests are asked for by a person
-    pause_seconds = 120                                 # before each of them, in the bill
+    session = "frame"                                   # a simulated user sends a world's requests
+    pause_seconds = 120                                 # before each request, in the bill
     keep_traces = "all"
-    agent = "mini -m {provider}/{model} -t {instruction}" # an agent that is not ours works on the tasks
+    agent = "mini -m {provider}/{model} -t {instruction}" # a foreign agent works on the tasks
 
     [settings]                                          # any option of a run, spelled with _
     isolation = "memory"
 
-    [[variants]]                                        # a strategy under settings of its own
+    [[variants]]                                        # a strategy with its own settings
     name = "heap of 2,000"
     strategy = "stackheap"
     heap_chars = 2_000
@@ -49,18 +50,18 @@ _NOT_OURS = frozenset(
 )
 
 SETTINGS = tuple(name for name in OPTIONS if name not in _NOT_OURS)
-"""The options of a run that a bench may set; the others it sets itself, or they are for folders of one's own."""
+"""The options of a run that a bench accepts. The others are set by the bench itself or apply to user folders."""
 
 LARGEST_BYTES = 1_000_000
 
 
 class SuiteRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a suite or a command asks for; None is not said."""
+    """The values given by a suite or a command; None means not given."""
 
     about: str = ""
-    # worlds, strategies: names, ``all`` among them for every one
+    # worlds, strategies: names; ``all`` stands for every one
     worlds: tuple[str, ...] = ()
-    tasks: tuple[str, ...] = ()  # names or folders; those of a suite are absolute where they are folders
+    tasks: tuple[str, ...] = ()  # names or folders; the folders of a suite are absolute
     strategies: tuple[str, ...] = ()
     variants: tuple[Variant, ...] = ()
     models: tuple[str, ...] = ()
@@ -72,14 +73,14 @@ class SuiteRequest(Struct, frozen=True, forbid_unknown_fields=True):
     pause_seconds: float | None = None
     session: SessionKind | None = None
     keep_traces: Keep | None = None
-    agent: str = ""  # the command of an agent that is not ours
+    agent: str = ""  # the command line of a foreign agent
     settings: dict[str, Any] = field(default_factory=dict)
 
 
 def over(flags: SuiteRequest, suite: SuiteRequest) -> SuiteRequest:
-    """What was asked for by both: a flag replaces what the suite says, settings one by one.
+    """Merge flags over a suite: a flag replaces the suite's value, and settings are merged one by one.
 
-    A strategy that is named by a flag replaces the suite's variants too, and a task its worlds.
+    A strategy flag also replaces the suite's variants. A task or world flag replaces both its tasks and its worlds.
     """
     said = {name: value for name, value in msgspec.structs.asdict(flags).items() if value not in (None, (), {}, "")}
     if "strategies" in said:
@@ -91,9 +92,9 @@ def over(flags: SuiteRequest, suite: SuiteRequest) -> SuiteRequest:
 
 
 def read_suite(path: Path, home: str) -> SuiteRequest:
-    """The suite in a file."""
+    """Read the suite in a file."""
     try:
-        if path.exists() and not path.is_file():  # reading a pipe would wait for whoever writes to it
+        if path.exists() and not path.is_file():  # reading a pipe would block until something writes to it
             raise UsageError(f"the suite {path} is no regular file; name a TOML file")
         raw = read_start(path, LARGEST_BYTES + 1)
         if len(raw) > LARGEST_BYTES:
@@ -120,7 +121,7 @@ def read_suite(path: Path, home: str) -> SuiteRequest:
 
 
 def read_setting(name: str, raw: Any, place: ValuePlace) -> Any:
-    """The value of a run's option as a plan keeps it: checked, and such as JSON can hold."""
+    """Check the value of a run option and convert it to a form that JSON can store."""
     if name not in SETTINGS:
         raise UsageError(f"{place.source}: {name[:60]!a} is no setting of a bench; {suggestion(name, SETTINGS)}")
     value = read_value(OPTIONS[name], raw, place)
@@ -159,6 +160,6 @@ def _variant(entry: dict[str, Any], path: Path, home: str) -> dict[str, Any]:
 
 
 def _from(path: Path, task: str) -> str:
-    """A folder that stands beside the suite, as seen from anywhere; a mere name is looked for where tasks are."""
+    """Return a task folder next to the suite as an absolute path. A plain name is searched for later."""
     there = path.parent.absolute() / task
     return str(there) if "/" in task or there.is_dir() else task

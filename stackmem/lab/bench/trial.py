@@ -1,8 +1,8 @@
-"""One trial from its name to its row; what a worker runs, on this machine or another one.
+"""Run one trial and return its row. This is what a worker executes, locally or on another machine.
 
-Rule 1: whatever happens, a trial ends as a row. Only a signal, and the end of the process, do not.
-Rule 2: flags, suite and task say what a trial is. Variables ``STACKMEM_*`` and configuration files are not read: the
-    same command means the same to everybody. Keys and addresses of providers come from the worker's environment.
+Rule 1: every trial ends as a row, unless a signal or the end of the process stops it. Rule 2: only flags, suite and
+task define a trial. ``STACKMEM_*`` variables and configuration files are not read, so the
+    same command means the same for everyone. Keys and provider addresses come from the worker's environment.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 
 class Fingerprint:
-    """Takes every event of a run in turn.
+    """Computes the digests of a run from its events, one at a time.
 
-    An event counts as the trace writes it, without the record around it (number, time, chain). What a clock said counts
-    as nothing: ``ClockRead`` is left out, as it differs between any two runs.
+    An event counts as the trace stores it, without its record (number, time, chain). ``ClockRead`` is left out, because
+    it differs between any two runs.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Fingerprint:
         if isinstance(event, ClockRead):
             return
         self._events.update(_encoder.encode(event) + b"\n")
-        prompt = getattr(event, "prompt_digest", None)  # of whatever answers a prompt
+        prompt = getattr(event, "prompt_digest", None)  # present on every event that answers a prompt
         if prompt is not None:
             self._prompts.update(prompt.encode() + b"\n")
 
@@ -74,7 +74,7 @@ class Fingerprint:
 
 
 def fingerprint(events: Iterable[Event]) -> str:
-    """SHA-256 over what happened."""
+    """Return the SHA-256 over the events of a run."""
     found = Fingerprint()
     for event in events:
         found.add(event)
@@ -82,40 +82,40 @@ def fingerprint(events: Iterable[Event]) -> str:
 
 
 Row = dict[str, Any]
-"""Column to value; the columns are those of ``results.columns``."""
+"""Column to value, with the columns of ``results.columns``."""
 
 RUNS, TASKS, WORK, MAKING = "runs", "tasks", "work", "tasks/.making"
 
 _TEXTS_KEPT = 8_000
-"""Some 10 kB each; the trials of one world have most of their texts in common."""
+"""About 10 kB each. The trials of one world share most of their texts."""
 
 
 class Job(Struct, frozen=True):
-    """A trial with all a worker needs to know; it can be pickled."""
+    """A trial with everything a worker needs. It can be pickled."""
 
     trial: Trial
-    root: str  # the bench's folder, absolute; a worker on another machine must reach it at the same path
+    root: str  # absolute path of the bench's folder; a worker on another machine must reach it at the same path
     price: str
     latency_seconds: float
     keep_traces: Keep
     pause_seconds: float = 0.0
-    version: str = VERSION  # the stackmem that asks; a worker must be of the same one
-    plugins: dict[str, str] = {}  # digests of the plug-ins there; a worker must have the same
+    version: str = VERSION  # version of the caller; the worker's must be the same
+    plugins: dict[str, str] = {}  # digests of the caller's plug-ins; the worker's must be the same
 
 
-class Interrupted(StackmemError):  # noqa: N818 - what happened, not what is wrong
-    """The worker was told to stop; the trial has no row and is made again."""
+class Interrupted(StackmemError):  # noqa: N818 - an event, not an error
+    """The worker was stopped. The trial has no row and is repeated later."""
 
 
 def run_trial(job: Job, throttled: Callable[[], None] = lambda: None, environ: Mapping[str, str] = os.environ) -> Row:
-    """The trial's row; one that fails has ``outcome`` ``error`` and says why."""
+    """Run a trial and return its row. A trial that fails has the ``outcome`` ``error`` and a reason."""
     started = time.time()
     begun = time.monotonic()
     try:
         row = _solved(job, throttled, environ)
     except Interrupted:
         raise
-    except Exception as error:  # noqa: BLE001 - a trial that fails is a row, whatever failed
+    except Exception as error:  # noqa: BLE001 - any failure becomes a row
         row = error_row(job.trial, _said(error), Path(job.root))
     return {
         **row,
@@ -126,7 +126,7 @@ def run_trial(job: Job, throttled: Callable[[], None] = lambda: None, environ: M
 
 
 def identity(trial: Trial) -> Row:
-    """The columns that are known before a trial is made."""
+    """Return the columns that are known before a trial runs."""
     subject = trial.subject
     return {
         "id": trial.id,
@@ -145,7 +145,7 @@ def identity(trial: Trial) -> Row:
 
 
 def error_row(trial: Trial, why: str, root: Path) -> Row:
-    """The row of a trial that came to no result, with the run that it left, if it left one."""
+    """Return the row of a trial without a result, with the run it left behind, if any."""
     left = sorted((root / RUNS / trial.id).glob("*/trace.jsonl"))
     run = str(left[-1].parent.relative_to(root)) if left else ""
     return {**identity(trial), "outcome": "error", "ending": "", "solved": None, "error": why, "run": run}
@@ -159,7 +159,7 @@ def _solved(job: Job, throttled: Callable[[], None], environ: Mapping[str, str])
     refuse_unlike_plugins(job.plugins)
     trial, root = job.trial, Path(job.root)
     runs = root / RUNS / trial.id
-    remove_leftover(runs)  # of a worker that died on this trial
+    remove_leftover(runs)  # left by a worker that died on this trial
     task = _task(trial, root)
     watch = _TrialWatch(throttled)
     variables = {name: value for name, value in environ.items() if not name.startswith(PREFIX)}
@@ -177,7 +177,7 @@ def _solved(job: Job, throttled: Callable[[], None], environ: Mapping[str, str])
     failure = ""
     try:
         if trial.agent:
-            solve_by_agent = neighbor("doors: solve by an agent")  # what it needs is an extra
+            solve_by_agent = neighbor("doors: solve by an agent")  # imported late because it needs an extra
             done = solve_by_agent(trial, partial(prepare_at, task), (runs, scratch / "agent"), variables)
             result, conversations, failure = done.result, done.conversations, done.failure
         elif trial.variant.session is None:
@@ -201,7 +201,7 @@ def _solved(job: Job, throttled: Callable[[], None], environ: Mapping[str, str])
 
 def _outcome(result: RunResult, failure: str) -> Row:
     error = failure or result.check_error or result.failure
-    if failure or result.ending in ("model_error", "workspace_error"):  # nobody can say what it would have come to
+    if failure or result.ending in ("model_error", "workspace_error"):  # the result it would have had is unknown
         return {
             "isolation": result.isolation,
             "outcome": "error",
@@ -224,7 +224,7 @@ def _said(error: Exception) -> str:
 
 
 def _task(trial: Trial, root: Path) -> Path:
-    """The task's folder; that of a world is generated when the first of its trials comes to it."""
+    """Return the task's folder. The first trial of a world generates it."""
     subject = trial.subject
     if subject.horizon is None or subject.noise is None:
         return Path(subject.path)
@@ -238,14 +238,14 @@ def _task(trial: Trial, root: Path) -> Path:
         make_task(subject.family, trial.seed, subject.horizon, subject.noise, fresh)
         try:
             fresh.rename(place)
-        except OSError:  # another worker was first, with the same bytes
+        except OSError:  # another worker was faster, with the same bytes
             remove_leftover(fresh)
     return place
 
 
 def _losses(run: list[Moment]) -> Row:
     found = first_loss(run)
-    if literals.cache_info().currsize > _TEXTS_KEPT:  # the texts of a run are large, and no other run has most of them
+    if literals.cache_info().currsize > _TEXTS_KEPT:  # the texts of a run are large, and few are shared with other runs
         literals.cache_clear()
     return {
         "first_loss_step": found.step,
@@ -256,7 +256,7 @@ def _losses(run: list[Moment]) -> Row:
 
 
 def remove_leftover(folder: Path) -> None:
-    """Remove a tree; by a program of its own only where it is one that a hostile command left behind."""
+    """Remove a tree. If a hostile command made that difficult, use the separate removal program."""
     if folder.exists():
         try:
             shutil.rmtree(folder)
@@ -265,7 +265,7 @@ def remove_leftover(folder: Path) -> None:
 
 
 class _TrialWatch:
-    """Keeps what a run tells while it happens, to be measured when it is over: measuring takes no time from it."""
+    """Records the events of a run and measures them after its end, so that measuring does not slow the run down."""
 
     def __init__(self, throttled: Callable[[], None]) -> None:
         self._throttled = throttled
@@ -284,14 +284,14 @@ class _TrialWatch:
             self._throttled()
 
     def read(self, folder: Path) -> None:
-        """Take in a run that is over, after what was told before."""
+        """Add the events of a finished run after those recorded so far."""
         state = State()
         for record in RunReader(folder):
             state = state_after(State() if isinstance(record.event, RunStarted) else state, record)
             self._take(record.at, record.event, state)
 
     def measured(self, job: Job) -> Row:
-        run = list(with_prompts(self._moments()))  # once: a strategy that ranks what it shows takes its time
+        run = list(with_prompts(self._moments()))  # computed once, because ranking strategies can be slow
         values = measure(run)
         made = trial_bill(run, job.price, job.latency_seconds, job.pause_seconds)
         return {

@@ -74,8 +74,8 @@ def command(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Solve tasks under several memory strategies, many times, and put the results in one SQLite file."""
-    load_plugins()  # a world may be one of theirs
+    """Run tasks under several memory strategies, many times, and store the results in one SQLite file."""
+    load_plugins()  # a world may come from a plug-in
     cwd = Path.cwd()
     folder = cwd / _named(output)
     suites, named = _suites_and_names(subjects or [])
@@ -111,7 +111,7 @@ def _named(output: str | None) -> str:
 
 
 def _held(path: Path, request: SuiteRequest) -> BenchArchive:
-    """The archive that is made again, where this machine can."""
+    """Return the archive to repeat, after checking that this machine can repeat it."""
     from stackmem.lab.comparison.bench_archive import read_archive, refuse_unlike
 
     if request != SuiteRequest():
@@ -136,7 +136,7 @@ def _planned(
 
 
 def _settle(came: Came, folder: Path, path: Path | None, held: BenchArchive | None) -> None:
-    """Write the archive, and say whether a bench that was made again is equal; exit 1 where it is not."""
+    """Write the archive, and report whether a repeated bench is equal. Exits with 1 if it is not."""
     from stackmem.lab.comparison.bench_archive import differences, write_archive
 
     if came.ending != "done":
@@ -155,7 +155,7 @@ def _settle(came: Came, folder: Path, path: Path | None, held: BenchArchive | No
 
 
 def _suites_and_names(subjects: list[str]) -> tuple[list[str], list[str]]:
-    """A suite's file, if any, and the names of tasks and worlds."""
+    """Return the suite file, if any, and the names of tasks and worlds."""
     suites = [one for one in subjects if one.endswith(".toml")]
     if len(suites) > 1:
         raise UsageError("one suite at a time; run them apart, each with its own -o DIR")
@@ -185,7 +185,7 @@ def _plan(request: SuiteRequest, suites: Sequence[str], cwd: Path, environ: Mapp
 
 
 def _kept_plan(request: SuiteRequest, folder: Path) -> BenchPlan:
-    """The plan of the bench that is there already, to go on with."""
+    """Return the plan of the existing bench, to continue it."""
     old = read_plan(folder)
     if old is None:
         raise UsageError(
@@ -198,7 +198,7 @@ def _kept_plan(request: SuiteRequest, folder: Path) -> BenchPlan:
 
 
 def _environ_without_keys() -> Mapping[str, str]:
-    """The environment of a dry run, which asks nobody: with a stand-in for a key that is not set."""
+    """Return the environment for a dry run, which makes no requests, with placeholders for missing keys."""
     keys = {one.key_variable: os.environ.get(one.key_variable, "").strip() or NO_KEY for one in PROVIDERS}
     return {**os.environ, **keys}
 
@@ -222,7 +222,7 @@ def _means(
     if not 1 <= jobs <= 1_000:
         raise UsageError(f"{jobs} jobs cannot be; give --jobs from 1 to 1,000")
     for name, amount in (("--total-usd", total_usd), ("--trial-seconds", trial_seconds)):
-        if amount is not None and not 0 < amount < 1e9:  # nor is what is no number
+        if amount is not None and not 0 < amount < 1e9:  # also refuses NaN
             raise UsageError(f"{name} {amount:g} cannot be; give a number above 0")
     most_of = {}
     for text in concurrency:

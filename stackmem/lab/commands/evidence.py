@@ -31,7 +31,7 @@ def command(
     archive: Path | None = option("--archive", "Puts the study into one file that can be cited.", "FILE"),
     repeat: Path | None = option("--repeat", "Makes an archived study again and compares.", "ARCHIVE"),
 ) -> None:
-    """Say what recordings of real agents would have cost under memory strategies, with intervals over tasks."""
+    """Compute what recordings of real agents would have cost under memory strategies, with intervals over tasks."""
     load_plugins()
     kept = rows or output.with_suffix(".jsonl")
     held = _held(repeat, folder, kept) if repeat else None
@@ -56,7 +56,7 @@ def command(
 
 
 def _held(path: Path, folder: Path, rows: Path) -> EvidenceArchive:
-    """The archive that is made again, where these recordings are its own and none of their figures is there yet."""
+    """Return the archive to repeat, if the recordings are the same and no figures exist yet."""
     held = read_archive(path)
     refuse_unlike(held, folder)
     if rows.exists():
@@ -67,7 +67,7 @@ def _held(path: Path, folder: Path, rows: Path) -> EvidenceArchive:
 
 
 def _compare(held: EvidenceArchive, entries: tuple[RecordingEntry, ...]) -> None:
-    """Say whether the study is equal; exit 1 where it is not."""
+    """Report whether the study is equal. Exits with 1 if it is not."""
     unlike = differences(held, entries)
     for sentence in unlike:
         typer.echo(readable(sentence))

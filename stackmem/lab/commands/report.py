@@ -20,7 +20,7 @@ def command(
     ),
     open_it: bool = switch("--open", "Open it in the browser."),
 ) -> None:
-    """Write what the strategies of a bench solved and cost: tables with intervals, plots, every trial."""
+    """Write a report on the success and cost of a bench's strategies: tables with intervals, plots, every trial."""
     written = write_report(folder, output, baseline=baseline, read_multiple=read_multiple)
     size = written.path.stat().st_size / 1000
     typer.echo(f"wrote {written.path} ({written.trials:,} trials, {size:,.0f} kB)")

@@ -38,7 +38,7 @@ def command(
     runs_dir: str | None = flag("runs_dir"),
     json: JsonArray = False,
 ) -> None:
-    """Say what a recorded run would have held and cost under other strategies, its actions being the same."""
+    """Compute the prompts and the cost of a recorded run under other strategies, with the same actions."""
     load_plugins()
     folder = runs_folder(runs_dir)
     question = WhatIfQuestion(parse_strategies(strategies), price, latency, window_tokens, phase_rule(phases))
@@ -54,7 +54,7 @@ def command(
 
 
 def _lines(result: WhatIf, width: int | None) -> list[str]:
-    """A sentence for the run, a row for each strategy, and what the marks mean."""
+    """Return a description of the run, a row for each strategy, and a legend."""
     whose = f"imported from {result.imported}, " if result.imported else ""
     paced = "at the recorded times" if result.latency_seconds is None else f"{result.latency_seconds:g} s apart"
     lines = [
@@ -86,7 +86,7 @@ def _whose(result: WhatIf) -> str:
 
 
 def _totals(results: list[WhatIf], width: int | None) -> list[str]:
-    """A row for each strategy over several recordings; a ratio is of what both bills are known for."""
+    """Return a row for each strategy over several recordings. Ratios use recordings with both bills known."""
     names = dict.fromkeys(row.strategy for one in results for row in one.rows)
     rows = [("strategy", "recordings", "peak", "bill", "ratio", "with a loss", "")]
     for name in names:

@@ -37,9 +37,9 @@ def make_command(
     repository: str = option("--repository", "history alone: a git repository to make it of.", "DIR", default=""),
     json: Json = False,
 ) -> None:
-    """Make a task folder that stackmem solve and stackmem tasks check take, and real models can work on.
+    """Make a task folder for stackmem solve and stackmem tasks check. Real models can work on it too.
 
-    The horizon is kept exactly, or within 2 %.
+    The horizon is exact, or within 2 %.
     """
     source = Path(os.path.expanduser(repository)).absolute() if repository else None
     made = make(family, seed, horizon, noise, Path(os.path.expanduser(folder)), source)

@@ -1,1 +1,1 @@
-"""The report of a bench: what its strategies solved and cost, as a page, as Markdown, as a spreadsheet."""
+"""The report of a bench: success and cost of its strategies as a page, Markdown, or a spreadsheet."""

@@ -1,4 +1,4 @@
-"""Names of places in the page: every number leads to the trials it was made of; and the colors of the strategies."""
+"""Anchors and colors of the report page: every number links to the trials it was computed from."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ FAMILIES: dict[Family, tuple[str, frozenset[str]]] = {
     ),
     "other": ("other", frozenset()),
 }
-"""Name to what its strategies do, and their names; a family has a shape of its own in the plots."""
+"""Name to a description of its strategies and their names. Each family has its own mark in the plots."""
 HUES = 7
-"""So many colors the style sheet has for strategies; two of one color have different shapes."""
+"""The number of strategy colors in the style sheet. Strategies that share a color have different marks."""
 Name = TypeVar("Name", bound=Hashable)
 
 
 def family_of(strategy: str) -> Family:
-    """By the name before any parameters."""
+    """Return the family of a strategy by its name without parameters."""
     base = strategy.partition(":")[0]
     return next((family for family, (_, names) in FAMILIES.items() if base in names), "other")
 
 
 def leads(strategy: str, baseline: str) -> bool:
-    """Whether its line is drawn over the others: the baseline, and stack and heap together."""
+    """Return whether the line of a strategy is drawn on top: the baseline and ``stackheap``."""
     return strategy in {baseline, "stackheap"}
 
 
 class Anchors:
-    """Places by strategy, horizon and task; hostile names are counted, never spelled."""
+    """Anchors by strategy, horizon and task. They contain numbers only, because names can be hostile."""
 
     def __init__(self, results: BenchRows) -> None:
         self._groups = _numbers(trial.group for trial in results.trials)
@@ -77,15 +77,15 @@ class Anchors:
         return self._strategies[name]
 
     def hue(self, name: str) -> int:
-        """Which of the colors a strategy has: its own among those of its family, and while there are few, of all."""
+        """Return the color of a strategy: unique within its family, and unique overall if there are few strategies."""
         return self._hues[name]
 
     def family(self, name: str) -> Family:
-        """Of a strategy, or of a variant by what it is a variant of."""
+        """Return the family of a strategy. A variant belongs to the family of the strategy that it is based on."""
         return family_of(self._spelled[name])
 
     def of_line(self, section: Section, strategy: str) -> str:
-        """Where the trials of a line begin."""
+        """Return the anchor of the first trial of a line."""
         group = (section.model, section.noise)
         place = self.of_strategy(group, strategy)
         if section.task:
@@ -96,7 +96,7 @@ class Anchors:
         return f"t{self._groups[group]}-{self._strategies[strategy]}"
 
     def of_trial(self, trial: TrialRow) -> tuple[str, str]:
-        """The places that a trial belongs to: its horizon, its task at that horizon."""
+        """Return the anchors that a trial belongs to: its horizon, and its task at that horizon."""
         place = f"{self.of_strategy(trial.group, trial.strategy)}{_horizon(trial.horizon)}"
         return (place, f"{place}-w{self._tasks[trial.task]}")
 

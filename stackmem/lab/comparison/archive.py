@@ -1,7 +1,7 @@
-"""Results in one file that can be cited, and made again: what was planned, by what code, with what results.
+"""Citable and repeatable results in one file: the plan, the code that ran it, and the rows.
 
-Rule 1: an archive says what it was made by, and each thing by its digest; one that does not hold together is refused.
-Rule 2: it is read in memory, by the names that are known, and nothing of it is unpacked onto a disk or run.
+Rule 1: an archive records what produced it and the digest of each file. An inconsistent archive is refused. Rule 2: an
+archive is read in memory, by known names only. Its content is never unpacked to disk or executed.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _SHOWN = 5
 _GZIP = b"\x1f\x8b"
 
 Rows = Mapping[str, Mapping[str, Any]]
-"""Name of a trial or a recording to what came of it."""
+"""Name of a trial or a recording, to its row."""
 
 
 class ArchiveManifest(Struct, frozen=True):
-    """What an archive says of itself."""
+    """The metadata of an archive."""
 
     version: str
     code: str  # SHA-256 over the sources of the package
-    revision: str  # the commit that they were checked out from; empty where they were installed
+    revision: str  # the commit of the checkout; empty if the package was installed
     plugins: dict[str, str]  # package and version to the digest of its files
     worlds: dict[str, str]  # family and horizon to the digest of its task with seed 1
-    files: dict[str, str]  # name of each other file of the archive to its digest
+    files: dict[str, str]  # name of each other file in the archive to its digest
     format: int = FORMAT
 
 
@@ -54,12 +54,12 @@ def pack_archive(
     rows: Iterable[Mapping[str, Any]],
     report: bytes,
     *,
-    title: str,  # of what is cited
-    models: Iterable[str],  # those whose prices made the bills
-    commands: tuple[str, str],  # the one that made it, and the one that makes it again
+    title: str,  # for the citation
+    models: Iterable[str],  # the models whose prices determined the bills
+    commands: tuple[str, str],  # the original command, and the one that repeats it
     worlds: Mapping[str, str],
 ) -> ArchiveManifest:
-    """Write a zip archive of what is given, with the code, the environment and the prices of this machine beside it."""
+    """Write a zip archive with the given parts and this machine's code digest, environment and prices."""
     made, again = commands
     files = {
         PLAN: plan,
@@ -86,7 +86,7 @@ def pack_archive(
 
 
 def unpack_archive(path: Path) -> tuple[ArchiveManifest, bytes, list[dict[str, Any]]]:
-    """The manifest, the plan as it stands and the rows, held against each other."""
+    """Return the manifest, the plan as bytes, and the rows, after checking their digests."""
     try:
         if path.stat().st_size > LARGEST_BYTES:
             raise UsageError(f"{path} is larger than any archive of results")
@@ -111,14 +111,14 @@ def unpack_archive(path: Path) -> tuple[ArchiveManifest, bytes, list[dict[str, A
 
 
 def refuse_unlike(told: ArchiveManifest) -> None:
-    """Only the same version with the same plug-ins makes the same rows."""
+    """Raise unless the version and the plug-ins are the same, because only then can the rows be the same."""
     if told.version != VERSION:
         raise UsageError(f"the archive was made by stackmem {told.version}, and this is {VERSION}; install that one")
     refuse_unlike_plugins(told.plugins)
 
 
 def differences(told: ArchiveManifest, there: Rows, here: Rows, unlike: Collection[str]) -> list[str]:
-    """What the rows here have otherwise, in sentences; none where they are equal."""
+    """Return a sentence for each difference in the rows; empty if they are equal."""
     said = list(_differing(there, here, unlike))
     more = [f"and {len(said) - _SHOWN:,} more"] if len(said) > _SHOWN else []
     code = [] if told.code == code_digest() else ["the code is another one than the archive's"]

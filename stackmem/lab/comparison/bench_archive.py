@@ -1,6 +1,6 @@
-"""A bench in one file that can be cited, and made again.
+"""A bench in one file that can be cited and repeated.
 
-Rule: two benches are equal where their rows are, but for what differs between any two: times, and names made of them.
+Rule: two benches are equal if their rows are. Times, and names derived from times, are ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNLIKE = {*TIMES, "rate_limited"}
 
 
 class BenchArchive(Struct, frozen=True):
-    """An archive that holds together."""
+    """A consistent archive of a bench."""
 
     manifest: ArchiveManifest
     plan: BenchPlan
@@ -37,7 +37,7 @@ class BenchArchive(Struct, frozen=True):
 
 
 def write_archive(folder: Path, path: Path) -> ArchiveManifest:
-    """The bench in ``folder`` as a zip archive."""
+    """Write the bench in ``folder`` as a zip archive."""
     plan = read_plan(folder)
     if plan is None:
         raise UsageError(f"{folder} holds no bench; stackmem bench makes one in the folder that its -o names")
@@ -55,7 +55,7 @@ def write_archive(folder: Path, path: Path) -> ArchiveManifest:
 
 
 def read_archive(path: Path) -> BenchArchive:
-    """The archive of a bench."""
+    """Read the archive of a bench."""
     manifest, plan, rows = unpack_archive(path)
     try:
         return BenchArchive(manifest, decode_json(plan, BenchPlan), {str(row["id"]): row for row in rows})
@@ -64,7 +64,7 @@ def read_archive(path: Path) -> BenchArchive:
 
 
 def refuse_unlike(held: BenchArchive) -> None:
-    """Only the same version with the same plug-ins and worlds makes the same rows."""
+    """Raise unless the version, the plug-ins and the worlds are the same. Otherwise the rows could not be the same."""
     archive.refuse_unlike(held.manifest)
     there, here = held.manifest.worlds, _worlds(held.plan)
     for name in sorted(there.keys() | here.keys()):
@@ -73,7 +73,7 @@ def refuse_unlike(held: BenchArchive) -> None:
 
 
 def differences(held: BenchArchive, folder: Path) -> list[str]:
-    """What the bench in ``folder`` has otherwise, in sentences; none where they are equal."""
+    """Return a sentence for each difference from the bench in ``folder``; empty if they are equal."""
     here = {str(row["id"]): row for row in read_results(folder)}
     return archive.differences(held.manifest, held.rows, here, _UNLIKE)
 

@@ -1,4 +1,4 @@
-"""What the tables of the report show, each figure in one place: its title, its unit, what it tells."""
+"""The columns of the report's tables: the title, unit and description of each figure."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ LOST, MEMORY, MORE = "Lost and found again", "Memory", "From plug-ins"
 
 
 class Column(Struct, frozen=True):
-    """A figure of each line."""
+    """A column with one figure per line."""
 
-    key: str  # its name among the figures of a line; of a comparison, which one
+    key: str  # the name of the figure, or of the comparison
     title: str
     tells: str
-    group: str  # what it belongs to, as a heading over it
+    group: str  # the heading that it appears under
     kind: Kind
-    against: bool = False  # it is a difference to the baseline
+    against: bool = False  # whether it is a difference from the baseline
 
 
 def columns(section: Section, wants: Wants) -> tuple[Column, ...]:
-    """Those that the section has something for, in their order; the strategy and its trials stand before them."""
+    """Return the columns that have data in this section, in order, without the strategy and its trials."""
     counts = {line.k for line in section.lines if line.k}
     k = str(counts.pop()) if len(counts) == 1 else "k"
     return tuple(
@@ -107,7 +107,7 @@ def _kind(unit: str) -> Kind:
 
 
 def figure_of(line: Line, column: Column) -> Interval | None:
-    """The column's figure; of one that is held against the baseline the corrected one."""
+    """Return the figure of a column; for a comparison with the baseline, the corrected one."""
     if column.against:
         found = line.against.get(column.key)
         return found.corrected if found else None
@@ -115,7 +115,7 @@ def figure_of(line: Line, column: Column) -> Interval | None:
 
 
 def kind_of(line: Line, column: Column) -> Kind:
-    """A ratio where amounts are compared."""
+    """Return the kind of a column; comparisons of amounts are ratios."""
     return "ratio" if comparison_of(line, column) and column.key != "solved" else column.kind
 
 
@@ -124,7 +124,7 @@ def comparison_of(line: Line, column: Column) -> Comparison | None:
 
 
 def as_text(value: float, kind: Kind, *, signed: bool = False) -> str:
-    """A value with its unit, short enough for a table."""
+    """Format a value with its unit, short enough for a table."""
     if value == inf:
         return "∞"
     size = abs(value)
@@ -145,7 +145,7 @@ def as_text(value: float, kind: Kind, *, signed: bool = False) -> str:
 
 
 def range_text(figure: Interval, kind: Kind, *, signed: bool = False) -> str:
-    """The ends of the interval; empty where there is none, or nothing between them."""
+    """Format the ends of the interval. Returns an empty string if there is none or both ends look the same."""
     if figure.low is None or figure.high is None:
         return ""
     low, high = (as_text(end, kind, signed=signed).rstrip(" %×") for end in (figure.low, figure.high))
@@ -153,7 +153,7 @@ def range_text(figure: Interval, kind: Kind, *, signed: bool = False) -> str:
 
 
 def cell_texts(line: Line, column: Column) -> tuple[str, str, str]:
-    """The value, its interval, and the verdict where it is held against the baseline; each may be empty."""
+    """Return the value, its interval, and the verdict against the baseline as texts; each can be empty."""
     figure, held, kind = figure_of(line, column), comparison_of(line, column), kind_of(line, column)
     if figure is None:
         return ("", "", "")
@@ -163,13 +163,13 @@ def cell_texts(line: Line, column: Column) -> tuple[str, str, str]:
 
 
 def cell_text(line: Line, column: Column) -> str:
-    """The same in one piece."""
+    """Return the content of a cell as one text."""
     value, within, verdict = cell_texts(line, column)
     return " ".join(filter(None, (value, f"({within})" if within else "", verdict)))
 
 
 def _three(size: float) -> str:
-    """Three digits that tell."""
+    """Format a number with three significant digits."""
     if size == 0:
         return "0"
     if size < 0.00005:

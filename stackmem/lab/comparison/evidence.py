@@ -1,6 +1,6 @@
-"""A study of recordings as a page, Markdown or CSV, as the end of the file's name says.
+"""Write a study of recordings as a page, Markdown or CSV, depending on the file's extension.
 
-Names come from recordings and are hostile: the page escapes them, holds no script, and reaches for nothing.
+Names come from recordings and can be hostile. The page escapes them, contains no script, and loads no other resources.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_evidence(entries: Sequence[RecordingEntry], path: Path) -> None:
-    """The tables of a study where the path says."""
+    """Write the tables of a study to a file."""
     shown = tables(entries)
     match path.suffix.lower():
         case ".md":
@@ -61,7 +61,7 @@ def write_evidence(entries: Sequence[RecordingEntry], path: Path) -> None:
 
 
 def summary(entries: Sequence[RecordingEntry]) -> list[str]:
-    """What was read, and what was not, in sentences."""
+    """Return sentences about the recordings that were read and those that were not."""
     kept = [entry for entry in entries if entry.told]
     models, tasks = Counter(entry.model for entry in kept), {entry.task for entry in kept}
     lines = [f"{len(kept):,} recordings of {len(models):,} models and {len(tasks):,} tasks; {_models(models)}"]
@@ -79,7 +79,7 @@ def _models(models: Counter[str]) -> str:
 
 
 def _reasons(unread: Sequence[RecordingEntry]) -> str:
-    """Each reason without the file's name, and how often."""
+    """Return the most common reasons, without file names, with their counts."""
     told = Counter(entry.unread.split(entry.file, 1)[-1].split(";", 1)[0].strip()[:120] for entry in unread)
     return "; ".join(f"{reason} ({count:,})" for reason, count in told.most_common(5))
 
@@ -174,5 +174,5 @@ def _ends(line: EvidenceLine) -> Iterator[float | str]:
 
 
 def _safe(text: str) -> str:
-    """A name that a spreadsheet would take for a formula is kept from being one."""
+    """Prefix a name that a spreadsheet would treat as a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,6 +1,7 @@
-"""A study of recordings in one file that can be cited, and made again from the same recordings.
+"""A study of recordings in one file that can be cited, and repeated with the same recordings.
 
-Rule: the recordings are no part of it; their names and digests are, and with others nothing is compared.
+Rule: the archive contains the names and digests of the recordings, but not the recordings. If they differ, comparison
+is refused.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ _UNLIKE = {"code"}
 
 
 class EvidencePlan(Struct, frozen=True):
-    """What was studied, and how."""
+    """The recordings and settings of a study."""
 
-    recordings: dict[str, str]  # each file, as entries name it, to the SHA-256 of its bytes
+    recordings: dict[str, str]  # each file, by its name in the entries, to the SHA-256 of its bytes
     strategies: tuple[str, ...] = STRATEGIES
-    reads: tuple[float, ...] = READS  # prices of a token read from the cache, in prices of a token of input
-    priced_as: str = PRICED_AS  # the model whose prices made the bills
-    command: str = ""  # how it was asked for
+    reads: tuple[float, ...] = READS  # prices of a cached token read, relative to an input token
+    priced_as: str = PRICED_AS  # the model whose prices determined the bills
+    command: str = ""  # the command line of the study
 
 
 class EvidenceArchive(Struct, frozen=True):
-    """An archive that holds together."""
+    """A consistent archive of a study."""
 
     manifest: ArchiveManifest
     plan: EvidencePlan
@@ -45,7 +46,7 @@ class EvidenceArchive(Struct, frozen=True):
 
 
 def write_archive(entries: Sequence[RecordingEntry], folder: Path, path: Path, words: Sequence[str]) -> ArchiveManifest:
-    """The study as a zip archive."""
+    """Write the study as a zip archive."""
     recordings = digests_of(folder)
     for entry in entries:
         if entry.file not in recordings:
@@ -70,7 +71,7 @@ def write_archive(entries: Sequence[RecordingEntry], folder: Path, path: Path, w
 
 
 def read_archive(path: Path) -> EvidenceArchive:
-    """The archive of a study."""
+    """Read the archive of a study."""
     manifest, plan, rows = unpack_archive(path)
     try:
         told = decode_json(plan, EvidencePlan)
@@ -80,7 +81,7 @@ def read_archive(path: Path) -> EvidenceArchive:
 
 
 def refuse_unlike(held: EvidenceArchive, folder: Path) -> None:
-    """Only the same version with the same plug-ins makes the same figures of the same recordings."""
+    """Raise unless the version, the plug-ins and the recordings are the same."""
     archive.refuse_unlike(held.manifest)
     there, here = held.plan.recordings, digests_of(folder)
     for name in sorted(there.keys() | here.keys()):
@@ -92,7 +93,7 @@ def refuse_unlike(held: EvidenceArchive, folder: Path) -> None:
 
 
 def differences(held: EvidenceArchive, entries: Iterable[RecordingEntry]) -> list[str]:
-    """What the entries have otherwise, in sentences; none where they are equal."""
+    """Return a sentence for each difference in the entries; empty if they are equal."""
     there, here = ({_name(one): _row(one) for one in each} for each in (held.entries, entries))
     return archive.differences(held.manifest, there, here, _UNLIKE)
 

@@ -1,4 +1,4 @@
-"""Whether the families of worlds hurt the strategies that they are made to hurt."""
+"""Check whether the families of worlds hurt the strategies that they were designed to hurt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .results import TrialRow
 
 RATIO_OF_HURT = 1.25
 _FAMILIES = 4
-"""So many of them are needed before a strategy has a usual price."""
+"""A strategy has a usual price only if it ran on at least this many families."""
 
 
 def expectation_text(wants: Wants) -> str:
@@ -26,7 +26,10 @@ def expectation_text(wants: Wants) -> str:
 
 
 def expectation_rows(trials: Sequence[TrialRow], wants: Wants) -> list[list[str]]:
-    """The table, its heads first; nothing where fewer than four families were run under one model and the baseline."""
+    """Return the table with its header row, or an empty list.
+
+    It is empty unless at least four families ran under one model together with the baseline.
+    """
     shown = [["model", "family", "as expected", "expected, but not hurt", "hurt besides"]]
     for group in dict.fromkeys(trial.group for trial in trials):
         hurt = _hurt([trial for trial in trials if trial.group == group and not trial.failed], wants)
@@ -45,7 +48,7 @@ def expectation_rows(trials: Sequence[TrialRow], wants: Wants) -> list[list[str]
 
 
 def _hurt(trials: Sequence[TrialRow], wants: Wants) -> dict[str, dict[str, bool]]:
-    """Of each family whether it hurts each strategy; empty where there are too few families."""
+    """Return for each family whether it hurts each strategy; empty with too few families."""
     families = [name for name in dict.fromkeys(trial.text("family") for trial in trials) if name in WORLDS]
     solved, ratios = dict[str, dict[str, float]](), dict[str, dict[str, float]]()
     for family in families:

@@ -1,6 +1,6 @@
-"""What the strategies came to: for each set of tasks, one line of figures per strategy.
+"""Compute the figures of the report: for each set of tasks, one line per strategy.
 
-A trial that failed through no fault of its strategy (outcome ``error``) is counted and left out of every figure.
+A trial with the outcome ``error`` did not fail because of its strategy. It is counted, but excluded from all figures.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ MEANS = (
     "heap_reads_per_write", "never_read_share", "stale_reads", "false_pops", "bill_usd", "wall_seconds",
     "model_seconds", "tools_seconds", "harness_seconds",
 )  # fmt: skip
-"""Columns whose mean over the trials is shown."""
+"""Columns that the report shows as a mean over the trials."""
 
 
 def means() -> tuple[str, ...]:
-    """Those, and the metrics that plug-ins bring."""
+    """Return the columns shown as means, including metrics of plug-ins."""
     return (*MEANS, *(name for name in METRICS if name not in SHIPPED))
 
 
@@ -43,38 +43,37 @@ class Line(Struct, frozen=True):
     """One strategy on one set of tasks."""
 
     strategy: str
-    trials: int  # those that count
-    errors: int  # how many more failed through no fault of the strategy
-    figures: Mapping[str, Interval | None]  # name to figure; None where nothing was measured
-    # ``solved``, ``bill``, ``peak`` and the bills at the other prices of reads, held against the baseline; without
-    # those that cannot be
+    trials: int  # trials without an error
+    errors: int  # trials with an error, which are excluded
+    figures: Mapping[str, Interval | None]  # name to figure; None if it was not measured
+    # Comparisons of ``solved``, ``bill``, ``peak`` and the bills at other read prices with the baseline, if possible.
     against: Mapping[str, Comparison]
-    k: int  # trials of a task that ``pass_at_k`` and ``pass_hat_k`` speak of
+    k: int  # the k of ``pass_at_k`` and ``pass_hat_k``: trials per task
 
 
 class Section(Struct, frozen=True):
-    """A set of tasks that were given to each strategy."""
+    """A set of tasks that every strategy ran."""
 
     title: str
     model: str
     noise: str
-    task: str  # empty where it is all of them
-    horizon: float  # nan where it is all of them, or where tasks have none
+    task: str  # empty if it covers all tasks
+    horizon: float  # nan if it covers all horizons, or if the tasks have none
     lines: tuple[Line, ...]
 
 
 class Wants(Struct, frozen=True):
-    """What a person wants to be shown."""
+    """The settings of a report."""
 
     price: Price
     price_of: str
     baseline: str = "full"
-    # price of a token read from the cache, in prices of an input token; None is the model's own
+    # price of a cached token read, relative to an input token; None means the model's own
     asked_multiple: float | None = None
 
     @property
     def read_multiple(self) -> float:
-        """The one that verdicts use."""
+        """The read price that the verdicts use."""
         own = self.price.cache_read / self.price.input if self.price.input else 0.0
         return round(own, 6) if self.asked_multiple is None else self.asked_multiple
 
@@ -84,7 +83,7 @@ class Wants(Struct, frozen=True):
 
 
 def bill(trial: TrialRow, price: Price, multiple: float) -> float:
-    """USD of a trial where a read costs ``multiple`` input tokens; nan where it has no bill in dollars."""
+    """Return the USD of a trial if a read costs ``multiple`` input tokens; nan if it has no bill in dollars."""
     if isnan(trial.number("bill_usd")):
         return nan
     kinds = ("uncached", "read", "write_5m", "write_1h", "output")
@@ -92,7 +91,7 @@ def bill(trial: TrialRow, price: Price, multiple: float) -> float:
 
 
 def bill_of(tokens: Sequence[float], price: Price, multiple: float) -> float:
-    """USD of tokens: uncached, read, written for five minutes and for an hour, and output."""
+    """Return the USD of tokens: uncached, read, written for five minutes, written for an hour, and output."""
     uncached, read, written_5m, written_1h, output = tokens
     prompt = uncached * price.input + read * price.input * multiple
     written = written_5m * price.cache_write_5m + written_1h * price.cache_write_1h
@@ -100,7 +99,7 @@ def bill_of(tokens: Sequence[float], price: Price, multiple: float) -> float:
 
 
 def sections(results: BenchRows, wants: Wants) -> list[Section]:
-    """For each model and noise: all tasks, then each horizon, then each task at each horizon."""
+    """Return the sections per model and noise: all tasks, then each horizon, then each task at each horizon."""
     found = []
     for group in dict.fromkeys(trial.group for trial in results.trials):
         mine = [trial for trial in results.trials if trial.group == group]
@@ -135,7 +134,7 @@ def _section(trials: Sequence[TrialRow], task: str, horizon: float, title: str, 
 
 
 def _against(mine: Mapping[str, Sequence[TrialRow]], wants: Wants) -> dict[str, dict[str, Comparison]]:
-    """Each figure that strategies are judged by: every strategy but the baseline, held against it."""
+    """Compare every strategy with the baseline, for each figure with a verdict."""
     judged: dict[str, tuple[Callable[[TrialRow], float], Wanted]] = {
         "solved": (lambda trial: trial.solved, "more"),
         "bill": (partial(bill, price=wants.price, multiple=wants.read_multiple), "less"),
@@ -156,14 +155,14 @@ def _against(mine: Mapping[str, Sequence[TrialRow]], wants: Wants) -> dict[str, 
 
 
 def _unit_of(trials: Sequence[TrialRow]) -> UnitOf:
-    """What is independent of each other: worlds; the trials themselves where all are of one."""
+    """Return the independent unit of a trial: its world, or the trial itself if all trials are of one world."""
     return (lambda trial: trial.task) if len({trial.task for trial in trials}) > 1 else (lambda trial: trial.pairing)
 
 
 def _pairs(
     found: Sequence[TrialRow], base: Mapping[tuple[str, ...], TrialRow], value: Value, unit: UnitOf
 ) -> list[Pair]:
-    """Of each unit the strategy's mean and the baseline's, over the trials that both have."""
+    """Return for each unit the means of the strategy and the baseline, over the trials that both have."""
     mine: dict[Hashable, list[Pair]] = {}
     for trial in found:
         other = base.get(trial.pairing)
@@ -201,7 +200,7 @@ def _line(name: str, trials: Sequence[TrialRow], against: Mapping[str, Compariso
 
 
 def _means(trials: Sequence[TrialRow], value: Value, unit: UnitOf) -> list[float]:
-    """The mean of each unit's trials that have the figure."""
+    """Return the mean of each unit, over its trials that have the figure."""
     mine: dict[Hashable, list[float]] = {}
     for trial in trials:
         if isfinite(found := value(trial)):

@@ -1,4 +1,4 @@
-"""What the report says in words: what was run, what it is and what it is not, what was shown."""
+"""The sentences of the report: what was run, what it means, and what it shows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SAID = ("models", "trials", "price")
 
 
 def facts(results: BenchRows, wants: Wants) -> list[tuple[str, str]]:
-    """What was run, as pairs of a name and what there is to say."""
+    """Return the facts about the run as pairs of a name and a text."""
     trials = results.trials
     errors = sum(trial.failed for trial in trials)
     told = [
@@ -51,7 +51,7 @@ def facts(results: BenchRows, wants: Wants) -> list[tuple[str, str]]:
 
 
 def remarks(results: BenchRows, wants: Wants) -> list[str]:
-    """What a reader must know before the figures."""
+    """Return the remarks that a reader needs before the figures."""
     said = [SIMULATED] if any(trial.text("model").startswith("sim/") for trial in results.trials) else []
     if results.trials and not any(trial.strategy == wants.baseline for trial in results.trials):
         names = sorted({trial.strategy for trial in results.trials})
@@ -62,12 +62,12 @@ def remarks(results: BenchRows, wants: Wants) -> list[str]:
 
 
 def title(section: Section) -> str:
-    """Of a table."""
+    """Return the title of a table."""
     return f"{section.title} · {section.model}" + (f" · noise {section.noise}" if section.noise else "")
 
 
 def findings(section: Section, wants: Wants) -> list[str]:
-    """What a table shows of the strategies held against the baseline, in sentences."""
+    """Return sentences about the strategies of a table compared with the baseline."""
     held = [line for line in section.lines if line.against]
     if not held:
         return _alone(section.lines[0], wants) if len(section.lines) == 1 else []
@@ -102,7 +102,7 @@ def _alone(line: Line, wants: Wants) -> list[str]:
 
 
 def _turning(held: Sequence[Line], wants: Wants) -> list[str]:
-    """The strategies whose bill is judged otherwise at another price of reads."""
+    """Report strategies whose verdict on the bill depends on the price of reads."""
     names = [bill_name(multiple) for multiple in wants.multiples]
     turned = []
     for line in held:

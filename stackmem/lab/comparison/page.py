@@ -1,7 +1,7 @@
-"""The report as one HTML file that reaches for nothing: tables, plots, and every trial.
+"""The report as one self-contained HTML file with tables, plots, and every trial.
 
-Names and errors come from outside and are hostile: they stand in the page as escaped text only, ids are numbers, and
-the content security policy allows the page's own style and script and nothing else.
+Names and errors come from outside and can be hostile. They appear only as escaped text and ids are numbers. The content
+security policy allows only the page's own style and script.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _WIDE, _HALF, _NARROW = 1_140, 556, 350
 
 
 def page(results: BenchRows, shown: Sequence[Section], wants: Wants, path: Path, home: str = "") -> str:
-    """The whole file, as it stands at ``path``; ``home`` is the address of the list that it belongs to, if any."""
+    """Return the whole page for a file at ``path``. ``home`` is the address of the list it belongs to, if any."""
     style, program = _asset("comparison.css"), _asset("comparison.js")
     policy = (
         f"default-src 'none'; script-src {_digest(program)}; style-src {_digest(style)}; "
@@ -73,13 +73,13 @@ def page(results: BenchRows, shown: Sequence[Section], wants: Wants, path: Path,
 
 
 def _families(results: BenchRows, wants: Wants) -> list[tuple[str, str]]:
-    """Whether the families hurt whom they are made to hurt; nothing where too few were run."""
+    """Return the section on whom each family hurts; empty if too few families ran."""
     rows = expectation_rows(results.trials, wants)
     return [("Families", _card("Whom each family hurts", expectation_text(wants), plain_table(rows)))] if rows else []
 
 
 def _stability(shown: Sequence[Section], wants: Wants) -> list[tuple[str, str]]:
-    """The maps of which verdicts hang on the model; nothing where there is one model."""
+    """Return the maps of verdicts that depend on the model; empty with only one model."""
     cards = [
         _card(f"Which verdicts hang on the model · {one.title}", map_text(one), plain_table(map_rows(one, wants)))
         for one in stability_maps(shown, wants)
@@ -88,7 +88,7 @@ def _stability(shown: Sequence[Section], wants: Wants) -> list[tuple[str, str]]:
 
 
 def _groups(results: BenchRows, shown: Sequence[Section], wants: Wants, anchors: Anchors) -> Iterator[tuple[str, str]]:
-    """For each model and noise: the whole, the plots, the horizons, the tasks."""
+    """Yield the sections of each model and noise: plots, the whole, horizons and tasks."""
     groups = list(dict.fromkeys((section.model, section.noise) for section in shown))
     for group in groups:
         mine = [section for section in shown if (section.model, section.noise) == group]
@@ -110,7 +110,7 @@ def _groups(results: BenchRows, shown: Sequence[Section], wants: Wants, anchors:
 def _requests(
     trials: Sequence[TrialRow], group: tuple[str, str], of: str, wants: Wants, anchors: Anchors
 ) -> Iterator[tuple[str, str]]:
-    """Of conversations what their requests cost."""
+    """Yield the section on the costs of requests, for conversations."""
     rows, slopes_shown = request_rows(trials, wants), request_slopes(trials, wants)
     if not rows:
         return
@@ -181,7 +181,7 @@ def _of(trials: Sequence[TrialRow], section: Section) -> list[TrialRow]:
 
 
 def _figures(drawn: Sequence[tuple[str, Callable[[int], str]]]) -> str:
-    """Each plot twice, for a wide window and for a phone; one that is alone takes the whole width."""
+    """Draw each plot twice, for a wide window and for a phone. A single plot takes the full width."""
     shown = [(title, draw, wide) for title, draw in drawn if (wide := draw(_HALF))]
     if not shown:
         return ""
@@ -203,7 +203,7 @@ def _legend(trials: Sequence[TrialRow], anchors: Anchors) -> str:
 
 
 def _summary(results: BenchRows, shown: Sequence[Section], wants: Wants) -> str:
-    """What was shown, of how many trials, and what a reader must know of the model; how it was made comes last."""
+    """Return the summary at the top: findings, numbers of trials, and remarks on the model."""
     told = dict(facts(results, wants))
     names = ("trials", "strategies", "tasks", "horizons", "models", "baseline")
     lead = " · ".join(f"{name} {told[name]}" for name in names if name in told)

@@ -1,8 +1,8 @@
-"""The plots: cost against success, what grows with the horizon, and how long a strategy keeps in sight what is needed.
+"""The plots: cost against success, growth with the horizon, and how long needed facts stay visible.
 
-Cost: the line joins those that nobody beats in both. Growth: both axes are logarithmic, the exponent is fitted over all
-trials. Sight: the share of trials without a loss by each step. A run that ends without a loss is no proof that none
-would have come: it leaves the curve where it ended (Kaplan and Meier, 1958; scipy.stats.ecdf).
+Cost: the line joins the strategies that no other beats in both. Growth: both axes are logarithmic, and the exponent is
+fitted over all trials. Visibility: the share of trials without a loss, by step. A run that ends without a loss does not
+prove that there would have been none, so it leaves the curve at its end (Kaplan and Meier, 1958; scipy.stats.ecdf).
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ HORIZON = "horizon, steps of necessary work"
 
 
 class Slope(Struct, frozen=True):
-    """A strategy over the horizons, or over the requests of a conversation."""
+    """The figures of a strategy over the horizons, or over the requests of a conversation."""
 
     name: str
-    points: tuple[tuple[float, float], ...]  # horizon, or number of the request, and mean over its trials
+    points: tuple[tuple[float, float], ...]  # the horizon or the number of the request, and the mean over its trials
     exponent: Interval | None  # of the fit over the trials; None with one horizon
 
 
 def slopes(trials: Sequence[TrialRow], value: Callable[[TrialRow], float]) -> list[Slope]:
-    """Each strategy that has figures at two horizons at least."""
+    """Return the slopes of the strategies that have figures at two or more horizons."""
     mine: dict[str, list[tuple[float, float]]] = {}
     for trial in trials:
         found = value(trial)
@@ -68,7 +68,7 @@ def slopes(trials: Sequence[TrialRow], value: Callable[[TrialRow], float]) -> li
 
 
 def fitted_from(horizons: Iterable[float]) -> float:
-    """The horizon from which on an exponent is fitted: what a prompt holds at its start bends the line below it."""
+    """Return the horizon from which the exponent is fitted. Below, the fixed start of each prompt bends the line."""
     return _LONG if len({horizon for horizon in horizons if horizon >= _LONG}) > 1 else 0.0
 
 
@@ -85,7 +85,10 @@ def slope_plot(
     width: int,
     along: str = HORIZON,
 ) -> str:
-    """The plot; ``says`` is what is measured, ``along`` what it grows with. At a line's end stand name and exponent."""
+    """Return the plot, with name and exponent at the end of each line.
+
+    ``says`` describes the measured value and ``along`` the horizontal axis.
+    """
     if not shown:
         return ""
     names = {
@@ -132,17 +135,17 @@ def _tick(value: float, says: str) -> str:
 
 
 class Curve(Struct, frozen=True):
-    """A strategy's curve."""
+    """The survival curve of a strategy."""
 
     name: str
-    points: tuple[tuple[float, float], ...]  # step and the share without a loss from it on; the first is step 0
+    points: tuple[tuple[float, float], ...]  # step, and the share without a loss from that step on; starts at step 0
     end: float  # the last step of its longest run
     trials: int
 
 
 def loss_curves(trials: Sequence[TrialRow], column: str) -> list[Curve]:
-    """One for each strategy; none where no loss was looked for, or none found in any."""
-    # Over several sessions in a row no loss was looked for.
+    """Return one curve per strategy; empty if losses were not measured or never occurred."""
+    # Losses are not measured across several sessions in a row.
     looked = [trial for trial in trials if trial.text("session") != "new"]
     counted = [trial for trial in looked if not trial.failed and trial.number("steps") > 0]
     if not any(isfinite(trial.number(column)) for trial in counted):
@@ -168,7 +171,7 @@ def _curve(name: str, trials: Sequence[TrialRow], column: str) -> Curve:
 def loss_plot(
     shown: Sequence[Curve], title: str, group: tuple[str, str], wants: Wants, anchors: Anchors, width: int
 ) -> str:
-    """The plot, names at the ends of the curves."""
+    """Return the plot, with names at the ends of the curves."""
     if not shown:
         return ""
     names = {curve.name: f"{clipped(curve.name, 16 if width < 500 else 24)} {_share(curve)}" for curve in shown}
@@ -196,13 +199,13 @@ def _share(curve: Curve) -> str:
 
 
 def _box(names: Collection[str], left: float, width: int) -> Box:
-    """Room for a line for each name, and for the names at their ends."""
+    """Return a box with room for every line, and for the names at their ends."""
     height = max(400, 15 * len(names) + 90)
     return Box(width, height, left, width - max(map(len, names)) * 6.4 - 26, 30, height - 46)
 
 
 class _DrawnLine(NamedTuple):
-    """A strategy's line: ``last`` is where the way to its name begins."""
+    """The line of a strategy. ``last`` is where the connection to its name starts."""
 
     strategy: str
     name: str
@@ -214,7 +217,7 @@ class _DrawnLine(NamedTuple):
 def _named(
     lines: Sequence[_DrawnLine], box: Box, group: tuple[str, str], wants: Wants, anchors: Anchors
 ) -> Iterator[str]:
-    """The lines with their names at their ends, those that lead over the others."""
+    """Yield the lines with their names at the end, with the leading ones drawn last, on top."""
     ends = stacked([one.last[1] for one in lines], box.top + 4, box.bottom - 4, 14)
     for one, at in sorted(zip(lines, ends, strict=True), key=lambda pair: leads(pair[0].strategy, wants.baseline)):
         marks = one.marks + line(*one.last, box.right + 12, at, "leader")
@@ -225,7 +228,7 @@ def _named(
 
 
 class Spot(Struct, frozen=True):
-    """A strategy in the plane."""
+    """The position of a strategy in the plot."""
 
     name: str
     cost: Interval
@@ -234,7 +237,7 @@ class Spot(Struct, frozen=True):
 
 
 def spots(section: Section, wants: Wants) -> list[Spot]:
-    """The strategies of a section that have a bill and were judged; leading ones first."""
+    """Return the strategies with a bill and a success rate, leading ones first."""
     found = []
     for one in section.lines:
         cost, solved = one.figures[bill_name(wants.read_multiple)], one.figures["solved"]
@@ -246,7 +249,7 @@ def spots(section: Section, wants: Wants) -> list[Spot]:
 
 
 def _leading(found: list[tuple[Line, Interval, Interval]]) -> set[str]:
-    """Those that no other one beats: none as cheap solves more, none that solves as much is cheaper."""
+    """Return the strategies on the frontier: a cheaper or equally cheap one never solves as much."""
     best, leading = -inf, set()
     for one, _, solved in sorted(found, key=lambda each: (each[1].value, -each[2].value)):
         if solved.value > best:
@@ -256,7 +259,7 @@ def _leading(found: list[tuple[Line, Interval, Interval]]) -> set[str]:
 
 
 def frontier(section: Section, wants: Wants, anchors: Anchors, width: int) -> str:
-    """The plot, or nothing where no strategy has both figures."""
+    """Return the plot, or an empty string if no strategy has both figures."""
     shown = spots(section, wants)
     if not shown:
         return ""
@@ -275,7 +278,7 @@ def frontier(section: Section, wants: Wants, anchors: Anchors, width: int) -> st
     points = [(across(spot.cost.value), up(spot.solved.value)) for spot in shown]
     names = [clipped(spot.name, 16 if dense else 34) for spot in shown]
     placed = list(zip(shown, points, names, beside(points, names, box, dense), strict=True))
-    for spot, point, name, place in reversed(placed):  # the leading ones over the others
+    for spot, point, name, place in reversed(placed):  # the leading ones are drawn last, on top
         marks = _marks(spot, anchors.family(spot.name), point, across, up) + _label(point, name, place, spot.leading)
         target = anchors.of_line(section, spot.name)
         kind = "leading" if spot.leading else ""
@@ -286,7 +289,7 @@ def frontier(section: Section, wants: Wants, anchors: Anchors, width: int) -> st
 
 
 def solved_alike(shown: Sequence[Spot]) -> bool:
-    """Whether success does not differ: their bills are all there is to see."""
+    """Return whether all success rates are equal, so that only the bills differ."""
     return len({spot.solved.value for spot in shown}) == 1
 
 
@@ -294,7 +297,7 @@ _BAR = 28.0
 
 
 def _bars(shown: Sequence[Spot], section: Section, wants: Wants, anchors: Anchors, width: int) -> str:
-    """The bills as bars, the cheapest first, where success does not differ: a plane would hold one line of dots."""
+    """Draw the bills as bars, cheapest first, if success does not differ. A plane would show only a row of dots."""
     names = {spot.name: clipped(spot.name, 16 if width < 500 else 34) for spot in shown}
     box = Box(width, 0, max(map(len, names.values())) * 6.8 + 29, width - 78, 24, 24 + _BAR * len(shown))
     box = replace(box, height=box.bottom + 46)
@@ -320,7 +323,7 @@ def _dollars(scale: Scale) -> list[tuple[float, str]]:
 
 
 def _steps(front: list[tuple[float, float]], box: Box) -> list[tuple[float, float]]:
-    """What the best is for at most a bill: it stays until a more expensive one solves more."""
+    """Return the frontier as steps: the best rate stays until a more expensive strategy solves more."""
     steps = [(front[0][0], box.bottom)]
     for x, y in front:
         steps += [(x, steps[-1][1]), (x, y)]

@@ -1,4 +1,4 @@
-"""What a person's n-th request costs under each strategy, of trials that are conversations."""
+"""The cost of a user's n-th request under each strategy, for trials that are conversations."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .plots import Slope
 from .results import TrialRow
 
 FIFTH = 5
-"""The request that the last one is held against: by then the first ones have found out what all of them need."""
+"""The request that the last one is compared with. By then the facts that all requests need have been found."""
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 _KINDS = ("uncached", "cache_read", "cache_write_5m", "cache_write_1h", "output")
 
 
 def request_costs(trial: TrialRow, price: Price, multiple: float) -> list[float]:
-    """USD of each request where a read costs ``multiple`` input tokens; empty where none is known."""
+    """Return the USD of each request if a read costs ``multiple`` input tokens; empty if unknown."""
     told = _lists(trial)
     tokens = [told.get(name, []) for name in _KINDS]
     if len({len(one) for one in tokens}) != 1:
@@ -33,7 +33,7 @@ def request_costs(trial: TrialRow, price: Price, multiple: float) -> list[float]
 
 
 def request_slopes(trials: Sequence[TrialRow], wants: Wants) -> list[Slope]:
-    """What the n-th request costs under each strategy that was given more than five."""
+    """Return the mean cost of each request, for strategies with more than five requests."""
     mine: dict[str, list[list[float]]] = {}
     for trial in trials:
         costs = request_costs(trial, wants.price, wants.read_multiple)
@@ -43,7 +43,7 @@ def request_slopes(trials: Sequence[TrialRow], wants: Wants) -> list[Slope]:
 
 
 def _means(found: Sequence[Sequence[float]]) -> tuple[tuple[float, float], ...]:
-    """Of each request that cost something."""
+    """Return the mean of each request with a cost above 0."""
     numbers = range(max(map(len, found)))
     means = ((at + 1.0, fmean(one[at] for one in found if len(one) > at)) for at in numbers)
     return tuple((number, mean) for number, mean in means if mean > 0)
@@ -54,7 +54,7 @@ def _grown(found: Sequence[Sequence[float]]) -> Interval | None:
 
 
 def request_rows(trials: Sequence[TrialRow], wants: Wants) -> list[list[str]]:
-    """The table, its heads first; nothing where no trial is a conversation of more than five requests."""
+    """Return the table with its header row; empty without conversations of more than five requests."""
     mine: dict[tuple[str, ...], list[TrialRow]] = {}
     for trial in trials:
         if not trial.failed and len(request_costs(trial, wants.price, wants.read_multiple)) > FIFTH:
@@ -68,7 +68,7 @@ def request_rows(trials: Sequence[TrialRow], wants: Wants) -> list[list[str]]:
 
 
 def _name(key: tuple[str, ...], *, several: bool) -> str:
-    """The strategy; with the model, the noise and the horizon where they differ in one table."""
+    """Return the strategy, with model, noise and horizon if they differ within the table."""
     *group, strategy = key
     return f"{strategy} ({', '.join(filter(None, group))})" if several else strategy
 
@@ -103,7 +103,7 @@ def _exponent(found: Interval | None) -> str:
 
 
 def _lists(trial: TrialRow) -> dict[str, list[int]]:
-    """What the row tells of its requests, figure by figure; a bench's files may say anything."""
+    """Decode the row's per-request figures. A bench's files are untrusted, so invalid content counts as empty."""
     try:
         return msgspec.json.decode(trial.text("requests") or "{}", type=dict[str, list[_Count]])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -111,7 +111,7 @@ def _lists(trial: TrialRow) -> dict[str, list[int]]:
 
 
 def request_text() -> str:
-    """What the table is, before it is read."""
+    """Return the text above the table."""
     return (
         "What a request of a conversation costs in USD, with 95 % intervals over trials: the fifth, the last, and how "
         "it grows from the fifth on. An exponent of 0 does not grow, 1 grows with the number of requests. Steps are "

@@ -1,4 +1,4 @@
-"""What a bench left behind: one row for each trial, and what is known of the whole."""
+"""Read the results of a bench: one row per trial, and facts about the whole."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from stackmem.run.run_folder import LEDGER
 from stackmem.tools.plugins import load_plugins
 
 _MAX_FIGURE = 1 << 63
-"""As the ledger has it; sums and powers of larger ones would overflow."""
+"""The ledger's limit. Sums and powers of larger values would overflow."""
 
 
 class TrialRow(Struct, frozen=True):
     """One trial."""
 
-    row: Mapping[str, Any]  # column to value, as the file has them
+    row: Mapping[str, Any]  # column to value, as in the file
 
     def text(self, column: str) -> str:
         found = self.row.get(column)
         return "" if found is None else str(found)
 
     def number(self, column: str) -> float:
-        """Nan if the trial has no such figure, or one that nothing measured can be."""
+        """Return a figure, or nan if the trial does not have it or its value is out of range."""
         found = self.row.get(column)
         if isinstance(found, int | float) and abs(found) < _MAX_FIGURE:
             return float(found)
@@ -37,12 +37,12 @@ class TrialRow(Struct, frozen=True):
 
     @property
     def failed(self) -> bool:
-        """The trial came to nothing through no fault of its strategy, and tells nothing about it."""
+        """Whether the trial ended with an error, which says nothing about its strategy."""
         return self.text("outcome") == "error"
 
     @property
     def solved(self) -> float:
-        """1 or 0; nan where nobody judged it."""
+        """1 or 0; nan if the trial was not judged."""
         found = self.number("solved")
         return nan if self.failed or found not in (0, 1) else found
 
@@ -56,7 +56,7 @@ class TrialRow(Struct, frozen=True):
 
     @property
     def group(self) -> tuple[str, str]:
-        """Model and noise: trials that differ in them are never put in one table."""
+        """Model and noise. Trials that differ in them are never in the same table."""
         return (self.text("model"), self.text("noise"))
 
     @property
@@ -65,21 +65,21 @@ class TrialRow(Struct, frozen=True):
 
     @property
     def pairing(self) -> tuple[str, ...]:
-        """What two trials have in common that can be compared with each other."""
+        """The values that two comparable trials have in common."""
         return tuple(map(self.text, ("task", "family", "horizon", "noise", "seed", "model")))
 
 
 class BenchRows(Struct, frozen=True):
-    """A bench that was run, wholly or in part."""
+    """A bench that ran completely or in part."""
 
     folder: Path
-    suite: Mapping[str, str]  # what is known of the whole: command, version, date, machine
+    suite: Mapping[str, str]  # facts about the whole: command, version, date, machine
     trials: tuple[TrialRow, ...]
 
 
 def read_bench(folder: Path) -> BenchRows:
-    """The rows of a bench, by their names; of one that still runs, or was killed, those that it has so far."""
-    load_plugins()  # a metric may be one of theirs
+    """Read the rows of a bench. A bench that is running or was killed has the rows so far."""
+    load_plugins()  # a metric may come from a plug-in
     ledger, database = folder / LEDGER, folder / RESULTS
     if not ledger.is_file() and not database.is_file():
         raise UsageError(f"{folder} holds no {RESULTS}; stackmem bench makes one in the folder that its -o names")

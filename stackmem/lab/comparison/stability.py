@@ -1,7 +1,7 @@
-"""Which verdicts hang on the model: under how many of the models one strategy is better than another.
+"""Check which verdicts depend on the model: under how many models one strategy is better than another.
 
-Of two strategies in one table the first is better where it solves no fewer at no higher bill, and one of the two gaps
-is of interest. A model stands for a reader with its dials, or for a real one; no single one of them decides.
+Within a table, one strategy is better if it solves at least as much at no higher bill and one of the gaps is large
+enough to matter. A model is a simulated reader with its settings, or a real one. No single model decides.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .figures import Line, Section, Wants, bill_name
 
 
 class Band(Struct, frozen=True):
-    """From the least to the most over the models: share solved, and the bill over the baseline's."""
+    """Minimum and maximum over the models: the share solved, and the bill relative to the baseline."""
 
     solved: tuple[float, float]
     ratio: tuple[float, float] | None
@@ -28,13 +28,13 @@ class StabilityMap(Struct, frozen=True):
 
     title: str
     models: tuple[str, ...]
-    strategies: tuple[str, ...]  # those that every model has figures of
+    strategies: tuple[str, ...]  # the strategies with figures under every model
     bands: Mapping[str, Band]
-    better: Mapping[tuple[str, str], int]  # of two strategies, under how many models the first is better
+    better: Mapping[tuple[str, str], int]  # for a pair of strategies, under how many models the first is better
 
 
 def stability_maps(sections: Sequence[Section], wants: Wants) -> list[StabilityMap]:
-    """A map for all tasks and for each horizon that several models were given."""
+    """Return a map for all tasks and for each horizon that ran under several models."""
     groups: dict[tuple[str, str], list[Section]] = {}
     for section in sections:
         if not section.task:
@@ -79,7 +79,7 @@ def _band(mine: Sequence[tuple[float, float]], base: Sequence[tuple[float, float
 
 
 def map_rows(shown: StabilityMap, wants: Wants) -> list[list[str]]:
-    """The map as a table, its heads first."""
+    """Return the map as a table with its header row."""
     rows = [["strategy", "solved", f"bill to {wants.baseline}", *(f"over {name}" for name in shown.strategies)]]
     for name in shown.strategies:
         band = shown.bands[name]
@@ -103,7 +103,7 @@ def _range(ends: tuple[float, float] | None, kind: Kind) -> str:
 
 
 def map_text(shown: StabilityMap) -> str:
-    """What the map is, before it is read."""
+    """Return the text above the map."""
     points, percent = SHARE_OF_INTEREST * 100, AMOUNT_OF_INTEREST * 100
     return (
         f"Under how many of {len(shown.models)} models ({', '.join(shown.models)}) the strategy of a row is better "

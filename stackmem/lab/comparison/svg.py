@@ -1,6 +1,6 @@
-"""Drawing: scales, axes and marks as SVG whose colors the page's style sheet decides, so that both themes work.
+"""SVG drawing: scales, axes and marks. The page's style sheet sets the colors, so that both themes work.
 
-Names stand beside their points, none over another.
+Names are placed next to their points without overlaps.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from math import ceil, cos, floor, log10, pi, sin
 from msgspec import Struct
 
 CHAR_WIDTH = 6.3
-"""Of a label's letters on average, in pixels; its font is 11.5 pixels high."""
+"""Average width of a label's letters in pixels, at a font size of 11.5 pixels."""
 
 
 class Scale(Struct, frozen=True):
-    """From values to pixels."""
+    """A mapping from values to pixels."""
 
-    # low, high: values at ``start`` and ``end``; both above 0 where it is logarithmic
+    # low, high: the values at ``start`` and ``end``, both above 0 on a logarithmic scale
     low: float
     high: float
     start: float
@@ -26,18 +26,18 @@ class Scale(Struct, frozen=True):
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """Values beyond an end are drawn at it."""
+        """Return the position of a value. Values beyond an end are drawn at that end."""
         low, high, at = (log10(x) if self.log else x for x in (self.low, self.high, max(value, self.low)))
         share = (at - low) / (high - low) if high > low else 0.5
         return round(self.start + min(1.0, share) * (self.end - self.start), 1)
 
     def ticks(self, most: int = 6) -> list[float]:
-        """Round values within the scale."""
+        """Return round values within the scale."""
         return _log_ticks(self.low, self.high, most) if self.log else _even_ticks(self.low, self.high, most)
 
 
 class Box(Struct, frozen=True):
-    """The part of a drawing that is plotted in, in pixels."""
+    """The plot area of a drawing, in pixels."""
 
     width: float
     height: float
@@ -48,7 +48,7 @@ class Box(Struct, frozen=True):
 
 
 def log_scale(values: Iterable[float], start: float, end: float, room: float = 0.04) -> Scale:
-    """Around the values above 0, with some room at both ends."""
+    """Return a scale around the values above 0, with some room at both ends."""
     kept = [value for value in values if value > 0] or [1.0]
     low, high = log10(min(kept)), log10(max(kept))
     spread = max(high - low, 0.2)
@@ -74,7 +74,7 @@ def _even_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 class Axis(Struct, frozen=True):
-    """A scale as it is shown."""
+    """A scale with its name and ticks."""
 
     scale: Scale
     name: str
@@ -82,7 +82,7 @@ class Axis(Struct, frozen=True):
 
 
 def axes(box: Box, across: Axis, up: Axis) -> str:
-    """The grid with its values, and what the axes are."""
+    """Draw the grid with its values and the names of the axes."""
     drawn = []
     for value, text in across.ticks:
         x = across.scale(value)
@@ -121,11 +121,11 @@ _SHAPES = {
     "stackheap": "0,-1.4 .41,-.57 1.33,-.43 .67,.22 .82,1.13 0,.7 -.82,1.13 -.67,.22 -1.33,-.43 -.41,-.57",
     "other": "-.4,-1.2 .4,-1.2 .4,-.4 1.2,-.4 1.2,.4 .4,.4 .4,1.2 -.4,1.2 -.4,.4 -1.2,.4 -1.2,-.4 -.4,-.4",
 }  # fmt: skip
-"""Corners of a family's mark; a family that is not here has a circle."""
+"""Corners of each family's mark. Other families are drawn as a circle."""
 
 
 def mark(family: str, x: float, y: float, radius: float) -> str:
-    """The mark of a strategy of that family: squares, rhombs, triangles, stars and crosses, about as large."""
+    """Return the mark of a family. All shapes have about the same size."""
     if family not in _SHAPES:
         return dot(x, y, radius, "dot")
     corners = (pair.split(",") for pair in _SHAPES[family].split())
@@ -134,7 +134,7 @@ def mark(family: str, x: float, y: float, radius: float) -> str:
 
 
 def chip(family: str, hue: int | None = None) -> str:
-    """The same mark beside a name in the text; without a hue in the color of the text."""
+    """Return the mark for use next to a name in text. Without a hue it has the text's color."""
     kinds = "chip" if hue is None else f"chip hue-{hue}"
     return f'<svg class="{kinds}" viewBox="-7 -7 14 14" aria-hidden="true">{mark(family, 0, 0, 4.6)}</svg>'
 
@@ -144,7 +144,7 @@ def label(x: float, y: float, text: str, kind: str, anchor: str = "start") -> st
 
 
 def linked(target: str, hue: int, number: int, tells: str, inside: str, more: str = "") -> str:
-    """One strategy's marks, which lead to its trials and say their figures when they are pointed at."""
+    """Return the marks of a strategy as a link to its trials, with its figures as the tooltip."""
     kinds = " ".join(filter(None, ("strategy", f"hue-{hue}", more)))
     return (
         f'<a class="{kinds}" href="#{target}" data-strategy="{number}"><title>{escape(tells)}</title>{inside}</a>'
@@ -160,13 +160,13 @@ _NEAR = 15.0
 
 
 class LabelPlace(Struct, frozen=True):
-    """A name's place."""
+    """The position of a name."""
 
-    # x, y: where its text begins, on its base line
+    # x, y: start of its text on the baseline
     x: float
     y: float
     width: float  # of the text
-    led: bool  # it stands so far from its point that a line leads to it
+    led: bool  # whether it is so far from its point that a line connects them
 
     @property
     def middle(self) -> float:
@@ -176,7 +176,7 @@ class LabelPlace(Struct, frozen=True):
 def beside(
     points: Sequence[tuple[float, float]], names: Sequence[str], box: Box, dense: bool
 ) -> list[LabelPlace | None]:
-    """A place for each name, the first ones first; with ``dense`` a name without a free place is left out."""
+    """Return a place for each name, earlier ones first. With ``dense``, names without a free place are omitted."""
     taken: list[tuple[float, float, float, float]] = []
     spots = [(x - 5, y - 5, x + 5, y + 5) for x, y in points]
     places: list[LabelPlace | None] = []
@@ -193,12 +193,12 @@ def beside(
 
 
 def stacked(heights: Sequence[float], top: float, bottom: float, gap: float = 13.0) -> list[float]:
-    """Heights as near to those wished for as a gap between each two allows; squeezed where there is no room."""
+    """Return heights close to the given ones with a gap between each two, which shrinks if room is short."""
     if not heights:
         return []
     gap = min(gap, (bottom - top) / max(1, len(heights) - 1))
     order = sorted(range(len(heights)), key=lambda number: heights[number])
-    blocks: list[list[float]] = []  # the sum of where its members would have the block begin, and their number
+    blocks: list[list[float]] = []  # the sum of the preferred starts of the members, and their number
     for number in order:
         blocks.append([heights[number], 1.0])
         while len(blocks) > 1 and _start(blocks[-2]) + gap * blocks[-2][1] > _start(blocks[-1]):
@@ -208,7 +208,7 @@ def stacked(heights: Sequence[float], top: float, bottom: float, gap: float = 13
     flat = [_start(block) + gap * number for block in blocks for number in range(int(block[1]))]
     placed = [0.0] * len(heights)
     last = bottom
-    for rank in range(len(order) - 1, -1, -1):  # from below, so that none ends under the plot
+    for rank in range(len(order) - 1, -1, -1):  # from the bottom up, so that every label stays inside the plot
         last = min(last, flat[rank])
         flat[rank], last = last, last - gap
     for rank, number in enumerate(order):
@@ -221,7 +221,7 @@ def _start(block: list[float]) -> float:
 
 
 def _candidates(x: float, y: float, width: float) -> list[tuple[LabelPlace, float]]:
-    """Places around a point, each with how far out of the way it is."""
+    """Return places around a point, each with a penalty for its distance."""
     found = [
         (LabelPlace(x + 9, y + 4, width, False), 0.0), (LabelPlace(x - 9 - width, y + 4, width, False), 0.5),
         (LabelPlace(x - width / 2, y - 9, width, False), 1.0), (LabelPlace(x - width / 2, y + 17, width, False), 1.0),

@@ -1,4 +1,4 @@
-"""The tables of the page, and every trial with its run: where the numbers of the page lead to."""
+"""The tables of the page, and the list of trials that the page's numbers link to."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _MARKS = {"better": "▲ better", "worse": "▼ worse", ALIKE: "≈ alike", NONE
 
 
 def verdicts(section: Section, wants: Wants) -> str:
-    """What a section shows, in words; nothing where nothing is compared."""
+    """Return the findings of a section as a list; empty if it compares nothing."""
     said = "".join(f"<li>{escape(finding)}</li>" for finding in findings(section, wants))
     return f"<ul class=findings>{said}</ul>" if said else ""
 
 
 def table(section: Section, wants: Wants, anchors: Anchors) -> str:
-    """One section: a row for each strategy, each number a link to its trials."""
+    """Return the table of a section: a row per strategy, with each number linked to its trials."""
     shown = columns(section, wants)
     rows = "".join(_row(line, section, shown, wants, anchors) for line in section.lines)
     return (
@@ -39,7 +39,7 @@ def table(section: Section, wants: Wants, anchors: Anchors) -> str:
 
 
 def plain_table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of text, the heads first; nothing in it leads anywhere."""
+    """Return a table of texts without links; the first row is the header."""
     heads, *rest = ([escape(cell) for cell in row] for row in rows)
     head = "".join(f'<th scope="col">{cell}</th>' for cell in heads)
     body = "".join(
@@ -50,7 +50,7 @@ def plain_table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _heads(shown: Sequence[Column], wants: Wants) -> str:
-    """The groups, which a reader can choose among, and the names of the columns with what they tell."""
+    """Return the header: column groups that the reader can toggle, and column names with descriptions."""
     groups = "".join(
         f'<th scope="colgroup" colspan="{len(list(members))}" class="group{" memory" if name == MEMORY else ""}" '
         f'data-group="{number}">{escape(name)}</th>'
@@ -93,7 +93,10 @@ def _cell(line: Line, column: Column, target: str, kind: str) -> str:
 
 
 def _kind(column: Column, shown: Sequence[Column], wants: Wants) -> str:
-    """The first of a group has a line before it; success, bill and peak stand whatever groups are chosen."""
+    """Return the CSS classes of a column.
+
+    The first column of a group has a line before it. Success, bill and peak stay visible whichever groups are selected.
+    """
     groups = list(dict.fromkeys(one.group for one in shown))
     told = [f"g{groups.index(column.group)}"]
     if not column.against and column.key in ("solved", bill_name(wants.read_multiple), "peak_context_tokens"):
@@ -108,7 +111,7 @@ _HEADS = ("task", "horizon", "seed", "outcome", "steps", "peak", "bill", "run")
 
 
 def trial_list(results: BenchRows, wants: Wants, anchors: Anchors, page: Path) -> str:
-    """A list for each strategy, ordered by horizon and task; ``page`` is where the report is written."""
+    """Return a list per strategy, ordered by horizon and task. ``page`` is the path of the report."""
     mine: dict[tuple[tuple[str, str], str], list[TrialRow]] = {}
     for trial in results.trials:
         mine.setdefault((trial.group, trial.strategy), []).append(trial)
@@ -159,7 +162,10 @@ def _cells(trial: TrialRow, folder: Path, wants: Wants, page: Path) -> str:
 
 
 def _run(trial: TrialRow, folder: Path, page: Path) -> str:
-    """A link to the run as a page where it has been made, else to its folder; relative, so that both can be moved."""
+    """Return a link to the run's page if it exists, otherwise to its folder.
+
+    Links are relative, so that report and runs can be moved together. Paths outside the bench folder are not linked.
+    """
     run = trial.text("run")
     if not run:
         return '<span class="none">not kept</span>'

@@ -1,4 +1,4 @@
-"""Writes the report of a bench where a person wants it, as the end of the file's name says: a page, Markdown or CSV."""
+"""Write the report of a bench as a page, Markdown or CSV, depending on the file's extension."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Written(Struct, frozen=True):
     """A report that was written."""
 
     path: Path
-    trials: int  # how many rows it speaks of
+    trials: int  # number of rows in the report
 
 
 def write_report(
     folder: Path, output: str | None = None, *, baseline: str | None = None, read_multiple: float | None = None
 ) -> Written:
-    """The report of the bench in ``folder``; ``report.html`` in it where ``output`` is None."""
+    """Write the report of the bench in ``folder``, by default as ``report.html`` in that folder."""
     path = folder / "report.html" if output is None else Path(os.path.expanduser(output))
     if path.suffix.lower() not in KINDS:
         raise UsageError(f"-o {path} ends in none of {', '.join(KINDS)}; name the file by what it shall be")
@@ -55,7 +55,7 @@ def write_report(
 
 
 def report_page(folder: Path, home: str) -> bytes:
-    """The report of the bench in ``folder`` as a page, as it would stand there; raises as ``write_report`` does."""
+    """Return the report of a bench as a page, as if it were in its folder. Raises like ``write_report``."""
     results = read_bench(folder)
     wants = _wants(results, None, None)
     return page(results, sections(results, wants), wants, folder / "report.html", home).encode(errors="replace")
@@ -84,7 +84,7 @@ def _wants(results: BenchRows, baseline: str | None, read_multiple: float | None
 
 
 def _usual(results: BenchRows) -> str:
-    """What a bench is held against: full history; an ablation, which leaves that out, against what it varies."""
+    """Return the default baseline: full history. An ablation without it uses the strategy that it varies."""
     names = {trial.strategy for trial in results.trials}
     return next((name for name in ("full", "stackheap") if name in names), "full")
 
@@ -93,7 +93,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&!])")
 
 
 def markdown(results: BenchRows, shown: Sequence[Section], wants: Wants) -> str:
-    """The whole report."""
+    """Return the whole report as Markdown."""
     said = ["# Strategies side by side", ""]
     said += [f"- **{escaped(name)}**: {escaped(text)}" for name, text in facts(results, wants)]
     said += [line for remark in remarks(results, wants) for line in ("", escaped(remark))]
@@ -112,7 +112,7 @@ def markdown(results: BenchRows, shown: Sequence[Section], wants: Wants) -> str:
 
 
 def _plain_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of text, the heads first."""
+    """Format rows of text; the first row is the header."""
     heads, *rest = ([escaped(cell) for cell in row] for row in rows)
     return [_row(heads), _row(["---", *("---:" for _ in heads[1:])]), *map(_row, rest)]
 
@@ -138,7 +138,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """As Markdown shows it to the letter, on one line."""
+    """Escape a text so that Markdown shows it literally, on one line."""
     return _SPECIAL.sub(r"\\\1", " ".join("".join(c if c.isprintable() else " " for c in text).split()))
 
 
@@ -147,7 +147,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def spreadsheet(shown: Sequence[Section]) -> str:
-    """Comma separated, one line per strategy and set of tasks; an end of an interval that is open is ``inf``."""
+    """Return CSV with one line per strategy and set of tasks. An open end of an interval is ``inf``."""
     names = list(dict.fromkeys(name for section in shown for line in section.lines for name in line.figures))
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -191,5 +191,5 @@ def _compared(found: Comparison | None) -> list[str | float]:
 
 
 def _safe(text: str) -> str:
-    """A name that a spreadsheet would take for a formula is kept from being one."""
+    """Prefix a name that a spreadsheet would treat as a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,4 +1,4 @@
-"""The simulated model, one file per question: what a text says, what is known, what to do, what to keep."""
+"""The simulated model: parsing of texts, knowledge, decisions, and storage, one file each."""
 
 from __future__ import annotations
 

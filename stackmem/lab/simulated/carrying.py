@@ -1,7 +1,7 @@
-"""What the reader writes beside its call where the prompt asks for it: a state of all, or a fold of the last answer.
+"""The text that the reader adds to its call on request: its whole state, or a fold of the last answer.
 
-Facts, dead ends, changes, the plan, candidates and how far files were read go over in the worlds' own lines; sentences
-do not.
+The text contains facts, dead ends, changes, the plan, candidates and how far files were read, in the grammar of the
+worlds. It contains no free prose.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _FOLD = re.compile(
     r".*at most ([\d,]{1,12}) characters"
 )
 MOST_BLOCKS = 8
-"""With more of them all are folded into one."""
+"""With at least this many blocks, all are folded into one."""
 _PLANNED = 10
 
 
 def carried(known: Knowledge, last: Message) -> str:
-    """The text that the last message asks for beside the call; empty where it asks for none."""
+    """Return the text that the last message requests in addition to the call; empty if it requests none."""
     for part in reversed(last.parts):
         if not isinstance(part, Text):
             continue
@@ -54,7 +54,7 @@ def _fitting(said: Iterable[str], room: int) -> Iterator[str]:
 
 
 def _all(known: Knowledge) -> Iterator[str]:
-    """All that is known and may be needed, in the order of what it would cost to lose it."""
+    """Yield everything that is known and may be needed, the costliest to lose first."""
     done = max(known.done, known.planned_from)
     if done > 0:
         yield f"done units 1-{done}"
@@ -72,7 +72,7 @@ def _all(known: Knowledge) -> Iterator[str]:
 
 
 def _told(known: Knowledge, last: Message) -> Iterator[str]:
-    """What the answers in the last message told."""
+    """Yield the lines that the answers in the last message contain."""
     for part in last.parts:
         for line in lines(part.text) if isinstance(part, ToolResult) else ():
             match line:
@@ -104,7 +104,7 @@ def _candidate_line(key: str, values: Iterable[str]) -> str:
 
 
 def read_lines(known: Knowledge, since: int) -> Iterator[str]:
-    """How far each file was read that goes on; one that was read to its end is read again where it is needed again."""
+    """Yield how far each unfinished file was read. A file that was read to its end is simply read again if needed."""
     for path, spans in sorted(known.spans.items()):
         at = 0
         for span in sorted(spans, key=lambda one: one.first):

@@ -1,10 +1,10 @@
-"""Which chunks hold what: one a topic, and further ones behind it, so that a chunk is seldom written twice.
+"""Distribute facts over chunks: one per topic, and more when it is full, so that few chunks are rewritten.
 
-Rule 1: a fact that has a chunk is written there; a new one goes to the topic's last chunk while that is small, else to
-        a chunk of its own, ``TOPIC.2``, ``TOPIC.3``.
-Rule 2: a chunk that holds more than is visible is read before it is written again.
-Rule 3: once a topic has changed, its first chunk holds all that is known, and the others nothing.
-Rule 4: a source is named for facts of one file alone, and only while what is written is what the file says.
+Rule 1: a fact that has a chunk is updated there. A new fact goes to the topic's last chunk while that is small,
+        otherwise to a new chunk, ``TOPIC.2``, ``TOPIC.3``.
+Rule 2: a chunk with content that is not visible is read before it is rewritten. Rule 3: after a topic has changed, its
+first chunk gets everything known, and its other chunks are emptied. Rule 4: a source is named only if all facts come
+from one file and match what the file says.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NO_INDEX = SeenIndex({}, 0, 10_000)
 
 
 def entries(sight: ReaderSight) -> list[dict[str, str]] | ChosenCall:
-    """The chunks to store now, or what must be read before they can be written."""
+    """Return the chunks to store now, or a call that reads what is needed first."""
     known = sight.known
     if sight.variant == "forgetful" or not sight.offered.heap:
         return []
@@ -28,7 +28,8 @@ def entries(sight: ReaderSight) -> list[dict[str, str]] | ChosenCall:
         if listed is not None:
             return listed
     index = known.index or _NO_INDEX
-    stored = {topic_of(row.name) for row in index.rows.values() if not row.stale}  # else the index says it already
+    # changes of other topics are already marked in the index
+    stored = {topic_of(row.name) for row in index.rows.values() if not row.stale}
     changed = {topic_of(scope) for scope in unsaved_changes(known)}
     new = unsaved(known)
     found, room = [], index.budget - index.used
@@ -50,7 +51,7 @@ def entries(sight: ReaderSight) -> list[dict[str, str]] | ChosenCall:
 def _targets(
     known: Knowledge, index: SeenIndex, topic: str, new: list[str], *, anew: bool
 ) -> dict[str, dict[str, Held]]:
-    """What each chunk of the topic is to hold, where that is not what it holds."""
+    """Return the new content of each chunk of the topic that has to change."""
     rows = sorted((row for row in index.rows.values() if topic_of(row.name) == topic), key=lambda row: row.name)
     facts = valid(known, topic)
     if not rows:
@@ -73,20 +74,20 @@ def _targets(
 
 
 def _with_own(known: Knowledge, row: SeenChunk | None, facts: dict[str, Held], keys: list[str]) -> dict[str, Held]:
-    """The facts of a chunk as it is, and the keys that join it."""
+    """Return the current facts of a chunk, plus the facts that join it."""
     own = {line.key for line in lines(known.chunks.get(row.name, "")) if isinstance(line, StatedFact)} if row else set()
     items = row.items if row else frozenset()
     return {key: held for key, held in facts.items() if key in keys or key in own or key.partition(".")[2] in items}
 
 
 def _covered(known: Knowledge, row: SeenChunk) -> bool:
-    """Whether all that the chunk holds is visible."""
+    """Return whether the whole content of the chunk is visible."""
     mine = {key.partition(".")[2] for key in valid(known, topic_of(row.name))}
     return row.name in known.chunks or (row.whole and row.items <= mine)
 
 
 def _entry(sight: ReaderSight, name: str, facts: dict[str, Held], room: int) -> dict[str, str] | None:
-    """One chunk in at most ``room`` characters; None where not even a line fits."""
+    """Return one chunk of at most ``room`` characters, or None if not even a line fits."""
     known, topic = sight.known, topic_of(name)
     said = [f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items() if topic_of(scope) == topic]
     items = []

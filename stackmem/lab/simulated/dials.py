@@ -1,14 +1,14 @@
-"""How far the reader is from a perfect one: dials, each off by default, named after what is measured of real models.
+"""Dials that make the reader less than perfect. Each is off by default and named after a measured effect.
 
-- ``lost``: share of facts that are left out wherever they would be stored or handed over. No measurement was found; the
-  settings are guesses.
-- ``long``: chance that a fact in sight is missed at a use, in a prompt of 128,000 tokens; in others in proportion, at
-  most 0.9, twice that where the fact had changed. Published losses grow about linearly with the length (NoLiMa, RULER).
-- ``noticed``: share of the misses that cost a second look; the others use a wrong value.
-- ``summary``: share of the facts that a summary keeps, however long it may be; without it forty lines.
+- ``lost``: share of facts that are left out whenever they should be stored or handed over. No measurement was found, so
+  the settings are guesses.
+- ``long``: chance of missing a visible fact at a use in a prompt of 128,000 tokens. It is proportional to the length,
+  doubled if the fact had changed, and at most 0.9. Published losses grow about linearly (NoLiMa, RULER).
+- ``noticed``: share of the misses that cost a second look. The other misses use a wrong value.
+- ``summary``: share of the facts that a summary keeps, whatever its length. Without it, a summary has forty lines.
 
-The luck of a fact hangs on the fact and where it is used, and on nothing else: the same for every strategy, and in any
-process. Source: docs/simulated-model.md.
+Whether a fact is affected depends only on the fact and on where it is used. It is the same for every strategy and in
+every process. Source: docs/simulated-model.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST = 0.9
 
 
 class ReaderDials(Struct, frozen=True):
-    """Shares from 0 to 1; ``summary`` None is no share of its own."""
+    """Shares from 0 to 1. If ``summary`` is None, the length limit applies instead of a share."""
 
     lost: float = 0.0
     long: float = 0.0
@@ -34,14 +34,14 @@ class ReaderDials(Struct, frozen=True):
     summary: float | None = None
 
     def loses(self, key: str, value: str) -> bool:
-        """Whether the fact is left out where it would be stored or handed over."""
+        """Return whether the fact is left out where it would be stored or handed over."""
         return self.lost > 0 and luck("lost", key, value) < self.lost
 
     def summarizes(self, key: str, value: str) -> bool:
         return self.summary is None or luck("summary", key, value) < self.summary
 
     def misses(self, key: str, value: str, use: str, tokens: float, *, changed: bool) -> bool:
-        """Whether the fact is missed at this use, in a prompt of so many tokens."""
+        """Return whether the fact is missed at this use in a prompt of ``tokens`` tokens."""
         if self.long == 0:
             return False
         chance = self.long * tokens / FULL_LENGTH_TOKENS * (2 if changed else 1)
@@ -60,13 +60,13 @@ SETTINGS = {
 
 
 def luck(*words: str) -> float:
-    """A number from 0 to 1, below 1, the same for the same words."""
+    """Return a number in [0, 1) that depends only on the words."""
     digest = hashlib.sha256("\0".join(words).encode()).digest()
     return int.from_bytes(digest[:7]) / 256**7
 
 
 def read_dial(dials: ReaderDials, text: str) -> ReaderDials | None:
-    """``dials`` with a setting by its name, or ``NAME=SHARE``, over them; None where ``text`` is neither."""
+    """Return the dials of a setting, or ``dials`` with ``NAME=SHARE`` applied; None if ``text`` is neither."""
     if text in SETTINGS:
         return SETTINGS[text]
     name, equals, raw = text.partition("=")

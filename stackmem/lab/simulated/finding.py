@@ -1,4 +1,4 @@
-"""How a fact that is not visible is found: first where something remembers it, else the way the plan names."""
+"""Find a fact that is not visible: first in memory, then the way that the plan names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEMORY = "/memories"
 
 
 def find(sight: ReaderSight, need: StatedNeed) -> ChosenCall | None:
-    """The next step towards the fact; None where no way is left."""
+    """Return the next step towards the fact, or None if all ways are exhausted."""
     steps = (fresh(sight, action) for action in _ways(sight, need))
     return next((action for action in steps if action is not None), None)
 
@@ -66,14 +66,17 @@ def _remembered(sight: ReaderSight, need: StatedNeed) -> Iterator[ChosenCall | N
     if sight.offered.takes("heap_read", "query") and need.way.startswith("unit "):
         name = f"frame:{frame_of(int(need.way[5:]))}" if need.way[5:].isdigit() else ""
         query = need.key
-        if sight.offered.shows:  # parts are of any length, so nothing tells the name
+        if sight.offered.shows:  # parts can have any length, so the unit does not determine the name
             name, query = "frame:", f"{need.key} done {need.way}"
         if name:
             yield ChosenCall("heap_read", {"name": name, "query": query}, f"a popped frame was told {need.key}")
 
 
 def _holding(known: Knowledge, key: str) -> list[str]:
-    """The chunks that may hold a fact, the last written first; none where what they say may not hold any more."""
+    """Return the chunks that may contain a fact, most recently written first.
+
+    The list is empty if the fact has changed since the chunks were written.
+    """
     if known.index is None or not _told_of_change(known, key):
         return []
     rows = sorted(known.index.rows.values(), key=lambda row: row.written)[::-1]
@@ -81,14 +84,14 @@ def _holding(known: Knowledge, key: str) -> list[str]:
 
 
 def _useful(known: Knowledge, key: str) -> list[str]:
-    """The chunks that may hold a fact, or the one that it will be added to."""
+    """Return the chunks that may contain a fact, or the chunk that it will be added to."""
     holding = _holding(known, key)
     home = None if holding or known.index is None else last_part(known.index, topic_of(key))
     return [home.name] if home is not None and home.name not in known.chunks else holding
 
 
 def _ahead(known: Knowledge) -> Iterator[str]:
-    """What the units of this frame will need that is not visible, as far as a plan is."""
+    """Yield the needs of this frame's remaining units that are not visible, as far as they are planned."""
     first, last = known.objective or (0, -1)
     for unit in range(max(first, known.done + 1), last + 1):
         for need in known.plan[unit].needs if unit in known.plan else ():
@@ -97,13 +100,16 @@ def _ahead(known: Knowledge) -> Iterator[str]:
 
 
 def frame_of(unit: int) -> str:
-    """The name of the frame of ten units that did the unit, where ranges are split by tens."""
+    """Return the name of the frame that did the unit, if ranges are split into tens."""
     first = (unit - 1) // 10 * 10 + 1
     return f"units-{first}-{first + 9}"
 
 
 def _told_of_change(known: Knowledge, key: str) -> bool:
-    """Whether what is stored may still hold; not where it changed before our eyes and nobody has stored it since."""
+    """Return whether stored facts can still be valid.
+
+    They are invalid if a change was seen in this conversation and has not been stored since.
+    """
     scopes = [scope for scope in (key, topic_of(key)) if known.changed_by.get(scope) == SEEN]
     return all(known.saved_changes.get(scope, 0) >= known.changed[scope][0] for scope in scopes)
 
@@ -116,7 +122,7 @@ def _may_hold(known: Knowledge, row: SeenChunk, key: str) -> bool:
 
 
 def _read_on(known: Knowledge, key: str, path: str, *, believing: bool = True) -> ChosenCall | None:
-    """The first part of a file that was not read since the fact was last in doubt."""
+    """Return a call for the first part of a file that was not read since the fact was last in doubt."""
     since = known.doubted_since(key)
     spans = [span for span in known.spans.get(path, ()) if span.order > since and (believing or not span.told)]
     return read_from(path, spans, f"{key} stands in {path}")
@@ -135,9 +141,10 @@ def read_from(path: str, spans: list[ShownLines], why: str) -> ChosenCall | None
 
 
 def half_read(sight: ReaderSight, paths: set[str]) -> ChosenCall | None:
-    """A file is read to its end where what it says can be kept, since other units will need the rest of it."""
+    """Return a call that reads on in a file, if the content can be kept, because other units will need it."""
     known = sight.known
-    alone = known.frames is not None and known.depth is not None and known.depth[0] == 0  # no frame will need the rest
+    # later frames will not need the rest
+    alone = known.frames is not None and known.depth is not None and known.depth[0] == 0
     for path in sorted(paths) if sight.offered.remembers and not alone else ():
         spans = sight.known.spans.get(path, [])
         action = fresh(sight, read_from(path, spans, f"the rest of {path} will be needed as well"))

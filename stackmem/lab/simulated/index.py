@@ -1,4 +1,4 @@
-"""The heap index as a reader sees it: its last lines in the prompt, and what they offer."""
+"""Parse the heap index from its last occurrence in the prompt."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class SeenChunk(Struct, frozen=True):
 
     name: str
     chars: int
-    items: frozenset[str]  # what its description says it holds, by the part of a key after the topic
+    items: frozenset[str]  # the items that its description lists: the part of each key after the topic
     whole: bool  # the description names everything in it
     source: str
-    written: int  # the step it was last written at; 0 where the index shows none
+    written: int  # the step at which it was last written; 0 if the index shows none
     stale: bool
 
 
@@ -33,7 +33,7 @@ class SeenIndex(Struct, frozen=True):
 
 
 def index_in(text: str, before: SeenIndex | None) -> SeenIndex | None:
-    """The index after ``text``; ``before`` where it has none."""
+    """Return the index after ``text``, or ``before`` if the text has none."""
     if "HEAP " not in text:
         return before
     for head in _HEAD.finditer(text):
@@ -52,7 +52,7 @@ def index_in(text: str, before: SeenIndex | None) -> SeenIndex | None:
 
 @lru_cache(maxsize=2_048)
 def _row(line: str) -> SeenChunk | None:
-    """None for a line that says that the chunk is gone."""
+    """Parse a line of the index. Returns None for a line that reports a removed chunk."""
     name, *parts = line[2:].split(" | ")
     chars, items, source, written = -1, frozenset[str](), "", 0
     whole = False
@@ -72,18 +72,18 @@ def _row(line: str) -> SeenChunk | None:
 
 
 PART_CHARS = 300
-"""A topic's last chunk takes further facts while it is smaller than this."""
+"""A topic's last chunk accepts more facts while it is smaller than this."""
 MANY_CHUNKS = 40
 
 
 def last_part(index: SeenIndex, topic: str) -> SeenChunk | None:
-    """The chunk that a topic's next facts are added to; None where they begin one of their own."""
+    """Return the chunk that a topic's next facts are added to; None if they start a new one."""
     rows = sorted((row for row in index.rows.values() if topic_of(row.name) == topic), key=lambda row: row.name)
     return rows[-1] if rows and (rows[-1].chars < PART_CHARS or len(index.rows) >= MANY_CHUNKS) else None
 
 
 def description(items: list[str], most: int) -> str:
-    """A line for the index that ``index_in`` reads again; it ends with an ellipsis where not all of it fits."""
+    """Return an index description that ``index_in`` can parse. It ends with an ellipsis if items were cut."""
     whole = f"keys: {', '.join(items) or 'none'}"
     if len(whole) <= most:
         return whole

@@ -1,7 +1,7 @@
-"""When something is stored by a call of its own: a chunk, a note, a memory file.
+"""Store facts with separate calls: as a chunk, a note, or a memory file.
 
-What was costly to find and is not known to be stored is stored with the next push or pop, where these store; elsewhere
-by a call of its own. What the plan carries from step to step is handed on in results and contexts, and not stored.
+Costly facts that may not be stored yet are stored with the next push or pop, if those accept chunks; otherwise with a
+separate call. Facts that the plan carries from step to step are handed on in results and contexts, not stored.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from .lines import topic_of
 from .sight import ChosenCall, ReaderSight, fresh
 
 _BATCH = 4
-"""So many facts that units gave are stored by one call; what was looked for is stored at once."""
+"""One call stores this many facts given by units. Facts that had to be searched are stored immediately."""
 
 
 def store_now(sight: ReaderSight, *, due: bool) -> ChosenCall | None:
-    """A call that only stores, where one is due."""
+    """Return a call that only stores, if one is due."""
     known, names = sight.known, sight.offered.names
     if sight.variant == "forgetful" or not sight.offered.remembers:
         return None

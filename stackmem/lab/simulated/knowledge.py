@@ -1,7 +1,7 @@
-"""What is known from the visible conversation, and how its lines change that.
+"""The knowledge from the visible conversation, updated line by line.
 
-One ``Knowledge`` is grown in place along one conversation, message by message; it holds nothing that those messages do
-not say, so nothing in it outlives what is visible. No text makes it raise.
+One ``Knowledge`` grows in place along one conversation, message by message. It contains only what those messages say,
+so it never outlives what is visible. No text can make it raise.
 """
 
 from __future__ import annotations
@@ -34,49 +34,54 @@ SEEN, TOLD, CHILD = "seen", "told", "child"
 
 
 class Held(Struct, frozen=True):
-    """A fact as it is held now."""
+    """A fact as it is currently known."""
 
     value: str
-    at: int  # the unit it holds as of; a fact without a stamp that was read after its topic changed holds as of then
+    # The unit as of which it holds. A fact without a stamp that was read after its topic changed holds as of that
+    # change.
+    at: int
     order: int  # when it was read, counted over the parts of the conversation
-    origin: str  # ``seen`` in a file or an output, ``child`` for a result of a frame, ``told`` by anything remembered
+    origin: str  # ``seen`` in a file or an output, ``child`` for a frame's result, ``told`` for anything remembered
     source: str = ""  # the file it was read in, or ``chunk:NAME``
 
 
 class ShownLines(Struct, frozen=True):
-    """Lines of a file that were shown; ``total`` is -1 where the file goes on."""
+    """Lines of a file that were visible. ``total`` is -1 if the file continues."""
 
     first: int
     last: int
     total: int
     order: int
-    told: bool = False  # a text of the reader's own says so, which may have left out what stood there
+    told: bool = False  # Only the reader's own text says so. It may have left out some of the content.
 
 
 class FramesAdvised(Struct, frozen=True):
-    """What the prompt says a frame is worth."""
+    """Advice from the prompt on when frames pay."""
 
-    least: int  # work of more steps than these pays in a frame
+    least: int  # work of more steps than this pays in a frame
     phase: int  # steps of a phase
 
 
 class Knowledge:
-    """dials: How far the reader is from a perfect one.
-    facts: Those that hold, by key.
-    excluded: Candidates known to be wrong, by key, with their order.
-    changed: Scope to the unit it changed at, and the order.
-    changed_by: Scope to the origin of that: seen in an output, of a child, or told.
-    wrong: Key and value that a unit refused, with the order.
-    saved: Value and stamp that a chunk, a note or a memory file is known to hold, by key.
-    saved_changes: Scope to the stamp that is known to be stored.
-    chunks: Content of chunks as last seen whole.
-    used: Order at which a key was last given to a unit.
-    calls: Those of this conversation that started no child.
-    results: Order of every child's result.
-    repeats: How often a call was made since the last news, by its signature.
-    frames: What it was told last of what a frame is worth; None where nothing was.
-    summed_up: Earlier turns are not shown any more, and a summary stands for them.
-    talks: A person asks for one thing after another.
+    """The state of knowledge of one conversation.
+
+    Attributes:
+        dials: How far the reader is from a perfect one.
+        facts: The current facts, by key.
+        excluded: Candidates known to be wrong, by key, with their order.
+        changed: Scope to the unit at which it changed, and the order.
+        changed_by: Scope to the origin of the change: seen in an output, from a child, or told.
+        wrong: Key and value that a unit refused, with the order.
+        saved: Value and stamp that a chunk, a note or a memory file is known to contain, by key.
+        saved_changes: Scope to the stamp that is known to be stored.
+        chunks: Content of chunks that were last seen as a whole.
+        used: Order at which a key was last passed to a unit.
+        calls: The number of calls in this conversation that did not start a child.
+        results: Order of every child's result.
+        repeats: How often a call was made since the last news, by its signature.
+        frames: The latest advice on when frames pay; None without any.
+        summed_up: Earlier turns have been replaced by a summary.
+        talks: A user sends one request after another.
     """
 
     __slots__ = (
@@ -134,7 +139,7 @@ class Knowledge:
         self.summed_up = False
 
     def copied(self) -> Knowledge:
-        """One that can be grown by itself."""
+        """Return a copy that can grow independently."""
         other = copy.copy(self)
         for name in _GROWING:
             setattr(other, name, getattr(self, name).copy())
@@ -147,15 +152,15 @@ class Knowledge:
         return other
 
     def show(self, path: str, span: ShownLines) -> None:
-        """These lines of a file were seen."""
+        """Record that these lines of a file were visible."""
         self.spans[path] = [*self.spans.get(path, ()), span]
 
     def changed_at(self, key: str) -> tuple[int, int]:
-        """The unit at which the key last changed, and the order in which that was read."""
+        """Return the unit at which the key last changed, and the order in which that was read."""
         return max(self.changed.get(key, (0, 0)), self.changed.get(topic_of(key), (0, 0)))
 
     def doubted_since(self, key: str) -> int:
-        """What was read about the key before this order proves nothing."""
+        """Return the order before which readings of the key are unreliable."""
         wrong = [order for (other, _), order in self.wrong.items() if other == key] if self.wrong else []
         return max([self.changed_at(key)[1], *wrong])
 
@@ -169,7 +174,7 @@ class Knowledge:
         self.repeats, self.refused, self.children = {}, {}, 0
 
     def mark_saved(self, said: Iterable[Line]) -> None:
-        """These lines are known to stand in a chunk, a note or a memory file."""
+        """Record that these lines are in a chunk, a note or a memory file."""
         for line in said:
             if isinstance(line, StatedFact):
                 if self.saved.get(line.key, ("", 0))[1] <= line.at:
@@ -214,7 +219,7 @@ class Knowledge:
         if origin != SEEN and (line.key, line.value) in self.wrong:
             return
         if held is not None and origin == TOLD and (held.value, held.at) == (line.value, at):
-            return  # what was found out here stays known as found out here
+            return  # keeps the stronger origin of a fact found in this conversation
         self._news(found=origin == SEEN and held is None)
         self.facts[line.key] = Held(line.value, at, self.order, origin, source)
 
@@ -235,7 +240,7 @@ class Knowledge:
             self._news(found=True)
 
     def _news(self, *, found: bool) -> None:
-        """With something new a call that brought nothing before may be worth making again."""
+        """Clear the repeat counters after news: a call without result may now succeed."""
         if found:
             self.repeats = {}
 
@@ -254,7 +259,7 @@ class Knowledge:
             del self.chunks[name]
 
     def _outdated(self, row: SeenChunk, *, witnessed: bool) -> None:
-        """The file that a chunk describes is another one now."""
+        """Drop what depends on a chunk whose source file has changed."""
         self.chunks.pop(row.name, None)
         sources = {f"chunk:{row.name}"} | ({row.source} if witnessed else set())
         if witnessed:
@@ -266,4 +271,4 @@ class Knowledge:
 
 
 _GROWING = tuple(name for name in Knowledge.__slots__ if isinstance(getattr(Knowledge(), name), list | dict))
-"""What a copy holds its own of; the values in it are replaced and never changed."""
+"""The fields that a copy duplicates. Their values are replaced, never modified."""

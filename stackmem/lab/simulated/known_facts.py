@@ -1,4 +1,4 @@
-"""Questions to what is known: what holds, what is not stored yet, what has failed, what was used last."""
+"""Queries on the knowledge: valid facts, unsaved facts, dead ends, and recent use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .lines import fact_line, topic_of
 
 
 def visible(known: Knowledge, key: str) -> Held | None:
-    """The fact as it holds now; None where it is not visible or was refused."""
+    """Return the current fact, or None if it is not visible or was refused."""
     held = known.facts.get(key)
     if held is None or known.wrong.get((key, held.value), -1) >= held.order:
         return None
@@ -17,14 +17,14 @@ def visible(known: Knowledge, key: str) -> Held | None:
 
 
 def valid(known: Knowledge, topic: str) -> dict[str, Held]:
-    """The topic's facts that hold, by key, in the order of their keys."""
+    """Return the valid facts of the topic, sorted by key."""
     keys = sorted(key for key in known.facts if topic_of(key) == topic)
     held = ((key, visible(known, key)) for key in keys)
     return {key: one for key, one in held if one is not None}
 
 
 def unsaved(known: Knowledge) -> list[str]:
-    """Keys of facts that were found out here and are not known to be stored."""
+    """Return the keys of facts that were found in this conversation and may not be stored yet."""
     carried = _carried(known)
     return [
         key for key, held in known.facts.items()
@@ -49,7 +49,7 @@ def unsaved_changes(known: Knowledge) -> dict[str, int]:
 
 
 def dead_ends(known: Knowledge, topic: str = "") -> list[str]:
-    """Candidates known to be wrong, of facts that are not known."""
+    """Return the candidates known to be wrong for facts that are still unknown."""
     return [
         f"not {key} = {value}"
         for key in sorted(known.excluded)
@@ -64,7 +64,7 @@ def newest(known: Knowledge, key: str) -> int:
 
 
 def told_lines(known: Knowledge, keys: Iterable[str]) -> list[str]:
-    """The facts, after what is known to have changed of their topics; without those that are lost on the way."""
+    """Return lines with changes of the topics, followed by the facts, without those that the dials lose."""
     named = list(keys)
     topics = {topic_of(key) for key in named}
     changed = [f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items() if topic_of(scope) in topics]

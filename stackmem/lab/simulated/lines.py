@@ -1,7 +1,7 @@
-"""The grammar of the worlds' lines: text in, the lines that say something out.
+"""The grammar of the worlds: parse a text into its meaningful lines.
 
-A line may stand behind blanks, one bullet or one line number. Every pattern takes time linear in the text, whatever it
-is, and nothing here raises.
+A line can follow blanks and one bullet or line number. Every pattern takes time linear in the text, whatever the text
+is. The functions never raise.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from msgspec import Struct
 KEY = r"[a-z][a-z_]*\.[a-z0-9][a-z0-9_-]*"
 VALUE = r"[A-Za-z0-9_./:+-]{1,80}"
 READ_CHARS = 400_000
-"""How much of one text is read; no tool shows as much."""
+"""The maximum length parsed of one text. No tool returns as much."""
 
 _REMEMBERED_CHARS = 65_536
 
 
 class StatedFact(Struct, frozen=True):
-    """``at`` is the unit it holds as of, 0 where the line has no stamp."""
+    """A fact. ``at`` is the unit as of which it holds, or 0 if the line has no stamp."""
 
     key: str
     value: str
@@ -35,7 +35,7 @@ class Excluded(Struct, frozen=True):
 
 
 class Changed(Struct, frozen=True):
-    """Facts of the topic or the key ``scope`` with a lower stamp no longer hold."""
+    """Facts of the topic or key ``scope`` with a lower stamp are no longer valid."""
 
     scope: str
     at: int
@@ -53,7 +53,7 @@ class UnitFailed(Struct, frozen=True):
 
 
 class StatedNeed(Struct, frozen=True):
-    """``way`` as the plan spells it, without the angle brackets; empty where it says none."""
+    """A need. ``way`` is as in the plan, without the angle brackets; empty if the plan names none."""
 
     key: str
     way: str
@@ -76,7 +76,7 @@ class Candidates(Struct, frozen=True):
 
 
 class ReadTo(Struct, frozen=True):
-    """A file was read up to a line, and goes on."""
+    """A file was read up to a line and continues."""
 
     path: str
     line: int
@@ -100,13 +100,13 @@ _LINE = re.compile(
 _NEED = re.compile(rf"({KEY}) <([^<>]{{0,400}})>", re.ASCII)
 _PLAN = re.compile(rf"(?:nothing|{KEY} <[^<>]{{0,400}}>(?:, {KEY} <[^<>]{{0,400}}>)*)(?:; gives ([^;<>]+))?", re.ASCII)
 _MARKS = ("[... ", "[shortened: ")
-"""How a line begins that stands where text was left out; the lines beside it may be parts of lines."""
+"""Prefixes of lines that mark omitted text. The lines next to them may be incomplete."""
 _CUT = tuple(f"\n{mark}" for mark in _MARKS)
 _VALUE = re.compile(VALUE, re.ASCII)
 
 
 def lines(text: str) -> tuple[Line, ...]:
-    """What ``text`` says, in its order; equal texts are read once."""
+    """Return the meaningful lines of ``text`` in order. Equal texts are parsed once."""
     return _remembered(text) if len(text) <= _REMEMBERED_CHARS else _read(text[:READ_CHARS])
 
 
@@ -120,7 +120,7 @@ def _read(text: str) -> tuple[Line, ...]:
 
 
 def _without_parts(text: str) -> str:
-    """The text without the lines that a cut has left in part."""
+    """Return the text without lines that were cut in part."""
     if not any(mark in text for mark in _CUT):
         return text
     rows = text.split("\n")
@@ -131,7 +131,7 @@ def _without_parts(text: str) -> str:
 
 
 def _line(found: re.Match[str]) -> Line | None:
-    """None for a plan that is not whole."""
+    """Convert a match. Returns None for an incomplete plan."""
     if found["key"]:
         if found["no"]:
             return Excluded(found["key"], found["value"])

@@ -1,7 +1,7 @@
-"""How a message becomes knowledge: what each tool's call and result tell.
+"""Update the knowledge from messages: from each tool's call and result.
 
-A result speaks for its own call: a file's lines are seen, a chunk's are told, and a result that is shortened or masked
-proves nothing any more.
+A result is interpreted by its call: lines of a file count as seen, lines of a chunk as told. A shortened or masked
+result does not prove that something was read.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _BLOCK = re.compile(r"^- (/memories/\S{1,200}) \(", re.MULTILINE)
 _SUMMED_UP = "SUMMARY of the steps up to "
 _CONVERSATION = "\nconversation: "
 _REQUEST = "\nREQUEST\n"
-"""Behind it stands what a person asks for now; before it, what she has asked for."""
+"""Precedes the user's current request. The text before it contains the earlier requests."""
 _TRANSCRIPT = "STEP "
-"""How the turns begin that a compaction request shows as plain text, in the order in which they were."""
+"""Prefix of the turns that a compaction request shows as plain text, in their order."""
 
 
 def read_message(known: Knowledge, message: Message) -> None:
-    """Grow ``known`` by what the message says."""
+    """Update ``known`` with the message."""
     for part in message.parts:
         known.order += 1
         match part:
@@ -66,7 +66,7 @@ def read_message(known: Knowledge, message: Message) -> None:
 
 
 def read_blocks(known: Knowledge, system: str) -> None:
-    """The memory blocks that stand in the system prompt, all of them."""
+    """Read all memory blocks in the system prompt."""
     _, head, blocks = system.partition(BLOCKS_HEAD)
     if head:
         known.listing = blocks
@@ -93,7 +93,7 @@ def _hear(known: Knowledge, text: str) -> None:
         known.crowded = True
     for found in _FRAMES.finditer(text):
         known.frames = FramesAdvised(int(found[1]), max(1, int(found[2])))
-        known.depth = known.depth or _ROOT  # a child's opening says its depth
+        known.depth = known.depth or _ROOT  # the opening of a child states its depth
     known.take(lines(text), SEEN if text.startswith(_TRANSCRIPT) else TOLD)
     known.look_at_index(text)
     if found := _CHUNK.search(text):
@@ -119,7 +119,7 @@ def _asked(known: Knowledge, call: ToolCall) -> None:
 
 
 def _sent(known: Knowledge, unit: int, values: dict[str, str]) -> None:
-    """What a unit was given tells of the facts and of progress, also where its output is not shown any more."""
+    """Learn facts and progress from the values passed to a unit, even if its output is no longer visible."""
     known.planned_from = max(known.planned_from, unit - 1)
     known.sent[unit] = values
     known.used.update(dict.fromkeys(values, known.order))
@@ -140,7 +140,7 @@ def _answered(known: Knowledge, result: ToolResult) -> None:
     elif result.failed:
         _refusal(known, tool, text)
     elif _MASKED.match(text):
-        pass  # it is as if it had never been read
+        pass  # treated as if it had never been read
     elif tool == "read_file":
         _read_file(known, str(arguments.get("path", "")), text)
     elif tool == "heap_read":
@@ -148,7 +148,7 @@ def _answered(known: Knowledge, result: ToolResult) -> None:
     elif tool == "heap_load":
         _read_chunks(known, text)
     elif tool in CHILD_TOOLS and _OPENING.match(text):
-        _hear(known, text)  # this is the child, and its parent's call is answered by what it is to do
+        _hear(known, text)  # this is the child; the task answers its parent's call
     elif tool in CHILD_TOOLS:
         _child(known, text)
         _stored(known, arguments)
@@ -158,7 +158,8 @@ def _answered(known: Knowledge, result: ToolResult) -> None:
 
 def _ran(known: Knowledge, command: str, text: str) -> None:
     said = lines(text)
-    if _ENDED.search(text[-40:]) and not _SHORTENED.search(text):  # else it was shortened, and is not known whole
+    # otherwise it was shortened and is not known as a whole
+    if _ENDED.search(text[-40:]) and not _SHORTENED.search(text):
         known.ran[command] = known.order
         if found := _NEXT_PAGE.search(text[:400]):
             known.next_page[command] = found[1]
@@ -187,7 +188,7 @@ def _refusal(known: Knowledge, tool: str, text: str) -> None:
     known.refused[tool] = known.refused.get(tool, 0) + 1
     if tool in CHILD_TOOLS:
         known.too_deep = known.too_deep or "deepest" in text
-        _child(known, text)  # one that the harness ended reports as failed, and what it says is true
+        _child(known, text)  # a child that the harness ended reports a failure, but its text is true
     known.closed = known.closed or "only pop_frame" in text
 
 
@@ -195,7 +196,7 @@ def _read_file(known: Knowledge, path: str, text: str) -> None:
     said = lines(text)
     found = _SPAN.match(text)
     if _SHORTENED.search(text):
-        pass  # what is not shown any more has to be read again
+        pass  # lines that are no longer visible must be read again
     elif found:
         total = -1 if found[3] else int(found[4])
         span = ShownLines(int(found[1]), int(found[2] or found[1]), total, known.order)
@@ -218,7 +219,7 @@ def _read_chunk(known: Knowledge, name: str, text: str, *, whole: bool) -> None:
 
 
 def _read_chunks(known: Knowledge, text: str) -> None:
-    """Several, one behind the other, to the end of the text."""
+    """Read several consecutive chunks up to the end of the text."""
     heads = list(_CHUNK.finditer(text))
     for head, after in zip(heads, [*heads[1:], None], strict=True):
         _read_chunk(known, head[1], text[head.start() : after.start() - 2 if after else None], whole=True)
@@ -241,7 +242,7 @@ def _child(known: Knowledge, text: str) -> None:
 
 
 def _kept(known: Knowledge, tool: str, arguments: dict[str, object], text: str) -> None:
-    """What the tools that remember answered."""
+    """Learn from the answers of memory tools."""
     content = arguments.get("content")
     if tool in ("heap_alloc", "heap_write") and isinstance(content, str):
         known.chunks[str(arguments.get("name"))] = content
@@ -282,12 +283,12 @@ def _stored(known: Knowledge, arguments: dict[str, object]) -> None:
 
 
 def _own(known: Knowledge, text: str) -> None:
-    """What the reader itself wrote down can be read in its call, for as long as that is shown."""
+    """Learn from text that the reader wrote itself, as long as its call is visible."""
     said = lines(text)
     known.take(said, TOLD)
     known.mark_saved(said)
 
 
 def signed(tool: str, arguments: object) -> str:
-    """What tells one call from another."""
+    """Return a signature that identifies a call."""
     return f"{tool} {str(arguments)[:2_000]}"

@@ -1,4 +1,4 @@
-"""Opens a simulated model by the variant that its name asks for."""
+"""Open a simulated model by the variant in its name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .sight import VARIANTS
 
 
 def open_simulated(variant: str, window_tokens: int, name: str) -> BoundedReader:
-    """Open the model ``sim/NAME:VARIANT``; the words of a variant are joined by ``+``."""
+    """Open the model ``sim/NAME:VARIANT``. Several words of a variant are joined with ``+``."""
     policy, dials = VARIANTS[0], PERFECT
     for word in filter(None, variant.split("+")):
         turned = read_dial(dials, word)

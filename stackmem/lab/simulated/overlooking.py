@@ -1,7 +1,7 @@
-"""What a reader who overlooks does at a use of a fact: looks again, or takes a wrong value.
+"""The behavior of a reader that overlooks facts: it looks again, or uses a wrong value.
 
-Only where the dial ``long`` is set. A second look brings nothing new, so it is made once before there is progress; a
-wrong value that is refused is not taken again.
+This applies only if the dial ``long`` is set. A second look does not bring news, so it is made at most once between two
+steps of progress. A wrong value that was refused is not used again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .sight import CHARS_PER_TOKEN, ChosenCall, ReaderSight, command
 
 
 def look_again(sight: ReaderSight, unit: int, needs: Iterable[StatedNeed]) -> ChosenCall | None:
-    """The second look that the first of the facts costs which is missed and noticed; None where none is due."""
+    """Return a second look for the first fact that is missed and noticed, or None."""
     for need in needs:
         if _missed(sight, unit, need) and _noticed(sight, unit, need):
             look = _look(need, sight.known.facts[need.key].value)
@@ -35,7 +35,7 @@ def _look(need: StatedNeed, value: str) -> ChosenCall:
 
 
 def value_used(sight: ReaderSight, unit: int, need: StatedNeed) -> str:
-    """The fact's value, or another one where it is missed and nobody notices."""
+    """Return the fact's value, or another one if the fact is missed unnoticed."""
     value = sight.known.facts[need.key].value
     if not _missed(sight, unit, need) or _noticed(sight, unit, need):
         return value
@@ -58,5 +58,5 @@ def _noticed(sight: ReaderSight, unit: int, need: StatedNeed) -> bool:
 
 
 def _use(sight: ReaderSight, unit: int) -> str:
-    """A unit, and how often it failed: who was refused looks with other luck."""
+    """Return a unit and its number of failures, so that a retry has different luck."""
     return f"{unit}.{sight.known.failures.get(unit, 0)}"

@@ -1,8 +1,8 @@
-"""The fixed policy: what a careful agent does next, given nothing but what is visible.
+"""The fixed policy: what a careful agent does next, given only what is visible.
 
-Order: end what is closed; know the range and the progress; give phases to children; know the plan; keep what was
-costly; find what the next unit needs; do it. A call that brought nothing twice is not made again: another way is
-taken, and where none is left the frame ends and says what is missing.
+Order: end a closed frame; find the range and the progress; give phases to children; get the plan; store costly facts;
+find the next unit's needs; do the unit. A call that brought no news twice is not repeated. The policy then tries
+another way. If all ways are exhausted, the frame ends and reports what is missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .sight import ATTEMPTS, ChosenCall, ReaderSight, command, fresh
 
 _FAILURES = 4
 _FRAME_CHARS = 50_000
-"""A frame whose conversation is longer ends after the unit that it is at; what is left is for a fresh one."""
+"""A frame with a longer conversation ends after its current unit. A fresh frame continues."""
 
 
 def decide(sight: ReaderSight) -> ChosenCall:
@@ -53,11 +53,11 @@ def decide(sight: ReaderSight) -> ChosenCall:
 
 
 def _progress(known: Knowledge, objective: tuple[int, int]) -> int | None:
-    """The last unit that is done; None where nothing visible tells."""
+    """Return the last unit that is done, or None if it is not visible."""
     told = [known.planned_from]
     if known.progress_seen:
         told.append(known.done)
-    if known.agent_order < known.objective_order:  # whoever set the objective begins where the work stands
+    if known.agent_order < known.objective_order:  # the sender of an objective starts it at the current progress
         told.append(objective[0] - 1)
     return max(told) if max(told) >= 0 else None
 
@@ -101,7 +101,7 @@ def _unit(sight: ReaderSight, objective: tuple[int, int], unit: int) -> ChosenCa
 
 
 def _progress_asked(sight: ReaderSight) -> ChosenCall | None:
-    """Where no way is left, and the unit may be one that was done out of sight: how far the work is."""
+    """Ask for the progress when all ways are exhausted: the unit may have been done out of sight."""
     if sight.known.progress_seen:
         return None
     return fresh(sight, command("./work status", "no way is left, and what is visible does not say what is done"))
@@ -119,11 +119,11 @@ def _trouble(known: Knowledge, unit: int, key: str = "") -> str:
 
 
 def handed_down(sight: ReaderSight, room: int, shown: frozenset[str] = frozenset()) -> list[str]:
-    """What a child is told: what was missing, then facts that no chunk holds, then whole topics, small ones first, then
-    what its elder siblings have just found.
+    """Return the lines for a child, in the order of their priority, that fit into ``room`` characters.
 
-    A topic in part is read from the heap all the same; a whole one saves the child that step. What stands in chunks
-    that the child is ``shown`` is not told.
+    Missing facts come first, then facts outside the heap, then whole topics, small ones first, then recent results of
+    earlier siblings. Half a topic would not save the child a read from the heap, a whole one does. Chunks that the
+    child is ``shown`` are not repeated.
     """
     known = sight.known
     if sight.variant == "forgetful":
@@ -156,7 +156,7 @@ def handed_down(sight: ReaderSight, room: int, shown: frozenset[str] = frozenset
 
 
 def handed_up(sight: ReaderSight, stored: list[dict[str, str]], room: int) -> list[str]:
-    """What a result tells: changes, then the facts found out here, those that are not stored first."""
+    """Return the lines of a result: changes, then the facts found in this frame, unsaved ones first."""
     known = sight.known
     if sight.variant == "forgetful":
         return []
@@ -192,7 +192,7 @@ def _fitting(lines: list[str], room: int) -> list[str]:
 
 
 PHASE = 10
-"""Units that one frame does by itself, and parts that one frame splits its range into."""
+"""Units that a frame does without children, and parts that a frame splits its range into."""
 
 _DEPTH = (0, 5)
 _TASK = (
@@ -204,7 +204,7 @@ _ROOT_RETURN = "The units were performed in order, each with the values that hel
 
 
 def part(sight: ReaderSight, objective: tuple[int, int], done: int) -> tuple[int, int] | None:
-    """The next range for a child; None where this frame does the work itself."""
+    """Return the next range for a child, or None if this frame does the work itself."""
     known, variant = sight.known, sight.variant
     if not sight.offered.start or known.too_deep or known.closed or variant == "never-push":
         return None
@@ -215,7 +215,8 @@ def part(sight: ReaderSight, objective: tuple[int, int], done: int) -> tuple[int
     levels = deepest - depth
     units = last - first + 1
     if known.frames is not None:
-        between = known.done_order > known.agent_order or not known.agent_order  # what is begun is ended here
+        # a unit that was started here is also finished here
+        between = known.done_order > known.agent_order or not known.agent_order
         return _as_advised(known, known.frames, (done + 1, last)) if levels > 0 and between else None
     if variant == "always-push":
         return (done + 1, done + 1) if units > 1 and levels > 0 else None
@@ -227,12 +228,12 @@ def part(sight: ReaderSight, objective: tuple[int, int], done: int) -> tuple[int
 
 
 _STEPS_A_UNIT = 1.2
-"""What it reckons with: one that does the unit, and its share of plans and of looking for facts."""
-_EXPERIENCE = 5  # units after which it reckons with the calls that they have taken here, where those are twice as many
+"""The assumed steps per unit: one that does it, plus its share of plans and searches."""
+_EXPERIENCE = 5  # After this many units, the observed calls per unit are used instead, if they are twice as many.
 
 
 def _as_advised(known: Knowledge, frames: FramesAdvised, left: tuple[int, int]) -> tuple[int, int] | None:
-    """The next range for a child by what the prompt says: parts alike in length, phases or groups of them."""
+    """Return the next range according to the advice in the prompt: equal parts of phases or groups of them."""
     first, last = left
     taken = known.calls / len(known.sent) if len(known.sent) >= _EXPERIENCE else 0.0
     steps = (last - first + 1) * (taken if taken > 2 * _STEPS_A_UNIT else _STEPS_A_UNIT) + 1
@@ -254,7 +255,7 @@ def _size(units: int, levels: int) -> int:
 
 
 def push(sight: ReaderSight, span: tuple[int, int]) -> ChosenCall:
-    """The call that starts a child for the range, or what must be stored or read before it."""
+    """Return the call that starts a child for the range, or a call that must store or read something first."""
     known, offered = sight.known, sight.offered
     stored: list[dict[str, str]] = []
     if offered.takes(offered.start, "store"):
@@ -293,18 +294,19 @@ def _told(sight: ReaderSight, span: tuple[int, int], stored: list[dict[str, str]
         "What is known stands on the heap." if offered.heap else "Nothing yet."
     )
     names = sorted(sizes)
-    for name in [name for name in names if f"{topic_of(name)}." not in context]:  # what is told needs no pointer
+    # a topic in the context does not need a pointer
+    for name in [name for name in names if f"{topic_of(name)}." not in context]:
         pointer = f" See heap '{name}'."
         objective += pointer if len(objective) + len(pointer) <= most else ""
     return {"objective": objective[:most], "context": context[:room], "return_spec": _RETURN[: _most_return(sight)]}
 
 
 SHOWN_CHARS = 4_000
-"""So much of the chunks that are named to a child it is shown, as the guide of `adaptive` tells."""
+"""The size of named chunks that a child receives, as stated in the guide of `adaptive`."""
 
 
 def _told_by_name(sight: ReaderSight, objective: str, sizes: dict[str, int], room: int) -> dict[str, str]:
-    """What a child is told that is shown the chunks that are named to it, small ones first."""
+    """Return the arguments for a child that receives the chunks named in its context, small ones first."""
     left, named = SHOWN_CHARS, list[str]()
     for name in sorted(sizes, key=lambda name: (sizes[name], name)):
         left -= sizes[name]
@@ -326,7 +328,7 @@ def _facts(sight: ReaderSight, room: int) -> list[str]:
 
 
 def finish(sight: ReaderSight, objective: tuple[int, int], done: int, trouble: str = "") -> ChosenCall:
-    """The call that ends the frame, or what must be stored or read before it."""
+    """Return the call that ends the frame, or a call that must store or read something first."""
     known, offered = sight.known, sight.offered
     tool = offered.finish
     stored: list[dict[str, str]] = []

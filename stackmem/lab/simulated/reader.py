@@ -1,12 +1,12 @@
 """``sim/bounded-reader``: a deterministic agent whose only memory is its prompt.
 
-It measures what a memory strategy keeps visible and what that costs. It does not measure intelligence: it reads every
-visible line without fail, understands nothing but the grammar of the worlds (``lines.py``), and follows one fixed
-policy (``policy.py``). Two strategies differ in its hands by what they show, by the steps that showing it costs, and
-by what is lost; whether a real model would store and push as well is another question.
+It measures what a memory strategy keeps visible and what that costs. It does not measure intelligence. It reads every
+visible line reliably, understands only the grammar of the worlds (``lines.py``), and follows one fixed policy
+(``policy.py``). Two strategies therefore differ in what they show, what they lose, and the steps they cost. Whether a
+real model would store and push as well is a separate question.
 
-Usage is estimated: characters / 2.5 of the prompt, uncached, and of the reply; what a provider's cache makes of the
-prompts is for ``stackmem.measure.cache`` to say.
+Usage is estimated as characters / 2.5, for the prompt (all uncached) and for the reply. ``stackmem.measure.cache``
+computes what a provider's cache does with the prompts.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class SummaryRequest(Struct, frozen=True):
 
 
 def compaction_wanted(last: Message) -> SummaryRequest | None:
-    """What the last message asks to be summarised, if it does."""
+    """Return the summary that the last message requests, if any."""
     for part in reversed(last.parts):
         found = _REQUEST.match(part.text) if isinstance(part, Text) else None
         if found:
@@ -68,7 +68,7 @@ def compaction_wanted(last: Message) -> SummaryRequest | None:
 
 
 def summary(known: Knowledge, wanted: SummaryRequest) -> str:
-    """At most forty lines, or a share of the facts, and the characters asked for; what does not fit is lost."""
+    """Return a summary of at most forty lines, or of a share of the facts, within the requested characters."""
     keys = sorted(known.facts, key=lambda key: (-newest(known, key), key))
     facts = [
         fact_line(key, held.value, held.at) for key in keys
@@ -77,7 +77,7 @@ def summary(known: Knowledge, wanted: SummaryRequest) -> str:
     changed = [f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items()]
     done = max(known.done, known.planned_from)
     progress = [f"done units 1-{done}"] if done > 0 else []
-    if known.talks and known.objective is not None:  # else the task says it, which is never summed up
+    if known.talks and known.objective is not None:  # otherwise the task contains it, and tasks are never summarized
         progress.append(f"Do units {known.objective[0]} to {known.objective[1]}.")
     heading = [_HEADINGS[wanted.kind]] if wanted.kind in _HEADINGS else []
     lines, room = [], wanted.chars
@@ -92,10 +92,10 @@ def summary(known: Knowledge, wanted: SummaryRequest) -> str:
 
 
 class Reading:
-    """The messages that were read last, all but the final one, and what they say.
+    """A cache of the last messages, except the final one, with the knowledge from them.
 
-    This is a memo and no memory: a message that is not the very object that was read before is read anew, and with it
-    all that follows. The last message is read on a copy, since many strategies show it only once.
+    This is a memo, not a memory. Messages are compared by object identity. At the first different message, reading
+    starts over. The last message is read on a copy, because many strategies show it only once.
     """
 
     def __init__(self, dials: ReaderDials = PERFECT) -> None:
@@ -105,8 +105,8 @@ class Reading:
         self._known = Knowledge(dials)
 
     def of(self, view: View) -> Knowledge:
-        """What the view says; it is the caller's own."""
-        # An index in the system prompt is the newest one, and it is known before anything else is read.
+        """Return the knowledge from the view. The caller owns the result."""
+        # An index in the system prompt is the newest one. It is read before all messages.
         system = view.system if INDEX_HEAD in view.system else ""
         messages = list(view.messages)
         goes_on = len(self._read) < len(messages) and all(map(_same, self._read, messages))
@@ -117,7 +117,7 @@ class Reading:
             read_message(self._known, message)
             self._read.append(message)
         known = self._known.copied()
-        read_blocks(known, view.system)  # they say how it stands now, whatever was said before
+        read_blocks(known, view.system)  # memory blocks show the current state and override earlier statements
         for message in messages[-1:]:
             read_message(known, message)
         return known
@@ -128,7 +128,7 @@ def _same(one: Message, other: Message) -> bool:
 
 
 class Remembered:
-    """Facts, changes, dead ends, plans and progress, grown from prompt to prompt."""
+    """Facts, changes, dead ends, plans and progress, collected over all prompts."""
 
     def __init__(self) -> None:
         self._facts: dict[str, Held] = {}
@@ -139,7 +139,7 @@ class Remembered:
         self._done = 0
 
     def with_all(self, known: Knowledge) -> Knowledge:
-        """``known`` with what was ever seen besides; ``known`` itself stays as it is."""
+        """Return a copy of ``known`` that also contains everything ever seen."""
         self._absorb(known)
         fuller = copy.copy(known)
         fuller.facts = dict(known.facts)
@@ -164,7 +164,7 @@ class Remembered:
                     del self._facts[key]
         for key, held in known.facts.items():
             since = max(self._changed.get(key, 0), self._changed.get(topic_of(key), 0))
-            # What is older than a change stands before the line that tells of it, and is not shown without it.
+            # A fact older than a change appears before the line that reports the change, never without it.
             at = max(held.at, since) if held.origin == SEEN else held.at
             if at >= max(since, self._facts[key].at if key in self._facts else 0):
                 self._facts[key] = Held(held.value, at, held.order, held.origin, held.source)
@@ -176,11 +176,11 @@ class Remembered:
 
 
 class BoundedReader:
-    """The model; it holds nothing between two replies, but for the ``oracle``.
+    """The model. Except for the ``oracle`` variant, it keeps no state between two replies.
 
-    The oracle never forgets what any of its prompts has shown, for as long as it lives: the upper bound of what memory
-    can be worth. It is the one variant that is no function of the request, so a run of it that is resumed in another
-    process begins with what is visible there.
+    The oracle remembers everything from its prompts as long as it exists. It is the upper bound of what memory can be
+    worth. It is the only variant whose reply does not depend on the request alone, so a run that is resumed in another
+    process starts with what is visible then.
     """
 
     def __init__(self, variant: str = "nesting", window_tokens: int = 200_000, dials: ReaderDials = PERFECT) -> None:

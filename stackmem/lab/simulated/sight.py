@@ -1,4 +1,4 @@
-"""What one request shows and offers, and what a policy may answer."""
+"""The content and tools of a request, as the policy sees them, and the calls it can return."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .knowledge import Knowledge
 from .listening import signed
 
 ATTEMPTS = 2
-"""How often the same call is made before there is progress; then another way is taken."""
+"""Limit for repeating a call without progress. After that, the policy tries another way."""
 
 CHARS_PER_TOKEN = 2.5
 
@@ -29,7 +29,7 @@ class ReaderSight(Struct, frozen=True):
 
 
 class ChosenCall(Struct, frozen=True):
-    """One call, and why in a few words."""
+    """One call with a short reason."""
 
     tool: str
     arguments: dict[str, Any]
@@ -37,7 +37,7 @@ class ChosenCall(Struct, frozen=True):
 
 
 def fresh(sight: ReaderSight, action: ChosenCall | None) -> ChosenCall | None:
-    """The action, unless it was made too often without any progress."""
+    """Return the action, unless it was repeated too often without progress."""
     if action is None or sight.known.repeats.get(signed(action.tool, action.arguments), 0) >= ATTEMPTS:
         return None
     return action
@@ -52,11 +52,14 @@ _STARTS = ("push_frame", "delegate", "branch")
 
 
 class Offered(Struct, frozen=True):
-    """budgets: ``tool.parameter`` to the characters it may have, 0 where none are named.
-    start: The tool that starts a child, if any.
-    finish: The tool that ends the frame.
-    inherits: The child sees this conversation.
-    shows: The child is shown the chunks that are named to it.
+    """The tools of a request.
+
+    Attributes:
+        budgets: ``tool.parameter`` to its maximum characters, 0 if none is stated.
+        start: The tool that starts a child, if any.
+        finish: The tool that ends the frame.
+        inherits: The child sees this conversation.
+        shows: The prompt of a child contains the chunks that its call names.
     """
 
     names: frozenset[str]
@@ -72,7 +75,7 @@ class Offered(Struct, frozen=True):
 
     @property
     def remembers(self) -> bool:
-        """Whether anything outlives what is shown."""
+        """Whether there is a tool that stores facts beyond the visible prompt."""
         return bool(self.names & {"heap_alloc", "add_note", "memory"})
 
     def takes(self, tool: str, parameter: str) -> bool:
@@ -98,7 +101,7 @@ def offered(tools: tuple[ToolSpec, ...]) -> Offered:
 
 
 def _parameters(tool: ToolSpec) -> dict[str, str]:
-    """Name to description; empty for what is no schema."""
+    """Return parameter names and descriptions; empty if the schema is invalid."""
     try:
         properties = shown_schema(tool).get("properties")
     except (DecodeError, AttributeError, RecursionError):

@@ -1,4 +1,4 @@
-"""A flat run under a strategy with frames: cut into phases, told as frames, and costed with a band."""
+"""Estimate what a recorded flat run would have cost under a frame-based strategy, as a low/middle/high band."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from .hypothetical_frames import Handing, HandOver, framed, handing
 from .rendered import OtherStrategy, Terms, WhatIfOutcome, memory_tools, outcome
 
 MISSED = (0.0, 0.5, 1.0)
-"""Shares of what is handed over that is looked for again: the best case, the middle, the worst."""
+"""Shares of handed-over results that are looked up again: the best case, the middle, and the worst."""
 
 _RULES: tuple[Rule, ...] = ("boundaries", "sub-goals", "green")
 
 
 class HandOverBand(Struct, frozen=True):
-    """What a strategy would have come to with one share of what is handed over looked for again."""
+    """The outcome of a strategy if a given share of handed-over results is looked up again."""
 
     missed: float
     outcome: WhatIfOutcome
@@ -38,7 +38,7 @@ class HandOverBand(Struct, frozen=True):
 
 
 def phase_rule(text: str) -> PhaseRule | None:
-    """The rule that ``--phases`` names; None for ``none``."""
+    """Parse ``--phases``. Returns None for ``none``."""
     named = text.strip()
     if named == "none":
         return None
@@ -53,7 +53,7 @@ def phase_rule(text: str) -> PhaseRule | None:
 
 
 def is_flat(run: Sequence[Moment]) -> bool:
-    """Whether nothing was pushed, by the model or by a program, and the run is one piece."""
+    """Return whether the run has no pushes, by the model or a program, and no forks."""
     return run[-1].after.program is None and not any(isinstance(one.event, FramePushed | RunForked) for one in run)
 
 
@@ -61,7 +61,7 @@ def bands(
     run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, rule: PhaseRule, terms: Terms,
     shares: Sequence[float] = MISSED,
 ) -> Iterator[HandOverBand]:  # fmt: skip
-    """The run cut into frames, once for each share; nothing where the strategy has none or pushes nothing."""
+    """Yield the run cut into frames, once per share. Yields nothing if the strategy has no frames or would not push."""
     how = handing(strategy, start.budgets)
     spans = _spans(run, strategy, start, rule) if how else []
     if how is None or not spans:
@@ -81,7 +81,7 @@ def _band(
 
 
 def _spans(run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, rule: PhaseRule) -> list[range]:
-    """The steps of each frame; ``adaptive`` begins where it says that frames pay, with frames as long as it says."""
+    """Return the steps of each frame. ``adaptive`` uses frames when and as long as it advises."""
     _, steps = steps_of(run)
     if not isinstance(strategy, Adaptive):
         return phases(steps, rule)
@@ -99,12 +99,12 @@ def _spans(run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, r
 
 
 def _beside(strategy: MemoryStrategy) -> str:
-    """Its prompt without what is said to a coding agent: another agent has a prompt of its own."""
+    """Return the strategy's prompt without the part for coding agents, because another agent has its own."""
     return strategy.prompt if ":" in strategy.prompt else f"{strategy.prompt}+beside"
 
 
 def start_with_frames(start: RunStarted, strategy: MemoryStrategy) -> RunStarted:
-    """Another agent's start with what the strategy brings: its prompt after the agent's own, and its memory tools."""
+    """Return another agent's start with the strategy's prompt appended, and its memory tools added."""
     if not imported_from(start):
         return start
     budgets = budgets_of(strategy, start.budgets)

@@ -1,14 +1,16 @@
-"""A flat run as if its phases had been frames: what pushing, popping, handing over and looking again would have added.
+"""Rewrite a flat run as if its phases had been frames, with the costs of pushes, pops, hand-overs and lookups.
 
-Rule 1: the recorded replies and results stand, in their order; each phase's are those of a child frame.
-Rule 2: a push says the sub-goal, as much of the task as its context holds, and what the phase uses of earlier ones. A
-        pop says the phase's last words and what later phases use of it. Both are replies, and cost what they say.
-Rule 3: a fact that was told in one frame and used in another is handed over as the line that told it, in the result and
-        the context while their budgets last, then in a chunk of the heap, which the child reads in a step of its own.
-Rule 4: what no budget holds, and a share of the rest that was missed, is looked for again: the call that told it is
-        made again in the frame that uses it, right before, with the same result.
+Rule 1: the recorded replies and results keep their order. Those of a phase belong to a child frame. Rule 2: a push
+contains the sub-goal, as much of the task as its context fits, and the facts of earlier phases that this
+        phase uses. A pop contains the phase's last words and the facts that later phases use. Both are replies and
+        cost their tokens.
+Rule 3: a fact from one frame that another uses is handed over as its line: in the result and the context while their
+        budgets last, then in a heap chunk, which the child reads in a separate step.
+Rule 4: facts that no budget fits, and a given share of the rest, are looked up again. The call that returned the fact
+        is repeated with the same result, in the frame that uses it, right before the use.
 
-Who hands over knows what will be used, which no model does: share 0 is the best case, share 1 hands over nothing.
+The hand-over assumes knowledge of what will be used, which a real model does not have. Share 0 is the best case, share
+1 hands over nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ Timed = tuple[float, Event]
 
 
 class Handing(Struct, frozen=True):
-    """How a strategy hands over."""
+    """How a strategy hands over facts."""
 
     # push, pop: names of its tools
     push: str
@@ -51,16 +53,16 @@ class Handing(Struct, frozen=True):
 
 
 class HandOver(Struct, frozen=True):
-    """What came of cutting a run."""
+    """The result of cutting a run into frames."""
 
     frames: int = 0
-    facts: int = 0  # told in one frame and used in another; a fact counts once for each frame that uses it
-    again: int = 0  # results that were looked for again
+    facts: int = 0  # found in one frame and used in another; a fact counts once for each frame that uses it
+    again: int = 0  # results that were looked up again
     chunk_reads: int = 0  # steps that read a chunk
 
 
 def handing(strategy: MemoryStrategy, budgets: Budgets) -> Handing | None:
-    """How a strategy hands over; None for one without frames."""
+    """Return how a strategy hands over facts; None if it has no frames."""
     names = [tool_name(tool) for tool in strategy.tools]
     for push, pop in (("push_frame", "pop_frame"), ("delegate", "pop_frame"), ("branch", "return")):
         if push in names:
@@ -73,7 +75,7 @@ def handing(strategy: MemoryStrategy, budgets: Budgets) -> Handing | None:
 def framed(
     run: Sequence[Moment], spans: Sequence[range], how: Handing, budgets: Budgets, missed: float, count: Count
 ) -> tuple[list[Timed], HandOver]:
-    """The events of a flat run with each span of its steps in a frame of its own."""
+    """Return the events of a flat run with each span of steps in a frame."""
     before, steps = steps_of(run)
     plan = _Plan(run, steps, spans, how, budgets, missed)
     told = _Events(plan, steps, count)
@@ -84,7 +86,7 @@ def framed(
 
 
 class _Plan:
-    """What is handed over where, and what is looked for again."""
+    """The hand-overs and repeated lookups of a cut run."""
 
     def __init__(
         self, run: Sequence[Moment], steps: Sequence[FlatStep], spans: Sequence[range], how: Handing, budgets: Budgets,
@@ -105,7 +107,7 @@ class _Plan:
         self._look(run)
 
     def _look(self, run: Sequence[Moment]) -> None:
-        """Follow each fact from the frame that told it to those that use it."""
+        """Follow each fact from the frame that found it to those that use it."""
         told_by: dict[str, tuple[int, Moment]] = {}
         in_sight = set[tuple[int, str]]()
         shown = set[tuple[int, int]]()
@@ -127,7 +129,7 @@ class _Plan:
                     self._look_again(number, source)
 
     def _handed(self, fact: str, origin: int, frame: int, source: Moment) -> bool:
-        """Whether a line with the fact finds room on its way."""
+        """Return whether a line with the fact fits into the budgets on its way."""
         line = next((mark_cut(one.strip(), _LINE_CHARS) for one in _lines(source) if fact in literals(one)), "")
         if fact not in line:
             return False
@@ -162,7 +164,7 @@ class _Plan:
 
 
 def _luck(frame: int, fact: str) -> float:
-    """The same number for the same fact in the same frame, whatever the strategy: 0 to 1."""
+    """Return a number in [0, 1) that depends only on the frame and the fact, so all strategies share it."""
     return int.from_bytes(hashlib.sha256(f"{frame} {fact}".encode()).digest()[:6], "big") / 2**48
 
 
@@ -182,7 +184,7 @@ def _put(line: str, lines: list[str]) -> None:
 
 
 class _Events:
-    """Spells the plan as replies and facts."""
+    """Writes the plan as replies and other events."""
 
     def __init__(self, plan: _Plan, steps: Sequence[FlatStep], count: Count) -> None:
         self._plan, self._steps, self._count = plan, steps, count
@@ -190,7 +192,7 @@ class _Events:
         self._root_reads = list(plan.reads.get(_ROOT, ()))
 
     def step(self, number: int, step: FlatStep) -> Iterator[Timed]:
-        """The step, with what is to be done before and after it."""
+        """Yield the step with everything before and after it."""
         plan, at = self._plan, step.reply.since
         frame = plan.begin.get(number)
         if frame is not None:
@@ -261,7 +263,7 @@ def _chunk_name(frame: int) -> str:
 
 
 def estimated_outputs(run: Sequence[Timed], count: Count) -> tuple[list[Timed], int]:
-    """The run with an estimate for each reply whose usage was not recorded, and how many these are."""
+    """Return the run with estimates for replies without recorded usage, and the number of estimates."""
     found, number = list[Timed](), 0
     for at, event in run:
         if isinstance(event, ModelReplied) and not event.usage.output and event.parts:

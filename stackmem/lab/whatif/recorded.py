@@ -1,4 +1,4 @@
-"""What a recorded run would have cost under other strategies, its actions being the same."""
+"""Compute what a recorded run would have cost under other strategies with the same actions."""
 
 from __future__ import annotations
 
@@ -40,40 +40,40 @@ from .hypothetical_frames import estimated_outputs
 from .rendered import Terms, WhatIfOutcome, as_recorded, by_program, memory_tools, outcome
 
 DEFAULT_PRICE = "claude-sonnet-5-5"
-"""The model whose prices hold for runs that no server's model made."""
+"""The model whose prices apply if no server's model made the run, for example a simulated one."""
 
 
 class WhatIfRow(Struct, frozen=True):
     """A recorded run under one strategy."""
 
     strategy: str
-    recorded: bool  # it is the strategy that the run was recorded with
-    note: str  # what of the strategy could not show, or why it does not apply
-    outcome: WhatIfOutcome | None  # none where it does not apply; of hypothetical frames that of the middle band
-    # its cost over that of the recorded strategy, in the unit of the run; None where either is not known
+    recorded: bool  # whether the run was recorded with this strategy
+    note: str  # which of its features the recording cannot show, or why it does not apply
+    outcome: WhatIfOutcome | None  # None if it does not apply; with hypothetical frames, the middle band
+    # Its cost relative to the recorded strategy, in the unit of the run; None if either is unknown.
     ratio: float | None = None
-    bands: tuple[HandOverBand, ...] = ()  # of a flat run cut into hypothetical frames, from the best case to the worst
+    bands: tuple[HandOverBand, ...] = ()  # for a flat run cut into hypothetical frames, from the best case to the worst
 
 
 class WhatIf(Struct, frozen=True):
-    """A recorded run under every strategy asked for."""
+    """A recorded run under every requested strategy."""
 
     run: str
     imported: str
-    price: str  # the model whose prices and cache hold
-    # what the cost is in: "tokens", newly evaluated, and seconds for a server that nobody is paid for
+    price: str  # the model whose prices and cache rules apply
+    # The unit of the cost. For free servers: newly evaluated "tokens", and seconds.
     unit: Literal["USD", "tokens"]
     counted: str  # how the tokens of texts were counted
     steps: int
     frames: int
-    window_tokens: int  # that prompts are held against, and strategies go by
-    estimated_replies: int  # replies whose usage the recording lacks; their length is an estimate
+    window_tokens: int  # the limit for prompts, which strategies also use
+    estimated_replies: int  # replies without recorded usage, whose length is estimated
     latency_seconds: float | None
     rows: tuple[WhatIfRow, ...]  # the recorded strategy first
 
 
 def parse_strategies(text: str) -> tuple[str, ...]:
-    """The strategies that ``all`` or a list names; a comma within parameters separates nothing."""
+    """Parse ``all`` or a list of strategies. Commas within parameters do not separate strategies."""
     if text.strip() == "all":
         return tuple(STRATEGIES)
     named = [
@@ -83,25 +83,25 @@ def parse_strategies(text: str) -> tuple[str, ...]:
 
 
 class WhatIfQuestion(Struct, frozen=True):
-    """Under what a recording is told again."""
+    """The conditions for re-evaluating a recording."""
 
     strategies: tuple[str, ...]
-    price: str | None = None  # the model whose prices, cache and window hold; None is the recorded one
-    latency_seconds: float | None = None  # from each request to the next; None for the times of the recording
-    window_tokens: int | None = None  # none is the window of that model; of a run of our own, the run's
-    phases: PhaseRule | None = PhaseRule()  # how a flat run is cut into frames; None leaves it as one
-    # shares of what is handed over that is looked for again, a band each; the middle one is the row's
+    price: str | None = None  # the model whose prices, cache and window apply; None means the recorded one
+    latency_seconds: float | None = None  # time between requests; None uses the times of the recording
+    window_tokens: int | None = None  # None means that model's window, or the run's for stackmem's own runs
+    phases: PhaseRule | None = PhaseRule()  # how a flat run is cut into frames; None does not cut it
+    # The shares of handed-over results that are looked up again, one band each. The row shows the middle one.
     missed: tuple[float, ...] = MISSED
 
 
 def what_if(named: str, runs_dir: Path, question: WhatIfQuestion) -> Iterator[WhatIf]:
-    """Each recording of a run, or of another agent's file, under each of the strategies."""
+    """Yield the result for each recording of a run or of another agent's file."""
     for name, again, stated in _recordings(named, runs_dir):
         yield tell_again(name, again, question, stated)
 
 
 def tell_again(name: str, again: Callable[[], Iterator[Moment]], question: WhatIfQuestion, stated: str = "") -> WhatIf:
-    """One recording under each of the strategies; ``again`` begins its moments anew."""
+    """Evaluate one recording under each strategy. ``again`` returns a fresh iterator over its moments."""
     run = tuple(again())
     if not run:
         raise TraceError(f"the trace of {name} holds no record; the run ended before its first one")
@@ -138,7 +138,7 @@ def tell_again(name: str, again: Callable[[], Iterator[Moment]], question: WhatI
 def _prepared(
     run: tuple[Moment, ...], costing: Costing, window_tokens: int | None, terms: Terms
 ) -> tuple[RunStarted, tuple[Moment, ...], int]:
-    """The start and the run with a window that somebody names, and of a foreign one with the length of every reply."""
+    """Return the start and the run with the requested window, and with estimated reply lengths for foreign runs."""
     start = run[-1].after.begun
     if not imported_from(start):
         return replace(start, window_tokens=window_tokens or start.window_tokens), run, 0
@@ -149,7 +149,7 @@ def _prepared(
 
 
 def _recordings(named: str, runs_dir: Path) -> Iterator[tuple[str, Callable[[], Iterator[Moment]], str]]:
-    """What each is called, what begins it anew, and the strategy that a recording of another agent names."""
+    """Yield the name, a factory of moments, and the strategy that the recording states, for each recording."""
     file = Path(named)
     if not file.is_file() or file.name == "trace.jsonl":
         folder = find_run(named, runs_dir)
@@ -169,7 +169,7 @@ def _moments(timed_facts: tuple[TimedFact, ...]) -> Iterator[Moment]:
 
 
 def _cost(outcome: WhatIfOutcome | None) -> float | None:
-    """What rows are compared by: dollars, or the seconds of a server that nobody is paid for."""
+    """Return the cost for comparison: dollars, or seconds of a free server."""
     if outcome is None:
         return None
     return outcome.seconds if outcome.usd is None else outcome.usd
@@ -226,7 +226,7 @@ def _note_of_bands(cut: Sequence[HandOverBand]) -> str:
 
 
 def _start_under(start: RunStarted, strategy: MemoryStrategy) -> RunStarted:
-    """The start as this strategy would have had it; another agent's prompt and tools stay what they were."""
+    """Return the start under this strategy. The prompt and tools of another agent stay unchanged."""
     thinking = "kept" if strategy.prefix_stable else "dropped"
     texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
     start = replace(start, strategy=strategy.name, thinking=thinking, texts=texts or UNSET)
@@ -245,7 +245,7 @@ def _start_under(start: RunStarted, strategy: MemoryStrategy) -> RunStarted:
 def _small_start(
     start: RunStarted, strategy: MemoryStrategy, optional: tuple[ToolSpec, ...], slots: dict[str, str]
 ) -> RunStarted:
-    """The start of a run of the small size under another strategy; optional tools stay as the run recorded them."""
+    """Return the start of a small-size run under another strategy. Optional tools stay as recorded."""
     offer = small_offer(strategy, tuple(OPTIONAL_TOOLS[tool.name] for tool in optional))
     recorded = {tool.name: tool for tool in start.tools}
     tools = tuple(recorded.get(tool_name(tool)) or spec(tool, slots) for tool in offer.tools)
@@ -255,7 +255,7 @@ def _small_start(
 
 
 def _note(run: tuple[Moment, ...], strategy: MemoryStrategy) -> str:
-    """What of a strategy cannot show in actions that were not taken under it."""
+    """Describe the features of a strategy that cannot show in actions taken under another one."""
     called = Counter(
         part.name
         for moment in run

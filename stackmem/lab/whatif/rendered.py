@@ -1,15 +1,16 @@
-"""One recorded run under another strategy: what its prompts would have held and cost, the actions being the same.
+"""Render a recorded run under another strategy: contents and cost of its prompts, with unchanged actions.
 
-Rule 1: the actions stand. Nothing is asked of a model, and no reply becomes another.
-Rule 2: where the strategy has frames, they are those of the recording.
-Rule 3: where it has none, all frames are one conversation. A push is answered at once, as a chat answers each call
-        before the next reply; what the frame returned answers its pop, or follows as a notice where nothing popped it.
-Rule 4: summaries of the recorded strategy are left out; they are no part of what the model did. What a program asked a
-        model in its own words is no part of a conversation.
+Rule 1: the actions stay. No model is called, and replies do not change. Rule 2: if the strategy has frames, the frames
+of the recording are used. Rule 3: otherwise all frames become one conversation. A push is answered immediately, because
+a chat answers each call
+        before the next reply. The frame's result answers its pop, or follows as a notice if it was not popped by a
+        call.
+Rule 4: summaries of the recorded strategy are left out, because they are not actions of the model. Model calls of a
+        program are not part of a conversation.
 
-A summary that nobody wrote is stood in for by lines of the conversation, as many as there is room for. It keeps what an
-honest summary would have to keep, literals; it is no forecast of what a model would have chosen, so what is built on
-it is marked as an estimate.
+Missing summaries are replaced by lines of the conversation, as many as fit. The replacement keeps what a faithful
+summary must keep, literals. It does not predict what a model would have written, so results that use it are marked as
+estimates.
 """
 
 from __future__ import annotations
@@ -45,48 +46,48 @@ _OF_ALL = tools_that(lambda behavior: behavior.reads_files or behavior.changes_f
 
 
 class Terms(Struct, frozen=True):
-    """Under what a run is costed."""
+    """The conditions for costing a run."""
 
-    price: Price | None  # none where none is known
+    price: Price | None  # None if unknown
     minimum_tokens: int  # the shortest prefix that the cache keeps
     count: Count
-    latency_seconds: float | None = None  # from each request to the next; None for the times of the recording
-    # every entry of the cache lives so long, whatever the strategy marks: the marks are an agent's own
+    latency_seconds: float | None = None  # time between requests; None uses the times of the recording
+    # Every cache entry lives five minutes, whatever the strategy marks, because another agent set the marks.
     five_minutes: bool = False
-    # whether the server caches by itself what it evaluated, as local servers do, marks or not
+    # The server caches what it evaluated automatically, without marks, as local servers do.
     server_cache: bool = False
-    speed: Speed | None = None  # of a server that nobody is paid for; the bill is its seconds then
+    speed: Speed | None = None  # of a free server; the bill is then in seconds
 
 
 class WhatIfOutcome(Struct, frozen=True):
-    """What a run would have come to under a strategy."""
+    """The cost of a run under a strategy."""
 
-    requests: int  # replies asked for, and summaries
+    requests: int  # replies and summaries
     # peak_tokens, mean_tokens: of the prompts of its steps
     peak_tokens: int
     mean_tokens: float
-    usage: Usage  # tokens by class, summaries included; replies are as long as they were
-    usd: float | None  # none without a price
-    evaluated_tokens: int  # of the prompts, those that no cache held
-    seconds: float | None  # at the server's speed; None where it is not known or not asked for
-    summaries: int  # how many the strategy asked for
-    estimated: bool  # nobody wrote the summaries: a bounded extract stands in for each
-    loss: FirstLoss  # which facts were out of sight
-    too_long_from: int | None  # the first step whose prompt is longer than the model's window; None where all fit
+    usage: Usage  # tokens by class, including summaries; replies keep their recorded length
+    usd: float | None  # None without a price
+    evaluated_tokens: int  # prompt tokens that were not cached
+    seconds: float | None  # at the server's speed; None if unknown or not requested
+    summaries: int  # the number of summaries that the strategy requested
+    estimated: bool  # whether summaries were replaced by a bounded extract
+    loss: FirstLoss  # the facts that left the prompt
+    too_long_from: int | None  # the first step whose prompt exceeds the model's window; None if all fit
 
 
 def memory_tools(names: Sequence[str]) -> frozenset[str]:
-    """Those of the tools that a strategy brings for its own sake: they touch no file and run no command."""
+    """Return the tools that exist only for memory: they do not touch files or run commands."""
     return frozenset(names) - _OF_ALL
 
 
 def by_program(moment: Moment) -> bool:
-    """Whether a reply was asked for by a program, in words of its own, which no strategy renders."""
+    """Return whether a program requested this reply with its own prompt, which strategies do not render."""
     return bool(moment.before.stack) and moment.before.running.program == "steps"
 
 
 def as_recorded(run: Sequence[Moment], facts: UsedFacts, terms: Terms) -> WhatIfOutcome:
-    """The run under the strategies it had, with the summaries that were written."""
+    """Evaluate the run under its own strategies, with the recorded summaries."""
     costs = _Costs(facts, terms)
     strategies: dict[str, MemoryStrategy] = {}
     for moment in run:
@@ -104,7 +105,7 @@ def as_recorded(run: Sequence[Moment], facts: UsedFacts, terms: Terms) -> WhatIf
 def outcome(
     run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, facts: UsedFacts, terms: Terms
 ) -> WhatIfOutcome:
-    """The run with every prompt as another strategy would have rendered it."""
+    """Evaluate the run with every prompt rendered by another strategy."""
     costs, other = _Costs(facts, terms), OtherStrategy(start, framed=has_frames(strategy))
     for moment in run:
         used = Usage()
@@ -119,7 +120,7 @@ def outcome(
 
 
 def _keep_up(moment: Moment, strategy: MemoryStrategy, other: OtherStrategy, costs: _Costs) -> None:
-    """The summaries that the strategy wants before the next prompt."""
+    """Add the summaries that the strategy requests before the next prompt."""
     for _ in range(_SUMMARIES_IN_A_ROW):
         wanted = strategy.upkeep(other.state)
         if not isinstance(wanted, Compact):
@@ -131,7 +132,7 @@ def _keep_up(moment: Moment, strategy: MemoryStrategy, other: OtherStrategy, cos
 
 
 class _Costs:
-    """What the requests come to, one after the other."""
+    """Accumulates the cost of requests in order."""
 
     def __init__(self, facts: UsedFacts, terms: Terms) -> None:
         self.terms = terms
@@ -141,7 +142,7 @@ class _Costs:
         self._prompts: list[tuple[int, int]] = []
 
     def ask(self, moment: Moment, view: View, state: State, output_tokens: int, *, step: bool) -> Usage:
-        """What a request and its answer use; ``step`` tells a reply from a summary."""
+        """Add a request and return its usage. ``step`` distinguishes a reply from a summary."""
         if self.terms.five_minutes:
             view = replace(view, breakpoints=tuple(replace(one, ttl="5m") for one in view.breakpoints))
         used = self._cache.answer(self._request(moment, view)).usage(output_tokens)
@@ -152,7 +153,7 @@ class _Costs:
         return used
 
     def complete(self, moment: Moment) -> Usage:
-        """What a completion used that a program asked for in its own words: they are the same under every strategy."""
+        """Add a program's own completion, which is the same under every strategy, and return its usage."""
         event, view = moment.event, moment.view
         if view is None or not isinstance(event, ModelReplied):
             return Usage()
@@ -165,7 +166,7 @@ class _Costs:
         return CacheRequest(self._at(moment), view, literal=is_literal(moment.event))
 
     def _at(self, moment: Moment) -> float:
-        """When the next request is sent."""
+        """Return the time at which the next request is sent."""
         if self.terms.latency_seconds is not None:
             return len(self._usage) * self.terms.latency_seconds
         return min(moment.at, moment.at - moment.seconds + wait_seconds(moment.before.failures))
@@ -190,14 +191,14 @@ class _Costs:
 
 
 MOST_CHARS = 4_000
-"""Where the request names no length."""
+"""The limit if the request does not state a length."""
 
 _LINE_CHARS = 200
 _ASKED = re.compile(r"at most ([\d,_]{1,9}) characters")
 
 
 def extract_summary(view: View) -> str:
-    """The newest lines with a literal that no newer line has, in their order."""
+    """Return the newest lines that contain a literal missing from all newer lines, in their order."""
     asked = view.messages[-1].parts[-1] if view.messages and view.messages[-1].parts else Text("")
     found = _ASKED.search(asked.text) if isinstance(asked, Text) else None
     room = int(found[1].replace(",", "").replace("_", "")) if found else MOST_CHARS
@@ -239,16 +240,16 @@ _NOT_DONE = "not executed: the frame was ended first"
 
 
 class OtherStrategy:
-    """The state of the run as the other strategy has it, moment by moment."""
+    """The state of the run under the other strategy, moment by moment."""
 
     def __init__(self, start: RunStarted, *, framed: bool) -> None:
-        """``start`` is the recorded one with the other strategy's name, prompt and tools."""
+        """Store the recorded ``start``, already changed to the other strategy's name, prompt and tools."""
         self._start = start
         self._framed = framed
         self.state = State()
 
     def take(self, moment: Moment, usage: Usage = _NOTHING) -> None:
-        """Go on by one moment."""
+        """Apply one moment."""
         match moment.event:
             case RunStarted():
                 self.state = evolve(State(), self._start)
@@ -263,7 +264,7 @@ class OtherStrategy:
                 self._go_on(moment, event)
 
     def compacted(self, event: ContextCompacted) -> None:
-        """Take in a summary that the other strategy asked for."""
+        """Apply a summary that the other strategy requested."""
         self.state = evolve(self.state, event)
 
     def _go_on(self, moment: Moment, event: Event) -> None:
@@ -277,7 +278,7 @@ class OtherStrategy:
 
 
 def _turns(moment: Moment) -> list[Turn]:
-    """What the moment adds to the one conversation that all frames are."""
+    """Return the turns that the moment adds to the single conversation of all frames."""
     before, after = moment.before, moment.after
     calls = before.pending.calls if before.pending else ()
     new = list(moment.new_turns)
@@ -288,7 +289,7 @@ def _turns(moment: Moment) -> list[Turn]:
         case FramePopped() if calls:
             told = new[-1] if new else None
             if not isinstance(told, Result):
-                return []  # the root's end, which nobody is told of
+                return []  # the end of the root frame is not reported to the model
             rest = [replace(told, call_id=one.id, text=_NOT_DONE, failed=True) for one in calls[1:]]
             return [replace(told, call_id=calls[0].id), *rest]
         case FramePopped():

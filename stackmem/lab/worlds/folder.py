@@ -1,4 +1,4 @@
-"""A world written down as a task folder."""
+"""Write a world as a task folder."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ Do units 1 to {units}.
 
 
 class Made(Struct, frozen=True):
-    """A world with everything that its folder holds."""
+    """A world with everything that its folder contains."""
 
     family: str
     seed: int
@@ -74,13 +74,13 @@ class Made(Struct, frozen=True):
     noise: float
     world: WorldDraft
     salt: str
-    files: dict[str, str]  # the workspace, path to text
+    files: dict[str, str]  # the workspace: path to text
     calls: tuple[OracleCall, ...]  # every call of the oracle; their number is ``necessary_steps``
-    commands: tuple[str, ...]  # of these the ones that do a unit
+    commands: tuple[str, ...]  # the calls that perform a unit
 
 
 def task_files(made: Made) -> Iterator[tuple[str, str, int]]:
-    """Path, text and mode of every file of the folder."""
+    """Yield the path, text and mode of every file in the folder."""
     yield "task.toml", _task_toml(made), 0o644
     yield "instruction.md", instruction(made.world), 0o644
     yield "demo.yaml", _demo(made), 0o644
@@ -96,7 +96,7 @@ def task_files(made: Made) -> Iterator[tuple[str, str, int]]:
 
 
 def instruction(world: WorldDraft) -> str:
-    """The whole task; its last paragraph says which units are to be done."""
+    """Return the whole instruction. Its last paragraph says which units to do."""
     units = len(world.units)
     need = next((need for unit in world.units for need in unit.needs), None)
     key, way = (need.key, need.way) if need else ("topic.item", "read PATH")
@@ -104,7 +104,7 @@ def instruction(world: WorldDraft) -> str:
 
 
 def answers(made: Made) -> dict[str, object]:
-    """What the check compares the journal with."""
+    """Return the data that the check compares the journal with."""
     units = [
         work.unit_digest(made.salt, number, {need.key: need.value for need in unit.needs})
         for number, unit in enumerate(made.world.units, 1)
@@ -113,7 +113,7 @@ def answers(made: Made) -> dict[str, object]:
 
 
 def manifest(made: Made) -> dict[str, object]:
-    """What was planted, where it is found, and when it is needed."""
+    """Return what was planted, how to find it, and when it is needed."""
     return {
         "format": FORMAT,
         "family": made.family,
@@ -135,7 +135,7 @@ def _asked(request: DayRequest) -> str:
 
 
 def _task_toml(made: Made) -> str:
-    # Without [agent] timeout_sec: a limit in seconds would put the clock into the trace, and two runs would differ.
+    # [agent] timeout_sec is omitted: a limit in seconds would put the clock into the trace, and two runs would differ.
     return f"""\
 schema_version = "1.4"
 

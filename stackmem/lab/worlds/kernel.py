@@ -1,4 +1,4 @@
-"""What every family of worlds is made of: facts with their places and times, units of work, and one whole world."""
+"""The parts that all families of worlds share: facts with places and times, units of work, and the whole world."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .prose import document
 
 
 class Size(Struct, frozen=True):
-    """The knobs.
+    """The size of a world.
 
     Attributes:
-        horizon: Tool calls of an agent with perfect memory, the last one included.
-        noise: 1.0 is about 1,500 characters of it in the output of a unit; documents grow with it too.
+        horizon: Tool calls of an agent with perfect memory, including the last one.
+        noise: 1.0 adds about 1,500 characters to the output of a unit. Documents grow with it too.
     """
 
     horizon: int
@@ -26,7 +26,7 @@ class Size(Struct, frozen=True):
         return int(at_one * self.noise)
 
     def share(self, calls: float, least: int, most: int, of: float = 0.3) -> int:
-        """How many things can be found, at so many calls each, for a share of the horizon."""
+        """Return how many items can be found with ``calls`` calls each in the share ``of`` of the horizon."""
         return max(least, min(most, round(self.horizon * of / calls)))
 
 
@@ -34,7 +34,7 @@ class Need(Struct, frozen=True):
     """A fact that a unit needs.
 
     Attributes:
-        way: How it is found, as the plan says it between angle brackets.
+        way: How to find it, as the plan shows it between angle brackets.
     """
 
     key: str
@@ -43,11 +43,11 @@ class Need(Struct, frozen=True):
 
 
 class Unit(Struct, frozen=True):
-    """One command's worth of work.
+    """The work of one command.
 
     Attributes:
-        about: What is done, in a few words.
-        says: Facts and changes that its output tells, whole lines.
+        about: A short description of the work.
+        says: Whole lines in its output with facts and changes.
         gives: Keys of those facts, as the plan announces them.
         puts: Files that it writes, path to text.
     """
@@ -60,7 +60,7 @@ class Unit(Struct, frozen=True):
 
 
 class DayRequest(Struct, frozen=True):
-    """What a person asks for at once: the units from ``first`` to ``last``, and what it is about, one sentence."""
+    """One request of a user: the units from ``first`` to ``last``, and a sentence about them."""
 
     first: int
     last: int
@@ -68,7 +68,7 @@ class DayRequest(Struct, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """A page of a log: what it is about, characters of noise, and the lines planted in it."""
+    """A page of a log: its topic, the characters of noise, and the lines planted in it."""
 
     about: str
     chars: int
@@ -76,7 +76,7 @@ class Page(Struct, frozen=True):
 
 
 class FactRow(Struct, frozen=True):
-    """A fact as the manifest tells it; both ends of ``valid`` are units in which it holds."""
+    """A fact in the manifest. ``valid`` is the first and the last unit in which it is true."""
 
     key: str
     value: str
@@ -87,19 +87,19 @@ class FactRow(Struct, frozen=True):
 
 
 class WorldDraft(Struct, frozen=True):
-    """A world before it is written down.
+    """A world before it is written to a folder.
 
     Attributes:
         title: One line.
-        text: What the work is, for the instruction.
+        text: The description of the work in the instruction.
         facts: For the manifest.
         files: Documents, path to text.
-        probes: Key to its right candidate.
-        logs: Of each log its pages.
-        silent: Wrong values are accepted, and judged at the end.
-        audit: Whether ``./work audit`` tells what the last unit gave; ``opening`` before the first.
-        repeats: How often a candidate that had failed may be tried again; None is any number.
-        requests: How a person would ask for the units, in their order; empty where they are one task.
+        probes: Key to its correct candidate.
+        logs: The pages of each log.
+        silent: Wrong values are accepted at first and judged at the end.
+        audit: Whether ``./work audit`` prints the entries so far; ``opening`` are the lines before the first one.
+        repeats: How often a failed candidate can be tried again; None means any number.
+        requests: A user's requests for the units, in order; empty if the world is a single task.
     """
 
     title: str
@@ -126,14 +126,14 @@ class _Version(Struct):
 
 
 class WorldFacts:
-    """What is true in a world, and from which unit on; remembers which units needed it."""
+    """The facts of a world, the unit from which each is true, and the units that needed it."""
 
     def __init__(self) -> None:
         self._versions: list[_Version] = []
         self._now: dict[str, _Version] = {}
 
     def tell(self, key: str, value: str, way: str, since: int = 1) -> None:
-        """From unit ``since`` on the key has this value."""
+        """Set the value of a key from unit ``since`` on."""
         self._now[key] = _Version(key, value, way, since)
         self._versions.append(self._now[key])
 
@@ -141,7 +141,7 @@ class WorldFacts:
         return self._now[key].value
 
     def need(self, unit: int, *keys: str) -> tuple[Need, ...]:
-        """What the unit needs, as it is true now; each key once."""
+        """Return the needs of a unit with the current values, each key once."""
         needs = []
         for key in dict.fromkeys(keys):
             version = self._now[key]
@@ -150,7 +150,7 @@ class WorldFacts:
         return tuple(needs)
 
     def rows(self, units: int) -> tuple[FactRow, ...]:
-        """The manifest's rows: every version that a unit needed."""
+        """Return the rows of the manifest: every version of a fact that a unit needed."""
         ends: dict[str, int] = {}
         rows = []
         for version in reversed(self._versions):
@@ -169,7 +169,7 @@ class WorldFacts:
 def plant(
     rng: Random, size: Size, facts: WorldFacts, key: str, candidates: tuple[str, ...], path: str, title: str
 ) -> tuple[str, str]:
-    """The document's text, and the candidate that is right: never one of the first two."""
+    """Return the text of a document and its correct candidate, which is never one of the first two."""
     few = size.horizon < 20
     listed = [*candidates[:2], *rng.sample(candidates[2:], len(candidates) - 2)]
     right = listed[2] if few else listed[rng.randrange(2, len(listed))]
@@ -190,10 +190,13 @@ class WorldFamily(Struct, frozen=True):
     """A family of worlds.
 
     Attributes:
-        build: Makes the one of some units.
-        hurts: Names of the strategies that are expected to solve less of it than the whole history does, or to pay
-            more for it than they pay elsewhere.
-        fleeting: Few of its facts are needed again much later, or they grow with the horizon: keeping them is no help.
+        build: Creates the world with a given number of units.
+        hurts: Strategies that are expected to solve fewer of these worlds than the full history does, or to cost more
+            here
+            than elsewhere.
+        fleeting: Few of the facts are needed again much later, or their number grows with the horizon, so keeping them
+            does
+            not help.
     """
 
     build: Build
@@ -202,7 +205,7 @@ class WorldFamily(Struct, frozen=True):
 
 
 class UnitList:
-    """Units in the making, with the facts that are true while they are done."""
+    """Builds the units of a world together with the facts that are true while they are done."""
 
     def __init__(self) -> None:
         self.facts = WorldFacts()
@@ -212,16 +215,16 @@ class UnitList:
 
     @property
     def given(self) -> set[str]:
-        """Keys of what units have given so far."""
+        """Return the keys that the units so far have given."""
         return {key for unit in self.units for key in unit.gives}
 
     @property
     def next(self) -> int:
-        """The number of the unit that comes next."""
+        """Return the number of the next unit."""
         return len(self.units) + 1
 
     def read(self, rng: Random, size: Size, path: str, title: str, said: dict[str, str], chars: int = 700) -> None:
-        """A document that tells these facts, each under a heading with about so many characters of prose at noise 1."""
+        """Add a document with these facts, each under a heading with about ``chars`` characters of prose at noise 1."""
         sections = []
         for key, value in said.items():
             self.facts.tell(key, value, f"read {path}", self.next)
@@ -231,12 +234,13 @@ class UnitList:
     def do(
         self, about: str, *keys: str, gives: dict[str, str] | None = None, noted: str = "", changed: str = ""
     ) -> None:
-        """A unit that needs the keys; it may find values, which hold from the next one on, or say that a topic changed.
+        """Add a unit that needs the keys.
+
+        It can give values, which are true from the next unit on, or announce a change.
 
         Args:
-            gives: Key to value; told once, in the output, with the unit's number.
-            noted: A file that holds the newest of all values that were given with its name; without it they stand
-                nowhere else.
+            gives: Key to value; each appears once in the output, with the unit's number.
+            noted: A file that collects the newest given values. Without it, the output is their only source.
         """
         unit, found = self.next, gives or {}
         needs = self.facts.need(unit, *keys)
@@ -260,7 +264,7 @@ class UnitList:
 
 
 def code(rng: Random, *words: str) -> str:
-    """A value that nobody guesses: one of the words with a number."""
+    """Return a value that cannot be guessed: one of the words with a number."""
     return f"{rng.choice(words or _WORDS)}-{rng.randrange(1_000, 9_999)}"
 
 
@@ -268,7 +272,7 @@ _WORDS = ("north", "delta", "harbour", "cobalt", "linden", "amber", "quartz", "h
 
 
 def shares(units: int, weights: Sequence[float]) -> list[int]:
-    """So many units in parts of about these weights, each of one unit at least; fewer parts where units are few."""
+    """Split units into parts with about these weights, at least one unit each. With few units there are fewer parts."""
     weights = weights[:units]
     found, before, so_far = [], 0, 0.0
     for left, weight in zip(range(len(weights) - 1, -1, -1), weights, strict=True):

@@ -1,4 +1,4 @@
-"""Makes a world: the same arguments give the same bytes."""
+"""Generate worlds: the same arguments give the same bytes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ WORLDS: dict[str, WorldFamily] = {
 }
 
 SHIPPED = frozenset(WORLDS)
-"""Those of this package; plug-ins add more."""
+"""The families in this package. Plug-ins can add more."""
 
 open_table("worlds", PluginTable("world", WORLDS, fits(WorldFamily, "build"), re.compile(r"[a-z][a-z0-9_]{0,63}")))
 
@@ -105,13 +105,13 @@ class _Try(Struct, frozen=True):
 
 
 def design(family: str, seed: int, horizon: int, noise: float, repository: Path | None = None) -> Made:
-    """A world whose oracle needs exactly ``horizon`` calls, or at most 2 % more or less."""
+    """Return a world whose oracle needs ``horizon`` calls, with a tolerance of 2 %."""
     _refuse(family, seed, horizon, noise)
     size, build = Size(horizon, noise), _builder(family, repository)
     salt = hashlib.sha256(f"{family} {seed} {horizon} {noise:g}".encode()).hexdigest()[:16]
 
     def attempt(units: int, more: int) -> _Try:
-        world: object = build(Random(f"{family} {seed}"), size, units)  # noqa: S311 - chance that can be repeated
+        world: object = build(Random(f"{family} {seed}"), size, units)  # noqa: S311 - reproducible on purpose
         if not isinstance(world, WorldDraft):
             wrong = f"build of the world {family} made something of the type {type(world).__name__}"
             raise UsageError(f"{wrong}, and a WorldDraft is wanted; mend or uninstall the package that brings it")
@@ -139,7 +139,7 @@ def design(family: str, seed: int, horizon: int, noise: float, repository: Path 
 
 
 def make(family: str, seed: int, horizon: int, noise: float, folder: Path, repository: Path | None = None) -> Path:
-    """Write a world as a task folder, whole or not at all; the repository is that of ``design``."""
+    """Write a world as a task folder, atomically. ``repository`` is passed to ``design``."""
     made = design(family, seed, horizon, noise, repository)
     folder = folder.absolute()
     try:
@@ -153,7 +153,7 @@ def make(family: str, seed: int, horizon: int, noise: float, folder: Path, repos
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_text(text, encoding="utf-8")
                 place.chmod(mode)
-            os.rename(fresh, folder)  # noqa: PTH104 - onto an empty folder, too
+            os.rename(fresh, folder)  # noqa: PTH104 - also replaces an empty folder
         finally:
             remove_tree(fresh)
     except OSError as error:
@@ -162,7 +162,10 @@ def make(family: str, seed: int, horizon: int, noise: float, folder: Path, repos
 
 
 def make_task(family: str, seed: int, horizon: int, noise: float, folder: Path) -> Path:
-    """As ``make``; a folder that holds this very world already, or has got it meanwhile, is left as it is."""
+    """Like ``make``, but keep a folder that already contains this exact world.
+
+    Another process may have written it in the meantime.
+    """
     wanted = (family, seed, horizon, noise)
     if _holds(folder, wanted):
         return folder
@@ -175,7 +178,7 @@ def make_task(family: str, seed: int, horizon: int, noise: float, folder: Path) 
 
 
 def _holds(folder: Path, wanted: tuple[str, int, int, float]) -> bool:
-    """Whether this world stands there as this version makes it, to the byte of what it tells and asks."""
+    """Return whether the folder contains this world byte for byte as this version generates it."""
     try:
         told = manifest(folder)
         if tuple(told.get(name) for name in ("family", "seed", "horizon", "noise")) != wanted:
@@ -187,7 +190,7 @@ def _holds(folder: Path, wanted: tuple[str, int, int, float]) -> bool:
 
 
 def manifest(folder: Path) -> dict[str, Any]:
-    """What stands in a world's ``tests/manifest.json``."""
+    """Read a world's ``tests/manifest.json``."""
     told: dict[str, Any] = msgspec.json.decode(read_regular(folder / "tests" / "manifest.json"))
     return told
 
@@ -198,12 +201,15 @@ def families() -> tuple[str, ...]:
 
 
 def tasks() -> tuple[str, ...]:
-    """What ``all`` stands for: the families whose work is one task; that of the other is a person's requests."""
+    """Return the families that ``all`` means: those that are a single task. ``workday`` is a series of requests."""
     return tuple(name for name in families() if name != "workday")
 
 
 def about(family: str) -> str:
-    """One sentence about a family, from its ``build`` or the head of its module, after the colon if it has one."""
+    """Return one sentence about a family.
+
+    It is the first line of its ``build`` or module docstring, without a prefix that ends in a colon.
+    """
     build = WORLDS[family].build
     module = sys.modules.get(getattr(build, "__module__", ""))
     text = (getdoc(build) or getattr(module, "__doc__", "") or "").partition("\n")[0]
@@ -211,7 +217,7 @@ def about(family: str) -> str:
 
 
 def _refuse(family: str, seed: int, horizon: int, noise: float) -> None:
-    load_plugins()  # a worker may have loaded none
+    load_plugins()  # a worker process may not have loaded any
     if family not in WORLDS:
         raise UsageError(f"no world {family[:60]!a}; known: {', '.join(WORLDS)}")
     if not 0 <= seed < 1 << 63:
@@ -232,7 +238,7 @@ def _builder(family: str, repository: Path | None) -> Build:
 
 
 def _fitted(attempt: Callable[[int, int], _Try], horizon: int) -> _Try:
-    """The attempt whose oracle comes closest to the horizon; units are added and taken until it does."""
+    """Return the attempt whose oracle is closest to the horizon, adjusting the number of units in each round."""
     units, seen, best = max(1, int(horizon * 0.7)), set[int](), None
     while units not in seen:
         seen.add(units)
@@ -243,6 +249,7 @@ def _fitted(attempt: Callable[[int, int], _Try], horizon: int) -> _Try:
             return tried
         gap = horizon - tried.steps
         units = max(1, units + (round(gap / 1.1) or (1 if gap > 0 else -1)))
+    # The search above can alternate around the horizon. Extra documents fill the gap between two numbers of units.
     near = len(best.world.units) if best else 1
     for units in sorted(range(max(1, near - 5), near + 6), key=lambda each: abs(each - near)):
         for more in range(len(_MORE) + 1):
@@ -251,12 +258,12 @@ def _fitted(attempt: Callable[[int, int], _Try], horizon: int) -> _Try:
                 return tried
             if best is None or abs(tried.steps - horizon) < abs(best.steps - horizon):
                 best = tried
-    assert best is not None  # noqa: S101 - the first attempt was one
+    assert best is not None  # noqa: S101 - the first attempt sets it
     return best
 
 
 def _with_document(world: WorldDraft, rng: Random, size: Size, key: str, path: str, title: str) -> WorldDraft:
-    """The world with one more document to read: what makes a horizon that falls between two numbers of units."""
+    """Return the world with one more document to read, for a horizon that lies between two numbers of units."""
     value = f"{rng.choice(('harbour', 'tower', 'yard'))}-{rng.randrange(10, 99)}"
     need = Need(key, value, f"read {path}")
     every = range(0, len(world.units), 5)
@@ -269,7 +276,7 @@ def _with_document(world: WorldDraft, rng: Random, size: Size, key: str, path: s
 
 
 def _plan(world: WorldDraft, salt: str, noise: int) -> dict[str, object]:
-    """What ``./work`` knows of the world: the right values as digests alone."""
+    """Return what ``./work`` knows of the world. Correct values appear only as digests."""
     return {
         "salt": salt,
         "silent": world.silent,

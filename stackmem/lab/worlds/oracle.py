@@ -1,6 +1,6 @@
-"""An agent with perfect memory plays a world in memory: its calls are the solution, their number the horizon.
+"""An agent with perfect memory that plays a world in memory: its calls are the solution, their number the horizon.
 
-It believes nothing but what a tool has shown it, so that a world which hides a fact too well is found out here.
+The oracle uses only what tools have returned to it. A world that hides a fact too well is therefore detected here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stackmem.run.in_memory import PROGRAM
 from stackmem.tasks import work
 from stackmem.workspace.memory import MemoryWorkspace
 
-SHOWN_BYTES = 32_768  # of a result, as a model with a window of 105,000 tokens or more is shown
+SHOWN_BYTES = 32_768  # of a result; the limit for models with a window of at least 105,000 tokens
 _PLAN_UNITS = work.PLAN_UNITS
 
 _FACT = re.compile(r"^\s*(?:[-*]\s+)?([a-z][a-z_]*\.[a-z0-9][a-z0-9_-]*) = (\S+)(?: @ (\d+))?\s*$", re.MULTILINE)
@@ -27,15 +27,18 @@ _MORE = re.compile(r"read on with start_line=(\d+)")
 
 
 class OracleCall(Struct, frozen=True):
-    """A tool call of the oracle, as a demo script writes it."""
+    """A tool call of the oracle in the form of a demo script."""
 
     tool: str
     args: dict[str, str | int]
 
 
 class Oracle:
-    """calls: What it has done so far.
-    commands: Of these the ones that do a unit.
+    """The oracle.
+
+    Attributes:
+        calls: All calls so far.
+        commands: The calls that perform a unit.
     """
 
     def __init__(self, files: Mapping[str, str], units: int) -> None:
@@ -54,7 +57,7 @@ class Oracle:
         return self._workspace.files
 
     def play(self) -> list[OracleCall]:
-        """Every call from the first to the last."""
+        """Play the world to its end and return all calls."""
         for unit in range(1, self._units + 1):
             if unit not in self._ways:
                 last = min(self._units, unit + _PLAN_UNITS - 1)
@@ -102,7 +105,7 @@ class Oracle:
         return text
 
     def _learn(self, text: str) -> list[str]:
-        """Take in what a result shows; the keys of its facts."""
+        """Store the facts of a result. Returns their keys."""
         found = _FACT.findall(text)
         for key, value, stamp in found:
             if int(stamp or 0) >= self._known.get(key, (0, ""))[0]:

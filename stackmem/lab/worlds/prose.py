@@ -1,6 +1,6 @@
-"""The prose around the facts: what a handbook, a runbook or a comment says when it says nothing that is needed.
+"""Filler prose around the facts: sentences of a handbook, a runbook or a comment that contain no needed fact.
 
-No sentence holds an equals sign, and none begins as a line of the world's own grammar does.
+No sentence contains an equals sign or starts like a line of the world's own grammar.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def sentence(rng: Random) -> str:
 
 
 def paragraph(rng: Random, chars: int, mark: str = "") -> str:
-    """About so many characters of prose, wrapped, each line after ``mark``; empty for none."""
+    """Return about ``chars`` characters of wrapped prose with ``mark`` before each line."""
     said: list[str] = []
     length = 0
     while length < chars:
@@ -64,7 +64,7 @@ def paragraph(rng: Random, chars: int, mark: str = "") -> str:
 
 
 def document(title: str, rng: Random, sections: list[tuple[str, list[str]]], chars: int) -> str:
-    """A document: sections with a heading, prose of about ``chars`` characters each, and their own lines within it."""
+    """Return a document: sections with a heading, about ``chars`` characters of prose, and their own lines."""
     out = [f"# {title}", "", f"Kept by {rng.choice(PEOPLE)} for {rng.choice(TEAMS)}.", ""]
     for heading, lines in sections:
         before = rng.randrange(chars // 3, chars) if chars > 3 else 0

@@ -1,1 +1,1 @@
-"""The families of worlds, one a file; ``stackmem/lab/worlds/make.py`` lists them."""
+"""The families of worlds, one per file. ``stackmem/lab/worlds/make.py`` lists them."""

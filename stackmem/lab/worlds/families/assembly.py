@@ -1,6 +1,6 @@
-"""``assembly``: many independent parts, whose results all come together at the very end.
+"""``assembly``: many independent parts, whose results are all needed together at the very end.
 
-The trap: a result is not needed while the parts are made, and then all of them are, in unit after unit.
+The trap: a result is not needed while the parts are made. At the end all of them are, in unit after unit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""``checklist``: a list of things that was found by trial is gone through as a whole, at long intervals.
+"""``checklist``: a list of values found by trial is needed as a whole, at long intervals.
 
-The trap: between two inspections none of it is needed, and at each of them all of it is.
+The trap: between two inspections none of the values is needed, and each inspection needs all of them.
 """
 
 from __future__ import annotations

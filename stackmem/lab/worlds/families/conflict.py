@@ -1,6 +1,6 @@
-"""``conflict``: a handbook says one thing, a later unit finds another; the later one holds, and nobody says so.
+"""``conflict``: a handbook gives one value and a later unit finds another; the later one counts, without a reminder.
 
-The trap: the handbook still says the old value, and who reads it again, or trusts an early note, is silently wrong.
+The trap: the handbook keeps the old value. An agent that reads it again, or trusts an early note, is silently wrong.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _decisions(decided: dict[str, str]) -> str:
 
 
 def _rate(rng: Random, other: str = "") -> str:
-    """A rate that differs from ``other``."""
+    """Return a rate that differs from ``other``."""
     while (value := f"0.{rng.randrange(1000, 9999)}") == other:
         pass
     return value

@@ -1,6 +1,6 @@
-"""``dead_ends``: incidents of a few kinds come back again and again; of the plausible fixes most fail.
+"""``dead_ends``: incidents of a few kinds keep coming back, and most of the plausible fixes fail.
 
-The trap: a fix that was seen to fail must not be tried again. The check counts such repetitions over the whole run.
+The trap: a fix that has failed must not be tried again. The check counts such repetitions over the whole run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     work: list[Unit] = []
     waiting: list[str] = []
     for unit in range(1, units + 1):
-        if not waiting:  # every kind comes once before any comes again
+        if not waiting:  # every kind appears once before any appears again
             waiting = rng.sample(kinds, len(kinds))
         kind = waiting.pop()
         about = f"incident {4100 + unit}: {kind} in the {rng.choice(_SYSTEMS)} of {rng.choice(_SITES)}"

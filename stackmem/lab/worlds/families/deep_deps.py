@@ -1,6 +1,6 @@
-"""``deep_deps``: the work is a tree of sub-tasks, one to six levels deep, whose results siblings and parents need.
+"""``deep_deps``: a tree of sub-tasks, one to six levels deep, whose results siblings and parents need.
 
-The trap: a result is told once, when its sub-task ends, and is needed when that sub-task is long over.
+The trap: a result appears once, when its sub-task ends, and is needed long after that.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from stackmem.lab.worlds.kernel import Size, Unit, WorldDraft, WorldFacts, World
 from stackmem.lab.worlds.prose import document
 
 PATH = "docs/conventions.md"
-_RESULTS = 48  # at most; the number of facts does not grow with the horizon
+_RESULTS = 48  # upper limit, so that the number of facts does not grow with the horizon
 _CHILDREN = 3
 _PARTS = ("adapter", "parser", "schema", "cache", "report", "importer", "planner", "index", "policy", "ledger")
 _WORK = ("sketch", "build", "wire", "test", "measure", "review")
@@ -21,7 +21,7 @@ _RULES = ("prefix", "branch", "owner", "channel", "budget", "region")
 
 
 class _Task(Struct):
-    """A sub-task: its own units come after those of its children."""
+    """A sub-task. Its own units follow those of its children."""
 
     name: str
     depth: int
@@ -41,7 +41,8 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     root = _tree(rng, count, max(1, min(6, count.bit_length())))
     tasks = list(_after_children(root))
     work: list[Unit] = []
-    before: dict[int, str] = {}  # depth to the result of the sibling, of this task or of one above it, that ended last
+    # depth to the result of the last finished sibling, of this task or of one of its ancestors
+    before: dict[int, str] = {}
     for at, task in enumerate(tasks):
         last = (at + 1) * units // len(tasks)
         for child in task.children:
@@ -76,7 +77,7 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
 
 
 def _tree(rng: Random, count: int, depth: int, level: int = 1) -> _Task:
-    """A tree of about ``count`` tasks, at most ``depth`` levels deep with this one; the first child is the deepest."""
+    """Return a tree of about ``count`` tasks with at most ``depth`` levels. The first child is the deepest."""
     task = _Task(f"{rng.choice(_PARTS)}-{rng.randrange(10, 99)}", level, [])
     left = count - 1
     branches = min(left, _CHILDREN) if depth > 1 else 0

@@ -1,6 +1,6 @@
-"""``distractors``: a few of very many values that look alike are needed, and every output tells some that never are.
+"""``distractors``: a few of very many similar values are needed, and every output contains some that never are.
 
-The trap: a memory that keeps all that looks like a fact fills with what nobody asks for.
+The trap: a memory that keeps everything that looks like a fact fills up with values that are never needed.
 """
 
 from __future__ import annotations

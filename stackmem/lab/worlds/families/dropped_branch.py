@@ -1,7 +1,7 @@
-"""``dropped_branch``: attempts that are given up, one after the other, with all that was found out for them.
+"""``dropped_branch``: attempts that are abandoned one after the other, with everything found out for them.
 
-The trap: each step finds out something for its attempt. Once that is dropped, nothing of it is of use any more, and a
-memory that wrote it down has paid for it and goes on paying.
+The trap: each step finds out something for its attempt. Once the attempt is dropped, all of that is useless, and a
+memory that wrote it down has paid for it and keeps paying.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""``env_trap``: the obvious commands of a repository fail; what works is found by trial, and every phase needs it.
+"""``env_trap``: the obvious commands of a repository fail; trials show what works, and every phase needs it.
 
-The trap: who forgets what worked fails through the same candidates again in each phase.
+The trap: an agent that forgets what worked tries the same failing candidates in each phase.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""``history``: commits of a real repository are carried over one by one; each needs the files as they stand by then.
+"""``history``: commits of a real repository are ported one by one; each needs the current state of its files.
 
-The trap: which files come back, how soon, and how often they change is nobody's design; an old state of one is refused.
+The trap: real commits determine which files return, how soon, and how often they change. Old states are refused.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from stackmem.lab.worlds.kernel import Size, UnitList, WorldDraft, WorldFamily
 
 _TRACKED, _EACH = 40, 3
 _NOW = "tree/now.md"
-_MOST, _LEAST, _SECONDS = 3_000, 10, 60.0  # commits of a person's repository, the newest, and the wait for git
+# limits for a user's repository: newest commits used, fewest commits needed, timeout for git
+_MOST, _LEAST, _SECONDS = 3_000, 10, 60.0
 
 
 class Commit(Struct, frozen=True, array_like=True):
-    """A commit: its subject, and of each file that it changed the path, the blob before and the blob after."""
+    """A commit: its subject, and for each changed file the path, the blob before and the blob after."""
 
     subject: str
     files: tuple[tuple[str, str, str], ...]
@@ -32,13 +33,13 @@ class Commit(Struct, frozen=True, array_like=True):
 
 @lru_cache(maxsize=1)
 def own_commits() -> tuple[Commit, ...]:
-    """Commits of this project, oldest first."""
+    """Return the commits of this project, oldest first."""
     return json.decode(resources.files(__package__).joinpath("history.json").read_bytes(), type=tuple[Commit, ...])
 
 
 def commits_of(folder: Path) -> tuple[Commit, ...]:
-    """The commits of the repository that ``folder`` lies in, oldest first, merges left out."""
-    from stackmem.history.origin import find_origin, work_tree_of  # only where a person names one
+    """Return the commits of the repository that contains ``folder``, oldest first, without merges."""
+    from stackmem.history.origin import find_origin, work_tree_of  # needed only with --repository
 
     try:
         root = work_tree_of(folder)
@@ -59,13 +60,13 @@ def commits_of(folder: Path) -> tuple[Commit, ...]:
 
 
 def _commit(text: str) -> Commit | None:
-    """A commit as git tells it: the subject, then of each file a head and its path."""
+    """Parse a commit from git's output: the subject, then a header and a path for each file."""
     subject, *rest = text.replace("\n", "\0").split("\0")
     rest = [piece for piece in rest if piece]
     files = []
     for head, path in zip(rest[::2], rest[1::2], strict=False):
         words = head.split()
-        if head.startswith(":") and len(words) == 5:  # two modes, two blobs, what happened
+        if head.startswith(":") and len(words) == 5:  # two modes, two blobs and the kind of change
             files.append((path, words[2][:10], words[3][:10]))
     return Commit(subject, tuple(files)) if files else None
 
@@ -75,7 +76,7 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
 
 
 def build_from(commits: Sequence[Commit], rng: Random, size: Size, units: int) -> WorldDraft:
-    """The world of these commits, oldest first; they begin anew where they are fewer than the units."""
+    """Return the world of these commits, oldest first. They repeat if there are fewer commits than units."""
     start = rng.randrange(max(1, len(commits) - size.horizon))
     near = [commits[(start + at) % len(commits)] for at in range(min(len(commits), size.horizon))]
     touched = Counter(path for commit in near for path, _, _ in commit.files)
@@ -107,7 +108,7 @@ def _state(blob: str) -> str:
 
 
 def _keys(paths: Sequence[str]) -> dict[str, str]:
-    """Path to the key of its state: the top folder and the rest in small letters, each key once."""
+    """Map each path to a unique key for its state: the top folder and the rest in lowercase."""
     found: dict[str, str] = {}
     for path in paths:
         top, slash, rest = path.partition("/")

@@ -1,6 +1,6 @@
-"""``homecoming``: the work begins with what is found out by trial, goes elsewhere for long, and comes back to it.
+"""``homecoming``: the work starts with facts found by trial, goes elsewhere for long, and then needs them again.
 
-The trap: what the beginning cost many trials is long out of sight when it is needed again, in every unit to the end.
+The trap: the first facts cost many trials and left the prompt long ago, and then every unit to the end needs them.
 """
 
 from __future__ import annotations

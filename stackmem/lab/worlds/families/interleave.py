@@ -1,6 +1,6 @@
-"""``interleave``: four lanes of work take turns, and each goes on from where it stood.
+"""``interleave``: four lanes of work take turns, and each continues from its last state.
 
-The trap: what belongs together is never together in time, so a frame or a summary that ends a stretch cuts every lane.
+The trap: related steps are never adjacent, so a frame or summary that covers a stretch of work cuts every lane.
 """
 
 from __future__ import annotations

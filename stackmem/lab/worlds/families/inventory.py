@@ -1,6 +1,6 @@
-"""``inventory``: new facts in every few units, more of them than a heap or a summary can hold, and old ones asked for.
+"""``inventory``: new facts every few units, more than a heap or summary can contain, and old ones needed again.
 
-The trap: what must be kept has no bound, so something is lost, and what is lost must be found again in its document.
+The trap: the facts to keep grow without limit, so some are lost and must be found again in their documents.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from random import Random
 
 from stackmem.lab.worlds.kernel import Size, UnitList, WorldDraft, WorldFamily
 
-_SHELF = 20  # facts of a document
-_UNITS = 6  # on one document
+_SHELF = 20  # facts per document
+_UNITS = 6  # units per document
 _HALLS = ("north", "south", "east", "west", "upper", "lower")
 
 

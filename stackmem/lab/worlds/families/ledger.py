@@ -1,8 +1,8 @@
-"""``ledger``: many small postings, each of which needs the running total that the one before it gave.
+"""``ledger``: many small postings, each of which needs the running total that the previous one gave.
 
-The trap: the total changes with every unit. Who loses it must read the whole audit to find it again. It is the control:
-the newest output always has what is needed, so a strategy that shows it whole is not hurt, and none is expected to be
-but ``truncate``, which cuts the total out of outputs and audit alike.
+The trap: the total changes with every unit. An agent that loses it must read the whole audit to find it again. This is
+the control family: the newest output always contains what is needed, so a strategy that shows it in full is not hurt.
+Only ``truncate`` is expected to be, because it cuts the total out of outputs and audit alike.
 """
 
 from __future__ import annotations

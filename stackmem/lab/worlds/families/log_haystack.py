@@ -1,7 +1,7 @@
-"""``log_haystack``: an identifier stands in the middle of a huge log, and its case is taken up again and again.
+"""``log_haystack``: a huge log contains one identifier, and its case is resumed again and again.
 
-The trap: the log is thousands of lines, the identifier one. A case rests until its log is out of sight, and whoever
-lost the one line reads the whole log for it again, at every return.
+The trap: the log has thousands of lines and the identifier is in one of them. A case rests until its log has left the
+prompt. An agent that lost the line reads the whole log again at every return.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _CASES = (
     "wrong-tax", "ghost-order", "split-invoice", "slow-search", "mail-loop",
 )  # fmt: skip
 _STEPS = ("trace", "replay", "annotate", "compare", "escalate", "credit", "correct", "confirm")
-_BLOCK = 2  # units in a row that work on one case
-_RETURNS = 3  # so often a case is taken up at least, or nearly
+_BLOCK = 2  # consecutive units on one case
+_RETURNS = 3  # the usual minimum of how often a case is resumed
 PAGE_CHARS = 12_000
 
 
@@ -52,7 +52,7 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
 
 
 def _turns(rng: Random, cases: list[str]) -> Iterator[str]:
-    """Which case is next, without an end: first all in their order, then one of the half that has waited longest."""
+    """Yield the next case without end: first all in order, then one of the half that has waited longest."""
     yield from cases
     waiting = list(cases)
     while True:

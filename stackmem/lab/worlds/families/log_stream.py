@@ -1,6 +1,6 @@
-"""``log_stream``: one long log after the other, each with a line for now, and others that may matter much later.
+"""``log_stream``: one long log after the other, each with a line for now and others that may matter much later.
 
-The trap: a log is long, and when it comes by nothing says which of its lines a much later batch will be compared with.
+The trap: when a long log is printed, it is not yet known which of its lines a much later batch will need.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from random import Random
 from stackmem.lab.worlds.kernel import Page, Size, UnitList, WorldDraft, WorldFamily, shares
 
 _EARLY = ("warning", "lock", "retry")
-_BLOCK = 4  # units on one log
+_BLOCK = 4  # units per log
 _CHARS = 12_000
-_NEAR = 2  # the newest batches are not compared with
+_NEAR = 2  # the newest batches are excluded from comparisons
 
 
 def build(rng: Random, size: Size, units: int) -> WorldDraft:

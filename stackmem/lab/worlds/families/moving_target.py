@@ -1,6 +1,6 @@
 """``moving_target``: settings files are changed by the very work that uses them.
 
-The trap: a value that was noted before a file changed is wrong afterwards, is accepted in silence, and fails the check.
+The trap: a value noted before its file changed is wrong afterwards. It is accepted silently and fails the check.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from stackmem.lab.worlds.prose import paragraph
 _SERVICES = ("gateway", "ledger", "search", "mailer", "export", "quota")
 _ITEMS = ("port", "replicas", "image", "pool")
 _WORK = ("drain", "scale", "canary", "roll", "verify", "tune")
-_BLOCK = 4  # units in a row on one service
+_BLOCK = 4  # consecutive units on one service
 
 
 def build(rng: Random, size: Size, units: int) -> WorldDraft:
@@ -73,7 +73,7 @@ def _config(service: str, comment: str, values: dict[str, str]) -> str:
 
 
 def _value(rng: Random, item: str, other: str = "") -> str:
-    """A value that differs from ``other``."""
+    """Return a value that differs from ``other``."""
     while True:
         match item:
             case "port":

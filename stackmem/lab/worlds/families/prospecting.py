@@ -1,6 +1,6 @@
-"""``prospecting``: each stretch of work needs something found by trial that is never needed again.
+"""``prospecting``: each stretch of work needs a value found by trial that is never needed again.
 
-The trap: there is nothing to remember, so that every call and every token of memory is spent in vain.
+The trap: the facts are never worth remembering, so every call and every token spent on memory is wasted.
 """
 
 from __future__ import annotations

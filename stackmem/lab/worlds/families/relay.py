@@ -1,6 +1,6 @@
 """``relay``: each unit gives a value that is needed once, a fixed number of units later.
 
-The trap: two dozen values are under way at any time, all are new, and what is shown of the past must reach that far.
+The trap: two dozen values are pending at any time, all of them new, and the visible past must reach back that far.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""``reversal``: values are changed, contradicted, and set back to what they were.
+"""``reversal``: values are changed, contradicted, and set back to earlier values.
 
-The trap: the newest of several values holds, and often it is one that an older note calls outdated.
+The trap: the newest of several values counts, and often it is one that an older note calls outdated.
 """
 
 from __future__ import annotations

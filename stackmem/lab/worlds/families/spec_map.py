@@ -1,6 +1,6 @@
-"""``spec_map``: forty fields of an old record are mapped in one long document, and the whole work needs them.
+"""``spec_map``: one long document maps forty fields of an old record, and the whole work needs them.
 
-The trap: the document takes several readings, and is read again by who did not keep what it says.
+The trap: reading the document takes several calls, and an agent that did not keep its content reads it again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
         value = f"{table}.{column}:{rng.choice(_FORMS)}"
         facts.tell(f"field.{field}", value, f"read {PATH}")
         sections.append((f"{field.replace('-', ' ').capitalize()}", [f"field.{field} = {value}"]))
-    most = 28_000 * max(1, size.horizon // 15) // len(fields)  # a short run has no time for a long document
+    # a short run does not have enough steps for a long document
+    most = 28_000 * max(1, size.horizon // 15) // len(fields)
     text = document("Field mapping, old claims system to new", rng, sections, min(size.chars(1_700), most))
     work: list[Unit] = []
     waiting: list[str] = []

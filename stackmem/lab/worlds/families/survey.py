@@ -1,6 +1,6 @@
-"""``survey``: the first part of the work only collects, the second uses what was collected, from both ends at once.
+"""``survey``: the first part of the work only collects facts; the second uses them from both ends.
 
-The trap: nothing is needed again until all of it is, and then the oldest together with the newest, one pair a unit.
+The trap: the facts are not needed until all of them are, and then the oldest with the newest, one pair per unit.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from random import Random
 
 from stackmem.lab.worlds.kernel import Size, UnitList, WorldDraft, WorldFamily, code, shares
 
-_SITES = 40  # at most
+_SITES = 40  # upper limit
 
 
 def build(rng: Random, size: Size, units: int) -> WorldDraft:

@@ -1,7 +1,7 @@
-"""``uneven``: phases of very different length, one unit to a third of the work, each with facts of its own.
+"""``uneven``: phases of very different length, one unit to a third of the work, each with its own facts.
 
-The trap: whatever forgets after a fixed number of turns is too early in the long phases and too late in the short ones;
-the last unit of each phase needs a word of every phase before it, which was told once.
+The trap: a memory that forgets after a fixed number of turns is too early in long phases and too late in short ones.
+The last unit of each phase needs a word from every earlier phase, which appeared only once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""``vigil``: a few words are told at the very beginning, nothing happens for long, and then they are needed.
+"""``vigil``: a few words appear at the very beginning, and are needed after a long quiet stretch.
 
-The trap: they stand in one output each and nowhere else; what has scrolled away or was summed up badly is lost.
+The trap: each word is in one output only. If that output has scrolled away or was summarized badly, the word is lost.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``workday``: a day's requests about one repository; each settles a feature that later requests need.
 
-The trap: what a request looked up, tried out and settled is needed again hours later, by requests about other features.
+The trap: what one request looked up, tried out and settled is needed hours later, by requests about other features.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     facts.tell("repo.python", "py3.12-frozen", f"read {SETUP}")
     facts.tell("repo.runner", "tools/check.sh", f"read {SETUP}")
     features = rng.sample([(package, feature) for package in _PACKAGES for feature in _FEATURES], 64)
-    older: deque[str] = deque()  # what was settled, that which was needed longest ago first
+    older: deque[str] = deque()  # keys of earlier requests, least recently needed first
     work: list[Unit] = []
     requests: list[DayRequest] = []
     for number, count in enumerate(_sizes(rng, size, units)):
@@ -82,9 +82,9 @@ def _setup(rng: Random, size: Size) -> str:
 
 
 def _sizes(rng: Random, size: Size, units: int) -> list[int]:
-    """Units of each request: sizes from small to large in an order that comes again every 15 requests.
+    """Return the units of each request, from small to large sizes in an order that repeats every 15 requests.
 
-    So the fifth and the fiftieth are alike in size, and what they cost can be compared.
+    The fifth and the fiftieth request therefore have the same size, and their costs can be compared.
     """
     spread = [_LEAST + (_MOST - _LEAST) * at / (_ROUND - 1) for at in range(_ROUND)]
     rng.shuffle(spread)
