@@ -1,4 +1,4 @@
-"""Writes runs in another tool's format, to a file or a collector; what they changed, as SWE-bench takes it."""
+"""Export runs in another tool's format to a file or collector, and their patches in the format of SWE-bench."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from stackmem.trace.record import Record
 from stackmem.trace.signatures import MAX_SIGNED_BYTES
 
 INSPECT, SWEBENCH = "inspect", "swebench"
-"""Formats that are no text, and no fold over one run's records."""
+"""Formats that are not text, or not a fold over one run's records."""
 
 Fold = Callable[[Iterable[Record], str], Iterator[str]]
 
 
 class Exported(Struct, frozen=True):
-    """What was written."""
+    """The result of an export."""
 
-    spans: int | None  # sent to a collector; None where a file or the screen was written
-    torn_bytes: int  # bytes after the run's last whole record; they are not in it
+    spans: int | None  # sent to a collector; None for a file or the screen
+    torn_bytes: int  # bytes after the run's last complete record, which are not exported
 
 
 class Prediction(Struct, frozen=True):
-    """One line; ``instance_id`` is the name of the task that was solved."""
+    """One line. ``instance_id`` is the name of the task that was solved."""
 
     instance_id: str
     model_name_or_path: str
@@ -45,14 +45,14 @@ class Prediction(Struct, frozen=True):
 
 def export_run(
     run_dir: Path,
-    spelled: str,  # the format
-    write: Callable[[bytes], object],  # takes the text where neither a file nor a collector is named
+    spelled: str,  # name of the format
+    write: Callable[[bytes], object],  # receives the text if neither a file nor a collector is given
     *,
-    out: Path | None,  # a file that appears whole or not at all
+    out: Path | None,  # a file, written atomically
     endpoint: str | None,  # a collector, for ``otel``
-    content: bool,  # whether spans carry what was said, for ``otel``
+    content: bool,  # whether spans include prompts and replies, for ``otel``
 ) -> Exported:
-    """Fold the run into its export."""
+    """Export the run in the format."""
     from stackmem.formats.exports import EXPORTS
     from stackmem.formats.exports.otel import otel_with_content, requests
     from stackmem.formats.exports.otlp import send
@@ -75,7 +75,7 @@ def export_run(
 
 
 def export_predictions(named: str, runs_dir: Path, write: Callable[[bytes], object], out: Path | None) -> int:
-    """Write what runs changed for SWE-bench: JSON Lines, or one object where the file is named ``.json``."""
+    """Write the changes of runs for SWE-bench: JSON Lines, or one object if the file's name ends in ``.json``."""
     predictions = _predictions(named, runs_dir)
     texts = _prediction_text(predictions, by_instance=out is not None and out.suffix == ".json")
     _write((text.encode() for text in texts), write, out)
@@ -100,9 +100,9 @@ def _inspect(reader: RunReader, run: str, out: Path | None) -> Exported:
 
 
 def _write(pieces: Iterable[bytes], write: Callable[[bytes], object], out: Path | None) -> None:
-    """Through ``write`` where no file is named. A file is there once it is whole; all else is written to as it is.
+    """Write to a file atomically, or pass the pieces to ``write`` without a file. Special files are written directly.
 
-    A link stays one: with its output redirected, a command finds a file behind the machine's own ``/dev/stdout``.
+    A link is kept, because a command with redirected output finds a file behind the machine's own ``/dev/stdout``.
     """
     if out is None:
         for piece in pieces:
@@ -124,10 +124,10 @@ def _write(pieces: Iterable[bytes], write: Callable[[bytes], object], out: Path 
 
 
 def _predictions(named: str, runs_dir: Path) -> list[Prediction]:
-    """A prediction for the run that is named, or for every run below a folder of runs or of a bench.
+    """Return a prediction for the named run, or for every run below a folder of runs or of a bench.
 
-    Several runs of one task by the same model and strategy are told apart by ``#2`` and so on, in the order of their
-    names.
+    Repeated runs of one task with the same model and strategy get the suffixes ``#2``, ``#3`` and so on, in the order
+    of their names.
     """
     times: Counter[tuple[str, str]] = Counter()
     predictions = []
@@ -141,7 +141,7 @@ def _predictions(named: str, runs_dir: Path) -> list[Prediction]:
 
 
 def _run_folders(named: str, runs_dir: Path) -> list[Path]:
-    """The run that is named, or every run below the folder that is."""
+    """Return the named run, or every run below the named folder."""
     given = Path(named)
     if given.is_dir() and not (given / TRACE).is_file():
         folders = sorted(path.parent for path in given.glob(f"**/{TRACE}"))
@@ -151,7 +151,7 @@ def _run_folders(named: str, runs_dir: Path) -> list[Path]:
 
 
 def _prediction_text(predictions: Iterable[Prediction], *, by_instance: bool) -> Iterator[str]:
-    """The predictions as JSON Lines, or as one object by instance."""
+    """Format the predictions as JSON Lines, or as one object keyed by instance."""
     if not by_instance:
         for one in predictions:
             yield msgspec.json.encode(one).decode() + "\n"

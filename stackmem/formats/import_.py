@@ -1,4 +1,4 @@
-"""Takes another agent's recording in as a run that can be looked at, measured and costed, but never replayed."""
+"""Import another agent's recording as a run that can be viewed, measured and costed, but not replayed."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ MAX_RECORDING_BYTES = 1 << 30
 
 
 class ImportedRun(Struct, frozen=True):
-    """What came of an import, and what ``imported.json`` keeps."""
+    """The result of an import, which is also the content of ``imported.json``."""
 
     run: str
     run_dir: str
-    origin: str  # the format, and what wrote the recording
-    file: str  # where it was read from
+    origin: str  # the format, and the program that wrote the recording
+    file: str  # path of the recording
     sha256: str  # of the file
     session: str
     models: tuple[str, ...]  # every model that replied, in order of first reply
     steps: int
     frames: int
     usage: Usage
-    # by the known prices of the models; where one is not known, as the recording says; else None
+    # From the known prices of the models; if one is unknown, from the recording; otherwise None.
     cost_usd: float | None
-    recorded_usd: float | None  # what the recording itself says the whole cost
-    left_out: tuple[str, ...]  # what the recording holds that the trace does not, a sentence each
+    recorded_usd: float | None  # the total cost that the recording states
+    left_out: tuple[str, ...]  # content of the recording that the trace does not contain, one sentence each
     strategy: str = ""  # the memory strategy that the recording names; empty if it names none
 
 
 def import_file(file: Path, spelled: str | None, runs_dir: Path) -> tuple[ImportedRun, ...]:
-    """Read the file, and keep the trace of each of its sessions as a new run, without the secrets in it."""
+    """Import each session of the file as a new run, without the secrets in it."""
     if spelled is not None and spelled not in IMPORTERS:
         raise UsageError(f"no format {spelled!r}; known: {', '.join(sorted(IMPORTERS))}")
     content, scrub = _read(file), scrubber_of(os.environ).scrub
@@ -72,7 +72,7 @@ def import_file(file: Path, spelled: str | None, runs_dir: Path) -> tuple[Import
 
 
 def sessions_of(file: Path) -> Iterator[tuple[RecordedSession, tuple[TimedFact, ...]]]:
-    """The sessions of a recording, which is kept nowhere, each with its facts."""
+    """Yield the sessions of a recording with their facts, without storing them."""
     try:
         for session in _sessions(file, _read(file), None)[1]:
             yield session, tuple(_facts(session))
@@ -81,7 +81,7 @@ def sessions_of(file: Path) -> Iterator[tuple[RecordedSession, tuple[TimedFact, 
 
 
 def _sessions(file: Path, content: bytes, spelled: str | None) -> tuple[str, list[RecordedSession]]:
-    """The format's name, and what the file holds; a session that names no task has the file's name."""
+    """Return the name of the format and the sessions. A session without a task name gets the file's name."""
     recording = RecordingFile(content, str(file), lambda: _subagents(file))
     named = spelled or guess(recording)
     sessions = IMPORTERS[named](recording)
@@ -98,7 +98,7 @@ def _read(file: Path) -> bytes:
 
 
 def _subagents(file: Path) -> Iterator[tuple[str, str]]:
-    """The files of a session's subagents, where Claude Code keeps them: ``SESSION/subagents/agent-ID.jsonl``."""
+    """Yield a session's subagents, which Claude Code stores in ``SESSION/subagents/agent-ID.jsonl``."""
     for path in sorted((file.with_suffix("") / "subagents").glob("agent-*.jsonl")):
         yield path.stem.removeprefix("agent-"), _read(path).decode("utf-8-sig", "replace")
 
@@ -134,7 +134,7 @@ def _scrubbed(fact: TimedFact, scrub: Callable[[str], str]) -> TimedFact:
 
 
 def _write(timed_facts: Iterable[TimedFact], trace: Path) -> tuple[State, float, TraceWriter]:
-    """The state at the end, the seconds from the first fact to the last, and the closed writer."""
+    """Write the trace. Returns the final state, the seconds from the first fact to the last, and the closed writer."""
     state, began, at = State(), 0.0, 0.0
     writer = TraceWriter(trace, lambda: at)
     try:
@@ -150,13 +150,13 @@ def _write(timed_facts: Iterable[TimedFact], trace: Path) -> tuple[State, float,
 
 
 def _prices(session: RecordedSession) -> list[tuple[Usage, Price | None]]:
-    """What each reply used, and its model's price; a reply that used nothing costs nothing."""
+    """Return the usage of each reply with the price of its model. Replies without usage are skipped."""
     used = [(reply.usage, lookup(reply.model)) for reply in session.replies() if reply.usage.total]
     return [(usage, row.price if row else None) for usage, row in used]
 
 
 def _facts(session: RecordedSession) -> Iterator[TimedFact]:
-    """The facts of a recording: under one price where all replies have it, else each under that of its model."""
+    """Yield the facts of a recording, under a single price if all replies share it, otherwise one per model."""
     prices = [price for _, price in _prices(session)]
     if all(price == prices[0] for price in prices):
         return facts(session, prices[0] if prices else None, _window(session))
@@ -179,7 +179,7 @@ def _cost(session: RecordedSession) -> float | None:
 
 
 def _window(session: RecordedSession) -> int:
-    """The model's, else the longest prompt there was."""
+    """Return the model's window. If it is unknown, return the length of the longest prompt."""
     row = lookup(session.model)
     return row.window_tokens if row else max((reply.usage.prompt for reply in session.replies()), default=0) or 1
 

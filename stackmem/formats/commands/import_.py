@@ -19,7 +19,7 @@ def command(
     json: Json = False,
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
-    """Take another agent's recording in as a run that can be looked at, measured and costed, but not replayed."""
+    """Import another agent's recording as a run that can be viewed, measured and costed, but not replayed."""
     done = import_file(file, spelled, runs_folder(runs_dir))
     if json:
         echo_json(done[0] if len(done) == 1 else done)

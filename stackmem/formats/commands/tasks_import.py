@@ -22,9 +22,9 @@ def command(
     no_check: bool = switch("--no-check", "Do not run the checks on what an agent starts with."),
     json: JsonArray = False,
 ) -> None:
-    """Make task folders of another benchmark's tasks.
+    """Import tasks of another benchmark as task folders.
 
-    Exits with 3 where none of those that were made can be run here, with 1 where one of them cannot be had.
+    Exits with 3 if none of the imported tasks can run here, and with 1 if any task was refused.
     """
     verdicts = []
     for task in import_tasks(kind, path, out, repo, hosted=host):

@@ -1,4 +1,4 @@
-"""Traces for other tools: each format is a fold over a run's records, and the same run always gives the same bytes."""
+"""Export traces for other tools. Each format is a fold over a run's records and is deterministic."""
 
 from __future__ import annotations
 
@@ -21,4 +21,4 @@ EXPORTS: dict[str, Callable[[Iterable[Record], str], Iterator[str]]] = {
     "otel": otel,
     "sft": sft,
 }
-"""Name to fold; a fold takes the records and the run's id, and yields the text in pieces."""
+"""Name to fold. A fold takes the records and the run's id, and yields the text in pieces."""

@@ -1,4 +1,4 @@
-"""ATIF 1.8, the trajectory format of Harbor: the root frame is the trajectory, each child one of its subagents.
+"""ATIF 1.8, the trajectory format of Harbor. The root frame is the trajectory, and each child is a subagent.
 
 Source: Harbor's models of the format (``harbor/models/trajectories``), autumn 2026.
 """
@@ -36,14 +36,14 @@ Json = dict[str, Any]
 
 
 def atif(records: Iterable[Record], run: str) -> Iterator[str]:
-    """The whole trajectory as one JSON object."""
+    """Yield the whole trajectory as one JSON object."""
     book = _Trajectories(run, StatedRun(records))
     write_slices(records, book)
     yield compact(book.finished()) + "\n"
 
 
 class _Trajectories:
-    """The trajectories under way, by frame id."""
+    """The trajectories by frame id."""
 
     def __init__(self, run: str, stated: StatedRun) -> None:
         self._stated = stated
@@ -53,13 +53,13 @@ class _Trajectories:
         self._replies: dict[int, Json] = {}
 
     def noted(self, moment: Moment) -> None:
-        """What must stand in a frame before its first reply."""
+        """Start the trajectory of a frame before its first reply is added."""
         if len(moment.after.stack) > len(moment.before.stack):
             self._opened(moment)
         self._state = moment.after
 
     def _opened(self, moment: Moment) -> None:
-        """Begin the trajectory of a frame with what its first prompt says."""
+        """Start the trajectory of a frame with the content of its first prompt."""
         state = moment.after
         frame, start = state.running, state.begun
         view = view_of(state)
@@ -117,7 +117,7 @@ class _Trajectories:
         self._replies[piece.step] = step
 
     def _compacted(self, piece: AttemptSlice, event: facts.ContextCompacted) -> None:
-        """The boundary where a summary replaced the steps before it; the text stands in its observation."""
+        """Add the boundary at which a summary replaced earlier steps. The summary is in its observation."""
         about: Json = {"seq": piece.moment.seq, "up_to_step": event.up_to_step}
         about |= {"stop": event.stop, "metrics": _metrics(event.usage, piece.usd)}
         told = f"The conversation up to step {event.up_to_step} was replaced by a summary."
@@ -155,7 +155,7 @@ class _Trajectories:
                 self._add(piece.frame.id, "system", told, piece.ended)
 
     def moment(self, piece: Moment) -> None:
-        """What the harness told the model, and where the run stopped being one sitting."""
+        """Add notices of the harness to the model, and the points at which the run was resumed or forked."""
         event, frame = piece.event, piece.frame.id
         if isinstance(event, facts.NoticeGiven | facts.ReplyNudged):
             source = "user" if event.code == "imported:user" else "system"
@@ -170,9 +170,9 @@ class _Trajectories:
             self._add(frame, "system", told, piece.at, about)
 
     def finished(self) -> Json:
-        """The root's trajectory with the run's totals.
+        """Return the root's trajectory with the run's totals.
 
-        Its total_steps counts the steps of all trajectories, as its other totals count their tokens.
+        The total_steps cover all trajectories, like the token totals.
         """
         root = self._trajectories["frame-0"]
         state, usage = self._state, self._state.usage

@@ -1,4 +1,4 @@
-"""The Trace Event format, which Perfetto and ``chrome://tracing`` open: frames, steps and calls nested over time.
+"""The Trace Event format of Perfetto and ``chrome://tracing``: frames, steps and calls nested over time.
 
 Source: "Trace Event Format" (JSON object form, complete events ``X``, counters ``C``, instants ``i``).
 """
@@ -20,10 +20,10 @@ Json = dict[str, Any]
 
 
 def chrome(records: Iterable[Record], run: str) -> Iterator[str]:
-    """One JSON object; times in microseconds since the run began, each record at least one after the other.
+    """Yield one JSON object. Times are in microseconds since the run started, with at least one between records.
 
-    Readers rebuild the nesting from the times alone, so a slice that begins where another one ends, or takes no time,
-    would mislead them. A slice that the last record begins is a mark.
+    Readers reconstruct the nesting from the times alone. Slices that touch or have no duration would mislead them. A
+    slice that starts at the last record becomes an instant.
     """
     yield '{"displayTimeUnit":"ms","otherData":' + compact({"run": run}) + ',"traceEvents":[\n'
     began = 0.0

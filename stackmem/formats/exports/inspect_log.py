@@ -1,6 +1,6 @@
-"""Inspect's ``.eval``: a run as a log of one sample, each frame a span of it, the heap its store.
+"""Inspect's ``.eval`` format: a run as a log with one sample, frames as spans, and the heap as the store.
 
-Written and validated by ``inspect_ai`` 0.3, the extra ``inspect``. A message of ours becomes one of theirs once.
+Written and validated by ``inspect_ai`` 0.3, the extra ``inspect``. Each message is converted once.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def write_inspect(records: Iterable[Record], run: str, out: Path) -> None:
 
 
 def inspect_log(records: Iterable[Record], run: str) -> EvalLog:
-    """The run as a log."""
+    """Return the run as a log."""
     try:
         import inspect_ai.log  # noqa: F401
     except ImportError as error:
@@ -61,7 +61,7 @@ def inspect_log(records: Iterable[Record], run: str) -> EvalLog:
 
 
 class _SampleEvents:
-    """The events of the sample, each with its place: the record it belongs to, and its order within that."""
+    """The events of the sample, each with its record number and its order within the record."""
 
     def __init__(self, run: str, stated: StatedRun) -> None:
         self._stated = stated
@@ -83,7 +83,7 @@ class _SampleEvents:
         return {"timestamp": moment, "working_start": max(0.0, at - self._began)}
 
     def noted(self, moment: Moment) -> None:
-        """What must stand before the things that end later: a frame's begin, and what became of the heap."""
+        """Add events that must precede what ends later: the start of a frame, and changes of the heap."""
         from inspect_ai.event import SpanBeginEvent
 
         self._began = self._began or moment.at
@@ -151,11 +151,11 @@ class _SampleEvents:
         about = {"ended": "open"} if piece.popped is None else {"ended": "popped", "forced": piece.popped.forced}
         root = not piece.frame.parent
         end = SpanEndEvent(id=piece.frame.id, span_id=piece.frame.id, metadata=about, **self._when(piece.ended))
-        depth = 1_000 - piece.frame.depth  # of frames that the end of the trace finds open, the innermost first
+        depth = 1_000 - piece.frame.depth  # frames still open at the end of the trace end innermost first
         self._add(end, self._seq + root, 6 + depth)
 
     def moment(self, piece: Moment) -> None:
-        """What the harness told the model, and where the run stopped being one sitting."""
+        """Add notices of the harness to the model, and the points at which the run was resumed or forked."""
         from inspect_ai.event import InfoEvent
 
         event, place = piece.event, {"span_id": piece.frame.id, **self._when(piece.at)}
@@ -169,7 +169,7 @@ class _SampleEvents:
                 self._add(InfoEvent(source="stackmem", data={"event": type(event).__name__}, **place), piece.seq, 2)
 
     def _error(self) -> EvalError | None:
-        """Why the run could not go on: what the provider said last, else how it ended."""
+        """Return why the run could not continue: the provider's last error, otherwise its ending."""
         from inspect_ai.log import EvalError
 
         end = self.state.end
@@ -246,7 +246,7 @@ _STOPS: dict[Stop, StopReason] = {
 
 
 class InspectParts:
-    """Makes their values of ours."""
+    """Converts values of stackmem to those of Inspect."""
 
     def __init__(self) -> None:
         self.asked: list[ChatMessage] = []  # the messages of the last prompt
@@ -256,7 +256,7 @@ class InspectParts:
         self._replies = 0
 
     def messages(self, view: View) -> list[ChatMessage]:
-        """A prompt; prompts of a frame share what they have in common."""
+        """Convert a prompt. Prompts of a frame share the messages that they have in common."""
         from inspect_ai.model import ChatMessageSystem
 
         found: list[ChatMessage] = []
@@ -320,7 +320,7 @@ class InspectParts:
             for tool in tools:
                 try:
                     parameters = ToolParams.model_validate(tool.parameters)
-                except ValidationError:  # another agent's, in words of its own
+                except ValidationError:  # another agent's tool, with a schema that Inspect cannot represent
                     parameters = ToolParams()
                 found.append(ToolInfo(name=tool.name, description=tool.description, parameters=parameters))
             self._tools[tools] = found
@@ -361,7 +361,7 @@ class InspectParts:
         )  # fmt: skip
 
     def store(self, frame: str, before: Heap, after: Heap, when: dict[str, Any]) -> StoreEvent:
-        """What became of the heap, as changes of the sample's store."""
+        """Return the changes of the heap as changes of the sample's store."""
         from inspect_ai.event import StoreEvent
 
         changes: list[dict[str, str]] = []

@@ -1,8 +1,8 @@
-"""A run's spans, sent to a collector while the run goes on, by the official exporter of OpenTelemetry (extra ``otel``).
+"""Send a run's spans to a collector during the run, with OpenTelemetry's official exporter (extra ``otel``).
 
-Rule 1: the run waits for no collector. A fact is put on a queue; all else happens in threads that end with the process.
-Rule 2: what a collector does not take is counted and told at the end, and changes nothing about the run.
-Rule 3: the spans are those of ``export --format otel``, with the same ids: sent twice, they are the same spans.
+Rule 1: the run never waits for the collector. Facts are queued, and daemon threads do the rest. Rule 2: spans that the
+collector does not accept are counted and reported at the end. They do not affect the run. Rule 3: the spans and ids are
+those of ``export --format otel``, so sending them twice gives the same spans.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
 PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL"
-"""The standard's own variable: ``http/protobuf``, which is the default, or ``http/json``."""
+"""The standard variable for the protocol: ``http/protobuf``, the default, or ``http/json``."""
 _PROTOCOLS = ("http/protobuf", "http/json")
 CLOSE_SECONDS = 3.0
-"""What the end of a run waits for spans that are still under way."""
+"""How long the end of a run waits for pending spans."""
 _REQUEST_SECONDS = 4.0
 _DELAY_MILLIS = 500
 _MOST_WAITING = 100_000
@@ -40,21 +40,21 @@ _KINDS = {1: "INTERNAL", 3: "CLIENT"}
 
 
 def live_spans(run_dir: Path, url: str, environ: Mapping[str, str]) -> LiveSpans:
-    """What sends a run's spans, by the protocol that the environment names; see ``LiveSpans``."""
+    """Return a sender for a run's spans that uses the protocol in the environment."""
     return LiveSpans(run_dir, url, environ.get(PROTOCOL, "").strip())
 
 
 class LiveSpans:
-    """One run's spans on their way to one collector."""
+    """Sends the spans of one run to one collector."""
 
     def __init__(self, run_dir: Path, url: str, protocol: str) -> None:
-        """Send nothing yet; the first fact begins it."""
+        """Check the settings. Sending starts with the first fact."""
         collector(url, "--otel")
         if protocol not in ("", *_PROTOCOLS):
             raise UsageError(f"{PROTOCOL} is {protocol[:40]!r}; set it to one of {', '.join(_PROTOCOLS)}")
         if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter") is None:
             raise UsageError(f"--otel needs the extra 'otel'; install it: {install_command('otel')}")
-        self.taken = self.lost = 0  # spans that the collector took, and that it did not
+        self.taken = self.lost = 0  # spans that the collector accepted, and spans that it did not
         self._run_dir, self._url, self._json = run_dir, url, protocol == "http/json"
         self._facts: SimpleQueue[Record | None] = SimpleQueue()
         self._live = False
@@ -62,7 +62,7 @@ class LiveSpans:
         self._thread: threading.Thread | None = None
 
     def take(self, record: Record) -> None:
-        """A fact that was recorded; never waits."""
+        """Queue a recorded fact. Never blocks."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="otel", daemon=True)
             self._thread.start()
@@ -72,7 +72,7 @@ class LiveSpans:
             self._broken = "facts came faster than spans could be made"
 
     def close(self, seconds: float = CLOSE_SECONDS) -> str:
-        """End what is under way, for at most so long; why not all spans were taken, empty where they were."""
+        """Finish within ``seconds``. Returns why spans were lost, or an empty string if all were accepted."""
         if self._thread is None:
             return ""
         self._facts.put(None)
@@ -90,7 +90,8 @@ class LiveSpans:
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
             exporter: Any = _Counted(self, self._exporter())
-            # Larger than any batch of facts: what comes faster than a collector takes it is dropped, the oldest first.
+            # Larger than any batch of facts. If facts arrive faster than the collector accepts them, the oldest are
+            # dropped.
             batches = BatchSpanProcessor(exporter, max_queue_size=_MOST_WAITING, schedule_delay_millis=_DELAY_MILLIS)
             try:
                 for one in spans(self._records(), self._run_dir.name):
@@ -110,7 +111,7 @@ class LiveSpans:
         return OTLPSpanExporter(endpoint=scheme_and_place, timeout=_REQUEST_SECONDS)
 
     def _records(self) -> Iterator[Record]:
-        """What stood in the trace before the first new fact, whose spans are known there; then facts as they come."""
+        """Yield the records in the trace before the first new fact, whose spans were sent earlier, then new facts."""
         first = self._facts.get()
         if first is None:
             return
@@ -126,7 +127,7 @@ class LiveSpans:
 
 
 class _Counted:
-    """An exporter whose successes are counted; whatever it raises is a failure."""
+    """An exporter that counts accepted spans. Any exception counts as a failure."""
 
     def __init__(self, counts: LiveSpans, exporter: Any) -> None:
         self._counts, self._exporter = counts, exporter
@@ -152,7 +153,7 @@ class _Counted:
 
 
 class _JsonExporter:
-    """The same requests in OTLP's JSON, which spells ids in hex."""
+    """An exporter that sends OTLP's JSON, which encodes ids as hex."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
@@ -172,7 +173,7 @@ class _JsonExporter:
         return SpanExportResult.SUCCESS
 
     def shutdown(self) -> None:
-        """Nothing is held."""
+        """Do nothing: requests are sent immediately."""
 
 
 def _hex(base64: str) -> str:
@@ -182,7 +183,7 @@ def _hex(base64: str) -> str:
 
 
 def readable(one: Json, run: str) -> ReadableSpan:
-    """A span as the SDK has it, from OTLP's JSON."""
+    """Convert a span from OTLP's JSON to the SDK's class."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import Event, ReadableSpan
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope

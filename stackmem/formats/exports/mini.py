@@ -1,7 +1,7 @@
-"""mini-swe-agent's trajectory, its format 1.1: the whole run as one conversation, with frames one after the other.
+"""The trajectory format 1.1 of mini-swe-agent: the whole run as one conversation, with frames one after the other.
 
-A chat answers a call at once, so a push is answered by the name of the frame it opened; what the frame returned
-follows as a message of its own.
+A chat answers each call immediately. The answer to a push is therefore the name of the frame, and the frame's result
+follows as a separate message.
 
 Source: mini-swe-agent 2, "Output files".
 """
@@ -27,7 +27,7 @@ _STATUS = {"popped": "Submitted", "limit:steps": "LimitsExceeded", "limit:usd": 
 
 
 def mini(records: Iterable[Record], run: str) -> Iterator[str]:
-    """One JSON object; its cost is null where the price of the model is not known."""
+    """Yield one JSON object. Its cost is null if the price of the model is unknown."""
     messages: list[Json] = []
     open_calls: list[str] = []
     last: Moment | None = None
@@ -74,7 +74,7 @@ def _message(role: str, content: str, moment: Moment, **more: Any) -> Json:
 
 
 def _reply(moment: Moment, event: ModelReplied) -> tuple[Json, list[str]]:
-    """The reply, and the ids of its calls, in mini-swe-agent's terms its actions."""
+    """Return the reply and the ids of its calls, which mini-swe-agent calls actions."""
     calls = [part for part in event.parts if isinstance(part, ToolCall)]
     names = call_ids(calls)
     message = _message("assistant", reply_text(event.parts), moment)
@@ -112,7 +112,7 @@ def _answer(text: str, call: str, moment: Moment) -> Json:
 
 
 def _told(moment: Moment, open_calls: list[str]) -> Iterator[Json]:
-    """Results in the order of the calls, which they take from ``open_calls``; notices as the user's words."""
+    """Yield results in the order of ``open_calls``, which it consumes, and notices as messages of the user."""
     for turn in new_texts(moment):
         match turn:
             case Notice():

@@ -1,7 +1,7 @@
-"""OpenTelemetry spans by the generative AI conventions: frame, model, call, memory.
+"""OpenTelemetry spans in the generative AI conventions: frames, model calls, tool calls, and memory.
 
-Ids are digests of what the span is of, so exporting a run twice gives the same spans. What was said is left out
-unless asked for; nothing is said twice, as prompts repeat.
+Ids are digests of what a span describes, so exporting a run twice gives the same spans. Content is included only on
+request, and without repeating it in every prompt.
 
 Source: semantic-conventions-genai, schema 1.42.0, stability "development".
 """
@@ -25,17 +25,17 @@ _FINISH = {"call": "tool_call", "end": "stop", "truncated": "length", "refused":
 
 
 def otel(records: Iterable[Record], run: str) -> Iterator[str]:
-    """Lines of OTLP in JSON, each a whole request of at most 1,000 spans, without what was said."""
+    """Yield lines of OTLP JSON without content, each a complete request of at most 1,000 spans."""
     return (compact(one) + "\n" for one in requests(records, run))
 
 
 def otel_with_content(records: Iterable[Record], run: str) -> Iterator[str]:
-    """As ``otel``, with first prompts, replies, arguments and results."""
+    """Yield the same as ``otel``, with first prompts, replies, arguments and results."""
     return (compact(one) + "\n" for one in requests(records, run, content=True))
 
 
 def requests(records: Iterable[Record], run: str, *, content: bool = False) -> Iterator[Json]:
-    """The same as values, each an ``ExportTraceServiceRequest``."""
+    """Yield the requests as values, each an ``ExportTraceServiceRequest``."""
     batch: list[Json] = []
     for one in _Spans(run, content).all(records):
         batch.append(one)
@@ -47,7 +47,7 @@ def requests(records: Iterable[Record], run: str, *, content: bool = False) -> I
 
 
 def spans(records: Iterable[Record], run: str) -> Iterator[Json]:
-    """Each span as soon as the records say how it ended, without what was said."""
+    """Yield each span without content, as soon as its end is known."""
     return _Spans(run, content=False).all(records)
 
 
@@ -178,7 +178,10 @@ class _Spans:
         )  # fmt: skip
 
     def _memory(self, piece: CallSlice) -> Iterator[Json]:
-        """A span for each chunk that the call touched; each names its chunk: without a name all would be meant."""
+        """Yield a span for each chunk that the call used.
+
+        Each names its chunk, as a span without a name means all chunks.
+        """
         under = f"call/{piece.step}/{piece.place}"
         for fact in piece.facts:
             match fact:
@@ -207,7 +210,7 @@ class _Spans:
         return span(self._run, made_of, operation, INTERNAL, started, ended, parent=under, attributes=attributes)
 
     def _moment(self, moment: Moment) -> Iterator[Json]:
-        """The verdict, kept for the root's span; and what a fork changed on the heap."""
+        """Store the verdict for the root's span, and yield the heap changes of a fork."""
         match moment.event:
             case facts.ChecksReturned() as checks:
                 for name, reward in checks.rewards.items():

@@ -1,8 +1,7 @@
-"""Spans as OTLP spells them in JSON (ids in hex, 64-bit numbers as text, attributes as typed pairs), and sends them.
+"""Encode spans as OTLP JSON (ids as hex, 64-bit numbers as text, typed attributes) and send them.
 
-A collector that takes no JSON, such as Phoenix, is sent the same in protobuf.
-
-Sending makes one attempt: sending the same run again makes the same spans.
+A collector that does not accept JSON, such as Phoenix, receives the same request as protobuf. Each request is sent once
+without retries, because sending a run again produces the same spans.
 
 Source: OpenTelemetry protocol 1.x, "JSON Protobuf Encoding".
 """
@@ -35,18 +34,18 @@ _IDS = ("traceId", "spanId", "parentSpanId")
 
 def span(
     run: str,
-    made_of: str,  # what tells it from the run's other spans; its id is the digest of that and the run
+    made_of: str,  # identifies the span within the run; its id is a digest of this and the run
     name: str,
     kind: int,
-    started: float,  # in seconds since 1970, as ``ended``
+    started: float,  # in seconds since 1970, like ``ended``
     ended: float,
     *,
-    parent: str = "",  # what its parent is made of; empty for the root
+    parent: str = "",  # ``made_of`` of its parent; empty for the root
     attributes: dict[str, Value],
-    error: str = "",  # its ``error.type``; empty where all went well
+    error: str = "",  # its ``error.type``; empty on success
     events: list[Json] | None = None,
 ) -> Json:
-    """One span."""
+    """Return one span."""
     if error:
         attributes = {**attributes, "error.type": error}
     found: Json = {"traceId": _digest(run, 32), "spanId": _digest(f"{run}\n{made_of}", 16)}
@@ -66,7 +65,7 @@ def event(name: str, at: float, attributes: dict[str, Value]) -> Json:
 
 
 def request(run: str, spans: list[Json]) -> Json:
-    """What a collector takes at ``/v1/traces``, and a line of a file of traces."""
+    """Return a request for ``/v1/traces``, which is also one line of a trace file."""
     resource = {"attributes": _pairs({"service.name": "stackmem", "service.version": VERSION, "stackmem.run": run})}
     scope = {"scope": {"name": "stackmem", "version": VERSION}, "spans": spans, "schemaUrl": SCHEMA}
     return {"resourceSpans": [{"resource": resource, "scopeSpans": [scope], "schemaUrl": SCHEMA}]}
@@ -103,7 +102,7 @@ _ANSWER_BYTES = 64 * 1024
 
 
 def send(requests: Iterable[dict[str, Any]], endpoint: str) -> int:
-    """How many spans the collector took."""
+    """Send the requests. Returns the number of accepted spans."""
     url = collector(endpoint, "--endpoint")
     target = f"{url.path}?{url.query}" if url.query else url.path
     sent = 0
@@ -118,7 +117,7 @@ def send(requests: Iterable[dict[str, Any]], endpoint: str) -> int:
 
 
 def collector(endpoint: str, flag: str) -> SplitResult:
-    """The address at which a collector takes traces; ``/v1/traces`` is added where it has no path."""
+    """Return the collector's address, with ``/v1/traces`` if it has no path."""
     wrong = f"{flag} {endpoint!r} is no address of a collector; write it as http://HOST:4318"
     try:
         url = urlsplit(endpoint)
@@ -131,7 +130,7 @@ def collector(endpoint: str, flag: str) -> SplitResult:
 
 
 def _protobuf(request: Json, endpoint: str) -> bytes:
-    """The same request in protobuf, whose own JSON spells ids in base64."""
+    """Return the request as protobuf, whose JSON form encodes ids in base64."""
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.proto") is None:
         raise UsageError(
             f"the collector at {endpoint} takes no JSON; for protobuf install the extra: {install_command('otel')}"
@@ -154,7 +153,7 @@ def _protobuf(request: Json, endpoint: str) -> bytes:
 
 
 def _post(url: SplitResult, target: str, body: bytes, content_type: str, endpoint: str) -> bool:
-    """Whether the collector takes that spelling."""
+    """Return whether the collector accepts the content type."""
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
     kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
@@ -181,7 +180,7 @@ def _post(url: SplitResult, target: str, body: bytes, content_type: str, endpoin
 
 
 def _rejected(answer: bytes) -> str:
-    """What the collector says of spans it did not take; an answer that is no JSON says nothing."""
+    """Return the number and reason of rejected spans; empty for none or if the answer is not JSON."""
     try:
         said = msgspec.json.decode(answer)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Training samples: one per frame, and per stretch of it that stayed in sight, with the spans that the model wrote."""
+"""Training samples: one per frame and per uncut stretch of it, with the spans that the model wrote."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ Json = dict[str, Any]
 
 
 class _Ended(Struct):
-    """A frame's last reply, or the last before some left its prompt, and how the frame ended."""
+    """A frame's last reply, or the last one before replies left its prompt, and how the frame ended."""
 
     last: Moment
     shown: int  # replies in the prompt that it answers
     popped: FramePopped | None = None
-    cut: int = 0  # of the latter its number, from 1
+    cut: int = 0  # the number of the cut, from 1; 0 for the end of the frame
 
 
 def sft(records: Iterable[Record], run: str) -> Iterator[str]:
-    """A line for each frame that had a reply, in the order in which they ended.
+    """Yield a line for each frame with a reply, in the order in which they ended.
 
-    A sample is the frame's last prompt, as it was sent, with the reply to it: a strategy that rewrites earlier prompts
-    is shown as it last wrote them. Where replies left the prompt (cut, or summed up), the last with them is one too; so
-    is each completion that a program asked for.
-    A span is marked ``elsewhere`` where another sample is the reply's own: an earlier one, or one of the frame above.
+    A sample is the frame's last prompt as it was sent, with its reply. If a strategy rewrites earlier prompts, the
+    sample contains the latest version. If replies left the prompt (by a cut or a summary), the last prompt with them is
+    also a sample, and so is each completion requested by a program.
+
+    A span is marked ``elsewhere`` if another sample contains the reply as its own: an earlier sample, or one of the
+    parent frame.
     """
     last: dict[str, _Ended] = {}
     ended: list[_Ended] = []
@@ -69,7 +71,7 @@ def sft(records: Iterable[Record], run: str) -> Iterator[str]:
 
 
 def _sample(run: str, ended: _Ended, final: State, refused: set[int], spanned: set[int]) -> Json:
-    """One line; ``spanned`` holds the steps that have their span, and is told of this sample's."""
+    """Return one line. ``spanned`` contains the steps that already have a span, and is updated."""
     before, event = ended.last.before, ended.last.event
     frame, start = before.running, before.begun
     view = ended.last.view or view_of(before)
@@ -99,9 +101,9 @@ def _sample(run: str, ended: _Ended, final: State, refused: set[int], spanned: s
 
 
 def _steps(last: Moment, written: list[Message]) -> list[int]:
-    """The steps of the replies that a prompt may show, oldest first: those of the frames above come before its own.
+    """Return the steps of the replies in a prompt, oldest first; those of parent frames come first.
 
-    Of what a program shows in a prompt of its own nobody can tell: 0.
+    In a program's own prompt the steps of earlier replies are unknown, which is represented by 0.
     """
     state = last.before
     if last.view is not None:
@@ -110,7 +112,7 @@ def _steps(last: Moment, written: list[Message]) -> list[int]:
 
 
 def _messages(system: str, written: list[Message]) -> list[Json]:
-    """As chat interfaces take them; thinking is a provider's own and left out."""
+    """Return messages in the format of chat interfaces. Thinking is specific to a provider and left out."""
     found: list[Json] = [{"role": "system", "content": system}] if system else []
     for message in written:
         words = "\n".join(part.text for part in message.parts if isinstance(part, Text))
@@ -133,7 +135,7 @@ def _call(part: ToolCall) -> Json:
 def _text(
     system: str, tools: tuple[ToolSpec, ...], written: list[Message], steps: list[int], refused: set[int]
 ) -> tuple[str, list[Json]]:
-    """The sample as one text, and the ranges of its characters that the model wrote."""
+    """Return the sample as one text, with the character ranges that the model wrote."""
     pieces: list[str] = []
     spans: list[Json] = []
     length = 0

@@ -1,7 +1,7 @@
-"""A trace told as what a reader wants to count: attempts at the model, calls, frames, and what the harness said.
+"""Split a trace into countable parts: attempts at the model, calls, frames, and notices of the harness.
 
-Every export is a fold over one of the two sequences here. Times come from the records; where the clock was set back
-during a run, a record counts as written at the time of the one before it, so that nothing ends before it began.
+Every export is a fold over one of the two sequences here. Times come from the records. If the clock was set back during
+a run, a record gets the time of the previous one, so that nothing ends before it began.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ OfCalls = (
 
 
 class AttemptSlice(Struct, frozen=True):
-    """One attempt at the model, which took from ``moment.since`` to ``moment.at``."""
+    """One attempt at the model, from ``moment.since`` to ``moment.at``."""
 
     moment: Moment
-    event: facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted  # what came of it, the moment's
-    step: int  # the reply's number, or that of the reply to come: of a failure, and of a summary
+    event: facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted  # its outcome, from the moment
+    step: int  # the number of the reply; for failures and summaries, of the next reply
 
     @property
     def usd(self) -> float | None:
-        """What it cost; None where the price is not known."""
+        """The cost; None if the price is unknown."""
         return added_usd(self.moment)
 
 
 class CallSlice(Struct):
-    """One call of a reply and what came of it."""
+    """One call of a reply with its outcome."""
 
     id: str
     call: ToolCall
-    place: int  # its place in the reply, from 0; ``id`` is unique in the reply, whatever the model wrote
+    place: int  # its place in the reply, from 0; ``id`` is made unique within the reply
     frame: Frame
     step: int
     started: float
     ended: float
-    # what the model was told; None for the call that popped the frame, and where nothing came back
+    # The answer to the model; None for the call that popped the frame, or without an answer.
     result: Result | None = None
-    facts: tuple[OfCalls, ...] = ()  # what happened on its behalf, oldest first
+    facts: tuple[OfCalls, ...] = ()  # the events caused by the call, oldest first
     opened: str = ""  # the id of the frame that it pushed
 
 
 class FrameSlice(Struct):
-    """A frame from its push to its pop, the root to the end of the trace.
+    """A frame from its push to its pop; the root lasts until the end of the trace.
 
-    ``popped`` is None where it was still open then.
+    ``popped`` is None if it was still open then.
     """
 
     frame: Frame
@@ -73,13 +73,13 @@ Slice = AttemptSlice | CallSlice | FrameSlice | Moment
 
 
 def walk(records: Iterable[Record]) -> Iterator[Moment]:
-    """Every record with the states around it."""
+    """Yield every record with the states before and after it."""
     asked = Completions(sources_of(records.folder)).take if isinstance(records, RunReader) else no_view
     return moments(_forward(records), asked)
 
 
 def _forward(records: Iterable[Record]) -> Iterator[tuple[float, facts.Event]]:
-    """The facts with times that never go back."""
+    """Yield the events with times that never decrease."""
     latest = 0.0
     for record in records:
         latest = max(record.at, latest)
@@ -87,24 +87,24 @@ def _forward(records: Iterable[Record]) -> Iterator[tuple[float, facts.Event]]:
 
 
 def new_texts(moment: Moment) -> tuple[Result | Notice, ...]:
-    """What the moment told the model of the frame that runs after it."""
+    """Return the texts that the moment adds for the model of the frame that runs next."""
     return tuple(turn for turn in moment.new_turns if isinstance(turn, Result | Notice))
 
 
 class SliceBook(Protocol):
-    """What writes down each kind of slice."""
+    """Records each kind of slice."""
 
     def attempt(self, piece: AttemptSlice) -> None: ...
     def call(self, piece: CallSlice) -> None: ...
     def scope(self, piece: FrameSlice) -> None: ...
     def moment(self, piece: Moment) -> None: ...
     def noted(self, moment: Moment) -> None:
-        """Told of each moment before what it ends."""
+        """Receive each moment before the slices that it ends."""
         ...
 
 
 def write_slices(records: Iterable[Record], book: SliceBook) -> None:
-    """Tell a book of a whole run."""
+    """Pass a whole run to a book."""
 
     def noted() -> Iterator[Moment]:
         for moment in walk(records):
@@ -124,7 +124,7 @@ def write_slices(records: Iterable[Record], book: SliceBook) -> None:
 
 
 def slices(run: Iterable[Moment]) -> Iterator[Slice]:
-    """Attempts, calls and frames as they end, innermost first; every other moment as it is."""
+    """Yield attempts, calls and frames as they end, innermost first, and all other moments unchanged."""
     open_frames: list[FrameSlice] = []
     pending: list[CallSlice] = []
     last: Moment | None = None
@@ -164,13 +164,13 @@ def slices(run: Iterable[Moment]) -> Iterator[Slice]:
 
 
 def added_usd(moment: Moment) -> float | None:
-    """What a reply or a summary cost; None where its price is not known."""
+    """Return the cost of a reply or summary; None if its price is unknown."""
     before, after = moment.before, moment.after
     return None if after.unpriced > before.unpriced else after.usd - before.usd
 
 
 def call_ids(calls: Iterable[ToolCall]) -> list[str]:
-    """An id for each call that no other call of the reply has; the model's own wherever that will do."""
+    """Return a unique id for each call of a reply, which is the model's own if possible."""
     found: list[str] = []
     for place, call in enumerate(calls):
         fresh = call.id if call.id and call.id not in found else f"{call.id or 'call'}#{place}"
@@ -190,7 +190,7 @@ def _asked(moment: Moment, reply: facts.ModelReplied, step: int) -> list[CallSli
 
 
 def _came(moment: Moment, event: OfCalls, pending: list[CallSlice]) -> Iterator[Slice]:
-    """What a fact means for the calls that wait: some are answered, or all are refused, or it is a step on the way."""
+    """Apply a fact to the pending calls: it answers some, refuses all, or is an intermediate step."""
     results = [turn for turn in moment.new_turns if isinstance(turn, Result)]
     waiting = pending if isinstance(event, facts.CallRejected) else pending[: max(1, len(results))]
     for call in waiting:
@@ -212,7 +212,7 @@ def _pushed(moment: Moment, open_frames: list[FrameSlice], pending: list[CallSli
         push.facts, push.opened = (*push.facts, event), event.frame
     if len(moment.after.stack) > len(moment.before.stack):
         open_frames.append(FrameSlice(moment.after.running, moment.after.begun, moment.at, moment.at, push))
-    else:  # a fact that changed nothing: no push call stands behind it
+    else:  # an event without effect, because there was no push call
         yield moment
     yield from _ended(pending[1:], moment.at)
 
@@ -226,7 +226,7 @@ def _popped(moment: Moment, open_frames: list[FrameSlice], pending: list[CallSli
     scope = open_frames.pop()
     scope.ended, scope.frame = moment.at, moment.frame
     scope.popped = event if isinstance(event, facts.FramePopped) else None
-    if not open_frames:  # the root waits for the end of the trace: the checks are still to come
+    if not open_frames:  # the root stays open until the end of the trace, because the checks are still to come
         open_frames.append(scope)
         return
     yield scope
@@ -243,7 +243,7 @@ def _ended(pending: list[CallSlice], at: float) -> Iterator[Slice]:
 
 
 def _left_open(open_frames: list[FrameSlice], pending: list[CallSlice], at: float) -> Iterator[Slice]:
-    """The root, and before it what the end of the trace found unfinished, the running frame first."""
+    """Yield the unfinished slices at the end of the trace, starting with the running frame, and finally the root."""
     yield from _ended(pending, at)
     for scope in reversed(open_frames):
         scope.ended = max(at, scope.started)

@@ -1,4 +1,4 @@
-"""What a model was shown and said, in the words of a trace."""
+"""Convert prompts, replies and calls of a trace to texts and values for exports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LATEST = 253_402_300_799.0  # the last second of year 9999
 
 
 def view_of(state: State) -> View:
-    """The prompt of this state; of an imported run its plain conversation, as its own prompts are not known."""
+    """Return the prompt of this state. For an imported run it is the plain conversation, as its prompts are unknown."""
     start, frame = state.begun, state.running
     if not imported_from(start):
         return _strategy(start.strategy).render(state)
@@ -50,7 +50,7 @@ def _no_news(shown: Heap, heap: Heap) -> str:
 
 
 def prompt_text(view: View) -> str:
-    """What a program asked in a completion: the messages of its prompt, each under its role where there are several."""
+    """Return the messages of a program's completion; if there are several, each has its role as a heading."""
     told = ["\n".join(part.text for part in message.parts if isinstance(part, Text)) for message in view.messages]
     if len(told) == 1:
         return told[0]
@@ -58,7 +58,7 @@ def prompt_text(view: View) -> str:
 
 
 def opening_text(view: View) -> str:
-    """What opens a frame: its first message, or the answer to the push where the frame goes on from its parent's."""
+    """Return the opening of a frame: its first message, or the answer to the push if it continues its parent's."""
     last = view.messages[-1]
     return "\n".join(part.text for part in last.parts if isinstance(part, Text | ToolResult))
 
@@ -68,13 +68,13 @@ def reply_text(parts: tuple[ReplyPart, ...]) -> str:
 
 
 def thinking_text(parts: tuple[ReplyPart, ...]) -> str:
-    """The thinking that the provider showed as text; empty where it was hidden, or there was none."""
+    """Return the thinking that the provider returned as text; empty if hidden or absent."""
     shown = [part.raw.get("thinking") or part.raw.get("text") for part in parts if isinstance(part, Thinking)]
     return "\n".join(text for text in shown if isinstance(text, str))
 
 
 def arguments(call: ToolCall) -> dict[str, Any]:
-    """A call's arguments as an object, whatever the model sent; what is no object stands under ``malformed``."""
+    """Return a call's arguments as an object. Other values are stored under ``malformed``."""
     if isinstance(call.arguments, dict):
         return call.arguments
     return {"malformed": call.malformed if call.malformed is not None else call.arguments}
@@ -85,26 +85,26 @@ def compact(value: object) -> str:
 
 
 def function(tool: ToolSpec) -> dict[str, Any]:
-    """A tool as chat interfaces spell it."""
+    """Return a tool in the format of chat interfaces."""
     spelled = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return {"type": "function", "function": spelled}
 
 
 def stamp(at: float) -> str:
-    """``2026-11-20T15:10:08.123Z``."""
+    """Format a time like ``2026-11-20T15:10:08.123Z``."""
     moment = datetime.fromtimestamp(min(max(at, 0.0), _LATEST), UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def model_of(event: ModelReplied | ContextCompacted | ModelFailed, before: State) -> str:
-    """The name of the model that was asked; of a failure, that of the frame's."""
+    """Return the name of the model; for a failure, that of the frame's model."""
     if isinstance(event, ModelFailed):
         return (before.stack[-1].model if before.stack else "") or before.begun.model
     return before.begun.model if event.answerer is UNSET else event.answerer.model
 
 
 def provider(name: str) -> str:
-    """Whose model it is, by its name: ``anthropic``, ``openai``, or ``stackmem`` for scripts and people."""
+    """Return the provider of a model name: ``anthropic``, ``openai``, or ``stackmem`` for scripts and people."""
     if name.startswith(("claude", "anthropic/")):
         return "anthropic"
     return "openai" if name.startswith("openai/") else "stackmem"

@@ -1,4 +1,4 @@
-"""The strategy and the cost of a run as its page shows them: for an imported run, what its recording states."""
+"""The strategy and cost of a run as its page shows them; for an imported run, those that its recording states."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stackmem.trace.record import Record
 
 
 class StatedRun:
-    """What the recording of a run states; nothing for a run of our own, and for records outside of a run folder."""
+    """The statements in a run's recording; empty for stackmem's own runs and for records outside a run folder."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self._stated = stated_by_recording(records.folder) if isinstance(records, RunReader) else None
@@ -21,7 +21,7 @@ class StatedRun:
         return shown_strategy(start, self._stated)
 
     def usd(self, state: State) -> float | None:
-        """The cost of the whole run by known prices, else as stated; None if neither is known."""
+        """Return the cost of the whole run by known prices, otherwise as stated; None if both are unknown."""
         if state.cost_usd is not None or self._stated is None or not imported_from(state.begun):
             return state.cost_usd
         return self._stated.recorded_usd

@@ -1,4 +1,4 @@
-"""CSV: one row for each reply of the model, with its cost, its context and what its call came to."""
+"""CSV with one row per reply of the model, with its cost, its context and the outcome of its calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS = (
 
 
 class _Answered(Struct):
-    """A reply with the calls of it that are answered so far; its row is written once that is all of them."""
+    """A reply with its answered calls. Its row is written when all calls are answered."""
 
     attempt: AttemptSlice
     reply: ModelReplied
@@ -37,9 +37,9 @@ class _Answered(Struct):
 
 
 def table(records: Iterable[Record], run: str) -> Iterator[str]:
-    """The head, then the rows in order of their steps.
+    """Yield the header, then the rows in order of their steps.
 
-    A row is written once its calls are answered; the answer to a push comes when the child pops.
+    A row is complete when its calls are answered. The answer to a push comes when the child pops.
     """
     yield _line(COLUMNS)
     waiting: dict[int, _Answered] = {}
@@ -57,7 +57,10 @@ def table(records: Iterable[Record], run: str) -> Iterator[str]:
 
 
 def _row(answered: _Answered, stated: StatedRun) -> list[object]:
-    """The cells, in the order of ``COLUMNS``; of the last call that has them: frame opened, exit code, seconds."""
+    """Return the cells in the order of ``COLUMNS``.
+
+    The opened frame, exit code and seconds are those of the last call that has them.
+    """
     attempt, reply, calls = answered.attempt, answered.reply, answered.calls
     moment, start, heap = attempt.moment, attempt.moment.before.begun, attempt.moment.before.heap
     usage, frame = reply.usage, moment.frame
@@ -83,7 +86,7 @@ def _row(answered: _Answered, stated: StatedRun) -> list[object]:
 
 
 def outcome(call: CallSlice) -> str:
-    """``ok``, ``failed``, ``popped``, ``refused:CODE``, or ``unanswered``."""
+    """Return ``ok``, ``failed``, ``popped``, ``refused:CODE``, or ``unanswered``."""
     for fact in call.facts:
         if isinstance(fact, CallRejected):
             return f"refused:{fact.code}"
@@ -95,7 +98,7 @@ def outcome(call: CallSlice) -> str:
 
 
 def _harmless(cell: object) -> object:
-    """Text that a spreadsheet would run as a formula, with an apostrophe before it."""
+    """Prefix text that a spreadsheet would run as a formula with an apostrophe."""
     return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
 
 

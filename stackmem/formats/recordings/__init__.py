@@ -1,4 +1,4 @@
-"""Recordings of other agents as traces that can be looked at and costed, and never replayed: see ``mark``."""
+"""Import recordings of other agents as traces that can be viewed and costed, but not replayed; see ``mark``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .terminal import is_terminal_log, read_terminal
 
 
 def _whole(read: Callable[[object, str], RecordedSession]) -> Callable[[RecordingFile], list[RecordedSession]]:
-    """The reader of a format in which a file is one JSON value and one session."""
+    """Return a reader for a format whose files are one JSON value with one session."""
     return lambda file: [read(load(file.text, file.where), file.where)]
 
 
@@ -39,12 +39,12 @@ IMPORTERS: dict[str, Callable[[RecordingFile], list[RecordedSession]]] = {
     "swe-agent": _whole(read_swe_agent),
     "terminal": lambda file: [read_terminal(file.text, file.where)],
 }
-"""Name to reader; a reader gives the sessions of the file, in their order."""
+"""Name to reader. A reader returns the sessions of a file in order."""
 _HEAD_LINES = 200
 
 
 def guess(file: RecordingFile) -> str:
-    """The format of a file by what stands in it."""
+    """Detect the format of a file by its content."""
     if is_zip(file.content):
         return "inspect"
     text = file.text
@@ -60,7 +60,7 @@ def guess(file: RecordingFile) -> str:
 
 
 def _seen(text: str) -> str:
-    """What a file is instead, for people to read."""
+    """Describe the content of an unrecognized file for an error message."""
     first = next(_head(text), "")
     value = _json(text) or _json(first)
     if isinstance(value, list) and value:
@@ -71,7 +71,7 @@ def _seen(text: str) -> str:
 
 
 def _head(text: str) -> Iterator[str]:
-    """The first lines that hold anything: which of them tells the format depends on where a writer began."""
+    """Return the first lines that are not empty. Which of them identifies the format depends on the writer."""
     lines = (line for line in io.StringIO(text) if line.strip())
     return itertools.islice(lines, _HEAD_LINES)
 
@@ -84,7 +84,7 @@ def _json(text: str) -> Any:
 
 
 def _of_value(value: Any) -> str:
-    """The format of a file that is one JSON value; empty for none."""
+    """Return the format of a file that is a single JSON value; empty if unknown."""
     if isinstance(value, dict):
         if {"version", "eval", "status"} <= value.keys():
             return "inspect"
@@ -98,7 +98,7 @@ def _of_value(value: Any) -> str:
 
 
 def _of_line(value: Any) -> str:
-    """The format of a file of JSON Lines by one of them, or of one that is a single value; empty for none."""
+    """Return the format of a JSON value, which is one line of JSON Lines or a whole file; empty if unknown."""
     for name, is_one in _KNOWN.items():
         if is_one(value):
             return name

@@ -1,4 +1,4 @@
-"""Reads ATIF 1.0 to 1.8; subagents that stand in the file become frames.
+"""Read ATIF 1.0 to 1.8. Subagents in the same file become frames.
 
 Source: Harbor's models of the format, autumn 2026.
 """
@@ -89,13 +89,13 @@ class _Step(Struct, frozen=True):
 
     @property
     def ours(self) -> Json:
-        """What our own export says of it."""
+        """The data that stackmem's own export adds to a step."""
         said = (self.extra or {}).get("stackmem")
         return said if isinstance(said, dict) else {}
 
 
 class _Cut(Struct, frozen=True):
-    """What our own export says of a summary."""
+    """The data that stackmem's own export adds to a summary."""
 
     up_to_step: Count
     metrics: _Metrics
@@ -108,7 +108,7 @@ class _Totals(Struct, frozen=True):
 
 
 class _OurTotals(Struct, frozen=True):
-    """What our own export adds to the totals: how the run ended, and its checks' verdict."""
+    """The data that stackmem's own export adds to the totals: how the run ended, and the verdict of its checks."""
 
     outcome: str = ""
     ending: Ending | None = None
@@ -127,7 +127,7 @@ class _AtifTrajectory(Struct, frozen=True):
 
 
 def read_atif(value: object, where: str) -> RecordedSession:
-    """The trajectory as a session."""
+    """Read a trajectory as a session."""
     root = shaped(value, _AtifTrajectory, where)
     if not root.schema_version.startswith("ATIF-v1."):
         raise UsageError(f"{where} says its format is {root.schema_version!r}; versions ATIF-v1.0 to 1.8 can be read")
@@ -221,7 +221,7 @@ class _AtifReader:
         return said
 
     def _child(self, found: _Result) -> RecordedSession | None:
-        """The conversation that a result points to; each is told once."""
+        """Return the conversation that a result refers to. Each one is used once."""
         for ref in found.subagent_trajectory_ref or ():
             if ref.trajectory_id in self._waiting:
                 return self._read(self._waiting.pop(ref.trajectory_id))
@@ -230,7 +230,7 @@ class _AtifReader:
 
 
 def _summary(step: _Step, told: list[Any], where: str) -> RecordedSummary:
-    """What replaced the steps of our own run up to one; the text stands in its observation."""
+    """Return a summary of stackmem's own run, whose text is in the step's observation."""
     cut = shaped(step.ours, _Cut, where)
     text = "\n".join(words(one.content) for one in (step.observation.results if step.observation else ()))
     said = RecordedReply(plain(text), stop=cut.stop, usage=_usage(cut.metrics), usd=cut.metrics.cost_usd, answers=[])
@@ -244,13 +244,13 @@ def _failed(found: _Result) -> bool:
 
 
 def _usage(metrics: _Metrics) -> Usage:
-    """The prompt's tokens include those read from a cache; ones written to it stand in ``extra``, if anywhere."""
+    """Convert the usage. Prompt tokens include cache reads; cache writes are in ``extra``, if recorded."""
     extra = metrics.extra or {}
     prompt, read = metrics.prompt_tokens or 0, metrics.cached_tokens or 0
     short = _count(extra.get("cache_write_5m_tokens", extra.get("cache_creation_input_tokens")))
     long = _count(extra.get("cache_write_1h_tokens"))
     rest = prompt - read - short - long
-    if rest < 0:  # the writer counts otherwise than the format says
+    if rest < 0:  # the writer does not count as the format specifies
         short, long, rest = 0, 0, max(0, prompt - read)
     return Usage(rest, read, short, long, metrics.completion_tokens or 0, extra.get("estimated") is True)
 

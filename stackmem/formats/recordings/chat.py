@@ -1,7 +1,7 @@
-"""Conversations as chat interfaces spell them: messages with roles, calls, and answers by id; bare lists of them.
+"""Read conversations in the format of chat interfaces: messages with roles, calls, and answers by id.
 
-Read are a list of messages, be it a JSON value, ``messages`` or ``history`` of one, or a line for each; and a list of
-tau-bench's runs. What a format adds to its messages (``extra``) is mini-swe-agent's.
+The input is a list of messages, as a JSON value, as its ``messages`` or ``history``, or as one line each; or a list of
+tau-bench's runs. The field ``extra`` of messages comes from mini-swe-agent.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _TauInfo(Struct, frozen=True):
 
 
 def is_chat(value: object) -> bool:
-    """Whether a JSON value is a message, holds or is a list of them, or is a list of tau-bench's runs."""
+    """Return whether a JSON value is a message, contains or is a list of messages, or is a list of tau-bench's runs."""
     if isinstance(value, dict) and isinstance(value.get("role"), str):
         return "content" in value and "type" not in value
     found = _listed(value)
@@ -109,7 +109,7 @@ def _listed(value: object) -> object:
 
 
 def read_chat(text: str, where: str) -> list[RecordedSession]:
-    """The messages as one session, or a session for each of tau-bench's runs, trials of a task under one name."""
+    """Read the messages as one session, or each tau-bench run as one session. Trials of a task share its name."""
     session = RecordedSession("chat", "conversation", left_out=[])
     try:
         value = load(text, where)
@@ -140,7 +140,7 @@ def _conversation(messages: list[ChatMessage], where: str, session: RecordedSess
 
 
 def add_message(session: RecordedSession, message: ChatMessage, where: str, *, fenced: bool) -> None:
-    """Take one message into the session: as its beginning, a reply, an answer to a call, or words in between."""
+    """Add a message to the session: as its start, a reply, an answer to a call, or text in between."""
     extra = message.extra
     text, at = words(message.content, session.lost), seconds(extra.timestamp or message.timestamp, where)
     last = session.turns[-1] if session.turns else None
@@ -170,7 +170,7 @@ def _returned(text: str) -> int | None:
 
 
 def _answered(said: RecordedReply, message: ChatMessage) -> str:
-    """The id of the call that a message answers: the one it names, else the first that waits; empty for none."""
+    """Return the id of the answered call: the one named, otherwise the first without an answer; empty for none."""
     done = {answer.call_id for answer in said.answers}
     waiting = [call.id for call in said.calls if call.id not in done]
     if message.tool_call_id is not None:
@@ -183,7 +183,7 @@ def _said(
 ) -> RecordedReply:
     number = len(session.turns)
     calls = [_call(call, f"call_{number}_{place}") for place, call in enumerate(message.tool_calls or ())]
-    if not calls:  # models that write their commands as text
+    if not calls:  # for models that write commands as text
         for place, action in enumerate(message.extra.actions or ()):
             name = action.get("tool_call_id")
             named = name if isinstance(name, str) and name else f"call_{number}_{place}"
@@ -195,14 +195,14 @@ def _said(
         blocks = list(_FENCED.finditer(text))
         if len(blocks) == 1:
             calls.append(ToolCall(f"call_{number}_0", "bash", {"command": blocks[0][1]}))
-            text = text[: blocks[0].start()] + text[blocks[0].end() :]  # the call says it
+            text = text[: blocks[0].start()] + text[blocks[0].end() :]  # the call already contains this text
     return _reply(message, at, session, (*plain(text), *calls))
 
 
 def _known_tools(session: RecordedSession) -> frozenset[str]:
-    """The tools that a text may call: those that the conversation called already, ours, and other agents' known ones.
+    """Return the tools that a text may call: those used in the conversation, stackmem's, and known foreign ones.
 
-    Conversations do not list the tools that their model was shown.
+    Conversations do not list the tools that were available to the model.
     """
     return frozenset({*CALLS, *FOREIGN_NAMES, *(call.name for said in session.replies() for call in said.calls)})
 
@@ -231,7 +231,7 @@ def _call(call: _ChatCall, fallback: str) -> ToolCall:
 
 
 def spelled_call(call_id: str, name: str, arguments: str) -> ToolCall:
-    """A call whose arguments are JSON text, or were meant to be."""
+    """Return a call whose arguments are supposed to be JSON text."""
     try:
         return ToolCall(call_id, name, load(arguments, "arguments"))
     except UsageError:
@@ -239,13 +239,13 @@ def spelled_call(call_id: str, name: str, arguments: str) -> ToolCall:
 
 
 def chat_usage(given: ChatUsage | None) -> Usage:
-    """A prompt's tokens include those read from a cache and, where the writer counts so, those written to it."""
+    """Convert the usage. Prompt tokens include cache reads and, for some writers, cache writes."""
     given = given or ChatUsage()
     prompt, written = given.prompt_tokens or 0, given.cache_creation_input_tokens or 0
     read = given.cache_read_input_tokens
     if read is None:
         read = (given.prompt_tokens_details.cached_tokens if given.prompt_tokens_details else None) or 0
     rest = prompt - read - written
-    if rest < 0:  # the cache's tokens are counted beside the prompt's
+    if rest < 0:  # this writer counts cache tokens separately from the prompt
         rest = prompt
     return Usage(rest, read, written, 0, given.completion_tokens or 0)

@@ -1,7 +1,7 @@
-"""Reads a session of Claude Code: JSON Lines, a line for each block of a message; subagents become frames.
+"""Read a session of Claude Code: JSON Lines with one line per block of a message. Subagents become frames.
 
-The format has no published description; what is read here is what its lines were seen to hold in versions 1 and 2, and
-what ``--output-format stream-json`` prints. Lines of other kinds are counted and left out.
+The format has no public specification. This reader is based on files of versions 1 and 2, and on the output of
+``--output-format stream-json``. Lines of other kinds are counted and left out.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Line(Struct, rename={"session_id": "sessionId", "parent": "parentUuid", "
 
 
 def is_claude_code(value: Any) -> bool:
-    """Whether a JSON value is a line of a session, whichever, or the session as it is shared on the web."""
+    """Return whether a JSON value is a line of a session, or a session as shared on the web."""
     if not isinstance(value, dict):
         return False
     if isinstance(value.get("loglines"), list) or value.get("type") == "summary":
@@ -93,7 +93,7 @@ def is_claude_code(value: Any) -> bool:
 
 
 def read_claude_code(text: str, where: str, subagents: Iterable[tuple[str, str]] = ()) -> RecordedSession:
-    """The session with its subagents."""
+    """Read the session with its subagents."""
     reader = _ClaudeReader()
     reader.lines(text, where, "")
     for name, inner in subagents:
@@ -102,7 +102,7 @@ def read_claude_code(text: str, where: str, subagents: Iterable[tuple[str, str]]
 
 
 class _ClaudeReader:
-    """Sorts lines into conversations, ``""`` being the main one, and then joins these."""
+    """Sorts lines into conversations and then joins them. The key of the main conversation is ``""``."""
 
     def __init__(self) -> None:
         self._conversations: dict[str, _ClaudeConversation] = {"": _ClaudeConversation("")}
@@ -112,7 +112,7 @@ class _ClaudeReader:
         self._version = self._cwd = self._id = ""
 
     def lines(self, text: str, where: str, file: str) -> None:
-        """Read one file; ``file`` is empty for the main one, and stands for the agent where no line names it."""
+        """Read one file. ``file`` is empty for the main file, otherwise the agent's name if lines do not name it."""
         if '"loglines"' in text[:4000]:
             whole = load(text, where)
             told = whole.get("loglines") if isinstance(whole, dict) else None
@@ -127,7 +127,7 @@ class _ClaudeReader:
             self._others["no object"] += 1
             return
         uuid, message = value.get("uuid"), value.get("message")
-        if isinstance(uuid, str) and uuid in self._home:  # a resumed session repeats what came before
+        if isinstance(uuid, str) and uuid in self._home:  # a resumed session repeats earlier lines
             return
         kind = value.get("type") or (message.get("role") if isinstance(message, dict) else None)
         told = kind in ("user", "assistant") or (kind == "system" and value.get("subtype") == "compact_boundary")
@@ -149,7 +149,7 @@ class _ClaudeReader:
             self._conversations.setdefault(key, _ClaudeConversation(key)).add(line, where)
 
     def _other(self, kind: str, value: Json) -> None:
-        """A line that is no message; the one that ends a stream says how it ended and what it cost."""
+        """Handle a line that is not a message. The last line of a stream contains the result and the cost."""
         cost = value.get("total_cost_usd")
         if kind == "result" and isinstance(cost, int | float) and not isinstance(cost, bool):
             told = self._told
@@ -160,14 +160,14 @@ class _ClaudeReader:
             self._others[kind] += 1
 
     def _key(self, line: _Line, file: str) -> str:
-        """The conversation of a line: its agent's, else that of the line before it, else one of its own."""
+        """Return the conversation of a line: its agent's, otherwise its parent line's, otherwise a new one."""
         if not line.sidechain and not file:
             return ""
         return line.agent or file or self._home.get(line.parent or "", "") or f"sidechain {line.uuid}"
 
     def session(self, where: str) -> RecordedSession:
         main = self._conversations.pop("")
-        if not main.session.turns and self._conversations:  # a subagent's own file
+        if not main.session.turns and self._conversations:  # the file of a single subagent
             main = self._conversations.pop(next(iter(self._conversations)))
         if not main.session.turns:
             raise UsageError(f"{where} holds no conversation of Claude Code; give the session's .jsonl file")
@@ -184,7 +184,7 @@ class _ClaudeReader:
         return session
 
     def _join(self, conversation: _ClaudeConversation) -> None:
-        """Hang each subagent on the call that started it, by the id in its result or by its prompt."""
+        """Attach each subagent to the call that started it, by the id in its result or by its prompt."""
         for turn in conversation.session.turns:
             for answer in turn.answers if isinstance(turn, RecordedReply) else ():
                 key = conversation.agents.get(answer.call_id, "")
@@ -200,13 +200,13 @@ class _ClaudeReader:
 
 
 class _ClaudeConversation:
-    """One conversation as its lines come."""
+    """One conversation, built line by line."""
 
     def __init__(self, key: str) -> None:
         self.session = RecordedSession("claude-code", key, name="claude-code", turns=[], left_out=[])
         self.agents: dict[str, str] = {}  # call id to the agent that its result names
-        self.prompts: dict[str, str] = {}  # call id to the prompt it gives an agent
-        self.kinds: dict[str, str] = {}  # call id to the kind of agent it asks for
+        self.prompts: dict[str, str] = {}  # call id to the prompt for an agent
+        self.kinds: dict[str, str] = {}  # call id to the requested kind of agent
         self._callers: dict[str, RecordedReply] = {}
         self._replies: dict[str, RecordedReply] = {}
 
@@ -249,7 +249,7 @@ class _ClaudeConversation:
         caller.answers.append(RecordedResult(str(name), text, block.get("is_error") is True, at))
 
     def _assistant(self, message: _ClaudeMessage, at: float | None, where: str, usd: float | None) -> None:
-        """A line holds one block or several of a reply; lines of one reply share its id, and its usage is the last."""
+        """Add the blocks of a line to a reply. Lines of one reply share its id, and the last usage counts."""
         said = self._replies.get(message.id) if message.id else None
         if said is None:
             said = RecordedReply((), answers=[], model=message.model, reply_id=message.id)

@@ -1,11 +1,10 @@
-"""Reads rollouts of Codex CLI: JSON Lines of ``timestamp``, ``type`` and ``payload``, and what older versions wrote.
+"""Read rollouts of Codex CLI: JSON Lines of ``timestamp``, ``type`` and ``payload``, and the formats before it.
 
-Those of 2025 before that are the items themselves, line after line or in one JSON object with its session.
+Older files of 2025 contain the bare items, one per line or in one JSON object with their session. Usage is on separate
+lines, cumulative and repeated, so a line counts only if the total has grown. Cached tokens are part of the input and
+reasoning is part of the output. The model can change from turn to turn.
 
-Usage stands in lines of its own, cumulative and repeated: one counts where the total has grown. Cached tokens are part
-of the input, reasoning is part of the output. The model may change from turn to turn.
-
-Source: openai/codex, protocol of rollouts; the format has no published description.
+Source: openai/codex, protocol of rollouts; the format has no public specification.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class _TokenInfo(Struct, frozen=True):
 
 
 def is_codex(value: Any) -> bool:
-    """Whether a JSON value is a line of a rollout, whichever, or a whole one of an older version."""
+    """Return whether a JSON value is a line of a rollout, or a complete older rollout."""
     if not isinstance(value, dict):
         return False
     kind = value.get("type")
@@ -78,12 +77,12 @@ def is_codex(value: Any) -> bool:
 
 
 def _is_head(value: Json) -> bool:
-    """Whether it is what an older rollout begins with."""
+    """Return whether a value is the header of an older rollout."""
     return {"id", "timestamp", "instructions"} <= value.keys()
 
 
 def read_codex(text: str, where: str) -> RecordedSession:
-    """The rollout as a session; a line that is no JSON is left out and counted."""
+    """Read the rollout as a session. Lines that are not JSON are counted and left out."""
     reader = _CodexReader()
     for place, value in _lines(text, where, reader.session.left_out):
         reader.line(shaped(value, _RolloutLine, place), place)
@@ -93,7 +92,7 @@ def read_codex(text: str, where: str) -> RecordedSession:
 
 
 def _lines(text: str, where: str, left_out: list[str]) -> Iterator[tuple[str, Any]]:
-    """The lines as today's versions write them."""
+    """Yield the lines, converted to the current format."""
     try:
         whole = load(text, where)
     except UsageError:
@@ -112,7 +111,7 @@ def _today(value: Json) -> Json:
         return {"type": "response_item", "timestamp": value.get("timestamp"), "payload": value}
     if _is_head(value):
         return {"type": "session_meta", "timestamp": value["timestamp"], "payload": value}
-    return {"type": words(value["record_type"])} if "record_type" in value else value  # a mark between turns
+    return {"type": words(value["record_type"])} if "record_type" in value else value  # a separator between turns
 
 
 class _CodexReader:
@@ -140,13 +139,13 @@ class _CodexReader:
                 self._open = False
                 self.session.turns.append(RecordedText(words(payload.get("message")), at))
             case "event_msg":
-                pass  # the response items say the same
+                pass  # response items contain the same information
             case kind:
                 self.others[kind] += 1
 
     def _meta(self, payload: Json) -> None:
         session, version = self.session, words(payload.get("cli_version"))
-        if session.id == "rollout":  # a fork repeats its parent's
+        if session.id == "rollout":  # a fork repeats its parent's metadata
             session.id = words(payload.get("id")) or session.id
             session.origin = f"codex (Codex CLI {version or 'of unknown version'})"
             session.workspace = words(payload.get("cwd"))
@@ -187,7 +186,7 @@ class _CodexReader:
                 self.others[kind] += 1
 
     def _say(self, parts: tuple[ReplyPart, ...], at: float | None) -> RecordedReply:
-        """Put parts into the reply that is being told, or begin one."""
+        """Add parts to the open reply, or start a new one."""
         last = self.session.turns[-1] if self.session.turns else None
         if not (self._open and isinstance(last, RecordedReply)):
             last = RecordedReply((), at, "end", model=self._model, answers=[])
@@ -225,7 +224,7 @@ class _CodexReader:
 
 
 def _output(output: object, where: str, lost: Counter[str]) -> tuple[str, int | None]:
-    """The text of a result and its exit code, where there is one."""
+    """Return the text of a result and its exit code, if recorded."""
     if isinstance(output, str) and output.startswith('{"output"'):
         try:
             value = load(output, where)

@@ -1,10 +1,10 @@
-"""The facts of a foreign recording: what a trace of it would have said, as far as can be known.
+"""Convert a foreign recording to facts: what its trace would contain, as far as it can be known.
 
-Rule 1: a reply is one step with the recorded usage; nothing is estimated.
-Rule 2: results follow their reply in the order of its calls, each a fact.
-Rule 3: a call that started another agent is a push, and that agent's conversation a frame. Where the call was not ours,
-    its arguments are spelled as a push, with the original in the context. A reply that makes several such calls, or one
-    among others, is told in several parts, the usage with the first: frames follow one another.
+Rule 1: a reply is one step with the recorded usage. Usage is never estimated. Rule 2: results follow their reply in the
+order of its calls, one fact each. Rule 3: a call that started another agent becomes a push, and that agent's
+conversation a frame. Arguments of a foreign
+    call are rewritten as a push, with the original in the context. Frames must follow one another, so a reply with
+    such a call and other calls is split into several replies; the first one gets the usage.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ _NOT_NAME = re.compile(r"[^A-Za-z0-9_./-]+")
 
 
 class TimedFact(Struct, frozen=True):
-    """A fact, and when it came to be: seconds since 1970."""
+    """A fact with its time in seconds since 1970."""
 
     at: float
     event: Event
 
 
 def own_model(said: RecordedReply) -> UnsetType:
-    """Every reply is by the recording's own model."""
+    """Return UNSET, which means that the recording's own model gave the reply."""
     return UNSET
 
 
 def facts(
     session: RecordedSession,
-    price: Price | None,  # of the recording's own model; None where it is not known
+    price: Price | None,  # of the recording's own model; None if unknown
     window_tokens: int,
-    by: Callable[[RecordedReply], Answerer | UnsetType] = own_model,  # which other model gave a reply
+    by: Callable[[RecordedReply], Answerer | UnsetType] = own_model,  # returns another model if one gave the reply
 ) -> Iterator[TimedFact]:
-    """The whole trace of a recording."""
+    """Yield the whole trace of a recording."""
     times = (at for at in (session.began, *_times(session)) if at is not None)
     teller = Teller(next(times, 0.0), by)
     yield teller.fact(None, started(session, price, window_tokens, "stackheap" if _has_children(session) else "full"))
@@ -81,7 +81,7 @@ def facts(
 
 
 def started(session: RecordedSession, price: Price | None, window_tokens: int, strategy: str) -> RunStarted:
-    """The first fact of a recording, under the strategy that its prompts are rendered with."""
+    """Return the first fact of a recording, with the strategy that renders its prompts."""
     return RunStarted(
         task=session.task,
         task_name=session.name or session.id,
@@ -108,7 +108,7 @@ def _has_children(session: RecordedSession) -> bool:
 
 
 def ending(session: RecordedSession) -> Ending:
-    """``popped`` where the last reply asked for nothing more, or the recording says that it came to an end."""
+    """Return ``popped`` if the last reply has no calls or the recording says that it finished."""
     if session.ending is not None:
         return session.ending
     if session.finished is not None:
@@ -119,7 +119,7 @@ def ending(session: RecordedSession) -> Ending:
 
 
 def result(session: RecordedSession) -> str:
-    """What the recording gives as its result, else the last words."""
+    """Return the result that the recording states, otherwise the last text."""
     if session.result is not None:
         return session.result
     for turn in reversed(session.turns):
@@ -134,7 +134,7 @@ def result(session: RecordedSession) -> str:
 
 
 class Teller:
-    """Tells turn after turn of a recording, each after those before it."""
+    """Converts the turns of a recording one by one."""
 
     def __init__(self, began: float, by: Callable[[RecordedReply], Answerer | UnsetType] = own_model) -> None:
         self._by = by
@@ -144,12 +144,12 @@ class Teller:
         self._open: list[tuple[str, list[int]]] = [("frame-0", [])]
 
     def fact(self, at: float | None, event: Event) -> TimedFact:
-        """What has no time of its own happened when the last thing did; nothing did before what stands before it."""
+        """Return a timed fact. Without a time it gets that of the previous fact, and times never decrease."""
         self._at = self._at if at is None else max(self._at, at)
         return TimedFact(self._at, event)
 
     def turn(self, turn: RecordedTurn) -> Iterator[TimedFact]:
-        """The facts of one turn; a reply's answers, and the agents that its calls started, are told with it."""
+        """Yield the facts of one turn, including a reply's answers and the agents that its calls started."""
         match turn:
             case RecordedText():
                 yield self.fact(turn.at, NoticeGiven(USER, turn.text))
@@ -226,9 +226,10 @@ def _times(session: RecordedSession) -> Iterator[float | None]:
 
 
 def _as_push(call: ToolCall, child: RecordedSession) -> ToolCall:
-    """The call as a push of ours, so that its frame stands on the stack; a push of ours is left as it is."""
+    """Return the call as a push of stackmem, so that its frame is on the stack. Stackmem's own pushes stay as they are."""
     if isinstance(parse(call, (PushFrame,)), PushFrame):
-        given = {name: value for name, value in call.arguments.items() if name != "store"}  # its chunks are not ours
+        # its chunks are not on stackmem's heap
+        given = {name: value for name, value in call.arguments.items() if name != "store"}
         return ToolCall(call.id, call.name, given)
     given = call.arguments if isinstance(call.arguments, dict) else {}
     purpose = next((text for key in ("description", "objective", "prompt", "task") if (text := given.get(key))), "")

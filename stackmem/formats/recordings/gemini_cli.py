@@ -1,7 +1,8 @@
-"""Reads chats of Gemini CLI: one JSON object with its messages, or JSON Lines of which one tells of the session.
+"""Read chats of Gemini CLI: one JSON object with its messages, or JSON Lines with one line about the session.
 
-Cached tokens are part of the input; thoughts are counted beside the output and billed with it. Two more kinds of file
-hold no usage of a reply: the contents that ``/chat save`` keeps, and what ``--output-format stream-json`` prints.
+Cached tokens are part of the input. Thoughts are counted separately from the output and billed with it. Two more kinds
+of files are read, which do not record usage per reply: those of ``/chat save``, and the output of ``--output-format
+stream-json``.
 
 Source: google-gemini/gemini-cli, its chat recording.
 """
@@ -56,7 +57,7 @@ class _GeminiMessage(Struct):
     timestamp: str | None = None
     content: Any = None
     thoughts: list[Json] = []
-    toolCalls: list[_GeminiCall] = []  # noqa: N815 - as the file spells it
+    toolCalls: list[_GeminiCall] = []  # noqa: N815 - the name in the file
     tokens: _GeminiTokens | None = None
     model: str | None = None
 
@@ -83,7 +84,7 @@ class _Printed(Struct, frozen=True):
 
 
 def is_gemini(value: Any) -> bool:
-    """Whether a JSON value is a chat, the line that tells of one, or a list of contents."""
+    """Return whether a JSON value is a chat, the line about its session, or a list of contents."""
     first = value[0] if isinstance(value, list) and value else None
     if isinstance(first, dict):
         return first.get("role") in ("user", "model") and isinstance(first.get("parts"), list)
@@ -95,7 +96,7 @@ def is_gemini(value: Any) -> bool:
 
 
 def read_gemini(text: str, where: str) -> RecordedSession:
-    """The chat as a session; of a message that is told twice the last telling counts."""
+    """Read the chat as a session. If a message appears twice, the last version counts."""
     session, others = RecordedSession("gemini-cli", "chat", turns=[], left_out=[]), Counter[str]()
     told = _messages(text, where, session)
     unique = {message.id or str(place): message for place, message in enumerate(told)}
@@ -106,7 +107,7 @@ def read_gemini(text: str, where: str) -> RecordedSession:
 
 
 def _messages(text: str, where: str, session: RecordedSession) -> list[_GeminiMessage]:
-    """The messages of whichever kind of file it is; what it tells of the session goes there."""
+    """Return the messages of any kind of file, and store session data in ``session``."""
     try:
         whole = load(text, where)
     except UsageError:
@@ -131,7 +132,7 @@ def _messages(text: str, where: str, session: RecordedSession) -> list[_GeminiMe
 
 
 def _contents(found: list[_Content], session: RecordedSession) -> list[_GeminiMessage]:
-    """A list of contents as messages; a response answers the first call of its name that waits, where it has no id."""
+    """Convert a list of contents to messages. A response without an id answers the first pending call of its name."""
     told: list[_GeminiMessage] = []
     waiting: list[_GeminiCall] = []
     for content in found:
@@ -164,7 +165,7 @@ def _asked(waiting: list[_GeminiCall], name: str, call_id: object) -> _GeminiCal
 
 
 def _stream(lines: list[tuple[str, Any]], session: RecordedSession) -> list[_GeminiMessage]:
-    """What was printed while the chat ran: a reply's text comes in pieces, and its calls stand by themselves."""
+    """Convert printed events: a reply's text comes in pieces, and its calls are separate events."""
     told: list[_GeminiMessage] = []
     calls: dict[str, _GeminiCall] = {}
     for place, value in lines:
@@ -193,7 +194,7 @@ def _stream(lines: list[tuple[str, Any]], session: RecordedSession) -> list[_Gem
 
 
 def _printed(told: list[_GeminiMessage], line: _Printed, model: str) -> _GeminiMessage:
-    """The reply that is being printed: a new one after a person's words, and after a result."""
+    """Return the reply being printed. A new one starts after a user's message or a result."""
     last = told[-1] if told else None
     if last is None or last.type != "gemini" or any(call.status for call in last.toolCalls):
         last = _GeminiMessage("gemini", timestamp=line.timestamp, model=model)
@@ -237,7 +238,7 @@ def _said(message: _GeminiMessage, text: str, at: float | None, where: str, numb
 
 
 def _result(found: Any) -> str:
-    """The text of a result: what its function's response says, whatever stands around it."""
+    """Return the text of a result, extracted from its function response."""
     texts = []
     for one in found if isinstance(found, list) else [found]:
         response = one.get("functionResponse") if isinstance(one, dict) else None

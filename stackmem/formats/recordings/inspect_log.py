@@ -1,8 +1,8 @@
-"""Reads logs of Inspect, ``.eval`` or JSON, by its own library: a session for each sample.
+"""Read logs of Inspect, ``.eval`` or JSON, with its own library: one session per sample.
 
-A sample's messages are its conversation; the usage of a reply is that of the model's event with the same message or the
-same call. Of a run of ours, whose frames are spans, the events are. Input tokens exclude those read from the cache and
-written to it.
+A sample's messages are its conversation. The usage of a reply comes from the model event with the same message or call.
+For stackmem's own runs, whose frames are spans, the events are the conversation instead. Input tokens do not include
+cache reads and writes.
 
 Source: inspect_ai 0.3, its public models of logs and events.
 """
@@ -49,7 +49,7 @@ def is_zip(content: bytes) -> bool:
 
 
 def read_inspect(file: RecordingFile) -> list[RecordedSession]:
-    """A session for each sample that the log holds."""
+    """Return a session for each sample in the log."""
     try:
         from inspect_ai.log import read_eval_log
     except ImportError as error:
@@ -66,7 +66,7 @@ def read_inspect(file: RecordingFile) -> list[RecordedSession]:
         log = read_eval_log(io.BytesIO(file.content), resolve_attachments=True, format="eval" if packed else "json")
     except UsageError:
         raise
-    except Exception as error:  # the library raises what its parsers raise
+    except Exception as error:  # the library raises whatever its parsers raise
         said = " ".join(str(error).split())[:200]
         raise UsageError(
             f"{file.where} is no log that Inspect reads ({said}); give the file as its tool wrote it"
@@ -110,13 +110,13 @@ def _messages(session: RecordedSession, sample: EvalSample) -> None:
 
 
 class _SpanReader:
-    """A conversation for each span, as its events come; a call that opened a span has it as its child."""
+    """Builds a conversation for each span from its events. A call that opened a span has it as its child."""
 
     def __init__(self, session: RecordedSession) -> None:
         self._session = session
         self._spans: dict[str | None, RecordedSession] = {}
         self._opened: list[tuple[RecordedResult, str]] = []
-        self._numbers: dict[str | None, list[int]] = {}  # of each span's replies, as the run counted them
+        self._numbers: dict[str | None, list[int]] = {}  # the numbers of each span's replies, as counted by the run
 
     def read(self, sample: EvalSample) -> None:
         for event in sample.events:
@@ -168,12 +168,12 @@ class _SpanReader:
 
 
 def _names(message: Any) -> tuple[str | None, ...]:
-    """What tells a message of a model again: its id, and those of its calls."""
+    """Return the identifiers of a model's message: its id and those of its calls."""
     return (message.id, *(call.id for call in getattr(message, "tool_calls", None) or ()))
 
 
 def _end(session: RecordedSession, sample: EvalSample) -> None:
-    """How the sample ended and was judged; a run of ours says so in its metadata, as it was."""
+    """Set the ending and the verdict. A run of stackmem has both in its metadata."""
     ours = sample.metadata.get("ending")
     scores = sample.scores or {}
     rewards = {name: _VERDICTS[score.value] for name, score in scores.items() if _is_verdict(score.value)}
@@ -221,7 +221,7 @@ def _add(session: RecordedSession, message: Any, usage: dict[str | None, Any]) -
 
 
 def _asked(session: RecordedSession, call_id: str | None) -> RecordedReply | None:
-    """The reply with the call that a message answers, where nothing has answered it."""
+    """Return the reply with the call that a message answers, if it has no answer yet."""
     for turn in reversed(session.turns):
         if isinstance(turn, RecordedReply) and any(call.id == call_id for call in turn.calls):
             return None if any(answer.call_id == call_id for answer in turn.answers) else turn

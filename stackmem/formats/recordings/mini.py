@@ -1,4 +1,4 @@
-"""Reads the trajectories of mini-swe-agent, format 1.1 and the 1 before it.
+"""Read trajectories of mini-swe-agent in the formats 1 and 1.1.
 
 Source: mini-swe-agent 2, "Output files".
 """
@@ -37,7 +37,7 @@ class _MiniTrajectory(Struct, frozen=True):
 
 
 def read_mini(value: object, where: str) -> RecordedSession:
-    """The trajectory as a session."""
+    """Read a trajectory as a session."""
     whole = shaped(value, _MiniTrajectory, where)
     known = ("mini-swe-agent-1", "mini-swe-agent-1.1")
     if whole.trajectory_format not in known:

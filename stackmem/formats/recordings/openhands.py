@@ -1,10 +1,10 @@
-"""Reads events of OpenHands: those of version 0, as its evaluations write them, and those of its software agent SDK.
+"""Read events of OpenHands: those of version 0, as its evaluations write them, and those of its software agent SDK.
 
-A file is a list of events, a line for each event, or a line for each task with its events in ``history``. An action and
-its observation are joined; actions of one response of the model are one reply, whose usage counts once. Events of 2024
-are flat and name no cause: what is observed answers the action before it.
+A file is a list of events, one event per line, or one task per line with its events in ``history``. Actions are joined
+with their observations. Actions of one model response form one reply, whose usage counts once. Events of 2024 are flat
+and do not name a cause, so an observation answers the previous action.
 
-Source: OpenHands, files of evaluations, read; the SDK's event classes.
+Source: files of OpenHands evaluations; the SDK's event classes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _ToolCallMetadata(Struct, frozen=True):
 
 
 class _OpenHandsEvent(Struct, frozen=True):
-    """An event of either version; each uses its own fields."""
+    """An event of either version. Each version uses different fields."""
 
     id: int | str | None = None
     timestamp: str | None = None
@@ -78,7 +78,7 @@ class _Task(Struct, frozen=True):
 
 
 def is_openhands(value: object) -> bool:
-    """Whether a JSON value is an event, a list of them, or a task with its history."""
+    """Return whether a JSON value is an event, a list of events, or a task with its history."""
     first = value[0] if isinstance(value, list) and value else value
     if isinstance(first, list) and first:
         first = first[0]
@@ -89,7 +89,7 @@ def is_openhands(value: object) -> bool:
 
 
 def read_openhands(text: str, where: str) -> list[RecordedSession]:
-    """The sessions of a file: one of a list of events, or one for each task."""
+    """Return the sessions of a file: one for a list of events, or one per task."""
     torn: list[str] = []
     try:
         values = [load(text, where)]
@@ -130,7 +130,7 @@ def _session(task: _Task, where: str) -> RecordedSession:
 
 
 def _flat(history: list[Any]) -> Iterator[Any]:
-    """Older files hold pairs of an action and its observation."""
+    """Yield the events. Older files contain pairs of an action and its observation."""
     for one in history:
         if isinstance(one, list):
             yield from one
@@ -160,7 +160,7 @@ class _OpenHandsReader:
             self.others[str(event.action or event.observation)] += 1
 
     def flat(self, event: Json, number: int) -> None:
-        """An event of 2024: its fields beside its kind, and no time."""
+        """Add an event of 2024, whose fields are not nested and which has no time."""
         kind, last = event.get("action"), self._session.turns[-1] if self._session.turns else None
         if kind == "message":
             source = "agent" if event.get("wait_for_response") is True else "user"
@@ -211,7 +211,8 @@ class _OpenHandsReader:
         message = _message_of(made.model_response)
         if not said.calls:
             if not self._calls and response.model:
-                self._session.model = response.model  # the configuration says how it was reached
+                # the configuration contains the address of the model instead of its name
+                self._session.model = response.model
             said.parts = plain(words(message.get("content")))
             said.usage, said.model = chat_usage(response.usage), response.model or self._session.model
         call_id = f"{made.tool_call_id}-{event.id}"
@@ -220,7 +221,7 @@ class _OpenHandsReader:
             self._calls[event.id] = (said, call_id)
 
     def _reply(self, name: str, at: float | None) -> RecordedReply:
-        """The reply of that response; the last one goes on where its name is the same."""
+        """Return the reply of a response: the last one if its name matches, otherwise a new one."""
         last = self._session.turns[-1] if self._session.turns else None
         if isinstance(last, RecordedReply) and name and last.reply_id == name:
             return last
@@ -252,7 +253,7 @@ def _message_of(response: Json) -> Json:
 
 
 def _call(call_id: str, made: _ToolCallMetadata, message: Json, args: Json) -> ToolCall:
-    """The call as the model spelled it; where the response does not hold it, as the event has it."""
+    """Return the call as the model wrote it, or from the event if the response does not contain it."""
     calls = message.get("tool_calls")
     for one in calls if isinstance(calls, list) else ():
         function = one.get("function") if isinstance(one, dict) and one.get("id") == made.tool_call_id else None

@@ -1,4 +1,4 @@
-"""A foreign recording as every reader gives it back: turns in their order, whoever wrote them down."""
+"""The common form of foreign recordings, which every reader returns: turns in order."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from stackmem.errors import UsageError
 T = TypeVar("T")
 
 Count = Annotated[int, Meta(ge=0, le=2**53)]
-"""Tokens, as other tools write them."""
+"""A token count in the format of another tool."""
 
 
 class RecordingFile(Struct, frozen=True):
-    """A file that holds one recording or several."""
+    """A file with one or several recordings."""
 
     content: bytes
-    where: str  # what to call it in messages
-    # name and text of the files beside it that hold its subagents
+    where: str  # its name in messages
+    # name and text of the files next to it that contain its subagents
     subagents: Callable[[], Iterable[tuple[str, str]]] = tuple
 
     @property
@@ -36,18 +36,18 @@ class RecordingFile(Struct, frozen=True):
 
 
 class RecordedResult(Struct):
-    """What came back for one call."""
+    """The result of one call."""
 
     call_id: str
     text: str
     failed: bool = False
-    at: float | None = None  # seconds since 1970; None where the recording does not say
+    at: float | None = None  # seconds since 1970; None if not recorded
     exit_code: int | None = None
     child: RecordedSession | None = None  # the conversation of the agent that the call started
 
 
 class RecordedReply(Struct):
-    """One reply of a model, and the answers to its calls."""
+    """One reply of a model, with the answers to its calls."""
 
     parts: tuple[ReplyPart, ...]
     at: float | None = None
@@ -55,9 +55,9 @@ class RecordedReply(Struct):
     usage: Usage = Usage()
     model: str = ""
     reply_id: str = ""
-    usd: float | None = None  # what the recording says it cost
+    usd: float | None = None  # the recorded cost
     answers: list[RecordedResult] = []
-    repairs: tuple[str, ...] = ()  # what was done to find a call in its text
+    repairs: tuple[str, ...] = ()  # repairs that were needed to find a call in its text
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -65,22 +65,22 @@ class RecordedReply(Struct):
 
 
 class RecordedText(Struct):
-    """What the model was told between its replies."""
+    """Text that the model received between its replies."""
 
     text: str
     at: float | None = None
 
 
 class RecordedSummary(Struct):
-    """A text that the model wrote to stand for the beginning of its conversation."""
+    """A text by the model that replaced the beginning of its conversation."""
 
-    said: RecordedReply  # the reply that it is; it is no step
-    kept: int  # so many replies before it, and what answered them, it does not stand for
+    said: RecordedReply  # the reply with the summary, which is not a step
+    kept: int  # the number of preceding replies that it does not replace
     at: float | None = None
 
 
 class RecordedFailure(Struct):
-    """A request that the provider gave no whole reply to."""
+    """A request without a complete reply from the provider."""
 
     failed: ModelFailed
     at: float | None = None
@@ -90,9 +90,9 @@ RecordedTurn = RecordedReply | RecordedText | RecordedFailure | RecordedSummary
 
 
 class RecordedSession(Struct):
-    """One conversation, with those that it started inside it."""
+    """One conversation, including those that it started."""
 
-    origin: str  # the format and, where it says so, what wrote it
+    origin: str  # the format and, if recorded, the program that wrote it
     id: str
     task: str = ""
     system: str = ""
@@ -101,19 +101,19 @@ class RecordedSession(Struct):
     workspace: str = ""
     tools: tuple[ToolSpec, ...] = ()
     turns: list[RecordedTurn] = []
-    began: float | None = None  # when the task was given; None where the recording does not say
-    usd: float | None = None  # the whole cost that the recording names, its children's included
+    began: float | None = None  # time of the task; None if not recorded
+    usd: float | None = None  # the recorded total cost, including children
     strategy: str = ""  # the memory strategy that the recording names; empty if it names none
     result: str | None = None
-    finished: bool | None = None  # whether it came to an end of its own; None where only its last reply can tell
-    ending: Ending | None = None  # how it ended, where the recording says so in words of ours
-    checks: ChecksReturned | None = None  # what judged it, where the recording holds a verdict
-    left_out: list[str] = []  # what the recording holds that a trace has no place for, a sentence each
-    # how many parts of its messages were no text, by their kind; each has a word in brackets for it
+    finished: bool | None = None  # whether it finished normally; None if only its last reply can tell
+    ending: Ending | None = None  # how it ended, if the recording uses stackmem's names for it
+    checks: ChecksReturned | None = None  # the recorded verdict, if any
+    left_out: list[str] = []  # content of the recording that does not fit into a trace, one sentence each
+    # The number of message parts that are not text, by kind. Each is replaced by a word in brackets.
     lost: Counter[str] = field(default_factory=Counter)
 
     def losses(self) -> tuple[str, ...]:
-        """What was left out, of itself and of its children, with what was lost in counts."""
+        """Return what was left out, including the children, followed by the counts of lost parts."""
         lost, said = Counter(self.lost), list(self.left_out)
         for child in self.children():
             said += child.left_out
@@ -121,7 +121,7 @@ class RecordedSession(Struct):
         return (*said, *(f"{count:,} parts of kind {kind}, which are no text" for kind, count in sorted(lost.items())))
 
     def children(self) -> Iterator[RecordedSession]:
-        """Those that its calls started, and theirs."""
+        """Yield all sessions started by calls, recursively."""
         for turn in self.turns:
             for answer in turn.answers if isinstance(turn, RecordedReply) else ():
                 if answer.child is not None:
@@ -129,7 +129,7 @@ class RecordedSession(Struct):
                     yield from answer.child.children()
 
     def replies(self) -> Iterator[RecordedReply]:
-        """Its replies and those of its children, each child's where its call was answered."""
+        """Yield all replies, with those of a child at the answer to its call."""
         for turn in self.turns:
             if isinstance(turn, RecordedReply):
                 yield turn
@@ -139,7 +139,7 @@ class RecordedSession(Struct):
 
 
 def load(text: str, where: str) -> Any:
-    """The JSON value of ``text``; half a surrogate pair, which no UTF-8 can hold, becomes ``?``."""
+    """Parse JSON. Unpaired surrogates, which UTF-8 cannot encode, become ``?``."""
     try:
         return _whole(strict_value(text))
     except (ValueError, RecursionError) as error:
@@ -147,7 +147,7 @@ def load(text: str, where: str) -> Any:
 
 
 def json_lines(text: str, where: str, left_out: list[str]) -> Iterator[tuple[str, Any]]:
-    """The values of JSON Lines, each with its place. A line that is no JSON is counted: a writer was stopped in it."""
+    """Yield the values of JSON Lines with their places. Invalid lines are counted, because writers get interrupted."""
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     torn, first = [], None
     for number, line in lines:
@@ -177,13 +177,13 @@ def _whole(value: Any) -> Any:
         case dict():
             return {_whole(key): _whole(one) for key, one in value.items()}
         case int() if not isinstance(value, bool) and not -(2**63) <= value < 2**64:
-            return float(value)  # a trace holds no longer integers
+            return float(value)  # a trace cannot store larger integers
         case _:
             return value
 
 
 def shaped(value: object, kind: type[T], where: str) -> T:
-    """``value`` as ``kind``."""
+    """Convert ``value`` to ``kind``, or raise ``UsageError``."""
     try:
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -191,7 +191,7 @@ def shaped(value: object, kind: type[T], where: str) -> T:
 
 
 def seconds(stamp: str | float | None, where: str) -> float | None:
-    """A time as seconds since 1970; one without a zone is taken as UTC."""
+    """Return a time as seconds since 1970. A time without a zone is in UTC."""
     if stamp is None or stamp == "":
         return None
     try:
@@ -204,7 +204,7 @@ def seconds(stamp: str | float | None, where: str) -> float | None:
 
 
 def words(content: object, lost: Counter[str] | None = None) -> str:
-    """The text of a message or result: a string, or blocks; what is no text is named in brackets, and counted."""
+    """Return the text of a message or result. Parts that are not text appear in brackets and are counted."""
     match content:
         case None:
             return ""

@@ -1,9 +1,9 @@
-"""Reads the trajectories of SWE-agent, those of 2024 and those of version 1.
+"""Read trajectories of SWE-agent, those of 2024 and those of version 1.
 
-A file names no task and tokens in total only; one of 2024 names no model either. What an agent of 2024 was sent held
-only the last five observations whole; the file holds them all, and so does what is read here.
+A file does not name its task, and records only total tokens. A file of 2024 does not name a model either. Prompts of
+2024 contained only the last five observations in full. The file contains all of them, and so does the session.
 
-Source: SWE-agent, "Trajectories"; files of 2024, read.
+Source: SWE-agent, "Trajectories"; files of 2024.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _SweTrajectory(Struct, frozen=True):
 
 
 def read_swe_agent(value: object, where: str) -> RecordedSession:
-    """The trajectory as a session; a demonstration stands with the system prompt, for it is no part of the run."""
+    """Read the trajectory as a session. A demonstration is added to the system prompt, as it is not part of the run."""
     whole = shaped(value, _SweTrajectory, where)
     info, told = whole.info, _opening(whole.history)
     session = RecordedSession(
@@ -81,7 +81,7 @@ def read_swe_agent(value: object, where: str) -> RecordedSession:
 
 
 def _opening(history: list[_Told]) -> dict[str, str]:
-    """The task, and what stands before it in every prompt."""
+    """Return the task and everything before it in the prompt."""
     told: dict[str, str] = {}
     for place, one in enumerate(history):
         if one.is_demo:
@@ -104,7 +104,7 @@ def _model(config: str | Json | None, where: str) -> str:
 
 
 def _reply(step: _SweStep, call_id: str) -> RecordedReply:
-    """A step: its thought, one call, and what came back; a failure shows in the text alone."""
+    """Convert a step: its thought, one call, and the result. Only the text shows whether it failed."""
     first = step.action.split(maxsplit=1)[0] if step.action.strip() else ""
     thought = step.thought or ("" if first else step.response)
     if not first:

@@ -1,7 +1,7 @@
-"""Reads the conversation that mini-swe-agent prints, out of a terminal's log with whatever stands around it.
+"""Read the conversation that mini-swe-agent prints from a terminal log, ignoring other output.
 
-The screen wraps lines at its width and shows no usage; both stay as they are. Logs of other agents hold no whole
-conversation and are refused.
+Lines stay wrapped at the width of the screen, and usage is not shown. Logs of other agents are refused, because they do
+not contain whole conversations.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def is_terminal_log(text: str) -> bool:
 
 
 def read_terminal(text: str, where: str) -> RecordedSession:
-    """The conversation as a session; its cost so far is the last that the screen shows."""
+    """Read the conversation as a session. Its cost is the last one that the screen shows."""
     shown = _RULE.sub("", _WAITING.sub("", _CODES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")))
     heads = list(_HEAD.finditer(shown))
     if not any(head[2] for head in heads):

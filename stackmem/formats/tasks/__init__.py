@@ -1,4 +1,4 @@
-"""Tasks of other benchmarks as task folders of ours: one file for each format."""
+"""Import tasks of other benchmarks as task folders, with one module per format."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ KINDS: dict[str, Callable[[Path, Path, Path | None], Iterator[ImportedTask | Tas
     "harbor": from_harbor,
     "swebench": from_swebench,
 }
-"""Name to importer; it takes the original, the folder for the tasks, and a clone, which only ``swebench`` needs."""
+"""Name to importer. It takes the original, the folder for the tasks, and a clone, which only ``swebench`` needs."""
 
 
 def import_tasks(
     kind: str, path: Path, out: Path, repo: Path | None = None, *, hosted: bool = False
 ) -> Iterator[ImportedTask | TaskRefused]:
-    """A task folder in ``out`` for each task that ``path`` holds, or why there is none."""
+    """Yield a task folder in ``out`` for each task in ``path``, or the reason why it was refused."""
     if kind not in KINDS:
         raise UsageError(f"no kind of tasks {kind!r}; known: {', '.join(sorted(KINDS))}")
     if repo is not None and kind != "swebench":

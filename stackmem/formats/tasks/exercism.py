@@ -1,10 +1,10 @@
-"""Exercises of Exercism, whose folders tell by ``.meta/config.json`` what is solved, what tests it, and an example.
+"""Import exercises of Exercism, whose ``.meta/config.json`` names the stubs, the tests, and an example solution.
 
-The rules are those of aider's polyglot benchmark: the stubs are what is worked on, the tests stand there only while
-they run, and each language has its command. Two of its six languages are left out, as their test runners come over the
-network: JavaScript and Java.
+The rules are those of aider's polyglot benchmark: the agent works on the stubs, the tests are present only while they
+run, and each language has its own command. JavaScript and Java, two of its six languages, are excluded because their
+test runners are downloaded from the network.
 
-Source: the exercism tracks' own layout, and aider's ``benchmark/benchmark.py``, autumn 2026.
+Source: the layout of the exercism tracks, and aider's ``benchmark/benchmark.py``, autumn 2026.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from .folder import PYTHON, ImportedTask, TaskRefused, beneath, dockerfile, make
 _MAX_FILE_BYTES = 16 << 30
 
 SECONDS = 180.0
-"""Wall time of the tests, aider's."""
+"""Time limit of the tests; the same as aider's."""
 
 
 class ExerciseLanguage(Struct, frozen=True):
     """How a language is tested."""
 
     name: str
-    command: str = ""  # prints how each test ended; empty for pytest, which has a judge of its own
-    image: str = PYTHON  # what a Dockerfile for it begins with
-    needs: str = ""  # a program that is not in every sandbox; empty where all of it is
-    test: str = ""  # a regular expression for a test in a file, with its name where it has one that is printed
-    passed: str = ""  # what the line of a test that passed is like, with its name, or with how many there are
-    failed: str = ""  # what the line of any test that failed is like
+    command: str = ""  # prints how each test ended; empty for pytest, which has its own judge
+    image: str = PYTHON  # the start of a Dockerfile for it
+    needs: str = ""  # a program that some sandboxes lack; empty if none
+    test: str = ""  # regular expression for a test in a file, with a group for its printed name, if any
+    passed: str = ""  # pattern of the output line of a test that passed, with its name or the number of tests
+    failed: str = ""  # pattern of the output line of any failed test
     trap: str = ""  # a test that must fail, with its name
-    # files and folders that steer the build, and are removed where the exercise does not have them
+    # Files and folders that affect the build. They are removed unless they belong to the exercise.
     steering: tuple[str, ...] = ()
 
 
@@ -126,7 +126,7 @@ class _Config(Struct):
 
 
 def from_exercism(path: Path, out: Path, repo: Path | None = None) -> Iterator[ImportedTask | TaskRefused]:
-    """A task for each exercise: ``path`` itself, or those anywhere below it."""
+    """Yield a task for each exercise: ``path`` itself, or all exercises below it."""
     own = path / ".meta" / "config.json"
     found = [own] if own.is_file() else sorted(path.glob("**/.meta/config.json"))
     folders = [one.parent.parent for one in found if _is_exercise(one)]
@@ -137,11 +137,11 @@ def from_exercism(path: Path, out: Path, repo: Path | None = None) -> Iterator[I
 
 
 def _is_exercise(config: Path) -> bool:
-    """A track's concepts have a config.json of the same name and no files."""
+    """Return whether the file describes an exercise. A track's concepts also have a config.json, but without files."""
     try:
         value: Any = msgspec.json.decode(read_regular(config))
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return True  # broken, which is said
+        return True  # an invalid file is reported later
     return isinstance(value, dict) and "files" in value
 
 
@@ -183,12 +183,13 @@ def _fill(source: Path, target: Path) -> list[str]:
     edited = [name for name in files.solution if PurePosixPath(name).name not in _NOT_EDITED]
     for name in (*files.solution, *files.test, *files.example, *files.editor):
         beneath(source, name)
-    tests = [*files.test, *(name for name in files.editor if "test" in PurePosixPath(name).stem)]  # as Go's cases
+    # additional test files, such as Go's cases
+    tests = [*files.test, *(name for name in files.editor if "test" in PurePosixPath(name).stem)]
     hidden = {str(PurePosixPath(name)) for name in (*tests, *files.example)}
     _copy_rest(source, target / "environment" / "workspace", hidden)
     for name in tests:
         _copy(source / name, target / "tests" / "files" / name)
-    for name in edited:  # a stub that the track ships twice is the exercise's own
+    for name in edited:  # if the track ships a stub twice, the exercise's own is used
         _copy(source / name, target / "environment" / "workspace" / name)
     write(target / "environment" / "Dockerfile", dockerfile(language.image))
     write(target / "instruction.md", _instruction(source, edited))
@@ -205,7 +206,7 @@ def _fill(source: Path, target: Path) -> list[str]:
 
 
 def _tests(source: Path, language: ExerciseLanguage, tests: list[str], edited: set[str], target: Path) -> None:
-    """What runs the tests, and what they must have told."""
+    """Write the test script and the patterns of its expected output."""
     place = target / "tests"
     if not language.command:
         write_judge(place, {"TESTS": [name for each in tests for name in _names(source / each, each)]})
@@ -213,7 +214,7 @@ def _tests(source: Path, language: ExerciseLanguage, tests: list[str], edited: s
         return
     work = target / "environment" / "workspace"
     for path in (path.relative_to(work) for path in sorted(work.rglob("*")) if path.is_file()):
-        if str(path) not in edited:  # what builds the tests, and what they are written with
+        if str(path) not in edited:  # files that build the tests or that they depend on
             _copy(work / path, place / "files" / path)
     code = [each for each in tests if PurePosixPath(each).suffix in LANGUAGES]
     found = [name for each in code for name in re.findall(language.test, read_regular_text(source / each))]
@@ -230,7 +231,7 @@ def _tests(source: Path, language: ExerciseLanguage, tests: list[str], edited: s
 
 
 def _names(path: Path, file: str) -> Iterator[str]:
-    """The ids that pytest gives to what a file of tests defines."""
+    """Yield the pytest ids of the tests defined in a file."""
     try:
         module = ast.parse(read_regular(path))
     except (SyntaxError, ValueError) as error:
@@ -245,7 +246,7 @@ def _names(path: Path, file: str) -> Iterator[str]:
 
 
 def _copy_rest(source: Path, work: Path, hidden: set[str]) -> None:
-    """Everything that is neither about the exercise nor its tests nor its example."""
+    """Copy everything except the exercise's metadata, its tests and its example."""
     work.mkdir(parents=True)
     for path in sorted(source.rglob("*")):
         name = path.relative_to(source)
@@ -270,7 +271,7 @@ def _instruction(source: Path, edited: list[str]) -> str:
 
 
 def _solution(source: Path, files: _Files, edited: list[str], solution: Path) -> list[str]:
-    """The example under the names of the stubs, matched by suffix, in the order in which both are listed."""
+    """Write the example solution under the names of the stubs, matched by suffix in listed order."""
     left = list(files.example)
     pairs = []
     for name in edited:

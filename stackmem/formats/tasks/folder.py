@@ -1,4 +1,4 @@
-"""Task folders in the making: written aside, read as any task is, and put in their place whole or not at all."""
+"""Build task folders: written to a scratch folder, validated like any task, and moved into place atomically."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from stackmem.tasks.reader import read_task
 
 
 class ImportedTask(Struct, frozen=True):
-    """A task folder that was made."""
+    """A task folder that was created."""
 
     name: str
     folder: Path
-    notes: tuple[str, ...]  # what of the original has no place here, a sentence each
+    notes: tuple[str, ...]  # parts of the original that could not be converted, one sentence each
 
 
 class TaskRefused(Struct, frozen=True):
-    """Something that could not become a task; nothing of it is left behind."""
+    """Something that could not become a task. No files of it remain."""
 
     name: str
     why: str
 
 
 def make(name: str, out: Path, fill: Callable[[Path], list[str]]) -> ImportedTask | TaskRefused:
-    """The task that ``fill`` writes into the folder it is given; it answers with its notes.
+    """Create a task. ``fill`` writes it into the folder it receives and returns its notes.
 
-    A task that cannot be made, or that stackmem would refuse to read, is refused.
+    A task that cannot be created, or that stackmem would refuse to read, is refused.
     """
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:120] or "task"
     target = out / plain
@@ -65,14 +65,14 @@ def make(name: str, out: Path, fill: Callable[[Path], list[str]]) -> ImportedTas
 
 
 def write(path: Path, text: str, *, run: bool = False) -> None:
-    """Write a file, its folders with it; ``run`` makes it a program."""
+    """Write a file and create its parent folders. ``run`` makes it executable."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755 if run else 0o644)
 
 
 def write_judge(tests: Path, groups: Mapping[str, list[str]], steering: list[str] | None = None) -> None:
-    """The judge of tests of pytest, and the record of those that must pass."""
+    """Write the pytest judge and the record of tests that must pass."""
     record = {"groups": groups, "whole": steering is None, "settings": steering is not None, "steering": steering or []}
     write(tests / "record.json", msgspec.json.encode(record).decode() + "\n")
     judge = resources.files("stackmem.formats.tasks").joinpath("pytest_judge.py").read_text("utf-8")
@@ -80,7 +80,7 @@ def write_judge(tests: Path, groups: Mapping[str, list[str]], steering: list[str
 
 
 def toml(name: str, description: str, seconds: float, keywords: tuple[str, ...]) -> str:
-    """A task.toml without a network, whose checks take at most so long."""
+    """Return a task.toml without network access, with ``seconds`` as the time limit of its checks."""
     words = ", ".join(map(quoted, keywords))
     return (
         f'schema_version = "1.4"\n\n[task]\nname = {quoted(name)}\ndescription = {quoted(description)}\n'
@@ -90,22 +90,22 @@ def toml(name: str, description: str, seconds: float, keywords: tuple[str, ...])
 
 
 PYTHON = 'FROM python:3.12-slim\nRUN pip install --no-cache-dir "pytest>=8,<10"'
-"""What a Dockerfile begins with where the tests need Python."""
+"""The start of a Dockerfile whose tests need Python."""
 
 
 def dockerfile(begins: str = PYTHON) -> str:
-    """A Dockerfile for Harbor, which our sandbox does not read."""
+    """Return a Dockerfile for Harbor. Stackmem's sandbox does not read it."""
     return f"{begins}\nCOPY workspace/ /workspace/\nWORKDIR /workspace\n"
 
 
 def quoted(text: str) -> str:
-    """A TOML basic string."""
+    """Return the text as a TOML basic string."""
     plain = "".join(char if char.isprintable() else " " for char in text)
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def beneath(folder: Path, named: object) -> Path:
-    """A file that a foreign record names, which must be a regular one inside the folder."""
+    """Return the path of a file named by an untrusted record, which must be a regular file inside the folder."""
     given = PurePosixPath(named) if isinstance(named, str) and named and "\0" not in named else None
     if given is None or given.is_absolute() or ".." in given.parts:
         raise UsageError(f"{folder} names {named!r} as a file; give paths inside the folder")

@@ -1,7 +1,7 @@
-"""Tasks of Harbor, one or a folder of them, as tasks that run here; what does not carry over is said.
+"""Import tasks of Harbor, one or a folder of them, and report what cannot be converted.
 
-A task keeps the image that it brings. For this machine's tools, what its Dockerfile copies into the working directory
-is taken, and what else it does is in the notes.
+By default a task keeps its image. With ``hosted``, the files that its Dockerfile copies into the working directory are
+taken, and the other instructions are listed in the notes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _OURS = "/workspace"
 _TRAJECTORY = "trajectory.json is not given to the agent: a run begins with the task alone"
 _MAX_FILE_BYTES = 16 << 30
 _BUILT_FROM = ("environment", "environment/workspace", "environment/Dockerfile")
-"""What is read or written by its path once a task was copied."""
+"""Paths that are read or written after a task was copied."""
 _LEFT_BEHIND = shutil.ignore_patterns(".git", "__pycache__")
 
 
 def from_harbor(
     path: Path, out: Path, repo: Path | None = None, *, hosted: bool = False
 ) -> Iterator[ImportedTask | TaskRefused]:
-    """A task for each folder with a task.toml: ``path`` itself, or those in it."""
+    """Yield a task for each folder with a task.toml: ``path`` itself, or its subfolders."""
     folders = [path] if (path / "task.toml").is_file() else sorted(one.parent for one in path.glob("*/task.toml"))
     if not folders:
         raise UsageError(f"no task.toml in {path} or in a folder of it; name a task of Harbor, or a folder of them")
@@ -40,7 +40,7 @@ def from_harbor(
 
 
 def _refuse_links(source: Path) -> None:
-    """Raises ``UsageError`` if stackmem would read or write outside the copy of a task."""
+    """Raise ``UsageError`` if stackmem would read or write outside the copy of a task."""
     for name in _BUILT_FROM:
         if (source / name).is_symlink():
             raise UsageError(f"{name} is a link; put the file or folder itself into the task")
@@ -82,7 +82,7 @@ def _fill(source: Path, target: Path) -> list[str]:
 
 
 def _copy_tree(source: Path, target: Path, ignore: Callable[[str, list[str]], set[str]] | None) -> None:
-    """A copy of a folder; links stay links, and only regular files of a bounded size are read."""
+    """Copy a folder. Links stay links, and only regular files of limited size are read."""
     shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, ignore=ignore, copy_function=_copy_file)
 
 
@@ -95,7 +95,7 @@ def _copy_file(source: str | Path, target: str | Path) -> None:
 
 
 def _workspace(environment: Path, recipe: Recipe) -> list[str]:
-    """Put what the image would copy into its working directory where our workspace begins."""
+    """Put the files that the image would copy into its working directory into the workspace."""
     notes = []
     work = environment / "workspace"
     for source, target in recipe.copies:
@@ -122,12 +122,12 @@ def _matching(environment: Path, source: str) -> list[Path]:
         return [environment]
     try:
         return sorted(environment.glob(source.lstrip("/")))
-    except (ValueError, NotImplementedError):  # Docker's patterns are not quite Python's
+    except (ValueError, NotImplementedError):  # Docker's patterns differ from Python's
         return []
 
 
 def _refuse_through_links(work: Path, place: Path, source: Path) -> None:
-    """What one line copies may be a link; the next line must not write through it."""
+    """Raise if the target is behind a link, because an earlier COPY may have created links that lead outside."""
     inside = [path for path in (place, *place.parents) if path.is_relative_to(work)]
     below = [place / one.relative_to(source) for one in source.rglob("*")] if source.is_dir() else [place / source.name]
     for path in (*inside, *below):
@@ -151,15 +151,16 @@ _SILENT = {"FROM", "WORKDIR", "COPY", "ADD", "ENV", "LABEL", "CMD", "ENTRYPOINT"
 
 
 class Recipe(Struct, frozen=True):
-    """What was read."""
+    """The relevant parts of a Dockerfile."""
 
-    workdir: str  # the last one named; ``/`` where none is
-    copies: tuple[tuple[str, str], ...]  # source in the build's folder, and target below ``workdir``; ``.`` for itself
-    undone: tuple[str, ...]  # lines that set up what stands outside of the working directory, as they are written
+    workdir: str  # the last WORKDIR, by default ``/``
+    # source in the build context, and target below ``workdir``, with ``.`` for ``workdir``
+    copies: tuple[tuple[str, str], ...]
+    undone: tuple[str, ...]  # instructions with effects outside the working directory, verbatim
 
 
 def read_dockerfile(path: Path) -> Recipe:
-    """The recipe; a file that is not there is an empty one."""
+    """Parse a Dockerfile. A missing file is treated as empty."""
     text = read_regular(path).decode("utf-8", "replace") if path.is_file() else ""
     lines = [line.strip() for line in _LOGICAL.sub(" ", text).splitlines()]
     told = [line for line in lines if line and not line.startswith("#")]
@@ -182,7 +183,7 @@ def read_dockerfile(path: Path) -> Recipe:
 
 
 def _copied(rest: str, here: str) -> list[tuple[str, str]]:
-    """Source and absolute target of each file of one line; none where it takes them from elsewhere."""
+    """Return source and absolute target of each file in a COPY line; empty if it copies from elsewhere."""
     try:
         words = shlex.split(rest)
     except ValueError:
@@ -197,7 +198,7 @@ def _copied(rest: str, here: str) -> list[tuple[str, str]]:
 
 
 def _below(target: str, workdir: str) -> str:
-    """The target as seen from the working directory; empty where it is elsewhere."""
+    """Return the target relative to the working directory; empty if it is outside."""
     path = PurePosixPath(target)
     if not path.is_relative_to(workdir) or workdir == "/" or ".." in path.parts:
         return ""

@@ -1,4 +1,4 @@
-"""What imported tasks are good for: which can be run here, what the others lack, and which pass with nothing done."""
+"""Judge imported tasks: which can run here, what the others need, and which pass without any work."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _NAMED = 5
 
 
 class ImportVerdict(Struct, frozen=True):
-    """One task of an import."""
+    """The verdict on one imported task."""
 
     name: str
-    folder: str  # empty where it was refused
+    folder: str  # empty if it was refused
     notes: tuple[str, ...] = ()
-    lacks: tuple[str, ...] = ()  # why it cannot be run here, a sentence each; of a refused one, why it was
-    passes: bool = False  # its checks pass where nothing was done, so that it measures nothing
+    lacks: tuple[str, ...] = ()  # why it cannot run here or was refused, one sentence each
+    passes: bool = False  # its checks pass without any work, so it does not measure anything
 
 
 def verdict_of(task: ImportedTask | TaskRefused, *, checked: bool) -> ImportVerdict:
-    """What one task is good for."""
+    """Return the verdict on one task."""
     if isinstance(task, TaskRefused):
         return ImportVerdict(task.name, "", lacks=(task.why,))
     lacks = list(hindrances(read_task(task.folder)))
@@ -36,13 +36,13 @@ def verdict_of(task: ImportedTask | TaskRefused, *, checked: bool) -> ImportVerd
         try:
             built_image(read_task(task.folder))
             passes = stub_passes(str(task.folder), task.folder)
-        except StackmemError:  # its image is yet to be built, or there is no sandbox: neither says anything of the task
+        except StackmemError:  # the image is not built yet, or there is no sandbox: neither is evidence about the task
             passes = False
     return ImportVerdict(task.name, str(task.folder), task.notes, tuple(lacks), passes)
 
 
 def import_summary(verdicts: Iterable[ImportVerdict]) -> list[str]:
-    """Lines that end an import: how many there are, by reason."""
+    """Return the lines that summarize an import, grouped by reason."""
     found = list(verdicts)
     runs = [each for each in found if each.folder and not each.lacks]
     lines = [f"{len(found)} {_tasks(found)}: {len(runs)} can be run here"]
@@ -60,7 +60,7 @@ def import_summary(verdicts: Iterable[ImportVerdict]) -> list[str]:
 
 
 def import_exit_code(verdicts: Iterable[ImportVerdict]) -> int:
-    """3 where something was imported and nothing of it can be run; 1 where something was refused."""
+    """Return 3 if tasks were imported but none can run, 1 if any was refused, otherwise 0."""
     found = list(verdicts)
     imported = [each for each in found if each.folder]
     if imported and all(each.lacks for each in imported):

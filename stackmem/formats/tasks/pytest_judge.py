@@ -1,15 +1,15 @@
-"""Judges by tests that run in one process with the code that they judge: ``pytest_judge.py RECORD VERIFIER_DIR``.
+"""Run pytest in the process of the judged code and check the results: ``pytest_judge.py RECORD VERIFIER_DIR``.
 
-Rule 1: that process is a child, which APART holds: it reaches neither the reward nor this folder, and says over a pipe
-    how each part of each test ended. A test of which nothing is said did not pass. Nor did one of a session without
-    an end.
-Rule 2: among the files stand traps, tests under random names that must fail. Where one passes, or nothing is said of
-    it, no test counts. So nothing is won by what changes pytest, unittest or the exit code for every test alike.
-Rule 3: files that steer pytest or Python stand as the record has them, and the tests are the same bytes afterwards.
+Rule 1: the judged process is a child isolated by APART. It can reach neither the reward nor this folder. It reports the
+    result of each part of each test over a pipe. A test without a report did not pass, and neither did any test of a
+    session that did not finish.
+Rule 2: the files include traps, tests with random names that must fail. If a trap passes or is not reported, no test
+    counts. Patching pytest, unittest or the exit code so that every test passes is therefore useless.
+Rule 3: files that configure pytest or Python are as recorded, and the tests must be unchanged after the session.
 
-This file is copied into the ``tests/`` folder of imported tasks and needs nothing but pytest there. A record is JSON:
-``groups`` (name to ids of tests), ``whole`` (whatever else is told must pass, too), ``settings`` (whether those of
-the workspace hold) and ``steering`` (paths that may stand there).
+This file is copied into the ``tests/`` folder of imported tasks and needs only pytest there. The record is JSON:
+``groups`` (name to test ids), ``whole`` (all other reported tests must pass, too), ``settings`` (whether the
+workspace's pytest settings apply) and ``steering`` (configuration files that are allowed).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from typing import Any
 
 _MOST_BYTES = 32 << 20
 _REST_SECONDS = 5.0
-"""What a session told is read for so long after its process has ended: another one may hold the pipe."""
+"""How long to read from the pipe after the child has ended: another process may keep the pipe open."""
 STEERS = re.compile(
     r"conftest\.py|\.?pytest\.(ini|toml)|tox\.ini|setup\.cfg|pyproject\.toml|(site|user)customize\.py|.*\.pth"
 )
-"""Names of files that steer pytest, or Python as it starts."""
+"""Names of files that affect pytest, or Python at startup."""
 
 _TRAP = """import unittest
 
@@ -46,7 +46,7 @@ def test_{name}():
 
 
 class ReportTeller:
-    """A plugin that tells how each part of a test ended; an expected failure passed, as it does for SWE-bench."""
+    """A plugin that reports the result of each part of a test. Expected failures count as passed, as in SWE-bench."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
@@ -67,8 +67,8 @@ class ReportTeller:
 
 
 def run(pipe: int) -> None:
-    """Run the files that stand on stdin, in the process that is judged."""
-    import unittest  # noqa: F401 - before the workspace is on the path: nothing in it may stand for what tests are of
+    """Run the test files listed on stdin, in the judged process."""
+    import unittest  # noqa: F401 - imported before the workspace is on the path, so that it cannot replace the module
 
     import pytest
 
@@ -76,7 +76,7 @@ def run(pipe: int) -> None:
     places = [str(Path.cwd() / name) for name in ("", "src", "lib") if (Path.cwd() / name).is_dir()]
     sys.path[:0] = places
     os.environ["PYTHONPATH"] = os.pathsep.join(places)
-    # Without a place to end at, pytest lists each folder above, which a sandbox may refuse.
+    # Without an explicit root, pytest lists every parent folder, which a sandbox may refuse.
     here = ["--rootdir", str(Path.cwd()), "--confcutdir", str(Path.cwd())]
     settings = [] if asked["settings"] else ["--noconftest", "-c", os.devnull, *here]
     options = ["-q", "-p", "no:cacheprovider", "--tb=short", *settings, "--maxfail=0"]
@@ -84,11 +84,11 @@ def run(pipe: int) -> None:
 
 
 class Told:
-    """What a session said of its tests."""
+    """The reports of a session."""
 
     def __init__(self, raw: bytes) -> None:
-        self.passed: dict[str, bool] = {}  # id to whether each part of it passed, and it ran
-        self.ended = False  # the session came to its end
+        self.passed: dict[str, bool] = {}  # id to whether the test ran and every part of it passed
+        self.ended = False  # whether the session reported its end
         ran: set[str] = set()
         for line in raw.split(b"\n")[:-1]:
             try:
@@ -97,7 +97,7 @@ class Told:
                 continue
             if not isinstance(name, str) or not isinstance(when, str):
                 continue
-            self.ended = when == "end"  # nothing comes after it
+            self.ended = when == "end"  # the end must be the last report
             if when != "end":
                 ran |= {name} if when == "call" else set()
                 fine = how == "passed" or (when != "call" and how == "skipped")
@@ -105,7 +105,7 @@ class Told:
         self.passed = {name: fine and name in ran for name, fine in self.passed.items()}
 
     def passes(self, name: str) -> bool:
-        """Whether a test passed, or each of its parameters."""
+        """Return whether a test passed, with all its parameters."""
         if name in self.passed:
             return self.passed[name]
         parts = [fine for one, fine in self.passed.items() if one.startswith(f"{name}[")]
@@ -113,7 +113,7 @@ class Told:
 
 
 def set_traps(files: list[str]) -> list[Path]:
-    """Two files of tests that must fail, beside the first and the last one, named as they are."""
+    """Write two files of tests that must fail, next to the first and the last test file, with similar names."""
     traps = []
     for beside in (files[0], files[-1]):
         name = f"t{os.urandom(5).hex()}"
@@ -125,7 +125,7 @@ def set_traps(files: list[str]) -> list[Path]:
 
 
 def session(files: list[str], settings: bool, log: Path) -> Told:
-    """Run the files in a process that is held apart."""
+    """Run the files in an isolated process."""
     read, write = os.pipe()
     raw: list[bytes] = []
 
@@ -134,7 +134,7 @@ def session(files: list[str], settings: bool, log: Path) -> Told:
         while size < _MOST_BYTES and (piece := os.read(read, 1 << 16)):
             raw.append(piece)
             size += len(piece)
-        os.close(read)  # who goes on writing fails
+        os.close(read)  # further writes by the child fail
 
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
@@ -151,7 +151,7 @@ def session(files: list[str], settings: bool, log: Path) -> Told:
 
 
 def clear(steering: list[str]) -> None:
-    """Take away what would steer the session and is not of the record."""
+    """Remove configuration files that are not in the record."""
     known = {Path(name) for name in steering}
     for folder, folders, names in os.walk("."):
         folders[:] = [name for name in folders if name != ".git"]
@@ -161,7 +161,7 @@ def clear(steering: list[str]) -> None:
 
 
 def faults(told: Told, traps: list[Path], tests: Path) -> list[str]:
-    """Why nothing that was told counts."""
+    """Return the reasons why none of the reports count."""
     names = {str(path) for path in traps}
     trapped = [name for name in told.passed if name.split("::")[0] in names]
     found = [] if told.ended else ["the tests ended before their end"]

@@ -1,7 +1,7 @@
-"""Instances of SWE-bench with a local clone: the repository at its commit, and the tests of the record as checks.
+"""Import instances of SWE-bench from a local clone: the repository at its commit, with the record's tests as checks.
 
-What a record's own image would install is not there: the tests run with the sandbox's Python and pytest. So only
-records whose test names are pytest's can be imported, and only repositories whose tests need nothing more pass.
+The dependencies from a record's image are missing, because the tests run with the sandbox's Python and pytest. Only
+records with pytest tests can be imported, and only repositories without further dependencies can pass.
 
 Source: SWE-bench's dataset guide and harness, autumn 2026.
 """
@@ -28,7 +28,7 @@ from .folder import ImportedTask, TaskRefused, dockerfile, make, toml, write, wr
 from .pytest_judge import STEERS
 
 SECONDS = 1_800.0
-"""Wall time of the tests, SWE-bench's own default."""
+"""Time limit of the tests; SWE-bench's default."""
 
 _COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
 _CHECKS = """#!/bin/sh
@@ -50,7 +50,7 @@ sh "$(dirname "$0")/place.sh"
 
 
 class Instance(Struct, frozen=True):
-    """One record; the two lists of tests may stand as JSON text, as they do in the published tables."""
+    """One record. The two lists of tests can be JSON text, as in the published tables."""
 
     instance_id: str
     base_commit: str
@@ -63,7 +63,7 @@ class Instance(Struct, frozen=True):
 
 
 def from_swebench(path: Path, out: Path, repo: Path | None) -> Iterator[ImportedTask | TaskRefused]:
-    """A task for each record of a ``.json`` or ``.jsonl`` file."""
+    """Yield a task for each record of a ``.json`` or ``.jsonl`` file."""
     if repo is None:
         raise UsageError("a SWE-bench record needs the repository; name a local clone of it with --repo")
     records = _records(path)
@@ -145,7 +145,7 @@ def _place(
     folder: Path,
     also: Collection[str] = (),
 ) -> None:
-    """The files that a patch changes, others by name, and a script that puts them into the folder it is run in."""
+    """Write the files that a patch changes, additional files by name, and a script that copies them into its folder."""
     changed = {path: entry for path, entry in after.items() if before.get(path) != entry or path in also}
     clone.write(changed, folder / "files")
     (folder / "files").mkdir(parents=True, exist_ok=True)
@@ -165,7 +165,7 @@ _SAFE = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "safe.directory=*",
 
 
 class CloneEntry(Struct, frozen=True):
-    """A file of a tree: its git mode, the id of its content, its path."""
+    """A file of a git tree: its mode, the id of its content, and its path."""
 
     mode: str
     id: str
@@ -173,10 +173,10 @@ class CloneEntry(Struct, frozen=True):
 
 
 class Clone:
-    """A local clone, with a store of our own for what patches make."""
+    """A local clone with a separate object store for the results of patches."""
 
     def __init__(self, place: Path, scratch: Path) -> None:
-        """Raises ``UsageError`` where ``place`` is no repository, or git is missing."""
+        """Raise ``UsageError`` if ``place`` is not a repository or git is missing."""
         self._program = shutil.which("git") or ""
         if not self._program:
             raise UsageError("git is not installed; install it to read a clone")
@@ -188,7 +188,7 @@ class Clone:
         self._own = Path(self._git("rev-parse", "--path-format=absolute", "--git-path", "objects").decode().strip())
 
     def files(self, commit: str) -> dict[str, CloneEntry]:
-        """Every file of a commit by its path; submodules are left out."""
+        """Return every file of a commit by path, without submodules."""
         try:
             told = self._git("ls-tree", "-r", "-z", "--full-tree", f"{commit}^{{commit}}")
         except UsageError as error:
@@ -196,7 +196,7 @@ class Clone:
         return _entries(told)
 
     def patched(self, commit: str, *patches: str) -> dict[str, CloneEntry]:
-        """Every file of the commit once the patches are applied, one after the other."""
+        """Return every file of the commit after applying the patches in order."""
         self._index.unlink(missing_ok=True)
         self._git("read-tree", f"{commit}^{{commit}}")
         for patch in filter(str.strip, patches):
@@ -206,7 +206,7 @@ class Clone:
         return _entries(told, id_at=1)
 
     def write(self, entries: dict[str, CloneEntry], folder: Path) -> None:
-        """Write the files; links last, so that none is written through."""
+        """Write the files. Links are written last, so that no file is written through a link."""
         contents = self._contents({entry.id for entry in entries.values()})
         for entry in sorted(entries.values(), key=lambda one: (one.mode == "120000", one.path)):
             path, content = folder / entry.path, contents[entry.id]
@@ -218,7 +218,7 @@ class Clone:
                 path.chmod(0o755 if entry.mode == "100755" else 0o644)
 
     def _contents(self, ids: set[str]) -> dict[str, bytes]:
-        """The content of each object: ``ID blob SIZE``, a line, the bytes, a line's end."""
+        """Return the content of each object from git's batch output: ``ID blob SIZE``, newline, the bytes, newline."""
         told = self._git("cat-file", "--batch", given="".join(f"{one}\n" for one in sorted(ids)).encode())
         found, at = {}, 0
         while at < len(told):
