@@ -226,7 +226,7 @@ def _times(session: RecordedSession) -> Iterator[float | None]:
 
 
 def _as_push(call: ToolCall, child: RecordedSession) -> ToolCall:
-    """Return the call as a push of stackmem, so that its frame is on the stack. Stackmem's own pushes stay as they are."""
+    """Return the call as a push of stackmem, so that its frame is on the stack. Own pushes stay as they are."""
     if isinstance(parse(call, (PushFrame,)), PushFrame):
         # its chunks are not on stackmem's heap
         given = {name: value for name, value in call.arguments.items() if name != "store"}
