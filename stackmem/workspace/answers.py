@@ -1,4 +1,4 @@
-"""What the file tools make of a path, and say of a file, wherever it stands: on a disk or in memory."""
+"""How the file tools parse paths and phrase their answers, for files on disk and in memory."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .outcome import ToolOutcome
 from .refusals import ToolRefused, named
 
 PARSED_BYTES = 64 * 1024
-"""A larger file is not parsed."""
+"""Maximum size of a file that is parsed for syntax errors."""
 _SHOWN_CHARS = 120
 
 
 def relative(path: str, inside: str) -> bytes:
-    """A path below ``inside`` relative to it; its own ``..`` and symlinks are the opener's concern."""
+    """Return a path relative to ``inside``. The code that opens it handles ``..`` and symlinks."""
     try:
         raw = path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -39,7 +39,7 @@ def relative(path: str, inside: str) -> bytes:
 
 
 def parted(path: str, raw: bytes) -> tuple[bytes, bytes]:
-    """The directory and the name of a file that is to be written; ``raw`` is the path from the root."""
+    """Split the path of a file to write into directory and name; ``raw`` is relative to the root."""
     directory, _, last = raw.rpartition(b"/")
     if last in {b"", b".", b".."}:
         raise ToolRefused(f"{named(path)} names a directory; end the path with a file name")
@@ -58,7 +58,7 @@ def first_line(start_line: int | None, end_line: int | None) -> int:
 def answer(
     path: str, span: LineSpan, size: int, start: int, *, ranged: bool, shown_bytes: int, scrub: Callable[[str], str]
 ) -> ToolOutcome:
-    """The lines that were read, as they are shown."""
+    """Return the answer with the lines that were read."""
     if span.binary:
         raise ToolRefused(f"binary, {size} bytes: {named(path)} is no UTF-8 text; look at it with run_command")
     if span.lines == 0 and start == 1:
@@ -77,9 +77,10 @@ def encoded(content: str) -> bytes:
 
 
 def syntax_note(path: str, raw: bytes) -> str:
-    """One line about the first syntax error; empty if the file is fine, is not Python, or is too large to parse.
+    """Return one line about the first syntax error of a Python file.
 
-    The parser is that of the Python that runs stackmem, so the note names its version.
+    Empty if the file parses, is not Python, or is too large. The note names the Python version, because the parser is
+    that of the Python that runs stackmem.
     """
     if not path.endswith(".py") or len(raw) > PARSED_BYTES:
         return ""
@@ -91,19 +92,19 @@ def syntax_note(path: str, raw: bytes) -> str:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         line = f"line {error.lineno}: " if error.lineno else ""
         return f"\nnote: Python {version} cannot parse the file now: {line}{error.msg[:_SHOWN_CHARS]}"
-    except (ValueError, RecursionError, MemoryError):  # a file that is no text, or nested very deep
+    except (ValueError, RecursionError, MemoryError):  # not text, or nested too deeply
         return ""
     return ""
 
 
 def written(path: str, raw: bytes, before: int | None) -> ToolOutcome:
-    """What is said of a file that was written; ``before`` is its size until then, None where it is new."""
+    """Return the answer to a write; ``before`` is the file's previous size, or None if it is new."""
     said = "it is new" if before is None else f"it had {before} bytes"
     return ToolOutcome(f"wrote {len(raw)} bytes to {named(path)}; {said}{syntax_note(path, raw)}")
 
 
 def unchanged(path: str) -> ToolOutcome:
-    """The answer to a write of exactly what the file contains."""
+    """Return the answer to a write that would not change the file."""
     return ToolOutcome(
         f"nothing changed: {named(path)} has exactly this content already; run it, or do what is still missing"
     )

@@ -1,4 +1,4 @@
-"""What a command printed: the beginning, the end, and how much there was, in bounded memory."""
+"""Collects a command's output in bounded memory: its beginning, its end and its total size."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _TAIL_BYTES = 256 << 10
 
 
 class Capture:
-    """Takes bytes in order; keeps the first ``head_bytes`` and the last 256 KiB."""
+    """Collects bytes in order; keeps the first ``head_bytes`` and the last 256 KiB."""
 
     def __init__(self, head_bytes: int = _HEAD_BYTES) -> None:
-        self.total = 0  # bytes taken
+        self.total = 0  # total number of bytes received
         self._head_bytes = head_bytes
         self._head = bytearray()
         self._tail: deque[bytes] = deque()
@@ -32,7 +32,9 @@ class Capture:
             self._tail_bytes -= len(self._tail.popleft())
 
     def parts(self) -> tuple[bytes, bytes]:
-        """The beginning and the end, cut at character boundaries; they join when nothing lies between."""
+        """Return the beginning and the end, cut at character boundaries. If nothing was dropped, the first part is
+        everything.
+        """
         tail = b"".join(self._tail)
         if self._head_and(tail) == self.total:
             return bytes(self._head) + tail, b""
@@ -43,7 +45,7 @@ class Capture:
 
 
 def _whole_end(piece: bytes) -> bytes:
-    """Drop a character that was cut at the end."""
+    """Drop an incomplete character at the end."""
     for back in range(1, min(4, len(piece)) + 1):
         byte = piece[-back]
         if byte & 0xC0 == 0x80:
@@ -54,7 +56,7 @@ def _whole_end(piece: bytes) -> bytes:
 
 
 def _whole_start(piece: bytes) -> bytes:
-    """Drop the rest of a character that was cut at the start."""
+    """Drop an incomplete character at the start."""
     for start in range(min(4, len(piece))):
         if piece[start] & 0xC0 != 0x80:
             return piece[start:]

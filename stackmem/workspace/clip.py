@@ -1,9 +1,9 @@
-r"""Text that came from outside, made fit to be shown: cleaned, clipped, and names on one line.
+r"""Makes untrusted text safe to display: cleans it, clips it, and puts names on one line.
 
-Rule 1: whatever comes in, the text that goes out can be encoded as UTF-8 and moves no terminal.
-Rule 2: what is escaped is visible: ``\x1b`` is an ASCII character, ``\u202e`` any other one, ``\xff`` in a name
-    is a byte that is not UTF-8.
-Rule 3: every pattern takes time linear in the text, however hostile.
+Rule 1: The output is always valid UTF-8 and cannot control a terminal.
+Rule 2: Escapes are visible: ``\x1b`` is an ASCII character, ``\u202e`` any other character, and ``\xff`` in a name is a
+    byte that is not UTF-8.
+Rule 3: Every pattern takes time linear in the text, even for hostile input.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 
 _INTRODUCERS = r"\x1b\x90\x98\x9b\x9d-\x9f"
 
-# What a terminal takes for itself. A string that finds no end on its line is left standing, and its start escaped.
+# Terminal control sequences. An unterminated string stays in the text, with its start escaped.
 _SEQUENCES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]"  # CSI: colors, cursor
     rf"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x9c\n{_INTRODUCERS}]*+(?:\x07|\x9c|\x1b\\)"  # OSC, DCS, SOS, PM, APC
@@ -20,7 +20,7 @@ _SEQUENCES = re.compile(
     r"|\x1b[0-9=><cDEHMNOZ\\]"  # single commands
 )
 
-# Controls without \n and \t, and characters that are invisible or turn the reading direction.
+# Control characters except \n and \t, and characters that are invisible or change the reading direction.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f\ud800-\udfff]"
@@ -32,12 +32,12 @@ _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t", "\\": r"\\"}
 
 
 def clean(raw: bytes) -> str:
-    """What a command printed, as lines that a reader can trust.
+    """Return a command's output as trustworthy lines.
 
-    Terminal sequences are stripped, a progress line keeps its last state, other controls are escaped, bytes that are
-    no UTF-8 become U+FFFD. Cleaning twice changes nothing. The result may be longer than ``raw``.
+    Terminal sequences are removed, a progress line keeps its last state, other control characters are escaped, and
+    bytes that are not UTF-8 become U+FFFD. Cleaning is idempotent. The result can be longer than ``raw``.
     """
-    if not raw.translate(None, _PLAIN):  # most output is plain, and the patterns take ten times as long to say so
+    if not raw.translate(None, _PLAIN):  # most output is plain, and the patterns take ten times as long
         return raw.decode("ascii")
     text = _SEQUENCES.sub("", raw.decode("utf-8", "replace"))
     if "\r" in text:
@@ -46,7 +46,7 @@ def clean(raw: bytes) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with its controls escaped; nothing is taken away, and line feeds and tabs stay."""
+    """Return the text with control characters escaped. Nothing is removed; line feeds and tabs stay."""
     return _UNSEEN.sub(_escape, text)
 
 
@@ -66,10 +66,10 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def clip(text: str, max_bytes: int) -> str:
-    """Head and tail of a long text with a line between that counts what is left out.
+    """Shorten a text to its head and tail, with a line between them that counts the omitted bytes.
 
-    The result is never over ``max_bytes`` bytes of UTF-8, and cut between characters. The tail gets three quarters,
-    because commands say last what went wrong. Where not even the middle line fits, the head alone is left.
+    The result has at most ``max_bytes`` bytes of UTF-8 and is cut between characters. The tail gets three quarters of
+    the space, because commands print errors last. If the middle line does not fit, only the head is returned.
     """
     raw = text.encode("utf-8", "replace")
     if len(raw) <= max_bytes:
@@ -88,19 +88,19 @@ def _omitted(omitted: int, total: int) -> str:
 
 
 def cut(text: str, max_bytes: int) -> str:
-    """The longest beginning that fits into ``max_bytes`` bytes of UTF-8."""
+    """Return the longest beginning of the text that fits into ``max_bytes`` bytes of UTF-8."""
     return text.encode("utf-8", "replace")[: max(0, max_bytes)].decode("utf-8", "ignore")
 
 
 def shown_name(name: bytes | str) -> str:
-    """A file name or path as one line of valid text, from which ``meant_name`` finds the name again.
+    """Return a file name or path as one line of valid text; ``meant_name`` reverses this.
 
-    A ``str`` may carry undecodable bytes as ``os.fsdecode`` leaves them.
+    A ``str`` may contain undecodable bytes in the form used by ``os.fsdecode``.
     """
     try:
         raw = name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")
         text = raw.decode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # a surrogate that stands for no byte: no file has this name
+    except UnicodeEncodeError:  # a surrogate that does not encode a byte; no file has such a name
         text = str(name)
     return _UNSEEN_IN_NAMES.sub(_escape_in_name, text)
 
@@ -111,7 +111,7 @@ def _escape_in_name(found: re.Match[str]) -> str:
 
 
 def meant_name(shown: str) -> bytes | None:
-    """The name that ``shown_name`` shows so; None where the text is no escaped spelling of a name a file can have."""
+    """Return the name that ``shown_name`` displays this way, or None if the text is not an escaped file name."""
     if "\\" not in shown:
         return None
     try:

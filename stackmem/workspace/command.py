@@ -1,8 +1,8 @@
-"""Run one command: start, listen, watch, and leave nothing behind.
+"""Runs one command: starts it, reads its output, monitors it, and leaves no processes behind.
 
-Rule 1: nothing waits without a deadline, and deadlines are on the monotonic clock.
-Rule 2: the end is the end of the process, not of its output: a command may close its output and live on.
-Rule 3: whatever ends the command, also an exception here, everything it started is dead before ``run`` returns.
+Rule 1: Every wait has a deadline on the monotonic clock.
+Rule 2: A command ends when its process ends, not when its output closes: it may close its output and keep running.
+Rule 3: However the command ends, even by an exception here, all its processes are dead before ``run`` returns.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ _START_SECONDS = 10
 
 
 class CommandInterrupted(KeyboardInterrupt):
-    """Ctrl-C came while a command ran."""
+    """Raised if Ctrl-C arrives while a command runs."""
 
     def __init__(self, ended: CommandEnd) -> None:
         super().__init__()
-        self.ended = ended  # how it was ended, with what it had printed
-        self.outcome: ToolOutcome | None = None  # the same as a tool's result; empty before one was made of it
+        self.ended = ended  # how the command ended, with its output so far
+        self.outcome: ToolOutcome | None = None  # the same as a tool result; None until one was built
 
 
 class CommandEnd(Struct, frozen=True):
     """How a command ended."""
 
     capture: Capture
-    exit_code: int | None  # 128 + N for signal N; None when it was stopped, or its sandbox killed
-    # empty, or ``timeout``, ``memory``, ``processes``, ``disk``, ``output``, ``killed``, ``unkillable``,
-    # ``interrupted``, ``stopped``
+    exit_code: int | None  # 128 + N for signal N; None if it was stopped or its sandbox was killed
+    # why it was ended early: empty, ``timeout``, ``memory``, ``processes``, ``disk``, ``output``, ``killed``,
+    # ``unkillable``, ``interrupted`` or ``stopped``
     reason: str
-    errors: Capture | None = None  # what it wrote to stderr, where that was asked for apart; else it is in ``capture``
-    requests: tuple[NetworkRequest, ...] = ()  # what it asked of the network, where it reaches listed hosts alone
+    errors: Capture | None = None  # stderr if captured separately; otherwise it is part of ``capture``
+    requests: tuple[NetworkRequest, ...] = ()  # its network requests, if it can only reach listed hosts
 
 
 def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: int = 0) -> CommandEnd:
-    """Run a command to its end, or to its limit."""
+    """Run a command until it ends or reaches a limit."""
     with nullcontext() if level.contains else uncontained, ExitStack() as stack:
         launch = level.launch(seat, command, stack)
         running = _Running(launch, level, seat, stack, apart_bytes)
@@ -68,7 +68,8 @@ def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: 
                 reason = "unkillable"
         except BaseException as error:
             running.abandon()
-            if type(error) is not KeyboardInterrupt:  # the end of the run's time is one of its own
+            # only a plain Ctrl-C is converted; the end of the run's time is a subclass
+            if type(error) is not KeyboardInterrupt:
                 raise
             running.drain()
             asked = launch.door.close() if launch.door is not None else ()
@@ -89,7 +90,7 @@ def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: 
 
 
 class _Running:
-    """One running command: its process, its pipes, and what it printed so far."""
+    """A running command: its process, its pipes and its output so far."""
 
     def __init__(self, launch: CommandLaunch, level: Level, seat: Seat, stack: ExitStack, apart_bytes: int) -> None:
         self._launch, self._seat, self._stack = launch, seat, stack
@@ -119,7 +120,7 @@ class _Running:
         except OSError as error:
             raise SetUpFailed(f"{self._launch.argv[0]} cannot be started ({error.strerror})") from error
         if not self._contains:
-            first_to_go([process.pid])  # a confined command cannot say so itself
+            first_to_go([process.pid])  # only needed if the command's processes are not contained
         return process
 
     def _popen(self) -> Popen[bytes]:
@@ -136,7 +137,7 @@ class _Running:
             self._close_write_ends()
 
     def listen(self, process: Popen[bytes], seconds: float) -> str:
-        """Read output until the process ends or must; say why it must, empty when it ended."""
+        """Read output until the process ends or must be stopped. Return why it must be stopped, or an empty string."""
         deadline = time.monotonic() + seconds
         pidfd = os.pidfd_open(process.pid)
         self._stack.callback(os.close, pidfd)
@@ -170,14 +171,14 @@ class _Running:
         return "timeout"
 
     def end(self, process: Popen[bytes]) -> bool:
-        """Kill whatever is left; False when something cannot be killed."""
+        """Kill all remaining processes. Return False if any cannot be killed."""
         while self._launch.status_fd >= 0 and self._read_status():
             pass
         self._hold(process)
         return self._tree.end(process)
 
     def drain(self) -> None:
-        """Take the rest of the output; all writers are dead, so its end comes at once."""
+        """Read the remaining output. All writers are dead, so it ends immediately."""
         deadline = time.monotonic() + _GRACE_SECONDS
         limit = self._seat.profile.output_mib << 20
         for pipe in self._pipes:
@@ -188,11 +189,11 @@ class _Running:
                     break
 
     def abandon(self) -> None:
-        """End a command whose run was interrupted; one whose start is under way is awaited first."""
+        """End a command that was interrupted. If it is still starting, wait for that first."""
         if self._job.cancel():
             self._close_write_ends()
             return
-        with suppress(Exception):  # a start that failed has nothing to end
+        with suppress(Exception):  # a failed start leaves nothing to end
             self.end(self._job.result(_START_SECONDS))
 
     def _hold(self, process: Popen[bytes]) -> None:
@@ -215,7 +216,7 @@ class _Running:
         return True
 
     def _read_status(self) -> bool:
-        """Take a piece of the sandbox's report; False when there is no more for now."""
+        """Read the next part of the sandbox's status report. Return False if there is no more for now."""
         with suppress(BlockingIOError):
             piece = os.read(self._launch.status_fd, 4096)
             self.status += piece
@@ -224,17 +225,17 @@ class _Running:
 
 
 def _pipe(stack: ExitStack) -> tuple[int, int]:
-    """The read end, closed by the stack and never blocking, and the write end."""
+    """Return a non-blocking read end, closed by the stack, and the write end."""
     read_end, write_end = os.pipe2(os.O_CLOEXEC)
     stack.callback(os.close, read_end)
-    with suppress(OSError):  # a smaller pipe is slower, nothing else
+    with suppress(OSError):  # a smaller pipe is only slower
         fcntl.fcntl(read_end, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     os.set_blocking(read_end, False)
     return read_end, write_end
 
 
 def _inner(status: bytes) -> int | None:
-    """The sandbox's first process, as bubblewrap reports it, line by line; the last one may be cut."""
+    """Return the pid of the sandbox's first process from bubblewrap's status lines. The last line may be incomplete."""
     for line in status.split(b"\n")[:-1]:
         with suppress(ValueError, TypeError):
             report = json.loads(line)

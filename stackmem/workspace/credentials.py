@@ -1,7 +1,7 @@
-"""Credentials that are recognized by the name in front of them: headers, cookies, and parameters of an address.
+"""Finds credentials by the name in front of them: headers, cookies and URL parameters.
 
-Rule 1: a name is not enough. The value must look like a credential, so that code, placeholders and prose stay.
-Rule 2: time is linear in the text: what is rare is looked for first, and every repetition is bounded or possessive.
+Rule 1: The name is not sufficient. The value must look like a credential, so that code, placeholders and prose stay.
+Rule 2: Time is linear in the text: rare parts are searched first, and all repetitions are bounded or possessive.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _ENDS = (
     "cookie", "authorization", "-token", "-secret", "api-key", "apikey", "auth-key", "access-key", "subscription-key",
     "functions-key",
 )  # fmt: skip
-"""What the names of such headers end with."""
+"""Endings of header names that carry credentials."""
 _OF_TOKEN = re.compile(
     r"x(?:-[a-z0-9-]*)?|(?:[a-z0-9]+-)?(?:auth|authentication|authorization|access|api|private|job|deploy|csrf|xsrf|id|"
     r"refresh|session|security|bearer|client|consumer|vault|hub|gitlab|github|circle)",
     re.IGNORECASE,
 )
-"""What stands before ``-token`` and ``-secret``; other words there are ordinary, as in a list of packages."""
+"""Words before ``-token`` and ``-secret`` that make a header name; other words are ordinary, as in package names."""
 _VALUE = r"[A-Za-z0-9._~+/=|:%@!-]"
 _SCHEME = r"(?:(?:basic|bearer|token|apikey|api-key|negotiate|hoba|dpop|key)[ \t]{1,4})?"
 _NO_CODE = r"(?![(\[{$<])"
@@ -37,7 +37,7 @@ _BETWEEN = re.compile(
     r"(?:(?P<closing>\\{0,3}[\"'])\s{0,4}(?:=>|[:=,]|\]\s{0,4}=)\s{0,4}\\{0,3}[\"']"
     r"|2?[ \t]{0,4}:[ \t]{0,4}(?P<opening>\\{0,3}[\"'])?)"
 )
-"""What stands between the name of a header and its value."""
+"""Matches the text between the name of a header and its value."""
 _LINE = re.compile(rf"[^\r\n\"'\\]{{0,{_LONGEST}}}+")
 _ONE = re.compile(rf"(?P<scheme>{_SCHEME})(?P<value>{_VALUE}{{1,{_LONGEST}}}+)(?P<code>[(\[{{$<]?)", re.IGNORECASE)
 _PAIR = re.compile(rf"(?P<name>[^\s=;,]{{1,256}}+)=(?P<value>{_VALUE}{{{_SHORTEST},}}+){_NO_CODE}")
@@ -53,7 +53,7 @@ _PERCENT = re.compile("%[0-9A-Fa-f]{2}")
 
 
 COOKIE_LISTS = ("cookies", "cookie")
-"""Names of lists whose entries are cookies, in the HTTP archive format (HAR) and in what browsers save."""
+"""Names of lists whose entries are cookies, in HTTP archives (HAR) and in cookies saved by browsers."""
 _COOKIES = re.compile(r"cookies?\\{0,3}[\"']\s{0,8}:\s{0,8}\[", re.IGNORECASE)
 _SPACE = r"(?:\s|\\[nrt]){0,64}+"
 _ENTRY = re.compile(
@@ -61,11 +61,11 @@ _ENTRY = re.compile(
     rf",{_SPACE}(?P=quote)value(?P=quote){_SPACE}:{_SPACE}(?P=quote)(?P<value>[^\"'\\\r\n]{{{_SHORTEST},{_LONGEST}}}+)",
     re.IGNORECASE,
 )
-"""An object that says the name of a header, a cookie or a parameter apart from its value."""
+"""Matches an object with separate fields for the name and the value of a header, cookie or parameter."""
 
 
 class Credential(NamedTuple):
-    """Where a credential stands in a text, and what it is called there: HEADER, COOKIE or PARAMETER."""
+    """Position of a credential in a text, and its kind: HEADER, COOKIE or PARAMETER."""
 
     start: int
     end: int
@@ -73,7 +73,7 @@ class Credential(NamedTuple):
 
 
 def scrub_named(text: str) -> str:
-    """The text with ``[secret NAME]`` in place of each credential; names and everything else stay."""
+    """Replace each credential by ``[secret KIND]``. Names and all other text stay."""
     found = sorted(credentials(text))
     pieces, done = [], 0
     for start, end, kind in found:
@@ -84,8 +84,9 @@ def scrub_named(text: str) -> str:
 
 
 def credentials(text: str) -> Iterator[Credential]:
-    """Every credential in the text; one that is a parameter within a header may be given twice."""
-    lower = text.replace("\u0130", "i").lower()  # the one letter whose lower case has another length
+    """Yield every credential in the text. A parameter inside a header may be yielded twice."""
+    # the only letter whose lower case has another length, which would shift positions
+    lower = text.replace("\u0130", "i").lower()
     for end in _ENDS:
         at = lower.find(end)
         while at >= 0:
@@ -96,7 +97,7 @@ def credentials(text: str) -> Iterator[Credential]:
                 value = (_LINE if end == "cookie" else _ONE).match(text, between.end())
                 if value is not None:
                     yield from _in_pairs(value) if end == "cookie" else _in_header(value, end, bare=bare)
-                    done = value.end()  # no part of it is read again
+                    done = value.end()  # continue after it, so that no part is read twice
             at = lower.find(end, done)
     for found in _PARAMETER.finditer(text):
         if _is_credential(found["value"]):
@@ -105,14 +106,14 @@ def credentials(text: str) -> Iterator[Credential]:
 
 
 def scrub_value_of(name: str, value: str) -> str:
-    """The value of a header that stands apart from its name, as in an object."""
+    """Scrub the value of a header whose name is stored separately, as in an object."""
     lead = f"{name}: '"
     scrubbed = scrub_named(f"{lead}{value}")
     return scrubbed.removeprefix(lead) if scrubbed.startswith(lead) and name.isprintable() else value
 
 
 def scrub_entry(name: str, value: str, *, cookie: bool) -> str:
-    """The value of an entry with a name and a value, as lists of headers, parameters and cookies have them."""
+    """Scrub the value of an entry in a list of headers, parameters or cookies."""
     if not name.isprintable() or "'" in name:
         return value
     for lead in _leads(name, cookie=cookie):
@@ -122,12 +123,12 @@ def scrub_entry(name: str, value: str, *, cookie: bool) -> str:
 
 
 def _leads(name: str, *, cookie: bool) -> tuple[str, ...]:
-    """What stands before a value whose name says that it is a credential."""
+    """Return the prefixes that make ``credentials`` recognize a value by its name."""
     return (f"cookie: '{re.sub('[^a-zA-Z0-9_-]', '_', name)}=",) if cookie else (f"{name}: '", f"?{name}=")
 
 
 def _in_entries(text: str, lower: str) -> Iterator[Credential]:
-    """The credentials in entries such as ``{"name": "sid", "value": "abc12345"}``, as JSON has them."""
+    """Yield the credentials in JSON entries such as ``{"name": "sid", "value": "abc12345"}``."""
     at = lower.find("name")
     if at < 0 or "value" not in lower:
         return
@@ -150,7 +151,7 @@ def _in_entries(text: str, lower: str) -> Iterator[Credential]:
 
 
 def _lists_of_cookies(text: str) -> Iterator[tuple[int, int]]:
-    """Where each list of cookies begins and ends."""
+    """Yield the start and end of each list of cookies."""
     found = _COOKIES.search(text)
     while found is not None:
         end = text.find("]", found.end())
@@ -160,11 +161,11 @@ def _lists_of_cookies(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_header(text: str, at: int, end: str, closing: str | None) -> bool:
-    """Whether the whole name before ``closing`` is one of such a header, in the same quotes."""
+    """Return whether the whole name is a credential header, with matching quotes."""
     begin = max(0, at - _LONGEST_NAME)
     start = begin + len(text[begin:at].rstrip(_NAME_CHARS))
     if start and text[start - 1] == "\\" and text[start : start + 1] in ("n", "r", "t"):
-        start += 1  # an escaped line feed before the name
+        start += 1  # skip an escaped line feed before the name
     elif start and (text[start - 1] == "_" or text[start - 1].isalnum()):
         return False
     quote = _QUOTE.search(text, max(0, start - 4), start)
@@ -184,13 +185,13 @@ def _in_header(one: re.Match[str], end: str, *, bare: bool) -> Iterator[Credenti
     if one["code"] or len(value) < _SHORTEST:
         return
     if end == "authorization" and bare and not scheme and len(value) < _SHORTEST_BARE:
-        return  # a word of a sentence, or a variable
+        return  # probably a word of a sentence, or a variable
     if _is_credential(value) or (scheme == "basic" and value not in (value.lower(), value.upper())):
         yield Credential(*one.span("value"), "HEADER")
 
 
 def _is_credential(value: str) -> bool:
-    """Letters and digits, or a long number; escapes with a percent sign are neither."""
+    """Return whether the value has both letters and digits, or is a long number. Percent escapes do not count."""
     plain = _PERCENT.sub("", value)
     digits = sum(char.isdigit() for char in plain)
     return (digits > 0 and any(char.isalpha() for char in plain)) or digits >= _LONG_NUMBER

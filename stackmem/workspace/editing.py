@@ -1,4 +1,4 @@
-"""Text in a file replaced by other text, as ``edit_file`` does it: the file may stand on a disk or in memory."""
+"""Replaces text in a file as ``edit_file`` does, for files on disk and in memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from .clip import cut, visible
 from .outcome import ToolOutcome
 from .refusals import ToolRefused, named
 
-EDITED_BYTES = 8 * 1024 * 1024  # a larger file is edited by a command
-_COMPARED_LINES = 5_000  # looked through for what comes near
+EDITED_BYTES = 8 * 1024 * 1024  # maximum size of a file; larger ones must be edited with a command
+_COMPARED_LINES = 5_000  # number of lines searched for a near match
 _COMPARED_CHARS = 200
 _COMPARED_CLOSELY = 20
 _SHOWN_LINES = 8
@@ -19,13 +19,13 @@ _SHOWN_PLACES = 10
 _LINE_BYTES = 200
 _NEAR = 0.5
 _SHORT_BYTES = 1_500
-"""A file up to this size is shown whole in the answer to an edit that does not match."""
+"""Up to this size, the answer to an edit that does not match includes the whole file."""
 
 
 def edited(
     path: str, raw: bytes, old: str, new: str, *, every: bool, scrub: Callable[[str], str]
 ) -> tuple[bytes, ToolOutcome]:
-    """The file's new bytes, and what is said of them. Bytes that are no UTF-8 stay as they are."""
+    """Return the file's new bytes and the answer. Bytes that are not UTF-8 are preserved."""
     if len(raw) > EDITED_BYTES:
         raise ToolRefused(f"{named(path)} is over {EDITED_BYTES:,} bytes; change it with run_command")
     if b"\0" in raw:
@@ -35,7 +35,7 @@ def edited(
     if old == new:
         raise ToolRefused("old_string and new_string are the same; nothing would change")
     text = raw.decode("utf-8", "surrogateescape")
-    if _ends_in_crlf(text) and "\r" not in old:  # read_file shows such lines without their CR
+    if _ends_in_crlf(text) and "\r" not in old:  # because read_file shows such lines without their CR
         old, new = (part.replace("\r\n", "\n").replace("\n", "\r\n") for part in (old, new))
     places = text.count(old)
     if not places:
@@ -61,7 +61,7 @@ def edited(
 
 
 def _whole_file(text: str, scrub: Callable[[str], str]) -> str:
-    """The file as ``read_file`` shows it; empty if it is not short."""
+    """Return the file as ``read_file`` shows it, or an empty string if it is not short."""
     shown = visible(scrub(text.replace("\r\n", "\n"))).rstrip("\n")
     return shown if shown.strip() and len(shown.encode(errors="replace")) <= _SHORT_BYTES else ""
 
@@ -72,7 +72,7 @@ def _ends_in_crlf(text: str) -> bool:
 
 
 def _lines_of(text: str, old: str) -> str:
-    """The numbers of the lines on which it begins."""
+    """Return the numbers of the lines on which the text begins."""
     numbers: list[int] = []
     at = text.find(old)
     while at >= 0 and len(numbers) <= _SHOWN_PLACES:
@@ -84,14 +84,14 @@ def _lines_of(text: str, old: str) -> str:
 
 
 def _nearest(text: str, old: str, scrub: Callable[[str], str]) -> str:
-    """The lines that come nearest to the text that was looked for."""
+    """Return the lines that are most similar to the text that was not found."""
     lines = text.splitlines()[:_COMPARED_LINES]
     wanted = [line.strip() for line in old.splitlines() if line.strip()]
     bare = [line.strip() for line in lines]
     if not wanted or not any(bare):
         return "read_file shows what it holds"
     same = [number for number, line in enumerate(bare) if line == wanted[0]]
-    # Of several places that begin alike, the one that goes on alike.
+    # Of several places with the same first line, take the one whose following lines match best.
     start = max(same, key=lambda at: _agreement(bare[at:], wanted), default=None)
     if start is None:
         start = _most_alike(bare, wanted[0])

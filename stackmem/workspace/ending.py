@@ -1,4 +1,4 @@
-"""How a command and everything it started come to their end."""
+"""Ends a command and every process that it started."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ GONE_SECONDS = 3.0
 _QUIET_ROUNDS = 3
 _PR_SET_CHILD_SUBREAPER = 36
 
-# Where strays are told from other children by when they came, two commands at once would take each other's for strays.
+# Stray processes are recognized by appearing after the command started. Two commands at the same time would claim each
+# other's processes, so only one may run.
 uncontained = threading.Lock()
 
 
 class Tree:
-    """What one command started.
+    """The processes that one command started.
 
     Attributes:
-        contains: The first process takes all others with it; else they are looked for among our own descendants.
+        contains: Whether all processes die with the first one; otherwise they are found among our own descendants.
     """
 
     def __init__(self, *, contains: bool) -> None:
@@ -39,13 +40,15 @@ class Tree:
         self._inner: tuple[int, int] | None = None  # process id and descriptor
 
     def members(self, process: Popen[bytes]) -> list[Process]:
-        """The living and the dead that nobody has collected; without the sandbox's own outer process."""
+        """Return the command's processes, including zombies, without the sandbox's own outer process."""
         if self._contains:
             return descendants(process.pid)
         return self._strays()
 
     def hold(self, process: Popen[bytes], inner: int) -> None:
-        """Hold the sandbox's first process, ``inner`` to the host, by a descriptor, as its number may pass on."""
+        """Open a descriptor of the sandbox's first process, whose host pid is ``inner``, because the pid could be
+        reused.
+        """
         if self._inner is not None:
             return
         with suppress(ProcessLookupError):
@@ -57,7 +60,7 @@ class Tree:
                 os.close(fd)
 
     def end(self, process: Popen[bytes]) -> bool:
-        """Kill what is left and wait until it is gone; False when something survives ``GONE_SECONDS``."""
+        """Kill all remaining processes and wait. Return False if any survives ``GONE_SECONDS``."""
         over = process.returncode is not None or self._kill(process)
         if self._inner:
             _collect(self._inner[0])
@@ -87,7 +90,7 @@ class Tree:
         return over
 
     def _strays(self) -> list[Process]:
-        """Our descendants in sessions of their own that were not there before the command."""
+        """Return our descendants in other sessions that did not exist before the command."""
         found = descendants(self._me)
         return [each for each in found if each.session != self._session and self._before.get(each.pid) != each.started]
 
@@ -107,10 +110,10 @@ class Tree:
         return True
 
     def _kill_orphans(self, deadline: float) -> None:
-        """Kill what fell to us, until nothing more does.
+        """Kill orphans that became our children, until no more appear.
 
-        A daemon that forks and exits in turn is elsewhere before a look at all processes is over; each of its
-        processes falls to us, though, and our own children are read in a fraction of the time that a fork takes.
+        A daemon that forks and exits repeatedly can evade a scan of all processes. But each of its processes becomes
+        our child, and reading our own children takes a fraction of the time that a fork takes.
         """
         while orphans := [pid for pid in children(self._me) if self._is_stray(pid)]:
             for pid in orphans:
@@ -129,7 +132,7 @@ class Tree:
 
 
 def gone(pidfds: Iterable[int], seconds: float) -> bool:
-    """Wait until all these processes have ended, for at most so long."""
+    """Wait until all these processes have ended, for at most ``seconds``."""
     deadline = time.monotonic() + seconds
     for fd in pidfds:
         poll = select.poll()
@@ -140,7 +143,7 @@ def gone(pidfds: Iterable[int], seconds: float) -> bool:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of what loses its own, so that it can be found and collected where PID 1 collects nothing."""
+    """Become the parent of orphaned descendants, so that they can be found and reaped even if PID 1 does not reap."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 

@@ -1,7 +1,7 @@
-"""The environment of a command, built from nothing.
+"""Builds the environment of a command from scratch.
 
-Nothing is inherited: a variable is here because this file names it, or because the person granted it by name. Names
-that look like secrets, or that steer the loader, the interpreter or agents' sockets, cannot be granted at all.
+No variable is inherited unless this file names it or the user grants it by name. Names that look like secrets, or that
+control the loader, the interpreter or agent sockets, cannot be granted at all.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def is_secret(name: str) -> bool:
-    """Tell whether the value of this variable must never reach a model, a trace or a command."""
+    """Return whether the value of this variable must never reach a model, a trace or a command."""
     return _SECRET.search(name) is not None
 
 
 def refusal(name: str) -> str:
-    """Say why a variable cannot be granted by name; empty when it can."""
+    """Return why a variable cannot be granted by name, or an empty string."""
     if not _NAME.fullmatch(name):
         return f"{name!r} is no name of a variable; write letters, digits and underscores"
     if is_secret(name):
@@ -37,9 +37,9 @@ def build_environment(
 ) -> dict[str, str]:
     """Build a command's environment.
 
-    Attributes:
-        path: Folders before the system's on PATH.
-        granted: Names taken from ``caller`` where they are set.
+    Args:
+        path: Folders that come before the system's on PATH.
+        granted: Names that are copied from ``caller`` if set there.
     """
     environ = {name: caller[name] for name in granted if name in caller and not refusal(name)}
     return environ | {

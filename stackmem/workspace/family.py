@@ -1,4 +1,4 @@
-"""The processes a command started, found in /proc by their parents."""
+"""Finds the processes that a command started, by their parents in /proc."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Process(Struct, frozen=True):
 
 
 def read_process(pid: int) -> Process | None:
-    """Read one process; None when it is gone."""
+    """Read one process, or return None if it has ended."""
     with suppress(OSError, ValueError, IndexError):
-        # The name comes first, in parentheses, and may hold anything, also parentheses.
+        # The process name comes first, in parentheses, and may itself contain parentheses.
         fields = _read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
         return Process(
             pid=pid,
@@ -41,7 +41,7 @@ def read_process(pid: int) -> Process | None:
 
 
 def children(pid: int) -> list[int]:
-    """The children of each of a process's threads; none where it is gone."""
+    """Return the children of all threads of a process; empty if it has ended."""
     found: list[int] = []
     if not _kernel_lists_children():
         return [each.pid for each in _all_processes() if each.parent == pid]
@@ -53,7 +53,7 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(root: int) -> list[Process]:
-    """The processes below one, which is left out. Nothing else of the host is read."""
+    """Return the processes below ``root``, without it. No other processes of the host are read."""
     found: dict[int, Process] = {}
     waiting = [root]
     while waiting:
@@ -67,7 +67,7 @@ def descendants(root: int) -> list[Process]:
 
 @cache
 def _kernel_lists_children() -> bool:
-    """Most do (CONFIG_PROC_CHILDREN); elsewhere the whole table is read."""
+    """Return whether the kernel lists children (CONFIG_PROC_CHILDREN). Otherwise the whole process table is read."""
     return Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
@@ -77,7 +77,7 @@ def _all_processes() -> list[Process]:
 
 
 def _read(path: str) -> bytes:
-    """A small file of /proc; whole, as its length is not told."""
+    """Read a small file of /proc until its end, because its size is not known in advance."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return b"".join(iter(lambda: os.read(fd, 1 << 16), b""))
@@ -86,7 +86,7 @@ def _read(path: str) -> bytes:
 
 
 def first_to_go(pids: Iterable[int]) -> None:
-    """Tell the kernel to take these first when the machine's memory runs out; their children inherit it."""
+    """Make the kernel kill these processes first if the machine runs out of memory. Their children inherit this."""
     for pid in pids:
         with suppress(OSError):
             Path(f"/proc/{pid}/oom_score_adj").write_text("1000", "utf-8")

@@ -1,11 +1,11 @@
-"""The file tools: read, write and list below one directory, whatever the model asks for.
+"""The file tools: read, write and list files below one directory, whatever path the model names.
 
-Rule 1: every path is resolved beneath a directory that was opened once; nothing outside is opened, not even to look.
-Rule 2: whatever goes wrong is an answer that says what to do; no path, content or file raises an exception.
-Rule 3: memory and time are bounded by numbers here, never by a file's or a directory's size.
-Rule 4: what git would execute on the host is not written: hooks, and the configuration that names programs.
+Rule 1: Every path is resolved beneath a directory that was opened once. Nothing outside is opened, not even to stat.
+Rule 2: Every failure is an answer that says what to do; no path, content or file raises an exception.
+Rule 3: Memory and time are bounded by the constants here, not by the size of a file or directory.
+Rule 4: Files that git would execute on the host are not written: hooks, and configuration that names programs.
 
-These tools run outside any sandbox, so they hold against a command that changes the tree under them.
+These tools run outside the sandbox, so they must be safe against a command that changes the tree while they work.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ from .outcome import ToolOutcome
 from .overlay.view import folder_view
 from .refusals import Asked, ToolRefused, named, other_kind, refusal
 
-DIGESTED_BYTES = 8 * 1024 * 1024  # a larger file has no digest
+DIGESTED_BYTES = 8 * 1024 * 1024  # maximum size of a file with a digest
 LISTING_BYTES = 32 * 1024
 
-_OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY  # a FIFO answers at once
+_OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY  # so that opening a FIFO does not block
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK
 
 PROTECTED_IN_ROOT = frozenset({".git", "stackmem.toml"})
 
-# Lower case: a disk may take .GIT for .git. A repository's ``.git`` may also be a file that names another directory.
+# Lower case, because a case-insensitive disk treats .GIT as .git. ``.git`` may also be a file that names another
+# directory.
 _PROTECTED = (
     (b".git/hooks", None),
     (b".git", frozenset({"config", "config.worktree", "hooks", "commondir"})),
@@ -69,20 +70,24 @@ class Files:
         place: str = "",
         before_git: Callable[[], object] | None = None,
     ) -> None:
-        """Open the root, or use a descriptor of it; commands and the model know it as ``inside``, an absolute path.
+        """Open the root directory, or duplicate a descriptor of it.
 
-        ``opener`` is how paths are resolved; None is the best way that this kernel allows. ``scrub`` takes secrets out
-        of a line before it is cut, since half a secret is no longer recognised; other text is left to the caller.
-        Relative paths count from ``place``, a folder below the root; empty is the root. ``before_git`` is called
-        before a path is opened that may lead into ``.git``.
+        Args:
+            root: The workspace's directory.
+            inside: Its absolute path as commands and the model see it.
+            opener: Resolves paths; None selects the best way that this kernel supports.
+            scrub: Removes secrets from a line before it is cut, because half a secret is no longer recognizable. Other
+                text is scrubbed by the caller.
+            place: Folder below the root that relative paths start from; empty for the root.
+            before_git: Called before a path is opened that may lead into ``.git``.
         """
-        # the root, open as O_PATH; it stays the same directory when that is renamed
+        # the root, opened with O_PATH; stays valid if the directory is renamed
         self.fd = os.dup(root) if isinstance(root, int) else folder_view(root).fd
         self._inside = inside
         self._place = os.fsencode(place)
         self._scrub = scrub
         self._before_git = before_git
-        # begins a conversation about what ``.gitignore`` leaves out of a listing; None leaves out nothing
+        # starts a query of what ``.gitignore`` excludes from a listing; None excludes nothing
         self.rules: Callable[[], IgnoreAnswers] | None = None
         self._open: Opener = opener or opener_for(self.fd)
 
@@ -92,19 +97,19 @@ class Files:
             self.fd = -1
 
     def read(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> ToolOutcome:
-        """The lines from ``start_line`` (None: the first) to ``end_line`` (None: the last), both counted from 1."""
+        """Return lines ``start_line`` (None: first) to ``end_line`` (None: last), both 1-based and inclusive."""
         return self._answer("read", path, lambda: self._read(path, start_line, end_line, shown_bytes))
 
     def write(self, path: str, content: str) -> ToolOutcome:
-        """Create or replace a regular file; the directories above it are made."""
+        """Create or replace a regular file, creating parent directories."""
         return self._answer("write", path, lambda: self._write(path, content))
 
     def edit(self, path: str, old: str, new: str, *, every: bool) -> ToolOutcome:
-        """Replace text in a regular file; it keeps its mode, and its line ends."""
+        """Replace text in a regular file, keeping its mode and line endings."""
         return self._answer("write", path, lambda: self._edit(path, old, new, every=every))
 
     def spelled(self, path: str) -> str:
-        """A path of the model's as one from the workspace, which must be there."""
+        """Return a path from the model relative to the workspace. The path must exist."""
         try:
             raw = self._spelled(self._relative(path))
             os.close(self._open(self.fd, raw, os.O_PATH))
@@ -113,11 +118,11 @@ class Files:
             raise ToolRefused(refusal(error, "read", named(path), shown_name(self._inside))) from error
 
     def list(self, path: str, shown_bytes: int = LISTING_BYTES) -> ToolOutcome:
-        """The entries of a directory, two levels deep, at most 1,000."""
+        """List a directory two levels deep, with at most 1,000 entries."""
         return self._answer("list", path, lambda: self._list(path, shown_bytes))
 
     def read_whole(self, path: str, most_bytes: int) -> bytes:
-        """A regular file's bytes, at most one more than ``most_bytes``."""
+        """Return at most ``most_bytes`` + 1 bytes of a regular file; the extra byte reveals that it is larger."""
         try:
             fd = self._open(self.fd, self._spelled(self._relative(path)), _OPEN_FILE)
             try:
@@ -131,7 +136,7 @@ class Files:
             raise ToolRefused(refusal(error, "read", named(path), shown_name(self._inside))) from error
 
     def names(self, path: str) -> tuple[str, ...]:
-        """What a directory holds, sorted, a directory's name with a slash."""
+        """Return the sorted names in a directory; those of directories end with a slash."""
         try:
             fd = self._open(self.fd, self._spelled(self._relative(path)), _OPEN_DIRECTORY)
             try:
@@ -144,14 +149,14 @@ class Files:
             raise ToolRefused(refusal(error, "list", named(path), shown_name(self._inside))) from error
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and those above it; one that is there stays."""
+        """Create a directory and its parents. It may already exist."""
         try:
             self._make(path, self._relative(path))
         except OSError as error:
             raise ToolRefused(refusal(error, "write", named(path), shown_name(self._inside))) from error
 
     def digest(self, path: str) -> str:
-        """SHA-256 in hex; ``unknown``, ``missing`` or ``outside`` where there is none to be had."""
+        """Return the file's SHA-256 in hex, or ``unknown``, ``missing`` or ``outside`` if there is none."""
         try:
             fd = self._open(self.fd, self._spelled(self._relative(path)), _OPEN_FILE)
         except ToolRefused:
@@ -177,7 +182,7 @@ class Files:
             return ToolOutcome(refusal(error, asked, named(path), shown_name(self._inside)), failed=True)
 
     def _relative(self, path: str) -> bytes:
-        """A path of the model's from the root: a relative one counts from the place."""
+        """Return a path from the model relative to the root; relative paths start at the place."""
         raw = relative(path, self._inside)
         raw = self._place + b"/" + raw if self._place and not path.startswith("/") else raw
         if self._before_git is not None and (b".git" in raw.lower() or passes_link(self.fd, raw)):
@@ -186,7 +191,7 @@ class Files:
         return raw
 
     def _spelled(self, path: bytes) -> bytes:
-        """The path, or the one that a listing shows so, where only that one exists."""
+        """Return the path, or the name that a listing would display this way if only that one exists."""
         meant = meant_name(path.decode("utf-8", "surrogateescape"))
         return meant if meant and not self._exists(path) and self._exists(meant) else path
 
@@ -229,13 +234,13 @@ class Files:
         return written(path, raw, None if before is None else before.st_size)
 
     def _contains(self, parent: int, name: bytes, status: os.stat_result, raw: bytes) -> bool:
-        """Whether a file has exactly this content, and a write would change nothing else about it either."""
-        # A write breaks hard links and clears the bits that raise privileges.
+        """Return whether a file already has exactly this content and a write would have no other effect."""
+        # A write breaks hard links and clears the setuid, setgid and sticky bits.
         if status.st_size != len(raw) or status.st_nlink > 1 or status.st_mode & 0o7000:
             return False
         try:
             fd = self._open(parent, name, _OPEN_FILE)
-        except OSError:  # it may be written without being readable
+        except OSError:  # the file may be writable but not readable
             return False
         with os.fdopen(fd, "rb") as file:
             return stat.S_ISREG(os.fstat(fd).st_mode) and file.read(len(raw) + 1) == raw
@@ -267,7 +272,7 @@ class Files:
         return outcome
 
     def _target(self, path: str, parent: int, last: bytes) -> tuple[bytes, os.stat_result | None]:
-        """The name to write in the parent, and the regular file that has it now."""
+        """Return the name to write in the parent, and the status of the regular file with that name."""
         name, before = last, _status(parent, last)
         if before is None and (meant := meant_name(last.decode("utf-8", "surrogateescape"))):
             escaped = _status(parent, meant)
@@ -281,7 +286,9 @@ class Files:
         raise ToolRefused(other_kind(path, before))
 
     def _protected(self, parent: int, name: bytes) -> bool:
-        """By identity: whatever path led to the parent, it is the directory it is."""
+        """Return whether a name is protected. The parent is compared by identity, so that aliases of its path do not
+        matter.
+        """
         status = os.fstat(parent)
         plain = os.fsdecode(name).casefold()
         for directory, names in _PROTECTED:
@@ -307,7 +314,7 @@ class Files:
             rules = None if self.rules is None else self.rules()
             try:
                 return ToolOutcome(listing(fd, (prefix, shown), shown_bytes, rules))
-            except (TimeoutError, WorkspaceError):  # git refuses to ask beyond a link; what it ignores is listed then
+            except (TimeoutError, WorkspaceError):  # git does not follow symlinks; list ignored files then
                 return ToolOutcome(listing(fd, (prefix, shown), shown_bytes))
             finally:
                 if rules is not None:
@@ -346,20 +353,19 @@ def _sha256(fd: int) -> str:
 
 
 TEMPORARY_PREFIX = ".stackmem-"
-"""Begins the name of a file that is not whole yet; one that is still there was left by a process that was killed."""
+"""Prefix of files that are being written. A leftover one belongs to a process that was killed."""
 
 _NEW_FILE_MODE = 0o644
-_PERMISSIONS = 0o777  # setuid, setgid and sticky do not survive a write
+_PERMISSIONS = 0o777  # setuid, setgid and sticky bits are dropped on write
 
 
 def replace(directory: int, name: bytes, content: bytes, before: os.stat_result | None) -> None:
-    """Let ``name`` in an open directory hold exactly ``content``; on OSError it holds what it held.
+    """Atomically replace the content of ``name`` in an open directory. On OSError, the old file remains.
 
-    It is whole at every moment: a new file is written beside it, and one rename puts it there. What stands at the name
-    is replaced, never written through: a hard link to a file outside is broken, and a symlink put there in the last
-    moment is replaced, too.
+    The content is written to a temporary file that is then renamed. An existing name is replaced, never written
+    through: this breaks a hard link to a file outside, and replaces a symlink that appears in the last moment.
 
-    ``before`` is the regular file that is replaced: its permissions and, where allowed, its owner stay.
+    ``before`` is the status of the replaced regular file: its permissions and, if allowed, its owner are kept.
     """
     temporary = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}.tmp".encode()
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=directory)
@@ -369,7 +375,7 @@ def replace(directory: int, name: bytes, content: bytes, before: os.stat_result 
             while rest:
                 rest = rest[os.write(fd, rest) :]
             if before is not None and (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
-                with contextlib.suppress(OSError):  # only root gives files away
+                with contextlib.suppress(OSError):  # only root can change the owner
                     os.fchown(fd, before.st_uid, before.st_gid)
             os.fchmod(fd, before.st_mode & _PERMISSIONS if before else _NEW_FILE_MODE)
         finally:

@@ -1,4 +1,4 @@
-"""A range of lines out of a file of any size, in bounded memory and time."""
+"""Reads a range of lines from a file of any size, in bounded memory and time."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from msgspec import Struct
 
 from .clip import cut, visible
 
-SCANNED_BYTES = 64 * 1024 * 1024  # how far a file is searched for its lines
+SCANNED_BYTES = 64 * 1024 * 1024  # maximum number of bytes scanned for lines
 _CHUNK_BYTES = 256 * 1024
-_SAMPLE_BYTES = 8 * 1024  # what decides whether a file is text
-_UNDECODABLE = 0.3  # of a text's characters; more is another encoding, or no text
+_SAMPLE_BYTES = 8 * 1024  # size of the sample that decides whether a file is text
+_UNDECODABLE = 0.3  # maximum share of undecodable characters; above it, the file is not UTF-8 text
 _REPLACEMENT = "\ufffd".encode()
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
-_HEADER_BYTES = 400  # kept free for the line that says what is shown
+_HEADER_BYTES = 400  # reserved for the header line
 
 
 class LineSpan(Struct, frozen=True):
-    """The lines asked for, as far as they were kept."""
+    """The requested lines, as far as they were kept."""
 
-    raw: bytes  # their bytes, line ends included
-    more: bool  # the range goes on behind ``raw``, whose last line may then be a part of one
-    lines: int  # lines of the whole file, or as many as were seen
-    counted: bool  # false where the file goes on behind what was seen
-    read_bytes: int  # bytes seen, from the file's beginning
-    binary: bool  # the file is no UTF-8 text, as far as it was kept
+    raw: bytes  # their bytes, including line endings
+    more: bool  # the range continues after ``raw``, whose last line may be incomplete
+    lines: int  # lines in the whole file, or as many as were seen
+    counted: bool  # False if the file continues after the part that was scanned
+    read_bytes: int  # bytes scanned from the start of the file
+    binary: bool  # the scanned part is not UTF-8 text
 
 
 def scan(fd: int, start: int, end: int | None, keep_bytes: int) -> LineSpan:
-    """As ``scan_with``, from an open file."""
+    """Like ``scan_with``, for an open file descriptor."""
     return scan_with(partial(os.read, fd), start, end, keep_bytes)
 
 
 def scan_with(read: Callable[[int], bytes], start: int, end: int | None, keep_bytes: int) -> LineSpan:
-    """Read a file from its beginning, keep at most ``keep_bytes`` of lines ``start`` to ``end``, count the others.
+    """Read a file from its start, keep at most ``keep_bytes`` of lines ``start`` to ``end``, and count all lines.
 
-    Nothing is believed of the file's size: it may be sparse, or grow while it is read.
+    The file's reported size is not used, because the file may be sparse or grow while it is read.
     """
     sample = b""
     kept = bytearray()
@@ -70,7 +70,7 @@ def scan_with(read: Callable[[int], bytes], start: int, end: int | None, keep_by
 
 
 def _after_newline(chunk: bytes | bytearray, count: int) -> int:
-    """Where the text behind the count-th newline begins; the end where there are fewer, 0 for a count below 1."""
+    """Return the position after the count-th newline, the end if there are fewer, or 0 for a count below 1."""
     at = 0
     for _ in range(count):
         found = chunk.find(b"\n", at)
@@ -89,10 +89,10 @@ def _no_text(raw: bytes) -> bool:
 def shown_lines(
     span: LineSpan, start: int, *, ranged: bool, shown_bytes: int, scrub: Callable[[str], str] = str
 ) -> str:
-    """The span as text of at most ``shown_bytes`` bytes, whole lines from its beginning.
+    """Return the span as at most ``shown_bytes`` bytes of text, made of whole lines.
 
-    A whole small file of plain text stands alone. Else a first line in brackets says which lines of how many these
-    are, how to read on, and what is not shown as it stands in the file.
+    A complete small file of plain text is returned as is. Otherwise a header in brackets gives the line numbers, how to
+    read on, and what is displayed differently from the file.
     """
     text, notes = _text_of(span)
     if not (ranged or notes or span.more) and len(text.encode()) <= shown_bytes:
@@ -119,7 +119,7 @@ def shown_lines(
 
 
 def _text_of(span: LineSpan) -> tuple[str, list[str]]:
-    """The span's text made visible, and what differs from the file."""
+    """Return the span's text with control characters made visible, and notes on what differs from the file."""
     raw, notes = span.raw, []
     ends = raw.count(b"\r\n")
     if ends and ends == raw.count(b"\r") == raw.count(b"\n"):

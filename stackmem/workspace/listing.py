@@ -1,4 +1,4 @@
-"""What a directory holds, two levels deep, without following a link."""
+"""Lists a directory two levels deep without following links."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from msgspec import Struct
 
 from .clip import cut, shown_name
 
-ENTRIES = 1_000  # in one answer
+ENTRIES = 1_000  # maximum entries in one answer
 EMPTY = "[empty directory]"
 _NAMED = 10
-_NOTE_BYTES = 1_000  # of the line that names what is left out
-_BELOW_ONE = 200  # of these, in one directory of the second level, so that none crowds out the others
+_NOTE_BYTES = 1_000  # maximum size of the line that names ignored entries
+_BELOW_ONE = 200  # maximum entries of one subdirectory, so that none crowds out the others
 
 
 class DirectoryEntry(Struct, frozen=True):
-    """What stands in a directory."""
+    """An entry of a directory."""
 
     name: bytes
-    kind: int  # as stat.S_IFMT gives it; 0 where it could not be told
+    kind: int  # file type as returned by stat.S_IFMT; 0 if unknown
     size: int = 0
     target: bytes = b""
 
 
 class IgnoreAnswers(Protocol):
-    """A conversation about which paths are ignored."""
+    """A running query of which paths are ignored."""
 
     def ignored(self, paths: list[bytes]) -> set[bytes]:
-        """Those of the paths; a folder's ends in ``/``."""
+        """Return which of the paths are ignored. Paths of folders end in ``/``."""
 
     def close(self) -> None: ...
 
 
 def listing(fd: int, prefixes: tuple[bytes, bytes], shown_bytes: int, rules: IgnoreAnswers | None = None) -> str:
-    """One line for each entry, spelled so that the file tools take it: directories with ``/``, files with their size.
+    """Return one line per entry, in a form the file tools accept: directories end in ``/``, files have their size.
 
-    ``fd`` is open for reading. Prefixes stand before each name, empty or ending in ``/``: one from the root, for the
-    rules, and one as it is shown. What ``rules`` ignore is left out and named at the end, but for a folder that is
-    ignored itself: who asks for that wants to see it.
+    ``fd`` must be open for reading. The prefixes are put before each name and are empty or end in ``/``: the first is
+    relative to the root, for the rules; the second is displayed. Entries that ``rules`` ignore are omitted and named at
+    the end. If the listed folder itself is ignored, the rules do not apply, because it was requested explicitly.
     """
     prefix, shown = prefixes
     if rules is None or (prefix and rules.ignored([prefix])):
@@ -74,7 +74,7 @@ def arranged(
     prefix: bytes,
     shown_bytes: int,
 ) -> str:
-    """The listing of these entries, sorted by name, of which there may be more."""
+    """Return the listing of these entries, sorted by name. The flag says that there are more."""
     lines: list[str] = []
     top, cut_short = found
     left = ENTRIES - len(top)
@@ -92,7 +92,9 @@ def arranged(
 
 
 def _entries(fd: int, most: int) -> tuple[list[DirectoryEntry], bool]:
-    """At most so many entries, sorted among themselves, and whether there are others: which, the disk decides."""
+    """Return at most ``most`` entries, sorted, and whether there are more. Which ones depends on the file system's
+    order.
+    """
     found: list[DirectoryEntry] = []
     with os.scandir(fd) as entries:
         for entry in entries:
@@ -111,13 +113,13 @@ def _entry(fd: int, name: bytes) -> DirectoryEntry:
         status = os.stat(name, dir_fd=fd, follow_symlinks=False)
         kind = stat.S_IFMT(status.st_mode)
         target = os.readlink(name, dir_fd=fd) if kind == stat.S_IFLNK else b""
-    except OSError:  # gone, or another kind, since the directory was read
+    except OSError:  # removed or replaced since the directory was read
         return DirectoryEntry(name, 0)
     return DirectoryEntry(name, kind, status.st_size, target)
 
 
 def _below(fd: int, name: bytes, most: int) -> tuple[list[DirectoryEntry], str, bool]:
-    """A directory's entries, why they cannot be had, and whether there are more; of ``.git`` none."""
+    """Return a directory's entries, why it is unreadable, and whether there are more. ``.git`` counts as empty."""
     if name == b".git":
         return [], "", False
     try:
@@ -153,8 +155,8 @@ def _line(path: bytes, entry: DirectoryEntry) -> str:
 
 
 def _within(lines: list[str], shown_bytes: int, *, cut_short: bool) -> str:
-    """As many whole lines as fit, under a line that says what is missing."""
-    room = shown_bytes - 200  # for that line
+    """Return the lines that fit. If some are missing, a first line says so."""
+    room = shown_bytes - 200  # reserved for that line
     kept, used = 0, 0
     for line in lines:
         used += len(line.encode()) + 1

@@ -1,9 +1,10 @@
-"""A workspace in memory: the same answers as files on a disk, and one program in a sandbox, would give.
+"""A workspace in memory that gives the same answers as files on disk with a program in a sandbox.
 
-Rule 1: nothing is read from the disk, nothing written to it, and no process started.
-Rule 2: what the file tools say is, byte for byte, what they say of a folder with the same files; the same holds for the
-    program, ``cat`` and ``ls``.
-Rule 3: every other command ends with 127 and a sentence. That, time limits, links and permissions are all that differ.
+Rule 1: No disk access and no processes.
+Rule 2: The file tools answer byte for byte as they would for a folder with the same files; so do the program, ``cat``
+    and ``ls``.
+Rule 3: Every other command ends with exit code 127 and an error message. Besides that, only time limits, links and
+    permissions differ.
 """
 
 from __future__ import annotations
@@ -46,41 +47,41 @@ from .shown import shown_output
 from .workspace import refused_command
 
 _NAME_BYTES = 255
-# What bash would act on, and control characters: in memory there is no bash.
+# Shell metacharacters and control characters; there is no shell in memory.
 _SHELL = re.compile(r"[\\$`|&;<>(){}\[\]*?~#!\x00-\x08\x0a-\x1f\x7f]")
 _PLAIN = re.compile(r"[A-Za-z0-9_./+:@%-]+", re.ASCII)
 
 
 class MemoryProgram(Struct, frozen=True):
-    """The one program of a workspace."""
+    """The only program of a workspace."""
 
-    path: str  # where it stands, relative to the workspace; ``./PATH`` runs it
-    # its words without its name to its output and exit code; it changes the files in place
+    path: str  # path relative to the workspace; ``./PATH`` runs it
+    # takes the files and the arguments, returns output and exit code, and changes the files in place
     run: Callable[[dict[str, str], list[str]], tuple[str, int]]
-    # files that must be as they were at the start: the program's own text, and what it trusts
+    # files that must not change: the program's own text, and the files that it trusts
     fixed: tuple[str, ...] = ()
 
 
 class MemoryWorkspace:
-    """Files in a dict, and a program over them."""
+    """Files in a dict, and one program that works on them."""
 
     level = "memory"
 
     def __init__(
         self, files: Mapping[str, str], inside: str, program: MemoryProgram, scrub: Callable[[str], str] = str
     ) -> None:
-        self.files = dict(files)  # path to text; folders are what the paths name
+        self.files = dict(files)  # maps paths to text; folders exist through the paths of their files
         self.path = inside  # the folder as commands see it
         self._program = program
         self._fixed = {path: self.files.get(path) for path in program.fixed}
         self._scrub = scrub
 
     def place(self, mount: Mount) -> str:
-        """Nothing is mounted; the path at which it would be."""
+        """Return the path a mount would have. Nothing is mounted."""
         return mount.inside
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Do nothing; there are no resources to release."""
 
     def read_file(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> ToolOutcome:
         return self._answer("read", path, lambda: self._read(path, start_line, end_line, shown_bytes))
@@ -92,7 +93,7 @@ class MemoryWorkspace:
         return self._answer("read", path, lambda: self._edit(path, old, new, every=every))
 
     def search_files(self, pattern: str, path: str, glob: str, context: int, shown_bytes: int) -> ToolOutcome:
-        """Refused: a pattern that never ends needs a sandbox, and here is none."""
+        """Refuse: a pattern may run forever, so the search needs a sandbox."""
         return ToolOutcome("search_files needs a sandbox, and there is none in memory; read the files", failed=True)
 
     def list_files(self, path: str, shown_bytes: int) -> ToolOutcome:
@@ -111,7 +112,7 @@ class MemoryWorkspace:
         return "unknown" if len(raw) > DIGESTED_BYTES else hashlib.sha256(raw).hexdigest()
 
     def run_command(self, command: str, seconds: float, shown_bytes: int) -> ToolOutcome:
-        """Run ``./PROGRAM …``, ``cat PATH…`` or ``ls``; the last line of the text says how it ended."""
+        """Run ``./PROGRAM …``, ``cat PATH…`` or ``ls``. The last line of the text says how it ended."""
         if refused := refused_command(command):
             return ToolOutcome(refused, failed=True)
         raw, code = self._ran(command)
@@ -163,7 +164,7 @@ class MemoryWorkspace:
         return written(path, raw, before)
 
     def _made(self, path: str, directory: bytes) -> str:
-        """The folder as it will be once a file stands in it."""
+        """Return the path that the directory will have once it contains a file."""
         at = ""
         for part in path_parts(directory):
             if part == b"..":
@@ -214,7 +215,7 @@ class MemoryWorkspace:
         return [entries[name] for name in sorted(entries)]
 
     def _found(self, path: bytes) -> str:
-        """The path without ``.`` and ``..``, of a file or a folder that is there; raises OSError as ``open`` does."""
+        """Resolve ``.`` and ``..`` in the path of an existing file or folder. Raises OSError as ``open`` does."""
         if not path:
             raise _failure(errno.ENOENT)
         if path.startswith(b"/"):
@@ -237,7 +238,7 @@ class MemoryWorkspace:
         return at
 
     def _within(self, directory: str, name: bytes) -> str | None:
-        """What stands under a name in a folder; None where nothing does."""
+        """Return the path of a name in a folder, or None if it does not exist."""
         if len(name) > _NAME_BYTES:
             raise _failure(errno.ENAMETOOLONG)
         at = _joined(directory, name)
@@ -246,7 +247,7 @@ class MemoryWorkspace:
         return None
 
     def _spelled(self, path: bytes) -> bytes:
-        """The path, or the one that a listing shows so, where only that one exists."""
+        """Return the path, or the name that a listing would display this way if only that one exists."""
         meant = meant_name(_text(path))
         return meant if meant and not self._exists(path) and self._exists(meant) else path
 
@@ -304,11 +305,11 @@ class MemoryWorkspace:
 
 
 def _words(command: str) -> list[str] | None:
-    """The words of a command that no shell is needed for; None for any other."""
+    """Split a command that needs no shell into words. Return None for any other command."""
     if _SHELL.search(command):
         return None
     if command.isascii() and "'" not in command and '"' not in command:
-        return command.split()  # as shlex would, in a fortieth of the time
+        return command.split()  # same result as shlex, 40 times faster
     try:
         return shlex.split(command)
     except ValueError:

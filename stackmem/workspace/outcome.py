@@ -1,4 +1,4 @@
-"""What a tool call came to."""
+"""The result of a tool call."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from stackmem.core.network import NetworkRequest
 
 
 class ToolOutcome(Struct, frozen=True):
-    """A tool call's answer, as the model is shown it; a refusal is one too."""
+    """A tool call's answer for the model, including refusals."""
 
     text: str  # valid text, cleaned and clipped
-    failed: bool = False  # the tool did not do what was asked
-    exit_code: int | None = None  # of a command; None where it was killed, and for the file tools
-    # why a command was ended before its time: ``timeout``, ``memory``, ``processes``, ``disk``, ``output``, ``killed``
-    # or ``interrupted``; empty otherwise
+    failed: bool = False  # the tool did not do what was requested
+    exit_code: int | None = None  # exit code of a command; None if it was killed, and for the file tools
+    # why a command was ended early: ``timeout``, ``memory``, ``processes``, ``disk``, ``output``, ``killed`` or
+    # ``interrupted``; empty otherwise
     reason: str = ""
-    # what a command asked of the network, where it reaches listed hosts alone
+    # network requests of a command that can only reach listed hosts
     requests: tuple[NetworkRequest, ...] = ()

@@ -1,6 +1,6 @@
-"""The sandbox profile: what commands may use, and what of the host they may see.
+"""The sandbox profile: the limits of commands, and what they can see of the host.
 
-The defaults here are the whole profile; a file overrides single keys. ``sandbox/profile.toml`` spells them out.
+The defaults here are the complete profile; a file overrides single keys. ``sandbox/profile.toml`` lists all of them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _MAX_FILE_BYTES = 1 << 20
 
 
 class Mount(Struct, frozen=True, forbid_unknown_fields=True):
-    """A host folder or file that commands see."""
+    """A host folder or file that commands can see."""
 
-    host: str  # absolute path on the host; links in it are followed when it is mounted
-    inside: str  # absolute path for commands; a level that cannot mount shows the host path instead
+    host: str  # absolute path on the host; links are resolved when it is mounted
+    inside: str  # absolute path inside the sandbox; levels that cannot mount use the host path
     writable: bool = False
 
     def __post_init__(self) -> None:
@@ -36,29 +36,29 @@ class Mount(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Profile(Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits of one command, and what is granted beyond the workspace."""
+    """Limits of one command, and access beyond the workspace."""
 
-    # ``list`` reaches the hosts that the person lists, ``host`` shares the host's network; only the person may say so
+    # ``list`` allows the hosts that the user lists, ``host`` shares the host's network; only the user may set these
     network: Literal["none", "list", "host"] = "none"
-    network_connections: int = 32  # of one command at once, to listed hosts; more wait
-    network_up_mib: int = 64  # what one command may send to listed hosts
-    network_down_mib: int = 2048  # what listed hosts may send to one command
+    network_connections: int = 32  # concurrent connections of one command to listed hosts; further ones wait
+    network_up_mib: int = 64  # upload limit of one command to listed hosts
+    network_down_mib: int = 2048  # download limit of one command from listed hosts
     command_seconds: float = 30.0  # wall time of one command
-    process_limit: int = 512  # processes and threads of one command together
-    # resident memory of all processes of a command together; pages they share count for each. Never more than nine
-    # tenths of the machine's memory
+    process_limit: int = 512  # processes and threads of one command
+    # resident memory of all processes of a command; shared pages count for each process. Capped at nine tenths of the
+    # machine's memory
     memory_mib: int = 8192
     process_memory_mib: int = 4096  # private data of one process
-    file_mib: int = 2048  # one file
-    open_files: int = 1024  # descriptors of one process
-    output_mib: int = 64  # a command that prints more is killed
-    tmp_mib: int = 512  # size of ``/tmp``, where the level mounts one
-    shm_mib: int = 64  # size of ``/dev/shm``, where the level mounts one
-    disk_mib: int = 8192  # what one command may take from the workspace's file system
-    new_files: int = 500_000  # how many files one command may create there
+    file_mib: int = 2048  # maximum size of one file
+    open_files: int = 1024  # file descriptors of one process
+    output_mib: int = 64  # maximum output; a command that prints more is killed
+    tmp_mib: int = 512  # size of ``/tmp``, if the level mounts one
+    shm_mib: int = 64  # size of ``/dev/shm``, if the level mounts one
+    disk_mib: int = 8192  # disk space that one command may use in the workspace's file system
+    new_files: int = 500_000  # number of files that one command may create there
     mounts: tuple[Mount, ...] = ()  # read-only toolchains
-    path: tuple[str, ...] = ()  # folders, as commands see them, that stand before the system's on PATH
-    env: tuple[str, ...] = ()  # names of the person's environment that commands may see
+    path: tuple[str, ...] = ()  # folders inside the sandbox that come before the system's on PATH
+    env: tuple[str, ...] = ()  # names of the user's environment variables that commands may see
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -77,7 +77,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_profile(path: Path) -> Profile:
-    """Read a profile file; keys it leaves out keep their defaults."""
+    """Read a profile file. Missing keys keep their defaults."""
     try:
         return msgspec.convert(parse_toml(read_regular_text(path, _MAX_FILE_BYTES)), Profile)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""The Python that commands find first on PATH: the interpreter that runs stackmem, and pytest, nothing else of ours.
+"""The Python that commands find first on PATH: the interpreter that runs stackmem, with pytest and no other package.
 
-A task must not see the harness's own packages, so pytest and what it needs are copied once into an environment of
-their own in the user's cache folder. It is a plain virtual environment: commands may set PYTHONPATH as they like.
+A task must not see stackmem's own dependencies. So pytest and its dependencies are copied once into a separate
+environment in the user's cache folder. It is a plain virtual environment, so commands may set PYTHONPATH freely.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from stackmem.installing import install_packages
 from .profile import Mount
 
 INSIDE = "/opt/stackmem/python"
-_LAYOUT = "1"  # raise it when the folder's content changes for the same packages
+_LAYOUT = "1"  # increment when the environment's content changes for the same packages
 _SCRIPT = """#!/bin/sh
 exec "${{0%/*}}/python" -P -c 'import sys; from {module} import {attr}; sys.argv[0] = "{name}"; sys.exit({attr}())' "$@"
 """
 
 
 class Toolchain(Struct, frozen=True):
-    """An interpreter and a small environment over it."""
+    """An interpreter and a small virtual environment for it."""
 
-    prefix: str  # the interpreter's installation, seen by commands at its own path
-    environment: str  # the virtual environment on the host
+    prefix: str  # the interpreter's installation, mounted at its own path
+    environment: str  # path of the virtual environment on the host
 
     def python(self) -> str:
-        """The interpreter itself, on the host."""
+        """Return the real path of the interpreter on the host."""
         return os.path.realpath(f"{self.environment}/bin/python")
 
     def mounts(self) -> tuple[Mount, ...]:
@@ -47,7 +47,7 @@ class Toolchain(Struct, frozen=True):
 
 
 class PythonInstallation(Struct, frozen=True):
-    """A Python installation: its prefix, and the real executable under it."""
+    """A Python installation: its prefix, its executable and its version."""
 
     prefix: Path
     executable: Path
@@ -55,7 +55,7 @@ class PythonInstallation(Struct, frozen=True):
 
 
 def running_interpreter() -> PythonInstallation:
-    """The installation below the virtual environment that runs stackmem."""
+    """Return the installation behind the virtual environment that runs stackmem."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     prefix = Path(os.path.realpath(sys.base_prefix))
     if prefix == Path("/") or Path.home().resolve().is_relative_to(prefix):
@@ -70,7 +70,7 @@ def running_interpreter() -> PythonInstallation:
 
 
 def build_toolchain(cache: Path, interpreter: PythonInstallation | None = None) -> Toolchain:
-    """Make the environment under ``cache``, or find it there."""
+    """Return the environment in ``cache``, creating it if necessary."""
     chosen = interpreter or running_interpreter()
     found = cache / f"python-of-{_digest(str(chosen.executable), *_installed())}"
     target = cache / found.readlink().name if found.is_symlink() else found
@@ -93,13 +93,13 @@ def _digest(*named: str) -> str:
 
 @cache
 def _installed() -> tuple[str, ...]:
-    """What changes when a package comes, goes or is another version: to read what packages require takes long."""
+    """Return a key that changes whenever an installed package changes, because reading their metadata is slow."""
     folders = (Path(place) for place in sys.path if any(Path(place).glob("*.dist-info")))
     return tuple(f"{folder} {folder.stat().st_mtime_ns}" for folder in folders)
 
 
 def _point(link: Path, name: str) -> None:
-    """Make the link, or make it anew, whatever other processes do meanwhile."""
+    """Create or replace the link atomically, even if other processes do the same."""
     draft = Path(tempfile.mkdtemp(prefix=f".{link.name}-", dir=link.parent))
     try:
         (draft / "link").symlink_to(name)
@@ -110,7 +110,7 @@ def _point(link: Path, name: str) -> None:
 
 @cache
 def _distributions(name: str) -> dict[str, metadata.Distribution]:
-    from packaging.requirements import Requirement  # comes with pytest
+    from packaging.requirements import Requirement  # a dependency of pytest
 
     found: dict[str, metadata.Distribution] = {}
     wanted = [name]
@@ -130,7 +130,7 @@ def _distributions(name: str) -> dict[str, metadata.Distribution]:
 
 
 def _create(target: Path, interpreter: PythonInstallation, packages: dict[str, metadata.Distribution]) -> None:
-    """Fill a folder beside the target and rename it, so that a crash or a second process leaves nothing half done."""
+    """Create the environment in a temporary folder and rename it, so that a crash leaves nothing half done."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
@@ -153,15 +153,15 @@ def _create(target: Path, interpreter: PythonInstallation, packages: dict[str, m
         try:
             draft.rename(target)
         except OSError:
-            if not target.is_dir():  # else another process was first, with the same content
+            if not target.is_dir():  # otherwise another process created the same content first
                 raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
 def _copy(package: metadata.Distribution, site: Path) -> None:
-    """Copy a package's files, with their times, so that compiled files stay valid."""
-    compiled: dict[Path, dict[str, list[str]]] = {}  # by folder, then by the module's name
+    """Copy a package's files with their timestamps, so that compiled files stay valid."""
+    compiled: dict[Path, dict[str, list[str]]] = {}  # keyed by folder, then by module name
     for file in package.files or ():
         source, destination = Path(str(package.locate_file(file))), site / file
         if ".." in file.parts or file.suffix in {".pth", ".pyc"} or not source.is_file():

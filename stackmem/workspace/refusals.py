@@ -1,4 +1,4 @@
-"""What the model is told when the system refuses: one sentence, with what to do."""
+"""Error messages for the model when the system refuses an operation: one sentence with what to do."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Literal
 
 from .clip import cut, shown_name
 
-_NAME_BYTES = 200  # of a path that is told back
+_NAME_BYTES = 200  # maximum length of a path in a message
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 Asked = Literal["read", "write", "list"]
 
 
-class ToolRefused(Exception):  # noqa: N818 - the model's mistake, never ours
-    """A file tool's answer is no; the message is the answer. It stays inside the file tools."""
+class ToolRefused(Exception):  # noqa: N818 - the model's mistake, not a program error
+    """Raised if a file tool refuses; the message is the answer. It never leaves the file tools."""
 
 
 def refusal(error: OSError, asked: Asked, name: str, inside: str) -> str:
-    """Words for a failed system call on ``name``, as the model spelled it; ``inside`` is the workspace's path."""
+    """Return the message for a failed system call on ``name``; ``inside`` is the workspace's path."""
     match error.errno:
         case errno.EXDEV:
             return (
@@ -57,13 +57,13 @@ def refusal(error: OSError, asked: Asked, name: str, inside: str) -> str:
 
 
 def named(path: str) -> str:
-    """The path in quotes, as it can be shown; a long one is cut."""
+    """Return the path in quotes, safe to display and shortened if necessary."""
     shown = shown_name(path)
     return f"'{shown}'" if len(shown.encode()) <= _NAME_BYTES else f"'{cut(shown, _NAME_BYTES)}…'"
 
 
 def other_kind(path: str, status: os.stat_result) -> str:
-    """Words for a path where something else than a regular file stands."""
+    """Return the message for a path that is not a regular file."""
     kind = stat.S_IFMT(status.st_mode)
     if kind == stat.S_IFDIR:
         return f"{named(path)} is a directory; list_files shows what it holds"

@@ -1,7 +1,7 @@
-"""Searches the files of a folder: a program that commands' own Python runs in the sandbox, where a pattern that never
-ends and a path that leads away do no harm. It needs nothing but the standard library.
+"""Searches the files of a folder. It runs inside the sandbox, with the Python of the commands.
 
-Its order is one JSON argument; it prints one JSON object.
+There, a pattern that never ends or a path that leads outside is harmless. It needs only the standard library. Its input
+is one JSON argument, its output one JSON object.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any
 FILES = 20_000
 FILE_BYTES = 2 << 20
 LINE_CHARS = 2_000
-FEW_FILES = 20  # are read as quickly as ripgrep starts
+FEW_FILES = 20  # reading this many files takes as long as starting ripgrep
 ARGUMENT_BYTES = 500_000
-SYSTEM = "/usr/local/bin:/usr/bin:/bin"  # the folder that is searched may bring an rg of its own
+SYSTEM = "/usr/local/bin:/usr/bin:/bin"  # not PATH, because the searched folder may contain its own rg
 SKIPPED = frozenset({".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__"})
 
 
 def search(order: dict[str, Any]) -> dict[str, Any]:
-    """Matches with the lines around them, in the order of paths."""
+    """Return matches with their surrounding lines, in path order."""
     context, most = order["context"], order["most"]
     try:
         pattern = re.compile(order["pattern"])
@@ -51,7 +51,7 @@ def search(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def grouped(name: str, lines: list[str], hits: list[int], context: int) -> list[list[Any]]:
-    """Runs of neighboring lines: ``[path, [[number, is a match, text], ...]]``."""
+    """Return runs of neighboring lines: ``[path, [[number, is a match, text], ...]]``."""
     groups: list[list[Any]] = []
     matches, last = set(hits), -1
     for hit in hits:
@@ -66,11 +66,11 @@ def grouped(name: str, lines: list[str], hits: list[int], context: int) -> list[
 
 
 def candidates(prefilter: str | None, names: list[str]) -> list[str]:
-    """Those of the files that may match: as ripgrep says, where it is there; all of them where it cannot say."""
+    """Return the files that may match, according to ripgrep if it is available; otherwise all of them."""
     program = shutil.which("rg", path=SYSTEM) if prefilter and len(names) > FEW_FILES else None
     if not program:
         return names
-    # Bytes, as they stand: no settings of anybody's, no other encoding, no file left out for what it holds.
+    # Search raw bytes: ignore user settings, encodings and binary detection.
     given = [
         "--no-config",
         "--no-messages",
@@ -93,7 +93,7 @@ def candidates(prefilter: str | None, names: list[str]) -> list[str]:
 
 
 def parts(names: Iterator[str]) -> Iterator[list[str]]:
-    """The names in lists that fit into the arguments of a program."""
+    """Split the names into lists that fit into a program's arguments."""
     part: list[str] = []
     room = ARGUMENT_BYTES
     for name in names:
@@ -114,7 +114,7 @@ def is_regular(name: str) -> bool:
 
 
 def head_of(name: str, most: int = 8192) -> bytes | None:
-    """The first bytes of a text file; None where it is none, or too long."""
+    """Return the first bytes of a text file, or None if it is not text or too large."""
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
@@ -128,7 +128,7 @@ def head_of(name: str, most: int = 8192) -> bytes | None:
 
 
 def lines_of(name: str) -> list[str]:
-    """A text file's lines; none where it is none, or too long."""
+    """Return a text file's lines, or an empty list if it is not text or too large."""
     raw = head_of(name, FILE_BYTES)
     if raw is None:
         return []
@@ -136,7 +136,7 @@ def lines_of(name: str) -> list[str]:
 
 
 def fits(name: str, glob: str) -> bool:
-    """A glob without a slash is of the file's name, one with a slash of its path; ``**/`` may stand for no folder."""
+    """Match a glob against the file name, or against the path if it has a slash; ``**/`` also matches no folder."""
     if not glob:
         return True
     if "/" not in glob:
@@ -145,7 +145,7 @@ def fits(name: str, glob: str) -> bool:
 
 
 def paths(folder: str) -> list[str]:
-    """The files below a folder that git would not ignore, sorted; where there is no git, all of them."""
+    """Return the files below a folder that git would not ignore, sorted. Without git, return all files."""
     found = _by_git(folder)
     if found is None:
         found = []

@@ -1,4 +1,4 @@
-"""``search_files``: what is asked of the search in the sandbox, and how its answer is shown."""
+"""``search_files``: builds the search command for the sandbox and formats its answer."""
 
 from __future__ import annotations
 
@@ -34,12 +34,14 @@ _TOKEN = re.compile(
     | (?P<other>\\[wWdDsSbBtnrfva] | \[\^?\]?(?:\\.|[^]\\])*\] | [.^$\x00-\x1f\x7f] | [^\x00-\x7f])""",
     re.VERBOSE | re.DOTALL,
 )
-# What Python's expressions and those of ripgrep do not share, or read in two ways.
+# Syntax that ripgrep does not support or interprets differently from Python.
 _OWN = re.compile(r"(?<!\\)(?:\\\\)*(\(\?(?![:iP])|\(\?P[=>]|\\[1-9AZz]|\[\[:|&&|--(?=[^\]]*\])|~~)")
 
 
 class SearchAnswer(msgspec.Struct, frozen=True):
-    """What the search printed: runs of lines by path, files looked into, whether there is more, what is wrong."""
+    """Output of the search: line groups by path, number of searched files, whether there are more matches, and any
+    error.
+    """
 
     groups: list[tuple[str, list[tuple[int, bool, str]]]]
     searched: int
@@ -48,7 +50,7 @@ class SearchAnswer(msgspec.Struct, frozen=True):
 
 
 def search_command(python: str, pattern: str, path: str, glob: str, context: int) -> str:
-    """The command that searches."""
+    """Return the command that runs the search."""
     if len(pattern) > _PATTERN_CHARS:
         raise ToolRefused(f"the pattern is {len(pattern):,} characters, the limit is {_PATTERN_CHARS:,}; shorten it")
     if own := _OWN.search(pattern):
@@ -63,10 +65,11 @@ def search_command(python: str, pattern: str, path: str, glob: str, context: int
 
 
 def prefilter(pattern: str) -> str | None:
-    """An expression for ripgrep that matches, in bytes, each line that the pattern matches; None where none is of use.
+    """Return a ripgrep expression for bytes that matches every line that the pattern matches, or None if none is
+    useful.
 
-    It keeps what both dialects share, literals, groups and alternatives, and has ``.*`` for everything else: what a
-    class, an anchor or a letter beyond ASCII matches is left to Python, which looks into each file that is left.
+    It keeps what both dialects share: literals, groups and alternatives. Everything else becomes ``.*``: classes,
+    anchors and characters beyond ASCII are checked by Python in the remaining files.
     """
     pieces: list[str] = []
     at, last, fold = 0, "", "(?i" in pattern
@@ -92,7 +95,9 @@ def prefilter(pattern: str) -> str | None:
 def shown_matches(
     ended: CommandEnd, path: str, shown_bytes: int, scrub: Callable[[str], str], place: str = ""
 ) -> ToolOutcome:
-    """The answer as a model reads it, one line a line: ``path:12:text`` for a match, ``path-12-text`` beside one."""
+    """Return the answer for the model, one line each: ``path:12:text`` for a match, ``path-12-text`` for a line near
+    one.
+    """
     if ended.reason == "timeout":
         return ToolOutcome(f"the search took over {SECONDS:g} s; search a smaller folder, or a simpler pattern", True)
     try:

@@ -1,7 +1,7 @@
-"""Takes secrets out of text before it becomes a fact: the person's own values, and keys known by their shape or name.
+"""Removes secrets from text before it is recorded: the user's own values, and keys known by their format or name.
 
-Rule 1: time is linear in the text, however hostile.
-Rule 2: what takes a secret's place is ``[secret NAME]``, so that reader and model see that something was there.
+Rule 1: Time is linear in the text, even for hostile input.
+Rule 2: A secret is replaced by ``[secret NAME]``, so that users and models can see that something was removed.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _JOINED = {
     "-": ("sk", "glpat", "xapp", "pypi"),
 }
 _RARE = {"AKIA": "AKIA", "ASIA": "ASIA", "xox": "xox", "AIz": "AIza", "-----": "-----BEGIN "}
-"""A part that is looked for faster than the whole, and the whole."""
+"""Maps a part that can be searched quickly to the full prefix."""
 _STARTS = (*(f"{word}{joint}" for joint, words in _JOINED.items() for word in words), *_RARE.values())
-"""Each shape begins with one of them."""
-# Each pattern has a fixed start and then one run of characters, so that no position is read twice.
+"""Prefixes that all key formats begin with."""
+# Each pattern has a fixed start followed by one run of characters, so that no position is read twice.
 _HEADS = {joint: tuple(word.partition(joint)[0] for word in words) for joint, words in _JOINED.items()}
 _MANY = 40
 _SHAPES = {
@@ -43,8 +43,9 @@ _SHAPES = {
     "NPM_TOKEN": r"npm_[A-Za-z0-9]{36}",
     "PYPI_TOKEN": r"pypi-[A-Za-z0-9_-]{50,}",
     "HUGGINGFACE_TOKEN": r"hf_[A-Za-z0-9]{30,}",
-    # Whole lines of the block, also escaped ones; what is cut off before its end is a secret no less. Groups are not
-    # possessive: Python 3.11.2 then takes more than matches. Nothing after them can fail, so none backtracks far.
+    # Whole lines of the block, also escaped ones. A key that is cut off before its end is still a secret. Groups are
+    # not possessive, because Python 3.11.2 then matches too much. Nothing after them can fail, so backtracking is
+    # limited.
     "PRIVATE_KEY": r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
     r"(?:(?:[ \t\r\n]++|\\[nr])*(?:[A-Za-z][A-Za-z-]*+: [^\n\\]*+(?=[\n\\])|[A-Za-z0-9+/=]{16,}+|=[A-Za-z0-9+/]{4}))*"
     r"(?:(?:[ \t\r\n]++|\\[nr])*[A-Za-z0-9+/=]{1,64}+(?=(?:[ \t\r\n]++|\\[nr])*-----END))?"
@@ -53,7 +54,7 @@ _SHAPES = {
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """The value as it is, and as JSON and Python write it: a quote or a backslash in it does not hide it."""
+    """Yield the value as is and as JSON and Python escape it, so that quotes or backslashes do not hide it."""
     yield value
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
@@ -61,7 +62,7 @@ def _spellings(value: str) -> Iterator[str]:
 
 
 def _bytes(text: str) -> bytes:
-    """As a file holds it; an environment may hold bytes that are no text."""
+    """Encode text like file content. Environment variables may contain bytes that are not valid text."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -69,16 +70,19 @@ def _bytes(text: str) -> bytes:
 
 
 class Scrubber:
-    """Knows the secrets of one environment, and the shapes of well-known keys."""
+    """Finds the secrets of one environment, and keys in well-known formats."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        """Values of fewer than eight characters are left alone: they would be found in ordinary text."""
+        """Collect the secrets. Values shorter than eight characters are ignored, because they would match ordinary
+        text.
+        """
         self._names: dict[str, str] = {}
         for name, value in sorted(environ.items()):
             if is_secret(name) and len(value.strip()) >= _SHORTEST:
                 for spelling in _spellings(value.strip()):
                     self._names.setdefault(spelling, name)
-        values = sorted(self._names, key=len, reverse=True)  # of two that begin alike the longer one counts
+        # longest first, so that the longer of two values with the same start wins
+        values = sorted(self._names, key=len, reverse=True)
         shapes = [f"(?P<{name}>{shape})" for name, shape in _SHAPES.items()]
         own = [f"(?P<OWN>{'|'.join(map(re.escape, values))})"] if values else []
         self._pattern = re.compile("|".join((*own, *shapes)))
@@ -88,26 +92,29 @@ class Scrubber:
 
     @property
     def fingerprint(self) -> str:
-        """The same for two that find the same, and nothing that tells a secret."""
+        """Digest that is equal for scrubbers that find the same secrets, and reveals none of them."""
         return hashlib.sha256(self._raw.pattern).hexdigest()
 
     def scrub(self, text: str) -> str:
-        """The text with ``[secret NAME]`` in place of each secret."""
+        """Replace each secret in the text by ``[secret NAME]``."""
         if self._may_begin(text):
             text = self._pattern.sub(lambda found: f"[secret {self._name(found)}]", text)
         return scrub_named(text)
 
     def holds(self, text: str) -> list[str]:
-        """Names of the secrets in the text, sorted, each once."""
+        """Return the sorted, unique names of the secrets in the text."""
         own = {self._name(found) for found in self._pattern.finditer(text)} if self._may_begin(text) else set()
         return sorted(own | {found.kind for found in credentials(text)})
 
     def may_hold(self, text: str) -> bool:
-        """Whether a secret can be anywhere: in most texts none can, and the patterns take far longer to say so."""
+        """Return whether the text could contain a secret. This is much faster than the patterns, and False for most
+        texts.
+        """
         return self._may_begin(text) or any(credentials(text))
 
     def _may_begin(self, text: str) -> bool:
-        for joint, heads in _HEADS.items():  # to look for each start takes far longer: their letters are common
+        # faster than searching for each prefix, because the prefixes' letters are common
+        for joint, heads in _HEADS.items():
             count = text.count(joint)
             if 0 < count < _MANY and any(piece.endswith(heads) for piece in text.split(joint)):
                 return True
@@ -116,9 +123,11 @@ class Scrubber:
         return any(part in text for part in (*self._values, *_RARE))
 
     def held_in(self, content: bytes) -> bool:
-        """Whether a file's content holds a secret; looks only where one can begin, so that large files take no time.
+        """Return whether a file's content contains a secret. Fast for large files, because it only checks possible
+        starts.
 
-        What is known by a name before it does not count: such examples are in many files, and those are to be kept.
+        Credentials that are recognized by a preceding name do not count: many files contain such examples, and these
+        files should be kept.
         """
         for start in self._starts:
             at = content.find(start)
@@ -134,14 +143,14 @@ class Scrubber:
 
 
 def scrubbed_struct(value: S, scrub: Callable[[str], str]) -> S:
-    """The struct without secrets; itself if there are none in it."""
+    """Return the struct with secrets removed, or the same object if it contains none."""
     plain = msgspec.to_builtins(value)
     clean = scrub_value(plain, scrub)
     return value if clean == plain else msgspec.convert(clean, type(value))
 
 
 def scrub_value(value: Any, scrub: Callable[[str], str], within: str = "") -> Any:
-    """The value without secrets, wherever a text of it stands."""
+    """Return the value with secrets removed from all strings in it."""
     match value:
         case str():
             return scrub(value)

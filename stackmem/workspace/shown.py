@@ -1,4 +1,4 @@
-"""A command's output and end as the model reads them."""
+"""Formats a command's output and ending for the model."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _STOPPED = {
 }
 
 
-# As libraries and runtimes spell EXDEV and EROFS, with a capital or without.
+# How libraries and runtimes spell EXDEV and EROFS; the first letter varies in case.
 _CROSSED, _READ_ONLY = b"cross-device link", b"ead-only file system"
 _RENAME = "(rename(2) and git mv fail on a folder that this run did not make; mv or cp -r and rm -r work)\n"
 _INSTALLED = "(what is installed in .venv, venv and node_modules is read-only in this run; write elsewhere)\n"
 
 
 def rename_hint(ended: CommandEnd) -> str:
-    """The way out for a command that failed to rename a folder of a layer; empty for any other."""
+    """Return a hint for a command that failed to rename a folder of an overlay, or an empty string."""
     return _RENAME if _failed_by(ended, _CROSSED) else ""
 
 
 def read_only_hint(ended: CommandEnd) -> str:
-    """What a command is told that failed to write installed packages; empty for any other."""
+    """Return a hint for a command that failed to write to installed packages, or an empty string."""
     return _INSTALLED if _failed_by(ended, _READ_ONLY) else ""
 
 
@@ -42,10 +42,10 @@ def _failed_by(ended: CommandEnd, words: bytes) -> bool:
 def shown_output(
     ended: CommandEnd, seconds: float, shown_bytes: int, readable: Callable[[bytes], str], hint: str = ""
 ) -> str:
-    """Beginning and end of the output within ``shown_bytes``, the last line in brackets saying how it ended.
+    """Return the beginning and end of the output within ``shown_bytes``. The last line, in brackets, says how it ended.
 
-    Attributes:
-        readable: Turns bytes into clean text without secrets.
+    Args:
+        readable: Converts bytes to clean text without secrets.
         hint: A line that says what to do.
     """
     refused = "".join(f"(network: {sentence})\n" for sentence in refusals(ended.requests))
@@ -67,7 +67,7 @@ def _last_line(ended: CommandEnd, seconds: float) -> str:
 
 
 def _joined(head: str, tail: str, total: int, room: int) -> str:
-    """Head and tail of an output whose middle was not kept; the count is of printed bytes."""
+    """Join head and tail of an output whose middle was not kept. The count refers to printed bytes."""
     marker = f"\n[... {total} bytes omitted of {total} ...]\n"
     space = max(0, room - len(marker))
     first = cut(head, space // 4)

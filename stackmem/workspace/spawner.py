@@ -1,7 +1,7 @@
-"""One thread that starts every command and lives as long as the program.
+"""One thread that starts all commands and lives as long as the process.
 
-A sandbox asked to die with its parent dies with the *thread* that started it, so a thread that ends must not start
-one. And Ctrl-C interrupts the main thread only: a start that runs here is always whole.
+A sandbox with a parent-death signal dies with the *thread* that started it, so a thread that may end must not start
+one. Also, Ctrl-C interrupts only the main thread, so a start in this thread is never interrupted halfway.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Start = Callable[[], Popen[bytes]]
 
 
 class StartJob:
-    """One start, asked for by a thread that Ctrl-C may interrupt anywhere, done by one that it does not.
+    """One process start, requested by a thread that Ctrl-C may interrupt anywhere, and done by a thread that it cannot.
 
-    Python's own futures, events and conditions take their lock in Python code: an interruption there leaves it taken
-    for good, and both threads stand still. Here each lock is taken by one call of C code, and none is needed twice.
+    Python's own futures, events and conditions acquire their lock in Python code. An interruption there would leave the
+    lock held forever and deadlock both threads. Here, each lock is acquired by a single C call, and never twice.
     """
 
     def __init__(self, start: Start) -> None:
@@ -33,26 +33,27 @@ class StartJob:
         self._over = False
 
     def run(self) -> None:
-        """Call the start and keep its process, or what it raised; a job that was canceled in time never starts."""
+        """Start the process and store it, or the exception. A job that was canceled in time never starts."""
         if not self._claim.acquire(blocking=False):
             return
         start, self._start = self._start, None
         try:
-            assert start is not None  # noqa: S101 - one thread has the claim, and this is the only place
+            assert start is not None  # noqa: S101 - only the thread with the claim gets here
             self._process = start()
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
+        except BaseException as error:  # noqa: BLE001 - raised again by ``result``
             self._error = error
         self._over = True
         self._ended.release()
 
     def cancel(self) -> bool:
-        """Whether the job had not begun; it never will."""
+        """Return whether the job was still waiting; it then never starts."""
         return self._claim.acquire(blocking=False)
 
     def result(self, seconds: float = -1) -> Popen[bytes]:
-        """Wait for the process, as often as need be."""
+        """Wait for the process. May be called repeatedly."""
         if not self._over:
-            self._ended.acquire(timeout=seconds)  # nobody else waits, and once it is over nobody takes it again
+            # there is only one waiter, and it does not acquire the lock again later
+            self._ended.acquire(timeout=seconds)
         if self._error is not None:
             raise self._error
         if self._process is None:
@@ -64,7 +65,7 @@ class _Spawner:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.jobs: queue.SimpleQueue[StartJob] = queue.SimpleQueue()
-        start_new_thread(self._work, ())  # Thread.start waits for an event, and Ctrl-C may come meanwhile
+        start_new_thread(self._work, ())  # not Thread.start, which waits for an event that Ctrl-C could interrupt
 
     def _work(self) -> None:
         while True:
@@ -78,15 +79,15 @@ _spawner: _Spawner | None = None
 def spawn(job: StartJob) -> None:
     """Start a process from the long-lived thread.
 
-    The job comes from the caller, who therefore can cancel or await it even when Ctrl-C falls into this very call.
+    The caller creates the job, so it can cancel or await it even if Ctrl-C interrupts this call.
     """
-    global _spawner  # noqa: PLW0603 - one thread per program, made at first need
+    global _spawner  # noqa: PLW0603 - one thread per process, created on first use
     with _lock:
-        if _spawner is None or _spawner.pid != os.getpid():  # a fork takes no threads along
+        if _spawner is None or _spawner.pid != os.getpid():  # threads do not survive a fork
             _spawner = _Spawner()
         _spawner.jobs.put(job)
 
 
 def spawn_confined(job: StartJob) -> None:
-    """Start a process from a thread of its own, which takes restrictions upon itself in the start, and then ends."""
+    """Start a process from a new thread, which first restricts itself and then ends."""
     start_new_thread(job.run, ())

@@ -1,4 +1,4 @@
-"""Whole directory trees, also such as a hostile command leaves behind."""
+"""Removes, measures and copies directory trees, including trees that a hostile command left behind."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from .clip import shown_name
 
 
 def remove_tree(path: Path, held: tuple[int, ...] = ()) -> None:
-    """Remove a tree of any depth, even if directories forbid it. A missing tree is fine; links are not followed."""
-    # shutil.rmtree recurses, and fails a thousand levels down.
+    """Remove a tree of any depth, even if its directories are not writable. It may be missing; links are not
+    followed.
+    """
+    # shutil.rmtree recurses and fails about a thousand levels down.
     removed = _run("rm", "-rf", "--", os.fspath(path), held=held)
     if removed.returncode and not path.is_symlink():
         _run("chmod", "-R", "u+rwX", "--", os.fspath(path), held=held)
@@ -27,7 +29,7 @@ def remove_tree(path: Path, held: tuple[int, ...] = ()) -> None:
 
 
 def disk_bytes(groups: Sequence[Sequence[Path]]) -> list[int | None]:
-    """What the trees of each group take on the disk; None where that cannot be told. Links are not followed."""
+    """Return the disk usage of each group of trees, or None if unknown. Links are not followed."""
     paths = [os.fsencode(path) for group in groups for path in group]
     try:
         told = subprocess.run(
@@ -42,7 +44,7 @@ def disk_bytes(groups: Sequence[Sequence[Path]]) -> list[int | None]:
 
 
 def sockets_below(place: Path) -> list[Path]:
-    """The unix sockets among the first 10,000 entries at or below a place; no link is followed."""
+    """Return the unix sockets among the first 10,000 entries at or below a path. Links are not followed."""
     if place.is_socket():
         return [place]
     found, left = [], 10_000
@@ -69,7 +71,7 @@ def _run(*command: str, held: tuple[int, ...] = ()) -> subprocess.CompletedProce
 
 
 def copy_folder(source: Path, target: Path) -> Path:
-    """A copy with modes, times and links as they are; shares blocks where the file system can."""
+    """Copy a folder with modes, times and links. Shares blocks if the file system supports it."""
     done = _run("cp", "-a", "--reflink=auto", "--no-target-directory", "--", str(source), str(target))
     if done.returncode:
         why = tail(done.stderr.decode(errors="replace").strip(), 1, 300)

@@ -1,6 +1,6 @@
-"""Stops what no per-process limit can: many processes, their memory together, and a full disk.
+"""Enforces limits that cannot be set per process: number of processes, their total memory, and disk usage.
 
-It looks every quarter of a second, so a command may go over for that long.
+It checks every quarter of a second, so a command may exceed a limit for that long.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class _Sysinfo(ctypes.Structure):
 
 
 class Watchdog:
-    """Remembers how the machine was when a command started; ``look`` compares.
+    """Records the machine's state when a command starts; ``look`` compares with it.
 
     Attributes:
-        workspace: A descriptor on the file system that commands write.
+        workspace: A descriptor on the file system that commands write to.
     """
 
     def __init__(self, profile: Profile, workspace: int) -> None:
@@ -49,12 +49,12 @@ class Watchdog:
         self._group = ControlGroup()
         self._of_group = self._group.shared_bytes()
         self._begun = time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
-        # Sizes of the private file systems count as shared memory too and are bounded by themselves.
+        # The private file systems also count as shared memory, and their sizes are limited separately.
         self._shared_limit = (profile.memory_mib + profile.tmp_mib + profile.shm_mib) * _MIB
         self._memory_limit = min(profile.memory_mib * _MIB, _machine_bytes() * 9 // 10)
 
     def look(self, family: list[Process]) -> str:
-        """Name the limit that is passed: ``processes``, ``memory`` or ``disk``; empty when none is."""
+        """Return the exceeded limit: ``processes``, ``memory`` or ``disk``, or an empty string."""
         if sum(process.threads for process in family) > self._profile.process_limit:
             return "processes"
         if sum(process.resident_bytes for process in family) > self._memory_limit:
@@ -64,14 +64,14 @@ class Watchdog:
         return "disk" if self._disk_is_short() else ""
 
     def _shared_is_too_much(self, family: set[int]) -> bool:
-        """Whether the command holds too much shared memory.
+        """Return whether the command uses too much shared memory.
 
-        Memory files that are written and not mapped belong to no process; only sums show them: the machine's, and the
-        control group's, in which no neighbor of another container, login or service is. Of each, what stands in file
-        systems that are not the command's own is its neighbors', and what older processes hold open as memory files: a
-        younger one may be the command's own, which hops between processes. Neighbors that cannot be seen make either
-        rest too large, so the smaller one counts. A neighbor that ends is not seen any more before its memory is free,
-        so it is looked again.
+        Memory files that are written but not mapped belong to no process. They only appear in totals: of the machine,
+        and of the control group, which excludes other containers, logins and services. From each total, the usage of
+        neighbors is subtracted: memory file systems other than the command's, and memory files that older processes
+        hold open. Younger processes may belong to the command, which can move between processes. Neighbors that are not
+        visible make either remainder too large, so the smaller one counts. A neighbor that ends disappears before its
+        memory is freed, so the check is repeated.
         """
         for _ in range(_LOOKS):
             before, of_group = _shared_bytes(), self._group.shared_bytes()
@@ -92,7 +92,7 @@ class Watchdog:
         files = self._disk.f_favail - now.f_favail
         if taken > self._profile.disk_mib * _MIB or files > self._profile.new_files:
             return True
-        # A disk that was short before is not this command's doing.
+        # If the disk was nearly full before, this command is not to blame.
         low = now.f_bavail * now.f_frsize < _RESERVE_BYTES and taken > 16 * _MIB
         few = now.f_files > 0 and now.f_favail < _RESERVE_FILES and files > 100
         return low or few
@@ -100,26 +100,26 @@ class Watchdog:
 
 @cache
 def _machine_bytes() -> int:
-    """As a container is told of it, which ``sysinfo`` does not know."""
+    """Return the machine's memory. Unlike ``sysinfo``, ``/proc/meminfo`` can be limited to a container's memory."""
     lines = (line.split() for line in Path("/proc/meminfo").read_text("utf-8").splitlines())
     return next(int(words[1]) * 1024 for words in lines if words[0] == "MemTotal:")
 
 
 class ControlGroup:
-    """The control group of this process, of either version, and what the kernel says of its memory."""
+    """The control group of this process, version 1 or 2, and its memory statistics."""
 
     def __init__(self, processes: Path = Path("/proc"), mounts: Path = Path("/sys/fs/cgroup")) -> None:
         self._processes = processes
         self._version, self._path = self._placed("self")
-        self.file: Path | None = None  # what tells it; None where nothing does
+        self.file: Path | None = None  # file with the statistics; None if there is none
         root = mounts if self._version == "0" else mounts / "memory"
-        # In a container the path may be the host's, and what is mounted is the group.
+        # In a container the path may be the host's path, while the mount itself is the group.
         for group in (root / self._path.lstrip("/"), root) if self._path else ():
             if self.file is None and (group / "memory.stat").exists():
                 self.file = group / "memory.stat"
 
     def shared_bytes(self) -> int | None:
-        """Of the group and of those within; None where it is not told."""
+        """Return the shared memory of the group and its subgroups, or None if unknown."""
         with suppress(OSError, ValueError, KeyError):
             if self.file is not None:
                 told = dict(line.split() for line in self.file.read_bytes().splitlines())
@@ -127,12 +127,14 @@ class ControlGroup:
         return None
 
     def has(self, pid: int) -> bool:
-        """Whether a process is in the group, or in one within."""
+        """Return whether a process is in the group or a subgroup."""
         version, path = self._placed(str(pid))
         return version == self._version and f"{path}/".startswith(f"{self._path.rstrip('/')}/")
 
     def _placed(self, pid: str) -> tuple[str, str]:
-        """The hierarchy that accounts for memory, 0 for version 2, and the group's path in it; both empty for none."""
+        """Return the hierarchy that accounts for memory (0 for version 2) and the group's path in it. Both empty if
+        none.
+        """
         found = "", ""
         with suppress(OSError, ValueError):
             for line in (self._processes / pid / "cgroup").read_text("utf-8").splitlines():
@@ -145,17 +147,17 @@ class ControlGroup:
 
 
 class _Neighbors(NamedTuple):
-    """What neighbors hold of the machine's shared memory, and of the group's at most."""
+    """Shared memory used by neighbors: on the whole machine, and at most in the group."""
 
     all_bytes: int
     of_group_bytes: int
 
 
 def _neighbors(family: set[int], begun: float, group: ControlGroup) -> _Neighbors:
-    """What file systems and files in memory hold that can be seen from here and are none of the family's own.
+    """Return the visible usage of memory file systems and memory files that do not belong to the command.
 
-    Each mount namespace is looked at once, by its first process that may be looked at: also other sandboxes' are there.
-    What processes of other people hold cannot be seen but by root.
+    Each mount namespace is inspected once, through its first accessible process, which also finds other sandboxes. Only
+    root can see what processes of other users hold.
     """
     sizes: dict[str, int] = {}
     of_group: dict[str, int] = {}
@@ -182,7 +184,7 @@ def _namespace(pid: int) -> str:
 
 
 def _memory_files(pid: int) -> dict[str, int]:
-    """The size of each memory file (memfd_create(2)) that a process holds open, by its device and number."""
+    """Return the size of each memory file (memfd_create(2)) that a process holds open, by device and inode."""
     found: dict[str, int] = {}
     with suppress(OSError):
         for held in Path(f"/proc/{pid}/fd").iterdir():
@@ -194,7 +196,7 @@ def _memory_files(pid: int) -> dict[str, int]:
 
 
 def _memory_mounts(pid: int) -> dict[str, int]:
-    """What each file system in memory holds that a process sees, by its device."""
+    """Return the usage of each memory file system that a process sees, by device."""
     found: dict[str, int] = {}
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/mountinfo").read_bytes().splitlines():
@@ -206,14 +208,14 @@ def _memory_mounts(pid: int) -> dict[str, int]:
             with suppress(OSError):
                 number = path.stat().st_dev
                 name = f"{os.major(number)}:{os.minor(number)}"
-                if name == device.decode():  # else something else is mounted over it
+                if name == device.decode():  # otherwise something else is mounted over it
                     room = os.statvfs(path)
                     found[name] = (room.f_blocks - room.f_bfree) * room.f_frsize
     return found
 
 
 def _shared_bytes() -> int:
-    """The machine's shared memory, without the work that ``/proc/meminfo`` makes the kernel do: sysinfo(2)."""
+    """Return the machine's shared memory by sysinfo(2), which is cheaper for the kernel than ``/proc/meminfo``."""
     told = _Sysinfo()
     ctypes.CDLL(None).sysinfo(ctypes.byref(told))
     return int(told.shared * told.unit)

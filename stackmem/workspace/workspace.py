@@ -1,4 +1,4 @@
-"""The workspace of a run: its files, and commands in a sandbox around them."""
+"""The workspace of a run: its files, and commands that run in a sandbox around them."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ def open_workspace(
 ) -> Workspace:
     """Open a folder as a workspace.
 
-    Attributes:
-        isolation: As in ``--isolation``; a level itself is taken as it is, without a probe.
-        root: The folder, or a view of one, which stays the caller's to close.
-        inside: Absolute path that commands see, where the level can mount.
-        env: Variables for every command; they stand over the built ones.
-        scrub: Takes secrets out of output before it is clipped, since half a secret is no longer recognised.
-        toolchain: The Python that commands find; None builds or finds the one in the cache folder.
-        hidden: Folders of the host that commands find empty where they lie in one that they see, beside the tasks that
-            ship; not at ``landlock`` and ``none``, which cannot mount.
-        place: A folder below, relative: commands begin there, and relative paths count from there.
-        project: What the folder brings: its programs stand first on PATH, its interpreters are seen.
-        network_list: What commands reach where the profile's network is ``list``; None reaches nothing.
-        ready: Returns once the folder's ``.git`` is there, before anything can look at it.
+    Args:
+        isolation: As in ``--isolation``; a ``Level`` is used as is, without a probe.
+        root: The folder, or a view of it, which the caller must close.
+        inside: Absolute path inside the sandbox, if the level can mount.
+        env: Variables for every command; they override the default ones.
+        scrub: Removes secrets from output before it is clipped, because half a secret is no longer recognizable.
+        toolchain: The Python for commands; None uses the one in the cache folder, building it if necessary.
+        hidden: Host folders that appear empty inside folders that commands see, in addition to the shipped tasks. Not
+            at ``landlock`` and ``none``, which cannot mount.
+        place: Relative path of a subfolder where commands start and that relative paths refer to.
+        project: Environment of the folder: its programs come first on PATH, its interpreters are visible.
+        network_list: What commands can reach if the profile's network is ``list``; None allows nothing.
+        ready: Returns once the folder's ``.git`` exists; called before anything can look at it.
     """
     view, host = (root, root.root) if isinstance(root, WorkspaceView) else (None, root)
     if not host.is_dir():
@@ -95,7 +95,7 @@ def open_workspace(
 
 
 def _must_suit(level: Level, profile: Profile, view: WorkspaceView | None) -> None:
-    """Refuse a level that cannot give commands the network, or the view of a folder, that they are to have."""
+    """Raise if the level does not support the requested network or the view of the folder."""
     if profile.network == "list" and not level.doors:
         raise WorkspaceError(no_door(level))
     if view is not None and view.namespaces and not level.layers:
@@ -106,14 +106,14 @@ def _must_suit(level: Level, profile: Profile, view: WorkspaceView | None) -> No
 
 
 class Workspace:
-    """Files and commands over one folder."""
+    """Files and commands in one folder."""
 
     def __init__(
         self, level: Level, files: Files, seat: Seat, scrub: Callable[[str], str], ready: Callable[[], object] = bool
     ) -> None:
-        self.level = level.name  # name of the isolation level in force
+        self.level = level.name  # name of the isolation level
         self.root = seat.root  # the folder on the host
-        self.view = seat.view or WorkspaceView(seat.root, seat.fd)  # how programs of ours see it there
+        self.view = seat.view or WorkspaceView(seat.root, seat.fd)  # how stackmem's own programs see it there
         self.path = seat.path  # the folder as commands see it
         self._level = level
         self._files = files
@@ -122,12 +122,12 @@ class Workspace:
         self._scrub = scrub
         self._ready = ready
         self._gate = Gate()
-        # the same folder in a sandbox that has our Python, where the one of commands need not have it
+        # the same folder in a sandbox with our Python, if the sandbox of commands may lack it
         self.searcher: Workspace | None = None
-        self.with_it = ExitStack()  # closed when the workspace is
+        self.with_it = ExitStack()  # closed together with the workspace
 
     def place(self, mount: Mount) -> str:
-        """The path at which commands find a mount at this level."""
+        """Return the path of a mount inside the sandbox."""
         return mount.inside if self._level.mounts else mount.host
 
     def read_file(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> ToolOutcome:
@@ -140,7 +140,7 @@ class Workspace:
         return self._files.edit(path, old, new, every=every)
 
     def search_files(self, pattern: str, path: str, glob: str, context: int, shown_bytes: int) -> ToolOutcome:
-        """Search in the sandbox, with the Python of commands."""
+        """Search inside the sandbox, with the Python of commands."""
         runner = self.searcher or self
         try:
             where = self._files.spelled(path)
@@ -153,12 +153,12 @@ class Workspace:
 
     @property
     def begins(self) -> str:
-        """The folder that commands begin in, below the workspace; empty if that is the workspace itself."""
+        """Subfolder in which commands start; empty for the workspace itself."""
         return self._seat.place
 
     @property
     def own_python(self) -> str:
-        """The environment of our Python as commands see it."""
+        """Path of our Python environment inside the sandbox."""
         return INSIDE if self._level.mounts else self._seat.toolchain.environment
 
     def list_files(self, path: str, shown_bytes: int) -> ToolOutcome:
@@ -168,7 +168,7 @@ class Workspace:
         return self._files.digest(path)
 
     def run_command(self, command: str, seconds: float, shown_bytes: int) -> ToolOutcome:
-        """Run a command with the workspace as its folder; the last line of the text says how it ended."""
+        """Run a command in the workspace. The last line of the text says how it ended."""
         if refused := refused_command(command):
             return ToolOutcome(refused, failed=True)
         if os.fstat(self._seat.fd).st_nlink == 0:
@@ -189,7 +189,7 @@ class Workspace:
         return ToolOutcome(text, ended.exit_code != 0, ended.exit_code, ended.reason, ended.requests)
 
     def run_apart(self, command: str, seconds: float, most_bytes: int) -> CommandEnd:
-        """As ``run_command``, stdout and stderr kept apart, the first ``most_bytes`` of each whole."""
+        """Like ``run_command``, but with separate stdout and stderr, each with its first ``most_bytes`` unclipped."""
         if refused := refused_command(command):
             raise ToolRefused(refused)
         if os.fstat(self._seat.fd).st_nlink == 0:
@@ -200,7 +200,7 @@ class Workspace:
 
     @property
     def files(self) -> Files:
-        """The file tools by themselves, whole and unclipped for programs."""
+        """The file tools, whole and unclipped, for programs."""
         return self._files
 
     def _run(self, command: str, seconds: float, apart_bytes: int = 0, *, binds_git: bool) -> CommandEnd:
@@ -217,7 +217,7 @@ class Workspace:
         return self._kept(ended)
 
     def _kept(self, ended: CommandEnd) -> CommandEnd:
-        """The end with requests as they may be kept: a command can ask for a host that is named like a secret."""
+        """Scrub the recorded network requests, because a command can request a host whose name contains a secret."""
         kept = tuple(
             structs.replace(
                 each, host=self._scrub(each.host), why=self._scrub(each.why), method=self._scrub(each.method)
@@ -236,13 +236,13 @@ _REFUSED = ToolOutcome("this run works on no files; the agent's own tools do", f
 
 
 class WatchedFolder:
-    """A folder that is looked at and never changed: digests of the files of an agent with tools of its own."""
+    """A folder that is only observed: provides digests of the files of an external agent that has its own tools."""
 
     level = "client"
 
     def __init__(self, folder: Path) -> None:
-        """Open the folder; raises ``WorkspaceError`` where it is none."""
-        self.path = str(folder)  # the folder on the host, absolute
+        """Open the folder. Raises ``WorkspaceError`` if it is not a folder."""
+        self.path = str(folder)  # absolute path on the host
         self._files = Files(folder, self.path)
 
     def digest(self, path: str) -> str:
@@ -271,7 +271,7 @@ class WatchedFolder:
 
 
 def refused_command(command: str) -> str:
-    """Why a command cannot be run at all; empty where it can."""
+    """Return why a command cannot be run at all, or an empty string."""
     try:
         raw = os.fsencode(command)
     except UnicodeEncodeError:
@@ -292,21 +292,22 @@ def _has_git(folder: int) -> bool:
 
 
 class Gate:
-    """A command that started before there was a ``.git`` may swap it for a link while the next one is mounting it.
+    """Prevents a race on ``.git``.
 
-    So a command that will mount it waits until those that did not are over. Those that did cannot move it.
+    A command that started before ``.git`` existed could replace it by a link while the next command mounts it. So a
+    command that will mount it waits until those that did not have ended. Commands that mounted it cannot move it.
     """
 
     def __init__(self) -> None:
         self._lock = (
             threading.Lock()
-        )  # entered by itself: a condition is entered in Python code, which Ctrl-C may leave
+        )  # used directly, because a condition is entered in Python code, which Ctrl-C may interrupt
         self._changed = threading.Condition(self._lock)
         self._unbound = 0
 
     @contextmanager
     def entered(self, binds: Callable[[], bool]) -> Generator[bool]:
-        """Wait for our turn, and tell whether the command mounts ``.git``."""
+        """Wait until the command may run. Yields whether it mounts ``.git``."""
         unbound = 0
         try:
             with self._lock:

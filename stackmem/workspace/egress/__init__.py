@@ -1,1 +1,1 @@
-"""The way out of a sandbox to listed hosts alone: a proxy of our own, outside of it."""
+"""Network access from a sandbox to listed hosts only, through a proxy that runs outside of it."""

@@ -1,9 +1,9 @@
-"""Which addresses a name may lead to: public ones, never this machine, its network or its provider's services.
+"""Decides which addresses a name may resolve to: public ones, never this machine, its network or its cloud services.
 
-A name is looked up outside of the sandbox, once for each connection, and the address that was judged is the one that is
-connected to: an answer that changes in between changes nothing.
+A name is resolved outside the sandbox, once per connection. The connection uses the address that was checked, so a
+changed DNS answer has no effect.
 
-Source: the special-purpose address registries of IANA, as ``ipaddress`` has them; RFC 6052, RFC 3056.
+Source: IANA's special-purpose address registries as implemented in ``ipaddress``; RFC 6052, RFC 3056.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from contextlib import suppress
 from .hosts import Address
 from .network_list import Resolve
 
-# What older Pythons take for public, ways to spell an IPv4 address in an IPv6 one, and one provider's service for the
-# machines of its cloud, which is public by the registries.
+# Ranges that older Pythons consider public, IPv6 forms of IPv4 addresses, and a cloud provider's internal service whose
+# address is formally public.
 _NEVER = tuple(
     ipaddress.ip_network(text)
     for text in (
@@ -29,13 +29,13 @@ _NEVER = tuple(
 
 
 def system_addresses(host: str, port: int) -> list[str]:
-    """What the machine's own resolver says."""
+    """Resolve a name with the machine's own resolver."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is one of the internet, and none that leads back here by a detour."""
+    """Return whether an address is on the public internet and is not an alias of an internal one."""
     if address.version == 6 and address.scope_id:
         return False
     if any(address in network for network in _NEVER):
@@ -44,7 +44,7 @@ def is_public(address: Address) -> bool:
 
 
 def is_own(address: Address) -> bool:
-    """Whether this machine itself has the address, also a public one."""
+    """Return whether this machine itself has the address, even if it is public."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as tried:
         tried.bind((str(address), 0))
@@ -53,7 +53,7 @@ def is_own(address: Address) -> bool:
 
 
 def public_ones(texts: list[str]) -> list[str]:
-    """Those of the addresses that a name may lead to, in their order."""
+    """Return the permitted addresses, in order."""
     kept = []
     for text in texts:
         with suppress(ValueError):
@@ -64,7 +64,7 @@ def public_ones(texts: list[str]) -> list[str]:
 
 
 async def look_up(resolve: Resolve, host: str, port: int, seconds: float) -> list[str]:
-    """Ask a resolver that blocks, in a thread that nobody waits for longer than so many seconds."""
+    """Call a blocking resolver in a thread, and wait for at most ``seconds``."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[str]] = loop.create_future()
 
@@ -80,9 +80,9 @@ async def look_up(resolve: Resolve, host: str, port: int, seconds: float) -> lis
         found: list[str] | Exception
         try:
             found = resolve(host, port)
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever waits
+        except Exception as error:  # noqa: BLE001 - raised again where the answer is awaited
             found = error
-        with suppress(RuntimeError):  # the loop has ended meanwhile
+        with suppress(RuntimeError):  # the loop has ended in the meantime
             loop.call_soon_threadsafe(give, found)
 
     start_new_thread(ask, ())

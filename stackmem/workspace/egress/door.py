@@ -1,8 +1,8 @@
-"""The door of one command's sandbox: its loopback leads to a proxy that runs outside.
+"""Connects a command's sandbox to a proxy that runs outside of it, through the sandbox's loopback.
 
-Inside, before the command, a small program listens on a port of the sandbox's own loopback, hands the listening socket
-out by a unix socket, and becomes the command. So the socket belongs to the sandbox's network, and who accepts on it is
-outside: no process of the proxy is in the sandbox, and no packet leaves it.
+Before the command, a small program inside listens on the loopback, passes the listening socket out through a unix
+socket, and then becomes the command. The socket belongs to the sandbox's network, but connections are accepted outside.
+So no process of the proxy runs in the sandbox, and no packet leaves it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ _FD_BYTES = 4
 _END_SECONDS = 15.0
 _AROUND = "localhost,127.0.0.1,::1"
 
-# Run by the sandbox's own Python, with nothing of the host's, and with no more of Python than is made of C: enum and
-# selectors would take longer to import than all that this does. It trusts nobody and is trusted by nobody: what it
-# hands out is looked at outside.
+# Run by the sandbox's own Python, using only C modules: importing enum and selectors would take longer than all of
+# this. It is not trusted: the outside checks the socket that it sends.
 _LISTEN = """
 import _signal, _socket, os, sys
 door = _socket.socket(fileno=int(sys.argv[1]))
@@ -48,13 +47,13 @@ os.execv(sys.argv[4], sys.argv[4:])
 
 
 class Door:
-    """One door, open from the command's start to its end."""
+    """A proxy connection that is open while the command runs."""
 
     def __init__(self, network: NetworkList, stack: ExitStack) -> None:
-        """Open it; the stack closes it, whatever happens to the command."""
+        """Open the door. The stack closes it, whatever happens to the command."""
         proxy = f"http://127.0.0.1:{PORT}"
         names = ("http_proxy", "https_proxy", "all_proxy")
-        # lead the command's programs to the proxy
+        # variables that make the command's programs use the proxy
         self.variables = {
             **{spelled: proxy for name in names for spelled in (name, name.upper())},
             "no_proxy": _AROUND, "NO_PROXY": _AROUND, "NODE_USE_ENV_PROXY": "1",
@@ -62,7 +61,7 @@ class Door:
         }  # fmt: skip
         self.log = RequestLog()
         self._network = network
-        self._ours, self._theirs = socket.socketpair()  # neither is inherited
+        self._ours, self._theirs = socket.socketpair()  # neither is inherited by child processes
         self._stop_read, self._stop_write = os.pipe2(os.O_CLOEXEC)
         self._arrived = self._closed = False
         self._broke = ""
@@ -72,17 +71,17 @@ class Door:
         stack.callback(self.close)
 
     def fd_above(self, lowest: int, stack: ExitStack) -> int:
-        """The end for the sandbox to inherit, with a number above ``lowest``; the stack closes it."""
+        """Return a descriptor for the sandbox to inherit, with a number above ``lowest``. The stack closes it."""
         fd = fcntl.fcntl(self._theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, lowest + 1)
         stack.callback(os.close, fd)
         return fd
 
     def hand_over(self, listener: int) -> None:
-        """Give it a listening socket, which stays the caller's to close."""
+        """Give the door an existing listening socket, which the caller must close."""
         socket.send_fds(self._theirs, [b"listening"], [listener])
 
     def close(self) -> tuple[NetworkRequest, ...]:
-        """End every connection, and say what was asked; once the command and all it started are dead."""
+        """Close all connections and return the recorded requests. Call it once all the command's processes are dead."""
         if not self._closed:
             self._closed = True
             os.close(self._stop_write)
@@ -93,14 +92,14 @@ class Door:
                     unserved.close()
                 self._ours.close()
                 os.close(self._stop_read)
-            # Else its thread still has them: two descriptors are lost, and no number is closed under another's feet.
+            # Otherwise the thread still uses them: two descriptors leak, rather than closing one that may be reused.
             if self._broke:
                 self.log.enter(OpenRequest(why=f"was not served, for the proxy failed ({self._broke})", spoke=True))
         return self.log.requests()
 
     @property
     def failure(self) -> str:
-        """Why the command never began; empty where it did, also where the proxy failed afterwards."""
+        """Why the command never started; empty if it did, even if the proxy failed later."""
         return "" if self._arrived else self._broke or "nothing listened in the sandbox"
 
     def _work(self) -> None:
@@ -108,7 +107,7 @@ class Door:
 
         try:
             asyncio.run(self._serve())
-        except Exception as error:  # noqa: BLE001 - the thread has nobody to tell; the command's end looks here
+        except Exception as error:  # noqa: BLE001 - stored for ``close``, because this thread has no caller
             self._broke = type(error).__name__
         finally:
             self._ended.release()
@@ -117,7 +116,7 @@ class Door:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda *_: None)  # a connection that breaks while it is closed is no news
+        loop.set_exception_handler(lambda *_: None)  # ignore connections that break while they are closed
         stopped, came = asyncio.Event(), asyncio.Event()
         loop.add_reader(self._stop_read, stopped.set)
         loop.add_reader(self._ours.fileno(), came.set)
@@ -137,8 +136,10 @@ class Door:
                 await asyncio.gather(accepting, return_exceptions=True)
 
     def _listener(self) -> socket.socket | None:
-        """What was handed out, if it is a socket that listens where it should; the sandbox may send anything."""
-        flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC  # which socket.recv_fds does not pass on
+        """Receive the socket and return it if it listens at the right port. The sandbox is untrusted and may send
+        anything.
+        """
+        flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC  # socket.recv_fds does not support these flags
         try:
             _, came, _, _ = self._ours.recvmsg(16, socket.CMSG_LEN(_FD_BYTES), flags)
         except OSError:
@@ -147,7 +148,7 @@ class Door:
         for fd in [int.from_bytes(raw, sys.byteorder) for raw in rights if len(raw) == _FD_BYTES]:
             try:
                 sent = socket.socket(fileno=fd)
-            except OSError:  # it is no socket
+            except OSError:  # not a socket
                 os.close(fd)
                 continue
             if _listens(sent):
@@ -157,7 +158,7 @@ class Door:
         return None
 
     async def _accept(self, listener: socket.socket) -> None:
-        """Serve so many connections at a time; the others wait in the kernel, and cost this process nothing."""
+        """Accept and serve connections up to the limit. Further ones wait in the kernel and use no resources here."""
         import asyncio
 
         from .proxy import PIECE_BYTES, Proxy
@@ -184,7 +185,7 @@ class Door:
                 await slots.acquire()
                 try:
                     connection, _ = await loop.sock_accept(listener)
-                except OSError:  # no descriptor is free, for now
+                except OSError:  # out of descriptors for the moment
                     slots.release()
                     await asyncio.sleep(0.1)
                     continue
@@ -205,16 +206,16 @@ def _listens(sent: socket.socket) -> bool:
 
 
 class Start(Struct, frozen=True):
-    """How a command is started: behind a door, or as it is."""
+    """How to start a command, with or without a door."""
 
     argv: tuple[str, ...]
     environ: dict[str, str]
-    fds: tuple[int, ...] = ()  # to be inherited
+    fds: tuple[int, ...] = ()  # descriptors to inherit
     door: Door | None = None
 
 
 def start_through(network: NetworkList | None, start: Start, listener: int, stack: ExitStack) -> Start:
-    """Put a command behind a door whose listening socket is there already, in a network that outlives the command."""
+    """Start a command with a door on an existing listening socket, in a network that outlives the command."""
     if network is None:
         return start
     door = Door(network, stack)
@@ -223,7 +224,7 @@ def start_through(network: NetworkList | None, start: Start, listener: int, stac
 
 
 def start_behind(network: NetworkList | None, start: Start, python: str, stack: ExitStack, above: int = 2) -> Start:
-    """Put a command behind a door of its own, where its network is a list."""
+    """Start a command with its own door if its network is a list."""
     if network is None:
         return start
     door = Door(network, stack)

@@ -1,12 +1,12 @@
-"""Which hosts commands reach, and how: an entry as ``--allow`` spells it, and the search among them.
+"""The hosts that commands can reach: parses the entries of ``--allow`` and finds the entry for a request.
 
 ======================  ===================================================================================
-``HOST[:PORT]``         a tunnel to that port alone (443 where none is named); what goes through is not seen
-``http://HOST[:PORT]``  plain HTTP (80), request by request
-``https://HOST[:PORT]`` commands ask for ``http://HOST``, and the proxy speaks TLS (443), request by request
-``…,POST,PUT``          methods beside GET and HEAD, where requests are seen
+``HOST[:PORT]``         a tunnel to that port only (default 443); its content is not inspected
+``http://HOST[:PORT]``  plain HTTP (default 80), checked per request
+``https://HOST[:PORT]`` commands request ``http://HOST``, the proxy uses TLS (443); checked per request
+``…,POST,PUT``          additional methods besides GET and HEAD, for entries that are checked per request
 ``*.HOST``              every name below that one
-``…=ADDRESS[:PORT]``    where the host is: nothing is looked up, and the address may be a private one
+``…=ADDRESS[:PORT]``    the address of the host: no DNS lookup, and it may be private
 ======================  ===================================================================================
 """
 
@@ -36,18 +36,18 @@ _MOST_HOST_CHARS = 255
 
 
 class AllowedHost(Struct, frozen=True):
-    """One entry of the list."""
+    """An entry of the list."""
 
     way: Way
-    host: str  # in small letters; with ``*.`` before it every name below
+    host: str  # in lower case; ``*.`` in front means every name below
     port: int
-    methods: tuple[str, ...] = ()  # of requests that are seen; a tunnel has none
-    address: str | None = None  # where the host is, as the person says; None is looked up
+    methods: tuple[str, ...] = ()  # permitted methods; empty for a tunnel
+    address: str | None = None  # address that the user gives; None means DNS lookup
     address_port: int = 0  # the port at that address
 
     @property
     def spelled(self) -> str:
-        """The entry as it can be given again."""
+        """The entry in the form that ``--allow`` accepts."""
         scheme = "" if self.way == "tunnel" else f"{self.way}://"
         at = f"={joined(self.address, self.address_port)}" if self.address else ""
         return ",".join((f"{scheme}{joined(self.host, self.port)}{at}", *self.methods[len(_READING) :]))
@@ -59,12 +59,12 @@ class AllowedHost(Struct, frozen=True):
 
 
 def joined(host: str, port: int) -> str:
-    """Host and port in one text, with brackets where they are needed."""
+    """Return ``host:port``, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def read_allowed(text: str) -> AllowedHost:
-    """One entry."""
+    """Parse one entry."""
     target, *methods = text.split(",")
     found = _ENTRY.fullmatch(target.strip())
     if found is None:
@@ -77,7 +77,7 @@ def read_allowed(text: str) -> AllowedHost:
     port = int(found["port"]) if found["port"] else _PORTS[way]
     address, address_port = _pinned(found["at"], port, text) if found["at"] else (None, 0)
     if as_address(host) and address is None:
-        address, address_port = host, port  # an address that the person names is where it says
+        address, address_port = host, port  # an address given by the user is used as is
     wrong = next((method for method in methods if not _METHOD.fullmatch(method)), None)
     if wrong is not None or "CONNECT" in methods or not 0 < port < 65536:
         raise _refused(text, "names no port or method that there is")
@@ -107,7 +107,7 @@ def _refused(text: str, why: str) -> UsageError:
 
 
 def as_address(text: str) -> Address | None:
-    """The address that a text spells in the one usual way, without a zone; None where it spells none."""
+    """Return the address that a text spells in standard form, without a zone, or None."""
     try:
         return None if "%" in text else ipaddress.ip_address(text)
     except ValueError:
@@ -115,10 +115,10 @@ def as_address(text: str) -> Address | None:
 
 
 def host_name(text: str) -> str:
-    """A host as the list knows it: small letters, no final dot, an address in its usual form; empty where it is none.
+    """Return a host in normalized form: lower case, no final dot, standard address form. Empty if it is invalid.
 
-    What some libraries also take for an address (``0x7f.1``, ``2130706433``, ``127.1``) is none here: its last label
-    begins with a digit, as no name's does.
+    Nonstandard addresses that some libraries accept (``0x7f.1``, ``2130706433``, ``127.1``) are invalid: their last
+    label starts with a digit, which no host name does.
     """
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     address = as_address(bare)
@@ -131,7 +131,7 @@ def host_name(text: str) -> str:
 
 
 def read_authority(text: str, port: int = 0) -> tuple[str, int, str]:
-    """Host and port of a request's target, and the host as it is spelled there; empty and 0 where there is none."""
+    """Return host and port of a request target, and the host as spelled there; empty and 0 if invalid."""
     found = _AUTHORITY.fullmatch(text)
     if found is None:
         return "", 0, ""
@@ -140,19 +140,19 @@ def read_authority(text: str, port: int = 0) -> tuple[str, int, str]:
 
 
 def entry_for(hosts: Iterable[AllowedHost], way: Way, host: str, port: int) -> AllowedHost | None:
-    """The first entry that lets a host be reached so."""
+    """Return the first entry that permits this access to a host."""
     return next((each for each in hosts if each.way == way and each.port == port and each.covers(host)), None)
 
 
 def entry_for_request(hosts: tuple[AllowedHost, ...], scheme: str, host: str, port: int) -> AllowedHost | None:
-    """The entry for a request that is seen: the port that it names, or TLS where ``http://HOST`` is asked for."""
+    """Return the entry for an HTTP request: for its port, or a TLS entry if ``http://HOST`` is requested."""
     if scheme == "http" and (found := entry_for(hosts, "http", host, port)):
         return found
     return entry_for(hosts, "https", host, 443 if scheme == "http" and port == 80 else port)
 
 
 def why_refused(hosts: tuple[AllowedHost, ...], host: str) -> str:
-    """What is said of a host that no entry allows as it was asked for."""
+    """Return the error message for a host that no entry permits."""
     ways = [each.spelled.partition("=")[0] for each in hosts if each.covers(host)]
     hint = f"; that host is allowed as {', '.join(ways[:3])}" if ways else ""
     return f"is not on the list of hosts of this run{hint}"

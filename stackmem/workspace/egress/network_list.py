@@ -1,4 +1,4 @@
-"""What the commands of a run reach of the network: hosts, what is put into their requests, and bounds."""
+"""What the commands of a run can reach: hosts, credentials added to their requests, and limits."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from stackmem.foreign.files import read_regular
 from .hosts import AllowedHost, host_name, read_allowed
 
 Resolve = Callable[[str, int], list[str]]
-"""Addresses of a name, as texts; raises ``OSError`` where it has none."""
+"""Returns the addresses of a name as strings. Raises ``OSError`` if it has none."""
 
 _CREDENTIAL = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:=]+):(?P<name>[A-Za-z0-9!#$%&'*+.^_`|~-]+)=(?P<kind>[$@])(?P<place>.+)", re.S
 )
-# What frames a message or belongs to one connection is the proxy's own to say.
+# Headers for framing and connection management are controlled by the proxy.
 _NEVER = frozenset({
     "host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect", "keep-alive",
     "proxy-authorization", "proxy-connection",
@@ -29,30 +29,30 @@ _MOST_FILE_BYTES = 16 * 1024
 
 
 class NetworkList(Struct, frozen=True):
-    """What the commands of a workspace reach, and within which bounds."""
+    """Hosts that a workspace's commands can reach, with limits."""
 
     hosts: tuple[AllowedHost, ...] = ()
-    # host to headers that are put into requests outside of the sandbox
+    # maps hosts to headers that are added to requests outside the sandbox
     headers: Mapping[str, tuple[tuple[str, str], ...]] = {}
-    variables: Mapping[str, str] = {}  # for commands, beside those that name the proxy
-    resolve: Resolve | None = None  # looks names up, and may block; None asks the machine's own resolver
-    connections: int = 32  # most at once, of one command; more wait
-    up_bytes: int = 64 << 20  # most that one command sends to hosts, in sum
-    down_bytes: int = 2048 << 20  # most that hosts send to one command, in sum
-    head_seconds: float = 10.0  # in which a request's head must have come
-    idle_seconds: float = 900.0  # after which a connection on which nothing moved is ended
-    connect_seconds: float = 10.0  # for the look-up, and for each address that is tried
+    variables: Mapping[str, str] = {}  # additional variables for commands, besides those that name the proxy
+    resolve: Resolve | None = None  # resolves names and may block; None uses the machine's resolver
+    connections: int = 32  # concurrent connections of one command; further ones wait
+    up_bytes: int = 64 << 20  # total upload limit of one command
+    down_bytes: int = 2048 << 20  # total download limit of one command
+    head_seconds: float = 10.0  # time limit for receiving a request's head
+    idle_seconds: float = 900.0  # idle time after which a connection is closed
+    connect_seconds: float = 10.0  # time limit for DNS lookup, and for each address
 
 
 def read_hosts(texts: tuple[str, ...]) -> tuple[AllowedHost, ...]:
-    """The entries, each once."""
+    """Parse the entries and remove duplicates."""
     return tuple(dict.fromkeys(read_allowed(text) for text in texts))
 
 
 def read_credentials(
     texts: tuple[str, ...], hosts: tuple[AllowedHost, ...], environ: Mapping[str, str], folder: Path
 ) -> dict[str, tuple[tuple[str, str], ...]]:
-    """``HOST:NAME=$VARIABLE`` or ``HOST:NAME=@FILE``: headers for a host; commands never see their values."""
+    """Parse ``HOST:NAME=$VARIABLE`` or ``HOST:NAME=@FILE`` into headers for hosts. Commands never see the values."""
     headers: dict[str, tuple[tuple[str, str], ...]] = {}
     for text in texts:
         found = _CREDENTIAL.fullmatch(text)
@@ -79,7 +79,7 @@ def read_credentials(
 
 
 def _is_sealed(entry: AllowedHost) -> bool:
-    """Whether what is put into its requests leaves the machine encrypted, or does not leave it."""
+    """Return whether added headers leave the machine only encrypted, or not at all."""
     loopback = entry.address is not None and ipaddress.ip_address(entry.address).is_loopback
     return entry.way == "https" or (entry.way == "http" and loopback)
 

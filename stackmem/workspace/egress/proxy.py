@@ -1,9 +1,9 @@
-"""The proxy that commands find on their loopback: one request a connection, judged by the list, passed on or refused.
+"""The proxy on a command's loopback: handles one request per connection, checks it against the list, and forwards it.
 
-Rule 1: what a command sends is parsed whole and written anew, so that no two readers can see two requests in it.
-Rule 2: a host is judged as it was asked for, then by the addresses it leads to; the one judged is the one connected to.
-Rule 3: everything is bounded: heads, connections, bytes, and each wait.
-Rule 4: what is refused is told in one sentence, to the command and to the log. No path, header or body is kept.
+Rule 1: Requests are parsed completely and written again, so that no two parsers can disagree about them.
+Rule 2: A host is checked by name, then by its addresses; the connection uses the address that was checked.
+Rule 3: Everything is limited: heads, connections, bytes and waiting times.
+Rule 4: Refusals are reported in one sentence, to the command and in the log. Paths, headers and bodies are not stored.
 
 Source: RFC 9110 (7.6, hop-by-hop fields; 9.3.6, CONNECT), RFC 9112 (6.3, framing; 11.2, smuggling).
 """
@@ -39,12 +39,12 @@ _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-class Turned(Exception):  # noqa: N818 - the answer to a request that is not passed on
-    """A request ends here; the command is answered with a status and one sentence.
+class Turned(Exception):  # noqa: N818 - a refusal, not a program error
+    """Raised to refuse a request. The command receives a status and one sentence.
 
     Attributes:
-        why: What is said of the host, or of the request where it names none: the sentence without its subject.
-        allowed: The list allowed it, and the world did not.
+        why: Predicate of the sentence, whose subject is the host, or the request if it has no host.
+        allowed: Whether the list allowed the request and something else failed.
     """
 
     def __init__(self, status: int, why: str, *, allowed: bool = False) -> None:
@@ -53,7 +53,7 @@ class Turned(Exception):  # noqa: N818 - the answer to a request that is not pas
 
 
 class Proxy:
-    """Answers the connections of one command."""
+    """Serves the connections of one command."""
 
     def __init__(self, network: NetworkList, log: RequestLog) -> None:
         self.network = network
@@ -62,13 +62,13 @@ class Proxy:
         self.sent = self.received = 0
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection to its end; whatever went wrong stands in the log."""
+        """Serve one connection until it ends. Errors are recorded in the log."""
         asked = OpenRequest()
         try:
             await _Connection(self, reader, writer, asked).serve()
         except Turned as turned:
             asked.allowed, asked.why = turned.allowed, turned.why
-            if not asked.answered:  # else it would be taken for the host's words
+            if not asked.answered:  # otherwise it would look like the host's answer
                 await _tell(reader, writer, turned.status, f"stackmem: {asked.subject} {turned.why}")
         except TimeoutError:
             asked.why = "nothing moved for too long"
@@ -82,7 +82,7 @@ class Proxy:
             await _close(writer, whole=not asked.why or not asked.answered)
 
     def count(self, asked: OpenRequest, *, sent: int = 0, received: int = 0) -> None:
-        """Take note of bytes that passed."""
+        """Count transferred bytes. Raises ``Turned`` above the limit."""
         asked.sent += sent
         asked.received += received
         self.sent += sent
@@ -91,12 +91,12 @@ class Proxy:
             raise Turned(403, why, allowed=asked.allowed)
 
     def tls(self) -> ssl.SSLContext:
-        """What the machine trusts; read once, for it takes longer than many a request."""
+        """Return the TLS context with the machine's trusted certificates. Cached, because loading it is slow."""
         self._tls = self._tls or ssl.create_default_context()
         return self._tls
 
     def spent(self) -> str:
-        """Which share of bytes is used up; empty where none is."""
+        """Return the message about an exceeded byte limit, or an empty string."""
         for done, most, verb in (
             (self.sent, self.network.up_bytes, "sent"), (self.received, self.network.down_bytes, "received"),
         ):  # fmt: skip
@@ -106,7 +106,7 @@ class Proxy:
 
 
 class _Connection:
-    """One connection of a command, and the one to the host that it leads to."""
+    """A connection from a command, with its connection to the host."""
 
     def __init__(
         self, proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: OpenRequest
@@ -165,7 +165,7 @@ class _Connection:
             writer.transport.abort()
 
     def _pass(self, piece: bytes, name: TunnelName, writer: asyncio.StreamWriter) -> None:
-        """Pass on what the command sends, once it is known for whom."""
+        """Forward what the command sends, once the target host is known."""
         piece = name.let_through(piece) if piece else b""
         if name.why:
             raise Turned(403, name.why)
@@ -173,7 +173,7 @@ class _Connection:
         writer.write(piece)
 
     async def _both_ways(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: TunnelName) -> None:
-        """Pass bytes until both sides have ended, or nothing moves any more."""
+        """Forward bytes until both sides have ended or the connection is idle for too long."""
         self._moved = asyncio.get_running_loop().time()
         tasks = {
             asyncio.create_task(self._pump(self._reader, writer, partial(self._pass, name=name, writer=writer))),
@@ -185,7 +185,7 @@ class _Connection:
                 task.result()
         except TimeoutError:
             raise
-        except OSError:  # as many a client ends, and no news; the other side is told by the same
+        except OSError:  # clients often end this way; abort closes the other side too
             self._writer.transport.abort()
         finally:
             for task in tasks:
@@ -223,14 +223,14 @@ class _Connection:
                 headers=[(b"Host", named.encode()), *self._headers(request, host), (b"Connection", b"close")],
             )  # fmt: skip
             self._write(writer, upstream.send(head), up=True)
-            with suppress(ConnectionError):  # the host may have answered before it read all of it
+            with suppress(ConnectionError):  # the host may answer before reading everything
                 await self._send_body(upstream, writer)
             await self._answer_of(upstream, reader)
         finally:
             writer.transport.abort()
 
     def _headers(self, request: h11.Request, host: str) -> list[tuple[bytes, bytes]]:
-        """Those of the command's that concern the host, and those that are put in here, over its own."""
+        """Return the command's end-to-end headers, with added credentials replacing its own."""
         named = [value.lower() for name, value in request.headers if name == b"connection"]
         dropped = _HOP_BY_HOP | {each.strip() for value in named for each in value.split(b",")} - _FRAMING
         put_in = [(name.encode(), value.encode()) for name, value in self._network.headers.get(host, ())]
@@ -247,7 +247,8 @@ class _Connection:
                 self._write(writer, upstream.send(event), up=True)
                 await self._drained(writer)
             elif isinstance(event, h11.EndOfMessage):
-                self._write(writer, upstream.send(h11.EndOfMessage()), up=True)  # no trailers: they are headers unseen
+                # drop trailers, because they would be unchecked headers
+                self._write(writer, upstream.send(h11.EndOfMessage()), up=True)
                 return
             else:
                 raise EOFError
@@ -274,7 +275,8 @@ class _Connection:
             elif isinstance(event, h11.EndOfMessage):
                 self._write(self._writer, self._peer.send(h11.EndOfMessage()), up=False)
                 return
-            elif not isinstance(event, h11.InformationalResponse):  # h11 lets nobody end after the first of them
+            # h11 does not report an end after an informational response
+            elif not isinstance(event, h11.InformationalResponse):
                 raise Turned(502, "ended the connection without an answer", allowed=True)
 
     def _write(self, sink: asyncio.StreamWriter, piece: bytes | None, *, up: bool) -> None:
@@ -283,7 +285,7 @@ class _Connection:
         sink.write(piece)
 
     def _name(self, host: str, port: int, spelled: str) -> tuple[str, int]:
-        """Keep in the log which host was asked for, as it was spelled: secrets in it are found by their spelling."""
+        """Log the requested host as it was spelled, so that secrets in it can be found."""
         self._asked.host, self._asked.port = spelled, port
         if not host or not port:
             raise Turned(400, "names no host and port")
@@ -292,7 +294,7 @@ class _Connection:
     async def _connect(
         self, entry: AllowedHost, host: str, port: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect to an address of the host that may be reached."""
+        """Connect to a permitted address of the host."""
         self._asked.allowed, self._asked.host = True, host
         if entry.address is not None:
             addresses, port = [entry.address], entry.address_port
@@ -323,7 +325,7 @@ class _Connection:
         return public
 
     async def _read(self, source: asyncio.StreamReader) -> bytes:
-        """The next piece; the time that nothing moved counts for both ways together."""
+        """Read the next piece. Activity in either direction resets the idle time."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -347,9 +349,10 @@ class _Connection:
 
 
 def _target(request: h11.Request) -> str:
-    """The whole address that is asked for; that of a client which takes the proxy for the host itself is in two parts.
+    """Return the absolute URL of a request.
 
-    Source: RFC 9112, 3.3.
+    A client that treats the proxy as the host itself sends only a path, with the host in a header. Source: RFC 9112,
+    3.3.
     """
     target = request.target.decode("ascii", "replace")
     if not target.startswith("/"):
@@ -361,7 +364,9 @@ def _target(request: h11.Request) -> str:
 
 
 async def _tell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, status: int, sentence: str) -> None:
-    """Answer a request that ends here, and take a little of what still comes: else the answer would be lost with it."""
+    """Send a refusal, and read some of the remaining request: otherwise the connection could be reset before it
+    arrives.
+    """
     body = f"{sentence}\n".encode()
     head = (
         f"HTTP/1.1 {status} {sentence[:_REASON_CHARS]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
@@ -378,7 +383,7 @@ async def _tell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stat
 
 
 async def _close(writer: asyncio.StreamWriter, *, whole: bool) -> None:
-    """End a connection; one that broke in the middle of an answer ends so that nobody takes it for a whole one."""
+    """Close a connection. If an answer is incomplete, abort it, so that it is not mistaken for a complete one."""
     if not whole:
         writer.transport.abort()
         return

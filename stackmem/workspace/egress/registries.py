@@ -1,8 +1,7 @@
-"""The package registries that this machine's own pip, npm and apt use: each is asked itself, none is known here.
+"""Finds the package registries that this machine's pip, npm and apt use, by asking these programs.
 
-Rule 1: a login in an address stays outside of the sandbox: the address then goes by TLS that the proxy speaks, and the
-login is a header that is put in there.
-Rule 2: a registry whose name leads to private addresses alone is pinned to the first one, since the machine trusts it.
+Rule 1: A login in a URL stays outside the sandbox: the proxy then uses TLS for this URL and adds the login as a header.
+Rule 2: A registry that only resolves to private addresses is pinned to the first one, because the machine trusts it.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from .hosts import AllowedHost, host_name, joined
 from .network_list import Resolve
 
 Run = Callable[[list[str]], str]
-"""What a program prints; empty where it is not there, fails or takes too long."""
+"""Returns the output of a program; empty if it is missing, fails or takes too long."""
 
 _SECONDS = 30
-# What pip uses where nobody says otherwise; it is asked for by pip's own code, since none of its commands prints it.
+# pip's defaults, read from its internal code because no pip command prints them.
 _PIP_DEFAULTS = (
     "from pip._internal.models.index import PyPI as index\n"
     "print(index.simple_url, 'https://' + index.file_storage_domain, sep='\\n')"
@@ -48,12 +47,12 @@ class Registries(Struct, frozen=True):
     """What the machine's package managers need."""
 
     hosts: tuple[AllowedHost, ...]
-    headers: Mapping[str, tuple[tuple[str, str], ...]]  # host to the login in its address, as a header
-    variables: Mapping[str, str]  # lead the same programs in the sandbox to the same registries
+    headers: Mapping[str, tuple[tuple[str, str], ...]]  # maps hosts to the login from their URL, as a header
+    variables: Mapping[str, str]  # make the same programs in the sandbox use the same registries
 
 
 class _Place(Struct, frozen=True):
-    """One address of a registry: how it is reached, and how programs in the sandbox are told of it."""
+    """A registry URL: how it is reached, and the URL that programs in the sandbox use."""
 
     hosts: tuple[AllowedHost, ...]
     told: str
@@ -63,9 +62,9 @@ class _Place(Struct, frozen=True):
 def machine_registries(
     environ: Mapping[str, str], run: Run | None = None, resolve: Resolve | None = None
 ) -> Registries:
-    """Ask the machine's own programs."""
+    """Find the registries by asking the machine's programs."""
     ask = run or (lambda command: _output(command, environ))
-    with ThreadPoolExecutor() as at_once:  # each takes a second to answer
+    with ThreadPoolExecutor() as at_once:  # in parallel, because each takes about a second
         asked = at_once.submit(_pip, ask), at_once.submit(_npm, ask), at_once.submit(_apt, ask)
         (index, others), npm, apt = asked[0].result(), asked[1].result(), asked[2].result()
     places = {url: place for url in (*index, *others, *npm) if (place := _place(url))}
@@ -74,7 +73,7 @@ def machine_registries(
     if not hosts:
         raise UsageError("--allow registries: neither pip, npm nor apt of this machine names one; name each host")
     variables = {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    if len(index) == 1 or any(url in places for url in others):  # else pip's own default is the default inside, too
+    if len(index) == 1 or any(url in places for url in others):  # otherwise pip's default applies inside too
         variables |= _joined("PIP_INDEX_URL", [places[url] for url in index if url in places][:1])
         variables |= _joined("PIP_EXTRA_INDEX_URL", [places[url] for url in others if url in places])
         variables |= _trusted([place for url in (*index, *others) if (place := places.get(url))])
@@ -88,7 +87,7 @@ def machine_registries(
 
 
 def _pip(ask: Run) -> tuple[list[str], list[str]]:
-    """The index, and other ones; the index with a second address where pip's own default holds: that of its files."""
+    """Return the index URLs and the extra ones. For pip's default index, the URLs include its file host."""
     for python in (sys.executable, "python3"):
         said = ask([python, "-m", "pip", "config", "list"])
         defaults = ask([python, "-c", _PIP_DEFAULTS]).split()
@@ -124,7 +123,7 @@ def _apt(ask: Run) -> list[str]:
 
 
 def _place(url: str) -> _Place | None:
-    """None where the address is none of HTTP: a folder, a disc."""
+    """Parse a registry URL. Returns None if it is not HTTP, for example a folder."""
     try:
         parts = urlsplit(url)
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
@@ -151,7 +150,7 @@ def _joined(name: str, places: Iterable[_Place]) -> dict[str, str]:
 
 
 def _trusted(places: Iterable[_Place]) -> dict[str, str]:
-    """Hosts that are asked in plain HTTP inside, because the proxy speaks TLS with them."""
+    """Return the setting for hosts that use plain HTTP inside, because the proxy adds TLS."""
     names = dict.fromkeys(urlsplit(place.told).netloc for place in places if place.login)
     return {"PIP_TRUSTED_HOST": " ".join(names)} if names else {}
 
@@ -160,7 +159,7 @@ def _pinned(host: AllowedHost, resolve: Resolve) -> AllowedHost:
     try:
         found = resolve(host.host, host.port)
     except (OSError, ValueError):
-        return host  # whoever asks for it is told that it has no address
+        return host  # the command will get an error about the missing address
     if not found or public_ones(found):
         return host
     return replace(host, address=found[0], address_port=host.port)

@@ -1,4 +1,4 @@
-"""What the commands asked of the network, counted by kind, in a bounded number of rows."""
+"""Counts the network requests of commands by kind, in a bounded number of rows."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from stackmem.core.network import NetworkRequest
 from .hosts import joined
 
 MOST_ROWS = 100
-"""Of one command; what more there is counts in one row without a host, allowed and refused apart."""
+"""Maximum rows per command. Further kinds are combined in two rows without a host, for allowed and refused requests."""
 _OTHERS = "was one of more kinds than are told apart"
 
 
 def subject(host: str, port: int) -> str:
-    """A host with its port, or the request where it names none."""
+    """Return the host with its port, or a general term if there is no host."""
     return joined(host, port) if host and port else host or "the request"
 
 
 class OpenRequest(Struct):
-    """One request, as far as it has come."""
+    """A request in progress."""
 
     host: str = ""
     port: int = 0
@@ -28,12 +28,12 @@ class OpenRequest(Struct):
     why: str = ""
     sent: int = 0
     received: int = 0
-    spoke: bool = False  # anything came at all; who only connected asked for nothing
-    answered: bool = False  # the host's answer, or its tunnel, has begun: nothing of ours can be said any more
+    spoke: bool = False  # whether any data arrived; a bare connection is not a request
+    answered: bool = False  # the answer or tunnel has started, so an error message can no longer be sent
 
     @property
     def subject(self) -> str:
-        """What a sentence about it is about."""
+        """Subject of a sentence about the request."""
         return subject(self.host, self.port)
 
 
@@ -44,7 +44,7 @@ class RequestLog:
         self._rows: dict[tuple[str, int, str, bool, str], list[int]] = {}
 
     def enter(self, asked: OpenRequest) -> None:
-        """Take note of a request that has ended."""
+        """Record a request that has ended."""
         if not asked.spoke and not asked.why:
             return
         key = (asked.host, asked.port, asked.method[:20], asked.allowed, asked.why)
@@ -55,12 +55,12 @@ class RequestLog:
             row[index] += more
 
     def requests(self) -> tuple[NetworkRequest, ...]:
-        """The rows, in the order in which the first of each kind ended."""
+        """Return the rows in the order in which the first request of each kind ended."""
         return tuple(NetworkRequest(*key, *row) for key, row in self._rows.items())
 
 
 def refusals(requests: tuple[NetworkRequest, ...]) -> tuple[str, ...]:
-    """What was refused, a sentence for each kind, the first three of them."""
+    """Return one sentence for each of the first three kinds of refused requests, and the number of others."""
     told = [f"{subject(each.host, each.port)} {each.why}" for each in requests if not each.allowed]
     more = len(told) - 3
     return (*told[:3], *((f"{more} more kinds of requests were refused",) if more > 0 else ()))

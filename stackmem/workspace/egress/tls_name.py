@@ -1,7 +1,7 @@
-"""Which host the first bytes of a tunnel are for: the name that TLS says in the clear, before anything is encrypted.
+"""Checks which host the first bytes of a tunnel are for, by the unencrypted server name in the TLS greeting.
 
-Many names are served from one address, so that a tunnel to a listed host could lead to another one there. OpenSSL reads
-the bytes, as the server that it never becomes: it is asked for the name, and the handshake ends.
+Many names share one address, so a tunnel to a listed host could reach another host there. OpenSSL parses the bytes as a
+server would; the handshake stops once it reports the name.
 
 Source: RFC 6066 (3, server_name), RFC 8446 (4.1.2, ClientHello).
 """
@@ -20,35 +20,36 @@ _MOST_BYTES = 64 * 1024
 
 
 def _nothing(_: object) -> None:
-    """A name that is not ASCII is none; Python would print where it found that out, among what a person reads."""
+    """Suppress Python's message about a name that is not ASCII. Such a name is treated as missing."""
 
 
 def _asked_name(asked: list[str | None]) -> Callable[[ssl.SSLObject, str | None, ssl.SSLContext], int]:
     def note(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> int:
         asked.append(name)
-        return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME  # all that was wanted is known
+        return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME  # stop the handshake; the name is known
 
     return note
 
 
 class TunnelName:
-    """Holds what a command sends into a tunnel until it is known whom it is for."""
+    """Holds back what a command sends into a tunnel until its target is known."""
 
     def __init__(self, host: str, port: int) -> None:
-        """The tunnel that was asked for; on port 443 what is no TLS is refused, on others it is let through."""
-        self.why = ""  # what is wrong with it; empty where nothing is
+        """Prepare for a tunnel. On port 443 only TLS is allowed; on other ports anything passes."""
+        self.why = ""  # why the tunnel is refused; empty if it is not
         self._host, self._port = host, port
         self._held = b""
         self._settled = False
         self._asked: list[str | None] = []
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # It must not lead back here: the collector does not see what an SSLObject holds, and each tunnel would stay.
+        # The callback must not reference self: the garbage collector cannot see into an SSLObject, so each tunnel would
+        # leak.
         context.sni_callback = _asked_name(self._asked)
         self._incoming = ssl.MemoryBIO()
         self._reader = context.wrap_bio(self._incoming, ssl.MemoryBIO(), server_side=True)
 
     def let_through(self, piece: bytes) -> bytes:
-        """What may be passed on now; nothing while that is not known, or once ``why`` says that it never may."""
+        """Return the bytes to forward now: none before the target is known, or if the tunnel is refused."""
         if self._settled:
             return b"" if self.why else piece
         self._held += piece
@@ -62,7 +63,7 @@ class TunnelName:
             if len(self._held) <= _MOST_BYTES:
                 return b""
         except ssl.SSLError:
-            pass  # as it always ends: with the name, or with bytes that are no greeting
+            pass  # the normal end: the name is known, or the bytes are not a TLS greeting
         finally:
             sys.unraisablehook = told
         named = ((self._asked[0] if self._asked else None) or "").lower().removesuffix(".")

@@ -1,1 +1,1 @@
-"""Roots of their own for commands: built from Dockerfiles, over base systems that the person names."""
+"""Root file systems for commands, built from Dockerfiles on base systems that the user provides."""

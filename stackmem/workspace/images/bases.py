@@ -1,6 +1,6 @@
-"""Base systems: from a folder, an archive of a root, an archive of ``docker save``, or an engine that has the image.
+"""Base systems: from a folder, an archive of a root, a ``docker save`` archive, or a container engine.
 
-Whatever it is, its files come to belong to the person, and devices are left out: a sandbox makes its own.
+All files are owned by the user afterwards. Devices are left out, because the sandbox creates its own.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ENGINES = ("podman", "docker")
 
 
 def add_base(store: ImageStore, given: str) -> SystemRoot:
-    """Take the base of ``NAME=PATH`` into the store; what is there under its content is not unpacked again."""
+    """Add the base of ``NAME=PATH`` to the store. Content that is already there is not unpacked again."""
     named, equals, place = given.partition("=")
     path = Path(os.path.expanduser(place)).absolute()
     if not equals or not named.strip() or not place:
@@ -92,12 +92,12 @@ def _must_be_root(base: SystemRoot) -> None:
 
 @cache
 def engine() -> str:
-    """The engine that works here, podman before docker; empty where none does."""
+    """Return a working container engine, podman before docker, or an empty string."""
     return next((name for name in _ENGINES if shutil.which(name) and _engine(name, "info") is not None), "")
 
 
 def build_with_engine(store: ImageStore, recipe: Path, context: Path, args: Mapping[str, str]) -> SystemRoot:
-    """Let the engine build a Dockerfile, and export what it built as a base. The engine needs no base from us."""
+    """Build a Dockerfile with the engine and export the result as a base. The engine needs no base from the store."""
     program = engine()
     words = [word for pair in args.items() for word in ("--build-arg", "=".join(pair))]
     command = [program, "build", "-q", "-f", str(recipe), *words, str(context)]
@@ -116,7 +116,7 @@ def build_with_engine(store: ImageStore, recipe: Path, context: Path, args: Mapp
 
 
 def base_of_engine(store: ImageStore, named: str, kept_as: str = "") -> SystemRoot | None:
-    """The base as the engine has it, which may fetch it; None where there is no engine, or it cannot."""
+    """Export a base from the engine, which may download it. Returns None if there is no engine or it fails."""
     program = engine()
     if not program or (made := _engine(program, "create", named, "true")) is None:
         return None
@@ -140,7 +140,7 @@ def base_of_engine(store: ImageStore, named: str, kept_as: str = "") -> SystemRo
 
 
 def _pins(program: str, container: str) -> tuple[str, ...]:
-    """The digests of the image that a container was created from, those of registries first."""
+    """Return the digests of a container's image, registry digests first."""
     image = (_engine(program, "inspect", "--format", "{{.Image}}", container) or "").strip()
     told = _engine(program, "image", "inspect", "--format", "{{json .RepoDigests}}", image) if image else None
     listed = [each.rpartition("@")[2] for each in _texts(json.loads(told or "[]"))]
@@ -156,7 +156,7 @@ def _engine(program: str, *words: str) -> str | None:
 
 
 def _config(told: Any) -> ImageConfig:
-    """What an engine says of an image, in the form that all of them share."""
+    """Parse an engine's image configuration, in the format that all engines share."""
     said = told if isinstance(told, dict) else {}
     listed = {name: _texts(said.get(name)) for name in ("Env", "Shell")}
     env = dict(each.split("=", 1) for each in listed["Env"] if "=" in each)
@@ -171,7 +171,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 def _saved(
     path: Path, archive: BinaryIO, stack: ExitStack, scratch: Path, budget: ArchiveBudget
 ) -> tuple[list[BinaryIO], ImageConfig, tuple[str, ...]] | None:
-    """The layers, the configuration and the digests of a ``docker save`` archive; None for an archive of a root."""
+    """Return layers, configuration and digests of a ``docker save`` archive, or None for the archive of a root."""
     if not _looks_saved(first_name(archive, structs.replace(budget))):
         return None
     files = SavedFiles(

@@ -1,7 +1,7 @@
-"""Builds an image from a Dockerfile: each step that changes files is a layer, kept by what made it.
+"""Builds an image from a Dockerfile. Each step that changes files is a layer, cached by its inputs.
 
-Rule 1: what cannot be carried out is found before the first step runs.
-Rule 2: RUN runs in the sandbox that commands run in, in a root of its own, with the network that the person gives.
+Rule 1: Unsupported steps are detected before the first step runs.
+Rule 2: RUN uses the same sandbox as commands, with its own root and the network that the user permits.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ from .store import Image, ImageConfig, ImageStore, text_digest, tree_digest
 
 _APT = "APT_CONFIG"
 _APT_CONFIG = 'APT::Sandbox::User "root";\n'
-"""A root has one user, so the installer cannot become another one for its downloads."""
+"""The sandbox has only one user, so apt cannot switch to another one for downloads."""
 _TRUST = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS")
 _BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
-"""The certificates that this machine trusts: whoever stands between it and its registries is among them."""
+"""The certificates that this machine trusts, including any TLS-inspecting proxy in front of its registries."""
 _SHOWN_CHARS = 3_000
 
 
-class BuildFailed(UsageError):  # noqa: N818 - a finding, as stackmem.errors names its own
-    """A step cannot be carried out, or did not succeed."""
+class BuildFailed(UsageError):  # noqa: N818 - named like the errors in stackmem.errors
+    """A step is not supported or failed."""
 
 
 class BuildRules(Struct, frozen=True):
     """How steps are run."""
 
-    profile: Profile  # limits and the network; ``command_seconds`` is the time of one step
+    profile: Profile  # limits and network; ``command_seconds`` is the time limit of one step
     network_list: NetworkList | None = None
-    args: Mapping[str, str] = {}  # build arguments over those of the Dockerfile
-    tell: Callable[[str], object] = str  # told of each step, in a line
+    args: Mapping[str, str] = {}  # build arguments that override those of the Dockerfile
+    tell: Callable[[str], object] = str  # called with one line for each step
 
 
 class ImageSource(Struct, frozen=True):
-    """What an image is made from."""
+    """What an image is built from."""
 
     context: Path  # the folder that COPY copies from
-    recipe: Path | None = None  # the Dockerfile; None where a base is taken as it is
-    named: str = ""  # that base
-    # workdir, env: stand over what the recipe says, where they are given
+    recipe: Path | None = None  # the Dockerfile; None to use a base unchanged
+    named: str = ""  # the name of that base
+    # workdir, env: override the recipe if given
     workdir: str = ""
     env: Mapping[str, str] = {}
 
@@ -70,7 +70,7 @@ class ImageSource(Struct, frozen=True):
 
 
 class _Stage(Struct):
-    """A root in the making: its layers, topmost first, what made them, and what holds for the next step."""
+    """A root being built: its layers, topmost first, their cache key, and the settings for the next step."""
 
     layers: tuple[str, ...]
     made: str
@@ -83,7 +83,7 @@ class _Stage(Struct):
 
 
 def why_not_built(store: ImageStore, source: ImageSource) -> list[str]:
-    """Sentences about what stands in the way of a build here; none where nothing is known to."""
+    """Return messages about known obstacles to building the image here."""
     try:
         steps = source.steps()
     except UsageError as error:
@@ -108,7 +108,7 @@ def no_base(store: ImageStore, name: str) -> str:
 
 
 def source_digest(store: ImageStore, source: ImageSource) -> str:
-    """What an image of this source is kept under; another base or another file is another one."""
+    """Return the digest under which the image is stored. It changes with the bases and all files."""
     steps = source.steps()
     bases = [base.digest if (base := store.base(name)) else "missing" for name in bases_of(steps)]
     env = [word for pair in sorted(source.env.items()) for word in pair]
@@ -118,7 +118,7 @@ def source_digest(store: ImageStore, source: ImageSource) -> str:
 
 
 def build_image(store: ImageStore, source: ImageSource, rules: BuildRules) -> Image:
-    """The image of a source; layers that are there already are not made again."""
+    """Build the image of a source, reusing existing layers."""
     for name in bases_of(source.steps()):
         if store.base(name) is None:
             base_of_engine(store, name)
@@ -163,7 +163,7 @@ class _Build:
                     self._carry_out(step, stage)
             except UsageError as error:
                 raise BuildFailed(f"line {step.line}: {step.shown()}: {error}") from error
-        assert stage is not None  # noqa: S101 - a recipe without FROM was refused
+        assert stage is not None  # noqa: S101 - a recipe without FROM was rejected earlier
         return self._finished(stage, digest)
 
     def _begun(self, step: RecipeStep) -> _Stage:
@@ -212,7 +212,7 @@ class _Build:
     def _layer(
         self, step: RecipeStep, stage: _Stage, words: tuple[str, ...], change: Callable[[ImageRoot], object]
     ) -> None:
-        """Put on top of a stage what ``change`` writes into its root, or what was kept of the same change before."""
+        """Add a layer with what ``change`` writes into the root, or the cached layer of the same change."""
         config, args = stage.config, (f"{name}={value}" for name, value in sorted(stage.args.items()))
         env = (f"{name}={value}" for name, value in sorted(config.env.items()))
         said = (step.word, *words, config.user, config.workdir, *config.shell, *env, *args)
@@ -278,7 +278,7 @@ class _Build:
             raise UsageError(f"ended with {ended.reason or f'exit {ended.exit_code}'}{hint}\n{said}")
 
     def _image(self, stage: _Stage) -> Image:
-        """The root as it stands, for the next step."""
+        """Return the current root, for the next step."""
         uid, home = user_of(stage.layers, stage.config.user)
         return Image("", stage.layers, stage.config, "", uid, home, stage.config.shell or shell_of(stage.layers))
 
@@ -291,10 +291,10 @@ class _Build:
         return structs.replace(self._image(stage), digest=digest, config=config, files=str(files))
 
     def _files(self, stage: _Stage, digest: str) -> Path:
-        """A copy of what the working directory holds; a run begins with it."""
+        """Return a copy of the working directory's content, which a run starts with."""
 
         def fill(folder: Path) -> None:
-            if stage.config.workdir == "/":  # then a run begins in a folder of its own
+            if stage.config.workdir == "/":  # then a run starts in an empty folder
                 return
             with passing_root(self._store, self._image(stage)) as (root, _):
                 copy_out(root.view.fd, stage.config.workdir, folder)
@@ -319,7 +319,7 @@ def _ran(step: RecipeStep) -> tuple[str, ...]:
 
 
 def _line(step: RecipeStep) -> str:
-    """The line of shell that RUN is; a here-document is its script, or its input."""
+    """Return the shell line of RUN. A here-document is its script or its input."""
     if step.listed:
         return f"exec {shlex.join(step.values)}"
     line = " ".join(step.values)

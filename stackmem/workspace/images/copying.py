@@ -1,6 +1,6 @@
-"""COPY and ADD: files of a build's folder, or of another root, into a root whose links may lead anywhere.
+"""COPY and ADD: copies files from a build context or another root into a root whose links are untrusted.
 
-Rule: a path in a root is resolved as a process in it would, and never by the host.
+Rule: A path in a root is resolved as a process inside it would, never by the host.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Leaves = Callable[[PurePosixPath], bool]
 
 
 def open_folder(root: int, path: str) -> int:
-    """A folder of a root, made with those above it where it is missing."""
+    """Open a folder of a root, creating it and its parents if missing."""
     plain = os.fsencode(path.strip("/")) or b"."
     with suppress(FileNotFoundError):
         return _opened(root, plain, path)
@@ -57,7 +57,7 @@ def _opened(root: int, plain: bytes, path: str) -> int:
 
 
 def copy_in(sources: Iterable[Path], root: int, target: str, *, many: bool, mode: int | None, leaves: Leaves) -> None:
-    """Copy files, and what folders hold, to a path of a root, as COPY does."""
+    """Copy files, and the content of folders, to a path of a root, like COPY."""
     for source in sources:
         if is_folder(source):
             _copy_folder(source, root, target, mode, leaves)
@@ -83,7 +83,7 @@ def _copy_folder(source: Path, root: int, target: str, mode: int | None, leaves:
         folders[:] = [name for name in kept if not Path(place, name).is_symlink()]
         for name in folders:
             fd = open_folder(root, str(PurePosixPath(target, below, name)))
-            with suppress(OSError):  # another's folder, as those of an upper layer never are
+            with suppress(OSError):  # fails for another user's folder, which never occurs in an upper layer
                 Path(f"/proc/self/fd/{fd}").chmod(stat.S_IMODE(Path(place, name).stat().st_mode) | 0o700)
             os.close(fd)
         links = [name for name in kept if name not in folders]
@@ -94,7 +94,7 @@ def _copy_folder(source: Path, root: int, target: str, mode: int | None, leaves:
 def _copy_file(source: Path, root: int, target: str, mode: int | None) -> None:
     status = source.lstat()
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
-        return  # sockets and pipes are nobody's content
+        return  # sockets and pipes have no content
     parent = open_folder(root, str(PurePosixPath(target).parent))
     name = PurePosixPath(target).name
     try:
@@ -116,7 +116,7 @@ def _copy_file(source: Path, root: int, target: str, mode: int | None) -> None:
 
 
 def in_context(context: Path, source: str, leaves: Leaves) -> list[Path]:
-    """What a source of COPY names in a build's folder."""
+    """Return the files that a COPY source matches in the build context."""
     plain = os.path.normpath(PurePosixPath("/", source)).strip("/")
     try:
         found = sorted(context.glob(plain)) if plain else [context]
@@ -130,7 +130,7 @@ def in_context(context: Path, source: str, leaves: Leaves) -> list[Path]:
 
 
 def written(scratch: Path, mark: str, step: RecipeStep, variables: Mapping[str, str]) -> Path:
-    """A here-document as a file."""
+    """Write a here-document to a file."""
     name = mark.lstrip("<-").strip("\"'")
     if name not in step.texts or "/" in name or name in ("", ".", ".."):
         raise UsageError(f"{mark} is not a here-document with a plain name; write <<NAME and end the text with NAME")
@@ -141,7 +141,7 @@ def written(scratch: Path, mark: str, step: RecipeStep, variables: Mapping[str, 
 
 
 def copy_out(root: int, path: str, folder: Path) -> None:
-    """Fill a folder of this machine with what one of a root holds."""
+    """Fill a host folder with the content of a folder in a root."""
     with ExitStack() as stack:
         fd = open_folder(root, path)
         stack.callback(os.close, fd)
@@ -157,7 +157,7 @@ def leave_nothing(path: PurePosixPath) -> bool:
 
 
 def unpacked(source: Path, context: Path, scratch: Path) -> Path:
-    """What ADD makes of an archive: a folder with what it holds; anything else stays as it is."""
+    """Unpack an archive for ADD and return the folder; return any other file unchanged."""
     mode = source.lstat().st_mode
     if (not stat.S_ISREG(mode) and not stat.S_ISLNK(mode)) or is_folder(source):
         return source
@@ -169,7 +169,7 @@ def unpacked(source: Path, context: Path, scratch: Path) -> Path:
             with UnpackedTree(folder) as tree:
                 unpack_layer(file, tree, budget_for(file), whiteouts=False)
     except FileNotFoundError:
-        return source  # a link that leads nowhere stays one
+        return source  # a broken link is copied as is
     except (ArchiveError, OSError) as error:
         led_out = isinstance(error, OSError) and error.errno == errno.EXDEV
         why = f"it is a link that leads out of {context}" if led_out else error
@@ -181,7 +181,7 @@ def unpacked(source: Path, context: Path, scratch: Path) -> Path:
 
 @contextmanager
 def _opened_below(folder: Path, path: Path) -> Iterator[BinaryIO]:
-    """A file to read; OSError (EXDEV) if a link leads out of the folder."""
+    """Open a file for reading. Raises OSError (EXDEV) if a link leads out of the folder."""
     root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         name = os.fsencode(path.relative_to(folder))
@@ -192,7 +192,7 @@ def _opened_below(folder: Path, path: Path) -> Iterator[BinaryIO]:
 
 
 def ignored_by(context: Path) -> Leaves:
-    """What ``.dockerignore`` leaves out of a build's folder; the last line that fits a path counts."""
+    """Return the filter of ``.dockerignore`` for a build context. The last matching line decides."""
     try:
         lines = read_regular(context / ".dockerignore", _MAX_RULES_BYTES).decode("utf-8", "replace").splitlines()
     except OSError:

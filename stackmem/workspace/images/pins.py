@@ -1,7 +1,7 @@
-"""Digests by which a registry knows an image (``sha256:...``), each checked against the content of an archive.
+"""Registry digests of an image (``sha256:...``), verified against the content of an archive.
 
-A manifest names its configuration by digest, and a configuration names its layers by digest. So whoever checks all of
-them knows that the layers are those of the digest that a recipe pins.
+A manifest names its configuration by digest, and a configuration names its layers by digest. Checking all of them
+proves that the layers belong to the digest that a recipe pins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _JSON_BYTES = 16 << 20
 
 
 def checked_pins(files: SavedFiles, config: bytes, layers: Sequence[str], budget: ArchiveBudget) -> tuple[str, ...]:
-    """Digests of an image that ``docker save`` wrote: its manifests, the outermost first, then its configuration."""
+    """Return the digests of an image from ``docker save``: its manifests, outermost first, then its configuration."""
     stated = json.loads(config).get("rootfs", {}).get("diff_ids")
     if not stated:
         return ()
@@ -34,11 +34,11 @@ def checked_pins(files: SavedFiles, config: bytes, layers: Sequence[str], budget
 
 
 def _manifests(files: SavedFiles, index: Any, config: str, seen: set[str]) -> list[str]:
-    """The digests on the way from an index to the manifest of a configuration; empty if no manifest names it."""
+    """Return the digests from an index down to the manifest of a configuration; empty if no manifest names it."""
     for each in index.get("manifests", ()):
         digest = str(each["digest"])
         name = f"blobs/{digest.replace(':', '/', 1)}"
-        if digest in seen or name not in files:  # an index lists other platforms too
+        if digest in seen or name not in files:  # an index also lists other platforms
             continue
         seen.add(digest)
         raw = files.read(name, _JSON_BYTES)

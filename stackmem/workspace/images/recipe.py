@@ -1,4 +1,4 @@
-"""Dockerfiles: read by Docker's own parser, as steps that can be carried out, or with a sentence why they cannot."""
+"""Dockerfiles, parsed with Docker's own parser into steps, with messages about unsupported ones."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ _HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_][\w.]*)\1")
 _SAYS_NOTHING = {
     "LABEL", "EXPOSE", "VOLUME", "STOPSIGNAL", "MAINTAINER", "ONBUILD", "CMD", "ENTRYPOINT", "HEALTHCHECK"
 }  # fmt: skip
-"""Words that change nothing in a sandbox: it publishes no port, starts no service, and no image is built over it."""
+"""Instructions without effect in a sandbox: it publishes no ports, starts no services, and is not a base for others."""
 
 
 class RecipeStep(Struct, frozen=True):
     """One instruction."""
 
-    word: str  # in capitals
-    values: tuple[str, ...]  # as they are written, variables not filled in
-    flags: Mapping[str, str] = {}  # name to value; a flag without a value has an empty one
-    texts: Mapping[str, str] = {}  # name to text of its here-documents
-    listed: bool = False  # the values stood in a JSON list, so no shell takes them apart
-    line: int = 1  # from 1
+    word: str  # in upper case
+    values: tuple[str, ...]  # as written, before variables are substituted
+    flags: Mapping[str, str] = {}  # maps names to values; empty for a flag without a value
+    texts: Mapping[str, str] = {}  # maps names to the texts of here-documents
+    listed: bool = False  # the values are a JSON list, so no shell splits them
+    line: int = 1  # 1-based
 
     def shown(self) -> str:
         return f"{self.word} {' '.join(self.values)}".replace("\n", " ")[:120]
 
 
 def read_recipe(path: Path) -> tuple[RecipeStep, ...]:
-    """The steps of a Dockerfile."""
+    """Read the steps of a Dockerfile."""
     try:
         import dockerfile  # type: ignore[import-not-found]
     except ImportError as error:
@@ -72,14 +72,14 @@ def _step(command: object) -> RecipeStep:
     texts = {}
     for document in command.heredocs:  # type: ignore[attr-defined]
         text = str(document.content)
-        # A text whose mark is quoted keeps its dollars.
+        # Variables are not substituted in a here-document with a quoted marker.
         kept = text.replace("\\", "\\\\").replace("$", "\\$") if document.name in quoted else text
         texts[str(document.name)] = kept
     return RecipeStep(word, values, flags, texts, bool(command.json), int(command.start_line))  # type: ignore[attr-defined]
 
 
 def filled_in(text: str, variables: Mapping[str, str]) -> str:
-    """A value with ``$NAME``, ``${NAME}``, ``${NAME:-word}`` and ``${NAME:+word}`` replaced."""
+    """Substitute ``$NAME``, ``${NAME}``, ``${NAME:-word}`` and ``${NAME:+word}`` in a value."""
 
     def one(found: re.Match[str]) -> str:
         if found[1]:
@@ -99,7 +99,7 @@ def filled_in(text: str, variables: Mapping[str, str]) -> str:
 
 
 def unquoted(text: str) -> str:
-    """A value without its quotes, as Docker takes them off."""
+    """Remove the quotes of a value, as Docker does."""
     try:
         return " ".join(shlex.split(text)) if text[:1] in "\"'" else text
     except ValueError:
@@ -107,12 +107,12 @@ def unquoted(text: str) -> str:
 
 
 def pairs(values: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Names and values of ENV, ARG or LABEL, as the parser gives them."""
+    """Return names and values of ENV, ARG or LABEL as the parser provides them."""
     return [(values[at], unquoted(values[at + 1])) for at in range(0, len(values) - 1, 2)]
 
 
 def why_not(step: RecipeStep) -> str:
-    """Why a step cannot be carried out here; empty where it can."""
+    """Return why a step is not supported here, or an empty string."""
     sources = step.values[:-1]
     match step.word:
         case "ADD" if any("://" in source or source.startswith("git@") for source in sources):
@@ -134,7 +134,7 @@ _KNOWN = {"FROM", "ARG", "ENV", "RUN", "COPY", "ADD", "WORKDIR", "USER", "SHELL"
 
 
 def needs_engine(steps: tuple[RecipeStep, ...]) -> str:
-    """Why only a container engine can build the steps, as a sentence; empty if the sandbox can."""
+    """Return why only a container engine can build the steps, or an empty string if the sandbox can."""
     several = [step.line for step in steps if step.word == "FROM"][1:]
     copied = [step.line for step in steps if step.word in ("COPY", "ADD") and "from" in step.flags]
     if not (lines := sorted(several + copied)):
@@ -143,7 +143,7 @@ def needs_engine(steps: tuple[RecipeStep, ...]) -> str:
 
 
 def bases_of(steps: tuple[RecipeStep, ...]) -> list[str]:
-    """Names of the base systems that the steps need; none if an engine builds them."""
+    """Return the base systems that the steps need; empty if an engine builds them."""
     if needs_engine(steps):
         return []
     given: dict[str, str] = {}
@@ -157,7 +157,7 @@ def bases_of(steps: tuple[RecipeStep, ...]) -> list[str]:
 
 
 def arguments(step: RecipeStep) -> dict[str, str]:
-    """Names and defaults of ARG; one without a default is left out."""
+    """Return names and defaults of ARG, without those that have no default."""
     found = {}
     for value in step.values:
         name, equals, default = value.partition("=")

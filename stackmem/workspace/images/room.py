@@ -1,4 +1,6 @@
-"""A workspace in an image: its folder stands at the image's working directory, in a root that takes what is written."""
+"""Opens a workspace in an image: its folder is at the image's working directory, in a root that receives other
+writes.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def image_store() -> ImageStore:
 
 
 def must_have_roots(isolation: str) -> None:
-    """Refuse an isolation in which no root can be had."""
+    """Raise if the isolation level does not support root file systems."""
     if isolation not in _LEVELS:
         raise UsageError(
             f"a task in an image of its own needs isolation bubblewrap, not {isolation}; leave --isolation out, or let "
@@ -38,12 +40,12 @@ def open_in_image(
     image: Image,
     isolation: str,
     view: WorkspaceView,
-    place: Path,  # takes what is written outside of the working directory
+    place: Path,  # receives writes outside the working directory
     profile: Profile,
     mounts: tuple[Mount, ...] = (),
     env: Mapping[str, str] | None = None,
     *,
-    seen: Path | None = None,  # the place of another workspace, whose writings are to be seen and not changed
+    seen: Path | None = None,  # the place of another workspace, whose writes are visible but not changed
     scrub: Callable[[str], str] = str,
     network_list: NetworkList | None = None,
 ) -> Workspace:

@@ -1,6 +1,6 @@
-"""A root for commands: layers that stay as they are, one on top that takes what is written, and what is bound into it.
+"""A root file system for commands: read-only layers, a writable layer on top, and bind mounts.
 
-No process is left behind, and no mount on the host: the root lives in namespaces that descriptors hold.
+It leaves no process and no mount on the host: the root exists in namespaces that descriptors keep alive.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from stackmem.workspace.tree import remove_tree
 from .store import Image, ImageStore, text_digest
 
 INSIDE = "/.stackmem"
-"""Where a root shows the shell: a mount right below ``/``, so that no command can put another program in its place."""
+"""Mount point of the shell in a root. It is directly below ``/``, so that no command can replace the shell."""
 _BASH = "/bin/bash"
 _PASSWD_BYTES = 1 << 20
 UPPER = "upper"
-"""The folder, in a root's place, that holds what was written."""
+"""Folder in a root's place that contains what was written."""
 
 
 class ImageRoot(Struct):
-    """A mounted root; its descriptors alone keep it."""
+    """A mounted root, kept alive by its descriptors only."""
 
     image: Image
     view: WorkspaceView
-    starts: tuple[str, ...]  # words that start the shell which sets a command's limits
-    listener: int = -1  # what listens at the door's port in the root's own network; -1 where it has no door
+    starts: tuple[str, ...]  # arguments that start the shell that sets a command's limits
+    listener: int = -1  # socket that listens at the door's port in the root's network; -1 without a door
 
     @property
     def fds(self) -> tuple[int, ...]:
-        """What a program that enters has to inherit."""
+        """Descriptors that a program must inherit to enter."""
         return self.view.fds
 
     def entered(self, *argv: str) -> tuple[str, ...]:
-        """The words that start a program in the root's namespaces."""
+        """Return the argv that starts a program in the root's namespaces."""
         return self.view.entered(*argv)
 
     def close(self) -> None:
@@ -61,9 +61,9 @@ class ImageRoot(Struct):
 
 def open_root(
     store: ImageStore, image: Image, place: Path, network: str, mounts: tuple[Mount, ...] = (),
-    below: tuple[Path, ...] = (),  # folders that lie over the image's own layers, as layers of another root
+    below: tuple[Path, ...] = (),  # folders above the image's layers, used as layers of another root
 ) -> ImageRoot:  # fmt: skip
-    """Mount a root whose changes go to ``place``; what an earlier process left there is part of it."""
+    """Mount a root whose changes go to ``place``. Earlier changes there are included."""
     folder, starts = limit_shell(store)
     places = OverlayPlaces(place / UPPER, place / "overlay", place / "hidden", place / "root")
     try:
@@ -84,7 +84,7 @@ def open_root(
 
 @contextmanager
 def passing_root(store: ImageStore, image: Image, network: str = "none") -> Iterator[tuple[ImageRoot, Path]]:
-    """A root for as long as it is needed, and the folder whose ``upper`` takes what is written to it."""
+    """Open a temporary root. Yields it with the folder whose ``upper`` receives its changes."""
     place = Path(tempfile.mkdtemp(prefix=".making-", dir=store.folder / "layers"))
     try:
         place.chmod(0o755)
@@ -95,12 +95,12 @@ def passing_root(store: ImageStore, image: Image, network: str = "none") -> Iter
 
 
 def _above(path: str) -> list[PurePosixPath]:
-    """The folders above a path that are no root themselves, outermost first."""
+    """Return the parents of a path except the root, outermost first."""
     return list(reversed(PurePosixPath(path).parents))[1:]
 
 
 def shell_of(layers: tuple[str, ...]) -> tuple[str, ...]:
-    """The shell that commands are given to: bash where a layer has one."""
+    """Return the shell that runs commands: bash if a layer has it."""
     names = ("bin/bash", "usr/bin/bash", "usr/local/bin/bash")
     for name in names:
         for layer in layers:
@@ -110,7 +110,7 @@ def shell_of(layers: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def user_of(layers: tuple[str, ...], named: str) -> tuple[int, str]:
-    """The number and the home folder of a user, as the topmost layer that lists users says."""
+    """Return the uid and home folder of a user, according to the topmost layer with a list of users."""
     name = named.partition(":")[0]
     text = next((found for layer in layers if (found := _passwd(layer)) is not None), "")
     for line in text.splitlines():
@@ -133,7 +133,7 @@ def _passwd(layer: str) -> str | None:
 
 @contextmanager
 def _opened_in(layer: str, name: str, flags: int) -> Iterator[int]:
-    """A file of a layer, whose links lead nowhere but into the layer."""
+    """Open a file of a layer. Links cannot lead outside the layer."""
     with ExitStack() as stack:
         root = os.open(layer, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, root)
@@ -143,7 +143,9 @@ def _opened_in(layer: str, name: str, flags: int) -> Iterator[int]:
 
 
 def limit_shell(store: ImageStore) -> tuple[Path, tuple[str, ...]]:
-    """The bash of this machine, for a root that need not have one: the folder to show, and the words that start it."""
+    """Copy this machine's bash for a root that may lack it. Returns the folder to mount and the arguments to start
+    bash.
+    """
     bash = Path(_BASH).resolve()
     try:
         told = subprocess.run(["ldd", str(bash)], capture_output=True, text=True, timeout=20, check=False).stdout

@@ -1,7 +1,7 @@
-"""Where images are kept: base systems by name, layers by what made them, images by what they were built from.
+"""The image store: base systems by name, layers by their inputs, images by their sources.
 
-Rule 1: a folder that is there is whole: it is filled beside its place, and renamed.
-Rule 2: every file belongs to the person: a sandbox has one user, and owners of an archive mean nothing to it.
+Rule 1: Existing folders are complete: they are filled under a temporary name and renamed.
+Rule 2: All files belong to the user: a sandbox has one user, so owners in an archive are ignored.
 """
 
 from __future__ import annotations
@@ -25,50 +25,50 @@ from stackmem.workspace.tree import remove_tree
 
 _Kept = TypeVar("_Kept", bound=Struct)
 SKELETON = ("dev", "proc", "sys", "run", "tmp", "var/tmp", "etc", "root")
-"""Folders that every root has, whatever its base brings."""
+"""Folders that every root has, whatever its base contains."""
 MAX_CONTEXT_FILE_BYTES = 16 << 30
-"""The limit for a file that a build copies."""
+"""Maximum size of a file that a build copies."""
 
 
 class ImageConfig(Struct, frozen=True, omit_defaults=True):
-    """What a root says of the programs in it."""
+    """Settings of a root for the programs in it."""
 
     env: Mapping[str, str] = {}
     workdir: str = "/"
-    user: str = ""  # a name or a number, as the recipe has it; empty is root
-    shell: tuple[str, ...] = ()  # what a line of shell is given to; empty is what the root has, bash before sh
+    user: str = ""  # a name or number, as in the recipe; empty means root
+    shell: tuple[str, ...] = ()  # the shell for shell lines; empty selects bash, or sh if the root has no bash
 
 
 class SystemRoot(Struct, frozen=True):
-    """A root that images are built over."""
+    """A root that images are built on."""
 
     name: str
-    digest: str  # of what it was unpacked from
+    digest: str  # digest of its source
     root: str  # the folder in the store
     config: ImageConfig = ImageConfig()
-    # the digests by which a registry knows it, as in ``FROM NAME@sha256:...``; empty where none is known
+    # registry digests, as in ``FROM NAME@sha256:...``; empty if unknown
     pins: tuple[str, ...] = ()
 
 
 class Image(Struct, frozen=True):
-    """A root that was built."""
+    """A built root."""
 
-    digest: str  # of what it was built from
-    layers: tuple[str, ...]  # folders of the store, topmost first
+    digest: str  # digest of its source
+    layers: tuple[str, ...]  # folders in the store, topmost first
     config: ImageConfig
-    files: str  # a copy of what its working directory holds
-    uid: int = 0  # the user in force, whose folder is ``home``
+    files: str  # a copy of the working directory's content
+    uid: int = 0  # the user, whose home folder is ``home``
     home: str = "/root"
     shell: tuple[str, ...] = ("/bin/sh", "-c")
 
     @property
     def inside(self) -> str:
-        """Where a workspace stands: at the working directory, and never at the root itself."""
+        """Path of the workspace: the working directory, but never the root itself."""
         return "/workspace" if self.config.workdir == "/" else self.config.workdir
 
 
 def base_name(named: str) -> str:
-    """A base's name in the one spelling that is kept: no host of the common library, a tag, its digest if pinned."""
+    """Normalize a base's name: without the default registry's host, with a tag, and with a digest if pinned."""
     name, at, pin = named.strip().partition("@")
     *above, last = name.split("/")
     if above[-1:] == ["library"] and len(above) <= 2:
@@ -78,18 +78,18 @@ def base_name(named: str) -> str:
 
 
 def pin_of(name: str) -> str:
-    """The digest that a name asks for; empty if it is not pinned."""
+    """Return the digest in a name, or an empty string if it is not pinned."""
     return name.partition("@")[2]
 
 
 class ImageStore:
-    """A folder of the person's state."""
+    """A folder in the user's state directory."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def make_ready(self) -> None:
-        """Create the folder, which only the user may enter: files of images have whatever modes their makers chose."""
+        """Create the folder. Only the user may enter it, because files in images can have any mode."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.folder.chmod(0o700)
@@ -98,7 +98,7 @@ class ImageStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One process at a time builds."""
+        """Hold the build lock, so that only one process builds."""
         self.make_ready()
         try:
             fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -107,13 +107,13 @@ class ImageStore:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             for left in self.folder.glob("*/.making-*"):
-                remove_tree(left)  # of a build that was killed
+                remove_tree(left)  # left over from a killed build
             yield
         finally:
             os.close(fd)
 
     def made(self, kind: str, key: str, fill: Callable[[Path], object]) -> Path:
-        """The folder of a kind under a key, filled by ``fill`` where it is not there yet."""
+        """Return the folder of a kind and key, filling it with ``fill`` if it does not exist."""
         target = self.folder / kind / key
         if target.is_dir():
             return target
@@ -132,7 +132,7 @@ class ImageStore:
         return target
 
     def skeleton(self) -> Path:
-        """The lowest layer of every root."""
+        """Return the lowest layer of every root."""
 
         def fill(folder: Path) -> None:
             for name in SKELETON:
@@ -144,7 +144,7 @@ class ImageStore:
         return self.made("layers", "skeleton-1", fill)
 
     def base(self, named: str) -> SystemRoot | None:
-        """A base by its name; None if there is none, or none that has the digest in the name."""
+        """Return a base by name, or None if there is none or its digest differs from the one in the name."""
         name = base_name(named)
         if name == "scratch":
             return SystemRoot(name, "scratch", str(self.skeleton()))
@@ -156,7 +156,7 @@ class ImageStore:
         return None
 
     def bases(self) -> list[SystemRoot]:
-        """All that there are, by name."""
+        """Return all bases, sorted by name."""
         files = sorted((self.folder / "bases").glob("*.json"))
         return [found for file in files if (found := self._read(file, SystemRoot)) is not None]
 
@@ -191,7 +191,7 @@ class ImageStore:
 
 
 def text_digest(*words: str) -> str:
-    """Of words in their order; no two lists of words have the same."""
+    """Return a digest of a list of words. Different lists never share an encoding."""
     whole = hashlib.sha256()
     for word in words:
         raw = word.encode("utf-8", "surrogateescape")
@@ -200,7 +200,7 @@ def text_digest(*words: str) -> str:
 
 
 def tree_digest(*places: Path) -> str:
-    """Of names, kinds, modes and contents at and below places, which must hold no device."""
+    """Return a digest of names, kinds, modes and contents at and below paths, which must not contain devices."""
     whole = hashlib.sha256()
     for place in places:
         folder = is_folder(place)
@@ -216,5 +216,5 @@ def tree_digest(*places: Path) -> str:
 
 
 def is_folder(path: Path) -> bool:
-    """A folder, or a descriptor of one by its place in ``/proc``, which looks like a link."""
+    """Return whether it is a folder, or a descriptor of one under ``/proc``, which looks like a link."""
     return path.is_dir() and (not path.is_symlink() or path.parent == Path("/proc/self/fd"))

@@ -1,6 +1,6 @@
-"""The level ``none``: limits and a clean environment, and nothing that holds a command back.
+"""The level ``none``: limits and a clean environment, but no isolation.
 
-Its temporary folder, its environment and its exit codes are those of every level that shows commands the host's paths.
+Its temporary folder, environment and exit codes are shared by all levels in which commands see host paths.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Bare:
 
 
 def private_tmp(stack: ExitStack) -> Path:
-    """A temporary folder with a home in it, for one command."""
+    """Create a temporary folder with a home in it, for one command."""
     tmp = Path(tempfile.gettempdir()).resolve() / f"stackmem-tmp-{os.urandom(8).hex()}"
-    stack.callback(_remove, tmp)  # before it is there: Ctrl-C may come between
+    stack.callback(_remove, tmp)  # registered before it exists, because Ctrl-C may come in between
     tmp.mkdir(mode=0o700)
     (tmp / "home").mkdir()
     return tmp
@@ -48,13 +48,13 @@ def private_tmp(stack: ExitStack) -> Path:
 def _remove(tmp: Path) -> None:
     with suppress(OSError):
         (tmp / "home").rmdir()
-        tmp.rmdir()  # most commands leave it empty, and this starts no process
+        tmp.rmdir()  # most commands leave it empty, and this needs no extra process
     if tmp.exists():
         remove_tree(tmp)
 
 
 def host_environment(seat: Seat, tmp: Path) -> dict[str, str]:
-    """The built environment where nothing is mounted: PATH names host folders."""
+    """Build the environment for levels without mounts, in which PATH names host folders."""
     mounts = (*seat.profile.mounts, *seat.mounts)
     return build_environment(
         path=(
@@ -70,7 +70,7 @@ def host_environment(seat: Seat, tmp: Path) -> dict[str, str]:
 
 
 def plain_code(code: int) -> int | None:
-    """The exit code as a shell counts it; None after SIGKILL, which was not ours."""
+    """Return the exit code in shell convention, or None after a SIGKILL that we did not send."""
     if code == -9:
         return None
     return 128 - code if code < 0 else code

@@ -1,10 +1,10 @@
-"""The bubblewrap level: every namespace, an allow-list of mounts, the system call filter.
+"""The bubblewrap level: all namespaces, an allow-list of mounts, and the system call filter.
 
-Rule 1: no host path stands in an argument list; they go through a descriptor.
-Rule 2: no mount point lies inside the workspace but ``.git`` and what is in it, and those are bound from descriptors
-that were opened without following links. A destination below writable files would let them steer the mount out of
-the sandbox (CVE-2026-87766).
-Rule 3: no ``--new-session``: the harness starts a session, and one kill of its group then reaches everything.
+Rule 1: Host paths never appear in an argument list; they are passed through a descriptor.
+Rule 2: Only ``.git`` and its content are mounted inside the workspace, from descriptors that were opened without
+    following links. A mount point below writable files would let commands redirect the mount out of the sandbox
+    (CVE-2026-87766).
+Rule 3: No ``--new-session``: stackmem itself starts a session, so that killing its process group reaches everything.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HOME = "/tmp/home"  # noqa: S108 - inside the sandbox, where /tmp is private to
 
 
 def find_bwrap(workspace: Path, candidates: tuple[str, ...] = CANDIDATES) -> str:
-    """Find a bubblewrap that can be trusted and does what is needed."""
+    """Return the path of a trustworthy bubblewrap that supports all needed options."""
     refused = []
     for path in candidates:
         why = _distrust(Path(path), workspace)
@@ -78,14 +78,14 @@ def _help(path: str) -> str:
 
 
 class _Setting(Struct, frozen=True):
-    """What does not differ between the commands of one workspace."""
+    """What all commands of one workspace share."""
 
     seat: Seat
-    there: tuple[bool, ...]  # which of the folders to hide there are
+    there: tuple[bool, ...]  # which of the hidden folders exist
     program: str
-    opening: bytes  # words for bubblewrap up to the workspace, as they are handed over
-    closing: tuple[str, ...]  # words after those for its ``.git``
-    filter: bytes  # of system calls
+    opening: bytes  # bubblewrap arguments up to the workspace, encoded for passing
+    closing: tuple[str, ...]  # arguments after those for ``.git``
+    filter: bytes  # system call filter
 
 
 class Bubblewrap:
@@ -96,7 +96,7 @@ class Bubblewrap:
     doors = True
 
     def __init__(self, *, proc: bool = True, candidates: tuple[str, ...] = CANDIDATES) -> None:
-        """Without ``proc``, ``/proc`` is an empty folder: for containers that mask their own."""
+        """With ``proc=False``, ``/proc`` is an empty folder, for containers that mask their own."""
         self.name = "bubblewrap" if proc else "bubblewrap (no /proc)"
         self._proc = proc
         self._candidates = candidates
@@ -112,8 +112,9 @@ class Bubblewrap:
         own = joined([*git, *kept.closing, "--seccomp", str(bpf), "--json-status-fd", str(status_write)])
         args = memory_file(stack, "args", kept.opening + own)
         life = line_of_life(stack)
-        # It has the read end of its own reports, too: else it would die of them where the harness has died meanwhile,
-        # and the process that waits to become the sandbox would wait for good. No namespace of ours reaches a command.
+        # bubblewrap also gets the read end of its status pipe. Otherwise it would die of SIGPIPE if stackmem has died,
+        # and the process that waits to become the sandbox would wait forever. The command inherits none of our
+        # namespaces.
         entered = seat.view.fds if seat.view else ()
         drop = (status_read, *entered)
         inner = limited(command, seat.profile, place=seat.place, count_processes=True, life=life, drop=drop)
@@ -136,8 +137,8 @@ class Bubblewrap:
         )
 
     def _setting(self, seat: Seat) -> _Setting:
-        """What the last command of the workspace had, unless a folder to hide has come up since."""
-        there = tuple(os.path.isdir(path) for path in seat.hidden)  # noqa: PTH112 - as cover does
+        """Return the settings of the previous command, unless a hidden folder has appeared or disappeared."""
+        there = tuple(os.path.isdir(path) for path in seat.hidden)  # noqa: PTH112 - same check as in cover
         kept = self._kept
         if kept is None or kept.seat is not seat or kept.there != there:
             self._kept = kept = self._new_setting(seat, there)
@@ -164,12 +165,12 @@ class Bubblewrap:
     def _kernel(self, seat: Seat) -> list[str]:
         profile = seat.profile
         proc = ["--proc", "/proc"] if self._proc else ["--tmpfs", "/proc"]
-        # Files below /proc/sys and /proc/irq belong to root: without this a sandbox started by root could write them.
+        # Files below /proc/sys and /proc/irq belong to root; a sandbox started by root could write them otherwise.
         sealed = ["--remount-ro", "/proc"] if not self._proc or os.geteuid() == 0 else []
         return [
             *proc, *sealed, "--dev", "/dev",
             "--perms", "1777", "--size", str(profile.shm_mib << 20), "--tmpfs", "/dev/shm",  # noqa: S108
-            "--remount-ro", "/dev",  # a file system without a size, else
+            "--remount-ro", "/dev",  # otherwise its size would be unlimited
             "--perms", "1777", "--size", str(profile.tmp_mib << 20), "--tmpfs", "/tmp",  # noqa: S108
             "--dir", "/var", "--symlink", "../tmp", "/var/tmp", "--dir", _HOME, "--dir", "/run",  # noqa: S108
         ]  # fmt: skip
@@ -179,9 +180,9 @@ class Bubblewrap:
 
 
 def reported(process: Popen[bytes], status: bytes) -> int | None:
-    """The exit code that bubblewrap reports; see ``Level.ran``."""
+    """Return the exit code that bubblewrap reports; see ``Level.ran``."""
     for line in status.splitlines():
-        with suppress(ValueError):  # a line that was cut when its writer was killed
+        with suppress(ValueError):  # incomplete line of a killed writer
             report = json.loads(line)
             if "exit-code" in report:
                 return int(report["exit-code"])
@@ -191,8 +192,8 @@ def reported(process: Popen[bytes], status: bytes) -> int | None:
 
 
 def namespaces(program: str, *, network: bool, uid: int = 1000) -> list[str]:
-    """Words for namespaces of its own, the network's only where ``network`` does not keep the one it is started in."""
-    nested = ["--disable-userns"] if "--disable-userns" in _help(program) else []  # the filter refuses them as well
+    """Return the arguments for new namespaces; ``network`` keeps the current network namespace."""
+    nested = ["--disable-userns"] if "--disable-userns" in _help(program) else []  # also refused by the filter
     return [
         "--unshare-all", "--unshare-user", *nested, *(["--share-net"] if network else []),
         "--uid", str(uid), "--gid", str(uid), "--cap-drop", "ALL", "--die-with-parent", "--hostname", "sandbox",
@@ -228,7 +229,7 @@ def _covers(seat: Seat) -> list[str]:
 
 
 def check_destinations(seat: Seat) -> None:
-    """Refuse mounts that would lie in the way of the sandbox's own, or below files that commands can write."""
+    """Raise if a mount conflicts with the sandbox's own folders, or is below files that commands can write."""
     granted = (*seat.toolchain.mounts(), *seat.profile.mounts, *seat.mounts)
     places = [(mount.inside, mount.writable) for mount in granted] + [(seat.path, True)]
     for path, _ in places:
@@ -263,14 +264,13 @@ def memory_file(stack: ExitStack, name: str, content: bytes) -> int:
 
 
 def guarded_git(workspace: int, path: str, stack: ExitStack) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Bind ``.git`` onto itself (it cannot be moved then) and its hooks and configuration read-only.
+    """Bind ``.git`` onto itself, so that it cannot be moved, and its hooks and configuration read-only.
 
-    Else a command could plant a hook, which the host's git would run later.
+    Otherwise a command could plant a hook that the host's git runs later. Only an existing folder is bound: no link is
+    followed, no other file system is entered, nothing is created. A ``.git`` that is a file or link (worktrees,
+    submodules) is left as is.
 
-    Only a folder that is really there is bound: no link is followed, no other file system entered, nothing created.
-    A ``.git`` that is a file or a link (worktrees, submodules) is left as it is.
-
-    Returns the descriptors to inherit, and the words for bubblewrap.
+    Returns the descriptors to inherit and the bubblewrap arguments.
     """
     git = _folder(workspace, ".git", stack)
     config = -1 if git < 0 else _config(git, stack)
@@ -292,12 +292,14 @@ def _config(parent: int, stack: ExitStack) -> int:
 
 
 def _open(parent: int, name: str, flags: int, stack: ExitStack) -> int:
-    """Open one name; one component without links cannot leave the parent, and another mount is told by its number."""
+    """Open a single name. A path component without links cannot leave the parent, and the mount id reveals another
+    mount.
+    """
     fd = -1
     with suppress(OSError):
         fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | flags, dir_fd=parent)
         stack.callback(os.close, fd)
-        if _mount_number(fd) != _mount_number(parent):  # devices differ within an overlay, too
+        if _mount_number(fd) != _mount_number(parent):  # not the device number, which differs within an overlay
             return -1
     return fd
 

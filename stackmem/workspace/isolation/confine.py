@@ -1,14 +1,13 @@
-"""Restrictions a thread or process takes upon itself: no capabilities, Landlock, the system call filter.
+"""Restrictions that a thread or process applies to itself: no capabilities, Landlock, and the system call filter.
 
-Used in three ways: imported, by the thread that starts a command; run as a script by an interpreter without packages
-(``python -I -S confine.py ORDER_FD STARTED_FD COMMAND…``), as the first process of a namespace; and by a task's tests
-around the code that they judge (``python -I -S confine.py apart FOLDER… -- COMMAND…``). So it imports nothing but the
-standard library.
+It is used in three ways: imported by the thread that starts a command; run as a script by a bare interpreter (``python
+-I -S confine.py ORDER_FD STARTED_FD COMMAND…``) as the first process of a namespace; and by a task's tests to isolate
+the judged code (``python -I -S confine.py apart FOLDER… -- COMMAND…``). So it imports only the standard library.
 
-An order is JSON: ``abi``, ``grants`` (pairs of a path and ``read``, ``write`` or ``device``), ``tcp`` and ``scope``
-(whether these are restricted), ``loopback`` (whether to switch it on, in a network namespace of one's own), ``cover``
-(folders to cover by an empty one, in a mount namespace of one's own), ``filter`` (base64 of the program), and
-``environ`` (variables for the command that this script starts).
+An order is JSON: ``abi``; ``grants`` (pairs of a path and ``read``, ``write`` or ``device``); ``tcp`` and ``scope``
+(whether to restrict these); ``loopback`` (whether to enable it, in a new network namespace); ``cover`` (folders to
+cover with an empty one, in a new mount namespace); ``filter`` (the program in base64); and ``environ`` (variables for
+the command that this script starts).
 
 Source: landlock(7), capset(2), seccomp(2), netdevice(7).
 """
@@ -43,18 +42,18 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def landlock_abi() -> int:
-    """The kernel's version of Landlock; 0 where there is none."""
+    """Return the kernel's Landlock version, or 0 if it has none."""
     found = int(_libc.syscall(_LANDLOCK_CREATE, None, 0, 1))
     return max(found, 0)
 
 
 def all_rights(abi: int) -> int:
-    """Every file system right that the version knows."""
+    """Return all file system rights that the version supports."""
     return (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(abi, 16)) - 1
 
 
 def apply(order: bytes) -> None:
-    """Take the restrictions upon the calling thread, for good; children inherit them."""
+    """Restrict the calling thread permanently. Children inherit the restrictions."""
     wanted = json.loads(order)
     if wanted["loopback"]:
         _switch_loopback_on()
@@ -94,7 +93,7 @@ def _restrict_files(wanted: dict) -> None:  # type: ignore[type-arg]
     tcp = _TCP if wanted["tcp"] and wanted["abi"] >= 4 else 0
     scope = _SCOPES if wanted["scope"] and wanted["abi"] >= 6 else 0
     attributes = struct.pack("QQQ", handled, tcp, scope)
-    # A kernel refuses fields it does not know.
+    # A kernel rejects fields that it does not know.
     size = 24 if wanted["abi"] >= 6 else 16 if wanted["abi"] >= 4 else 8
     ruleset = _check("landlock", _libc.syscall(_LANDLOCK_CREATE, attributes[:size], size, 0))
     try:
@@ -115,7 +114,7 @@ def _grant(ruleset: int, path: str, mode: str, handled: int) -> None:
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except (FileNotFoundError, PermissionError):
-        return  # what is not there, or out of reach, needs no grant
+        return  # missing or inaccessible paths need no grant
     try:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
             rights &= _ON_FILES
@@ -132,13 +131,12 @@ def _load_filter(program: bytes) -> None:
 
 
 def hold_apart(folders: list[str], command: list[str]) -> None:
-    """Take from this process what the judge has for itself: its tests, its verdict, its processes, what it starts with.
+    """Isolate the judged code from the judge's tests, verdict, processes and programs.
 
-    The folders are closed, but for the files in them that the command line names. Written can be the folder it stands
-    in, the workspace, folders that the command line names in ``TMPDIR``, and a ``TMPDIR`` and a ``HOME`` of its own:
-    so it leaves nothing in the judge's home, its Python or its temporary files. No process can be traced or (from
-    Linux 6.12 on) signalled but those that are held as this one. Where the kernel has no Landlock nothing is held, and
-    stderr says so.
+    The folders are closed, except for files in them that the command line names. Writable are only: the current folder,
+    the workspace, folders in ``TMPDIR`` that the command line names, and a new ``TMPDIR`` and ``HOME``. So the code
+    cannot change the judge's home, its Python or its temporary files. It can only trace or (from Linux 6.12 on) signal
+    processes with the same restrictions. If the kernel lacks Landlock, nothing is restricted and stderr says so.
     """
     abi = landlock_abi()
     if not abi:
@@ -147,7 +145,7 @@ def hold_apart(folders: list[str], command: list[str]) -> None:
     closed = {os.path.realpath(folder) for folder in folders}
     try:
         open_trees = _beside(closed, "/")
-    except PermissionError:  # a level that allows by list: what it does not is closed already
+    except PermissionError:  # an allow-list level already closes everything else
         open_trees = _known()
     ours = [path for path in command if os.path.isfile(path)]  # noqa: PTH113 - pathlib takes longer to import than this runs
     grants = [(path, "read") for path in (*open_trees, *ours)] + [(path, "write") for path in _own(closed, command)]
@@ -157,17 +155,17 @@ def hold_apart(folders: list[str], command: list[str]) -> None:
 
 
 def _own(closed: set[str], command: list[str]) -> list[str]:
-    """What the code that is judged may write: nothing that holds, or lies in, what the judge starts with."""
-    judges = os.path.realpath(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - what TMPDIR says where it is silent
+    """Return the folders that the judged code may write; none contains, or is inside, what the judge depends on."""
+    judges = os.path.realpath(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - the default of TMPDIR
     home, named = os.path.realpath(os.environ.get("HOME") or "/nonexistent"), [os.getcwd(), os.environ.get("WORKSPACE")]  # noqa: PTH109
     named += [path for path in map(os.path.realpath, command) if os.path.isdir(path) and path.startswith(f"{judges}/")]  # noqa: PTH112
-    python = sys.executable.rpartition("/bin/")[0]  # without the site module, sys.prefix is not an environment's
+    python = sys.executable.rpartition("/bin/")[0]  # without the site module, sys.prefix ignores virtual environments
     kept = {*closed, home, judges, *map(os.path.realpath, (python, sys.prefix, sys.base_prefix))}
     trees = [os.path.realpath(path) for path in named if path]
     trees = [tree for tree in trees if not any(f"{each}/".startswith(f"{tree.rstrip('/')}/") for each in kept)]
     trees = [tree for tree in trees if not any(tree.startswith(f"{each}/") for each in kept - {judges})]
     fresh = f"{judges}/apart-{os.getpid()}-{os.urandom(4).hex()}"
-    with contextlib.suppress(OSError):  # a full one: it then has none
+    with contextlib.suppress(OSError):  # the disk may be full; then there is no TMPDIR
         os.makedirs(f"{fresh}/home", mode=0o700)  # noqa: PTH103
         trees.append(fresh)
     os.environ.update(TMPDIR=fresh, HOME=f"{fresh}/home")
@@ -175,7 +173,7 @@ def _own(closed: set[str], command: list[str]) -> list[str]:
 
 
 def _beside(closed: set[str], folder: str) -> list[str]:
-    """The largest trees below a folder that hold none of those that are closed."""
+    """Return the largest trees below a folder that contain none of the closed folders."""
     trees = []
     for entry in os.scandir(folder):
         path = entry.path
@@ -187,7 +185,7 @@ def _beside(closed: set[str], folder: str) -> list[str]:
 
 
 def _known() -> list[str]:
-    """Where programs and the files that they work on lie, as the environment says."""
+    """Return where programs and their files are, according to the environment."""
     programs = [path.rpartition("/")[0] for path in os.environ.get("PATH", "").split(":")]
     work = [".", *os.environ.get("PYTHONPATH", "").split(":")]
     work += [os.environ.get(name, "") for name in ("WORKSPACE", "TMPDIR")]
@@ -200,20 +198,20 @@ def main(arguments: list[str]) -> None:
         split = arguments.index("--")
         judged = arguments[split + 1 :]
         hold_apart(arguments[2:split], judged)
-        os.execvp(judged[0], judged)  # noqa: S606 - the command line is the caller's
+        os.execvp(judged[0], judged)  # noqa: S606 - the command line comes from the caller
     order_fd, started_fd = int(arguments[1]), int(arguments[2])
     order = os.pread(order_fd, os.fstat(order_fd).st_size, 0)
     apply(order)
     os.write(started_fd, b"started")
     os.closerange(3, max(order_fd, started_fd) + 1)
-    # The first process of a namespace ignores signals it has no handler for, so the command must be the second.
+    # The first process of a namespace ignores signals without a handler, so the command must be the second.
     command = os.fork()
     if command == 0:
-        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python for itself; the command would inherit it
+        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python; the command would inherit that
             signal.signal(ignored, signal.SIG_DFL)
-        # Only from here on: variables may steer any program's loader, and this one was not confined at its start.
+        # Set variables only now: they can influence a program's loader, and this program started unconfined.
         environ = {**os.environ, **json.loads(order)["environ"]}
-        os.execve(arguments[3], arguments[3:], environ)  # noqa: S606 - the command line is the caller's
+        os.execve(arguments[3], arguments[3:], environ)  # noqa: S606 - the command line comes from the caller
     while True:
         pid, status = os.wait()
         if pid == command:

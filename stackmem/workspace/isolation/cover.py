@@ -1,6 +1,6 @@
-"""Folders that commands must not see though they lie in one that they do see: the hidden tests of tasks.
+"""Covers folders that commands must not see inside folders that they do see: the hidden tests of tasks.
 
-stackmem may be installed below ``/usr``, or into the very Python that commands are given.
+This is needed because stackmem may be installed below ``/usr``, or into the Python that commands use.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 OWN_TASKS = Path(__file__).resolve().parents[1] / "_tasks"
-"""The tasks that ship, where stackmem is installed; a checkout has them elsewhere."""
+"""The shipped tasks of an installed stackmem; a checkout has them elsewhere."""
 
 
 def places_to_cover(
     hidden: Iterable[Path], shown: Iterable[tuple[str, str]], needed: Iterable[str | Path] = ()
 ) -> list[str]:
-    """The paths at which commands would find the hidden folders; none of them lies in another."""
+    """Return the paths inside the sandbox of the hidden folders, without any that are inside another."""
     kept = [os.path.realpath(path) for path in needed]
-    # Where the person may not look, no command of hers may: isdir says no there, and needs no covering.
+    # If the user has no access, neither do commands: isdir is False, and nothing needs to be covered.
     folders = [path.resolve() for path in hidden if os.path.isdir(path)]  # noqa: PTH112
     real = [path for path in folders if not any(Path(each).is_relative_to(path) for each in kept)]
     found = set()

@@ -1,7 +1,7 @@
-"""The landlock level: files by allow-list, no network, no capabilities; the host's processes stay visible.
+"""The landlock level: file access by allow-list, no network, no capabilities; the host's processes stay visible.
 
-The thread that starts the command takes the restrictions; the harness does not. Nothing is mounted, so commands see
-host paths. Strays are hunted down after the command.
+The thread that starts the command restricts itself; stackmem stays unrestricted. Nothing is mounted, so commands see
+host paths. Stray processes are killed after the command.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .launch import CommandLaunch, Seat, limited
 from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, build_filter
 from .skeleton import copied_names, mounted_names
 
-# Without the right to truncate (version 3) a file outside could be emptied.
+# Version 3 adds the right to truncate; without it, a file outside could be emptied.
 NEEDED_ABI = 3
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc")
 _ETC = ("passwd", "group", "hosts", "nsswitch.conf", "gai.conf", "host.conf", "gitconfig", "ssl/openssl.cnf")
@@ -37,10 +37,10 @@ def build_order(
     own_network: bool = False,
     own_namespaces: bool = False,
 ) -> bytes:
-    """Spell out what a command may touch, for ``confine.apply``.
+    """Return the order for ``confine.apply``: what a command may access.
 
-    Attributes:
-        own_network: The command has a network namespace, in which it may use loopback as it likes.
+    Args:
+        own_network: The command has a network namespace, in which it may use loopback freely.
         own_namespaces: The command has namespaces for mounts, in which folders can be covered, and for IPC.
     """
     abi = landlock_abi()
@@ -86,7 +86,8 @@ class Landlock:
         network = (AF_INET, AF_INET6, AF_NETLINK) if seat.profile.network == "host" else ()
         return CommandLaunch(
             argv=limited(command, seat.profile, place=seat.place, count_processes=False),
-            environ=host_environment(seat, tmp) | dict(seat.environ),  # its first program is confined already
+            # safe, because the first program is already confined
+            environ=host_environment(seat, tmp) | dict(seat.environ),
             cwd=f"/proc/self/fd/{seat.fd}",
             fds=(),
             confinement=build_order(seat, tmp, families=(AF_UNIX, *network), tracing=False),

@@ -1,4 +1,4 @@
-"""What a level is asked, and what it answers: how to start one command."""
+"""The interface of an isolation level: how to start one command."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.python import Toolchain
 
 
-class SetUpFailed(WorkspaceError):  # noqa: N818 - a finding, as stackmem.errors names its own
-    """The sandbox could not be made, so the command never ran."""
+class SetUpFailed(WorkspaceError):  # noqa: N818 - named like the errors in stackmem.errors
+    """The sandbox could not be created, so the command never ran."""
 
 
 class Seat(Struct, frozen=True):
-    """Where commands run.
+    """Environment in which commands run.
 
     Attributes:
-        fd: The workspace folder as it was opened (O_PATH); a level that can, mounts this and not the path.
-        path: The workspace as commands see it.
-        environ: Variables of the command, on top of the built ones. Their author may be a stranger, so no program of
-            the host that makes the sandbox ever runs with them.
-        skeleton: The folder that stands as ``/etc``.
-        hidden: Folders of the host that commands never see into, where the level can mount.
-        binds_git: A ``.git`` is mounted onto itself, so that a command can neither move it nor plant hooks in it.
-        place: The folder in it where commands begin, relative; empty for the workspace itself.
-        first: Folders that stand before all others on PATH, as commands see them.
-        view: Where the folder is seen, where only namespaces of its own have it.
-        network_list: What commands reach through a door of their own; None where the profile says what they reach.
+        fd: The workspace folder, opened with O_PATH; levels that can mount use it instead of the path.
+        path: Path of the workspace inside the sandbox.
+        environ: Additional variables of the command. They may come from a third party, so host programs that set up the
+            sandbox never run with them.
+        skeleton: The folder used as ``/etc``.
+        hidden: Host folders that commands never see into, if the level can mount.
+        binds_git: Mount ``.git`` onto itself, so that a command can neither move it nor plant hooks in it.
+        place: Subfolder in which commands start, relative; empty for the workspace itself.
+        first: Folders that come first on PATH, as paths inside the sandbox.
+        view: View of the folder, if it is only visible in separate namespaces.
+        network_list: What commands can reach through a proxy; None if the profile decides.
     """
 
     root: Path
@@ -59,14 +59,14 @@ class Seat(Struct, frozen=True):
 
 
 class CommandLaunch(Struct, frozen=True):
-    """One command, ready to start.
+    """A command that is ready to start.
 
     Attributes:
-        argv: The command wrapped into its limits and its sandbox.
-        fds: Descriptors the child inherits; whoever made the launch closes them through its stack.
-        status_fd: Read end of the sandbox's own reports, or -1.
-        confinement: Restrictions the starting thread takes upon itself first; None starts it freely.
-        door: The way out of the command's network; None where it has none, or the host's.
+        argv: The command with its limits and sandbox.
+        fds: Descriptors that the child inherits; the creator of the launch closes them through its stack.
+        status_fd: Read end of the sandbox's status reports, or -1.
+        confinement: Restrictions that the starting thread applies to itself first; None for none.
+        door: The proxy connection of the command's network; None if it has no network or the host's.
     """
 
     argv: tuple[str, ...]
@@ -79,15 +79,15 @@ class CommandLaunch(Struct, frozen=True):
 
 
 class Level(Protocol):
-    """One way to isolate commands.
+    """A way to isolate commands.
 
     Attributes:
-        name: As the person, the model and the trace read it.
-        isolation: The choice of ``--isolation`` it belongs to.
-        mounts: Commands see the workspace and its mounts at paths of our choosing.
-        contains: Whatever a command starts dies with its first process; else strays are hunted down.
-        layers: Commands can be started where a layer over a folder is mounted.
-        doors: Commands have a network of their own, so that they can be kept to listed hosts.
+        name: As displayed to users and models and stored in the trace.
+        isolation: The value of ``--isolation`` that it belongs to.
+        mounts: Whether commands see the workspace and mounts at paths that we choose.
+        contains: Whether all processes of a command die with the first; otherwise strays are searched and killed.
+        layers: Whether commands can run in a mounted overlay.
+        doors: Whether commands have their own network, so that they can be restricted to listed hosts.
     """
 
     name: str
@@ -98,11 +98,11 @@ class Level(Protocol):
     doors: bool
 
     def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
-        """Prepare a command; the stack closes what it opened once the command has ended."""
+        """Prepare a command. The stack closes the opened resources once the command has ended."""
         ...
 
     def ran(self, process: Popen[bytes], status: bytes) -> int | None:
-        """Tell the command's exit code (128 + N for signal N), or None when the sandbox itself was killed.
+        """Return the command's exit code (128 + N for signal N), or None if the sandbox itself was killed.
 
         Raises:
             SetUpFailed: The command never started.
@@ -111,8 +111,8 @@ class Level(Protocol):
 
 
 def line_of_life(stack: ExitStack) -> int:
-    """The read end of a pipe that ends when this process does, for ``limited``."""
-    read_end, write_end = os.pipe2(os.O_CLOEXEC)  # nobody else has the write end
+    """Return the read end of a pipe that closes when this process dies, for ``limited``."""
+    read_end, write_end = os.pipe2(os.O_CLOEXEC)  # no other process has the write end
     stack.callback(os.close, read_end)
     stack.callback(os.close, write_end)
     return read_end
@@ -130,19 +130,20 @@ def limited(
     shell: tuple[str, ...] = ("/bin/bash", "-c"),
     exports: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[str, ...]:
-    """Wrap a command into its per-process limits.
+    """Wrap a command in its per-process limits.
 
-    RLIMIT_DATA and not RLIMIT_AS: runtimes that reserve address space (java, node, thread stacks) live under it.
-    RLIMIT_NPROC only where a user namespace has its own count; elsewhere it would count all the person's processes.
+    RLIMIT_DATA is used instead of RLIMIT_AS, because runtimes such as java and node reserve large address spaces.
+    RLIMIT_NPROC is only used if a user namespace has its own count; otherwise it would count all of the user's
+    processes.
 
     Args:
-        life: Where this pipe has ended the harness is dead, and the command does not begin. From then on all that make
-            the sandbox die with their parents, which a harness that was dead before would not have set off.
-        drop: Closed before the command begins, as ``life`` is.
+        life: If this pipe has closed, stackmem is dead and the command does not start. Afterwards all processes of the
+            sandbox die with their parents; a parent that was already dead would not trigger that.
+        drop: Descriptors to close before the command starts, like ``life``.
         place: As in ``Seat``.
-        starts: Words that start the bash which sets the limits.
-        shell: What is given the command.
-        exports: Variables of the command alone: a stranger wrote them, so no program of ours runs with them.
+        starts: Arguments that start the bash that sets the limits.
+        shell: The shell that runs the command.
+        exports: Variables of the command only. They come from a third party, so none of our programs runs with them.
     """
     limits = [
         "ulimit -c 0",
@@ -152,16 +153,16 @@ def limited(
     ]
     if count_processes:
         limits.append(f"ulimit -u {profile.process_limit}")
-    alive = f"read -t 0 -u {life} && exit 1; exec {life}<&-; " if life >= 0 else ""  # readable: it has ended
+    alive = f"read -t 0 -u {life} && exit 1; exec {life}<&-; " if life >= 0 else ""  # readable means that it has closed
     alive += "".join(f"exec {fd}<&-; " for fd in drop)
-    alive += f"cd -- {shlex.quote(place)}; " if place else ""  # where it is gone, from the workspace itself
+    alive += f"cd -- {shlex.quote(place)}; " if place else ""  # if the folder is gone, start in the workspace
     own = "".join(f"export {name}={shlex.quote(value)}; " for name, value in exports.items())
     script = "{ " + "; ".join(limits) + f'; echo 1000 >/proc/self/oom_score_adj; {alive}}} 2>/dev/null; {own}exec "$@"'
     return (*starts, "-c", script, "sh", *shell, command)
 
 
 def host_path(path: str, mounts: tuple[Mount, ...]) -> str:
-    """Where a path inside the sandbox lies on the host, for levels that cannot mount."""
+    """Return the host path of a path inside the sandbox, for levels that cannot mount."""
     for mount in sorted(mounts, key=lambda each: -len(each.inside)):
         if Path(path).is_relative_to(mount.inside):
             return str(Path(mount.host) / Path(path).relative_to(mount.inside))

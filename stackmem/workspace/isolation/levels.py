@@ -1,7 +1,7 @@
-"""The isolation levels, strongest first, and the choice between them.
+"""The isolation levels, strongest first, and the selection of one.
 
-A level counts as there when it ran a command, with the arguments it always uses. ``auto`` never takes less than
-namespaces: what is weaker must be asked for by name.
+A level counts as available if it ran a command with its usual arguments. ``auto`` never selects a level weaker than
+namespaces; weaker ones must be requested by name.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SHIPPED = tuple(WORKSPACES)
 _AUTO = ("bubblewrap", "namespaces")
 _MEMBERS = ("name", "isolation", "mounts", "contains", "layers", "doors", "launch", "ran")
 _PROBE_SECONDS = 20.0
-# What no list allows is asked for, by nothing but the shell; that it is refused shows that the door leads to the proxy.
+# Requests a host that no list allows, using only the shell. A refusal shows that the proxy is reachable.
 _KNOCK = (
     f"exec 3<>/dev/tcp/127.0.0.1/{PORT} && printf 'CONNECT nowhere.invalid:443 HTTP/1.1\\r\\nHost: nowhere.invalid"
     '\\r\\n\\r\\n\' >&3 && read -r _ status _ <&3 && echo "the proxy answered $status" && [ "$status" = 403 ]'
@@ -49,26 +49,26 @@ _chosen: dict[tuple[str, str, Toolchain], Level] = {}
 
 
 class Probe(Struct, frozen=True):
-    """What came of trying a level: ``failure`` is empty where it works, else its own words."""
+    """Result of trying a level: ``failure`` is empty if it works, otherwise it contains the level's message."""
 
     level: Level
     failure: str
 
 
 def state_folder() -> Path:
-    """Where stackmem keeps what outlives a run, by the XDG rules."""
+    """Return the folder for persistent data, following the XDG rules."""
     given = os.environ.get("XDG_STATE_HOME", "")
     return (Path(given) if given.startswith("/") else Path.home() / ".local" / "state") / "stackmem"
 
 
 def cache_folder() -> Path:
-    """Where stackmem keeps what it can make again, by the XDG rules."""
+    """Return the folder for data that can be recreated, following the XDG rules."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(given) if given.startswith("/") else Path.home() / ".cache") / "stackmem"
 
 
 def try_level(level: Level, profile: Profile, toolchain: Toolchain) -> Probe:
-    """Run ``true`` at a level in a folder of its own; where hosts are listed, ask for one that is not."""
+    """Run ``true`` at a level in a temporary folder. If hosts are listed, request an unlisted host instead."""
     missing = [member for member in _MEMBERS if not hasattr(level, member)]
     if missing:
         kind, without = type(level).__name__, " and no ".join(missing)
@@ -99,7 +99,7 @@ def try_level(level: Level, profile: Profile, toolchain: Toolchain) -> Probe:
 
 
 def no_door(level: Level) -> str:
-    """Why commands at a level cannot be kept to listed hosts."""
+    """Return the message that commands at a level cannot be restricted to listed hosts."""
     return (
         f"isolation {level.name} has no network of its own, so commands cannot be kept to listed hosts; "
         "take bubblewrap or namespaces, or --network none"
@@ -107,7 +107,7 @@ def no_door(level: Level) -> str:
 
 
 def choose(isolation: str, profile: Profile, toolchain: Toolchain | None = None) -> Level:
-    """Take the level asked for, or for ``auto`` the strongest that works; the answer is kept until ``forget``."""
+    """Return the requested level, or for ``auto`` the strongest that works. Cached until ``forget``."""
     names = _AUTO if isolation == "auto" else (isolation,)
     if names[0] not in WORKSPACES:
         raise UsageError(f"no isolation level {isolation!r}; known: auto, {', '.join(WORKSPACES)}")
@@ -115,7 +115,7 @@ def choose(isolation: str, profile: Profile, toolchain: Toolchain | None = None)
     key = (isolation, profile.network, tools)
     if key in _chosen:
         return _chosen[key]
-    failures: dict[str, str] = {}  # the words of a failure, once, to the level that said them first
+    failures: dict[str, str] = {}  # failure message to the first level that reported it
     for make in (make for name in names for make in WORKSPACES[name]):
         probe = try_level(make(), profile, tools)
         if not probe.failure:
@@ -127,7 +127,7 @@ def choose(isolation: str, profile: Profile, toolchain: Toolchain | None = None)
 
 
 def forget() -> None:
-    """Try the levels anew at the next choice."""
+    """Clear the cache, so that the next choice probes the levels again."""
     _chosen.clear()
 
 

@@ -1,6 +1,6 @@
-"""The namespaces level: util-linux makes the namespaces, Landlock keeps the files, where bubblewrap is missing.
+"""The namespaces level, used without bubblewrap: util-linux creates the namespaces, and Landlock restricts files.
 
-Nothing is mounted but a fresh ``/proc``, so commands see host paths.
+Only a new ``/proc`` is mounted, so commands see host paths.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from .landlock import build_order
 from .launch import CommandLaunch, Seat, SetUpFailed, limited, line_of_life
 from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX
 
-_HELPER = Path(confine.__file__).read_text("utf-8")  # handed over as text: its place may be closed to who runs it
+# passed as text, because the file may not be readable for the user who runs it
+_HELPER = Path(confine.__file__).read_text("utf-8")
 _PROGRAMS = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -46,7 +47,7 @@ class Namespaces:
         life = line_of_life(stack)
         inner = limited(command, seat.profile, place=seat.place, count_processes=True, life=life)
         start = Start(inner, host_environment(seat, tmp))
-        above = max(order, started_write)  # confine closes what is below
+        above = max(order, started_write)  # confine closes all descriptors up to this one
         start = start_behind(seat.network_list, start, seat.toolchain.python(), stack, above)
         kinds = ("-U", "-r", "-p", "-f", "-i", *(("-n",) if own else ()))
         return CommandLaunch(

@@ -1,4 +1,4 @@
-"""What each isolation level promises, what it lets through, and whether it works here; for ``stackmem doctor``."""
+"""What each isolation level guarantees and leaks, and whether it works on this machine; for ``stackmem doctor``."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class LevelReport(Struct, frozen=True):
     """One level on this machine."""
 
     level: str
-    isolation: str  # the choice of ``--isolation`` that asks for it
+    isolation: str  # the value of ``--isolation`` for it
     available: bool
-    probe: str  # what was done to find out
-    failure: str  # the probe's own words; empty where the level works
+    probe: str  # how it was tested
+    failure: str  # message of the probe; empty if the level works
     guarantees: str  # what a command cannot do
-    leaks: str  # what it still can
-    remedy: str  # how to get the level; empty where it works
-    listed: str = ""  # why commands cannot be kept to listed hosts; empty where they can
+    leaks: str  # what a command still can do
+    remedy: str  # how to get the level; empty if it works
+    listed: str = ""  # why commands cannot be restricted to listed hosts; empty if they can
 
 
 _GUARANTEES = {
@@ -69,7 +69,7 @@ _REMEDIES = {
 
 
 def survey(profile: Profile, toolchain: Toolchain | None = None) -> list[LevelReport]:
-    """Try every level, strongest first, with the arguments commands get."""
+    """Try every level, strongest first, with the arguments that commands get."""
     tools = toolchain or build_toolchain(cache_folder())
     return [_finding(isolation, profile, tools, index) for isolation, index in _variants()]
 

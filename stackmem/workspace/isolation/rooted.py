@@ -1,9 +1,9 @@
-"""The bubblewrap level with a root of its own: what an image holds stands where else this machine's programs do.
+"""The bubblewrap level with the root file system of an image instead of this machine's programs.
 
-Rule 1: all of the root can be written, so that no mount of a command may lie below what an earlier command could have
-turned into a link. Those of a workspace are made with the root (see ``images.root``). Those made here lie right below
-``/``, where each is in its place while a command runs.
-Rule 2: what the image says of variables is a stranger's; only its own programs run with them.
+Rule 1: The whole root is writable, so no mount of a command may be below something that an earlier command could have
+    replaced by a link. The mounts of a workspace are created with the root (see ``images.root``). The mounts created
+    here are directly below ``/``; they are in use while a command runs, so they cannot be replaced.
+Rule 2: The image's variables come from a third party; only the image's own programs run with them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .launch import CommandLaunch, Seat, limited, line_of_life
 from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, build_filter
 
 _ROOT_MAY = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_NET_BIND_SERVICE")
-"""What installers and services of root take for granted; each holds for files and a network of the root's own."""
+"""Capabilities that installers and services expect as root. They only affect files and a network inside the sandbox."""
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _READ_ONLY = {"UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO", "GROUPS"}
 
 
 class Rooted:
-    """Bubblewrap over a mounted root, which stays its owner's to close."""
+    """Bubblewrap over a mounted root, which its owner must close."""
 
     name = "bubblewrap (image)"
     isolation = "bubblewrap"
@@ -78,7 +78,7 @@ class Rooted:
         )
 
     def _exports(self, seat: Seat) -> dict[str, str]:
-        """The image's variables, and those of the command over them."""
+        """Return the image's variables, overridden by those of the command."""
         image = self._root.image
         user = "root" if image.uid == 0 else image.config.user.partition(":")[0]
         own = {"PATH": ":".join(SYSTEM_PATH), "HOME": image.home, "USER": user, "LOGNAME": user}

@@ -1,10 +1,10 @@
 """The system call filter, built as classic BPF without a library.
 
-It denies what a namespace does not hold: new namespaces, mounts, keyrings, kernel interfaces, terminal injection,
-and socket families that reach around a network namespace (AF_VSOCK does).
+It denies what a namespace does not contain: new namespaces, mounts, keyrings, kernel interfaces, terminal injection,
+and socket families that bypass a network namespace, such as AF_VSOCK.
 
-Source: seccomp(2), linux/filter.h, linux/audit.h. The numbers for aarch64 are those of asm-generic/unistd.h and have
-not been run.
+Source: seccomp(2), linux/filter.h, linux/audit.h. The numbers for aarch64 come from asm-generic/unistd.h and are
+untested.
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ _MACHINES = {
     "x86_64": Architecture(0xC000003E, _X86_64 | _SHARED),
     "aarch64": Architecture(0xC00000B7, _AARCH64 | _SHARED),
 }
-# What these make outlives the command and may belong to the person's other programs, unless a namespace holds it.
+# These create objects that outlive the command and may be shared with the user's other programs, unless an IPC
+# namespace contains them.
 _IPC = {
     "x86_64": (
         29,
@@ -133,9 +134,9 @@ _IPC = {
     ),  # shm*, sem*, msg*, semtimedop, mq_open, mq_unlink
     "aarch64": (180, 181, *range(186, 197)),
 }
-# Files of a root belong to one user, so a change of owner has nothing to do: it is answered as done.
+# All files of a root belong to one user, so changing the owner is unnecessary and reported as success.
 _OWNERSHIP = {"x86_64": (92, 93, 94, 116, 260), "aarch64": (54, 55, 159)}  # chown, fchown, lchown, setgroups, fchownat
-# These are filtered by their arguments, or answered in their own way.
+# These are filtered by their arguments or handled specially.
 _BY_ARGUMENT = ("ioctl", "socket", "clone", "clone3", "ptrace")
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -161,23 +162,23 @@ def build_filter(
 ) -> bytes:
     """Assemble the program as an array of ``struct sock_filter``.
 
-    Attributes:
-        families: Socket families that stay; every other is EAFNOSUPPORT.
-        tracing: Leaves ptrace, which a PID namespace bounds.
-        own_ipc: Leaves shared memory, semaphores and message queues, which an IPC namespace bounds.
-        one_user: Changes of owners succeed without a change, for a root in which all files have the same one.
-        machine: As ``platform.machine`` says it; empty for this one.
+    Args:
+        families: Allowed socket families; others fail with EAFNOSUPPORT.
+        tracing: Allow ptrace, which a PID namespace confines.
+        own_ipc: Allow shared memory, semaphores and message queues, which an IPC namespace confines.
+        one_user: Let changes of ownership succeed without effect, for a root whose files all have the same owner.
+        machine: As returned by ``platform.machine``; empty for this machine.
     """
     name = machine or platform.machine()
     if name not in _MACHINES:
         raise WorkspaceError(f"no system call filter for {name}; use --isolation none, which does without")
     kind = _MACHINES[name]
     calls = kind.calls
-    # A foreign architecture has other numbers (int 0x80), so nothing that follows would mean what it says.
+    # Another architecture uses different call numbers (int 0x80), so the checks below would not apply to it.
     program = [_op(_LOAD, _ARCH), _op(_EQUAL, kind.audit, yes=1), _op(_RETURN, _KILL_PROCESS), _op(_LOAD, _NR)]
     if name == "x86_64":
         program += [_op(_AT_LEAST, _X32_BIT, no=1), _refuse(errno.ENOSYS)]
-    # Its flags are in memory, out of a filter's sight; C libraries fall back to clone.
+    # clone3 passes its flags in memory, which a filter cannot read; C libraries fall back to clone.
     program += [_op(_EQUAL, calls["clone3"], no=1), _refuse(errno.ENOSYS)]
     denied = [number for call, number in calls.items() if call not in _BY_ARGUMENT]
     denied += () if own_ipc else _IPC[name]
@@ -192,7 +193,7 @@ def build_filter(
         _refuse(errno.EPERM),
         _op(_RETURN, _ALLOW),
     ]
-    program += [_op(_EQUAL, calls["ioctl"], no=5), _op(_LOAD, _ARG1)]  # the kernel looks at the low 32 bits only
+    program += [_op(_EQUAL, calls["ioctl"], no=5), _op(_LOAD, _ARG1)]  # the kernel only uses the low 32 bits
     program += [_op(_EQUAL, _TERMINAL_INJECTION[0], yes=1), _op(_EQUAL, _TERMINAL_INJECTION[1], no=1)]
     program += [_refuse(errno.EPERM), _op(_RETURN, _ALLOW)]
     program += [_op(_EQUAL, calls["socket"], no=len(families) + 2), _op(_LOAD, _ARG0)]

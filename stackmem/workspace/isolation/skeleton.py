@@ -1,4 +1,4 @@
-"""The ``/etc`` that commands see: one private folder instead of twenty mounts, without the host's users."""
+"""Builds the ``/etc`` that commands see: one private folder instead of twenty mounts, without the host's users."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
-# Public, and missed by compilers, interpreters and shells when they are absent.
+# Public files that compilers, interpreters and shells need.
 _COPIED = (
     "ld.so.cache", "ld.so.conf", "localtime", "timezone", "services", "protocols", "mime.types", "os-release", "shells",
     "login.defs", "magic", "bash.bashrc", "profile", "inputrc", "debian_version", "locale.alias",
 )  # fmt: skip
-# Link farms and certificates; mounted, because they are large.
+# Link farms and certificates; mounted instead of copied, because they are large.
 _MOUNTED = ("alternatives", "ssl/certs", "pki", "ca-certificates", "crypto-policies")
 _WRITTEN = {
     "passwd": "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nuser:x:1000:1000:user:/tmp/home:/bin/bash\n"
@@ -21,14 +21,14 @@ _WRITTEN = {
     "hostname": "sandbox\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
     "resolv.conf": "",
-    # The workspace may belong to another user than the one inside, which git would refuse to touch.
+    # The workspace may belong to a different user than the one inside, which git would reject.
     "gitconfig": "[safe]\n\tdirectory = *\n[user]\n\tname = user\n\temail = user@sandbox.invalid\n"
     "[init]\n\tdefaultBranch = main\n",
 }
 
 
 def mounted_names() -> tuple[str, ...]:
-    """Folders under ``/etc`` that commands may see as they are, where the host has them."""
+    """Return the folders under ``/etc`` that are mounted unchanged, if the host has them."""
     etc = Path("/etc")
     java = sorted(path.name for path in etc.glob("java*") if path.is_dir())
     return tuple(name for name in (*_MOUNTED, *java) if (etc / name).is_dir())
@@ -39,10 +39,10 @@ def copied_names() -> tuple[str, ...]:
 
 
 def build_skeleton(*, network: bool) -> Path:
-    """Make the folder; whoever asked removes it.
+    """Create the folder; the caller must remove it.
 
-    Attributes:
-        network: Takes the host's resolver and host table, which names need.
+    Args:
+        network: Copy the host's resolver configuration and host table, which name resolution needs.
     """
     folder = Path(tempfile.mkdtemp(prefix="stackmem-etc-"))
     folder.chmod(0o755)

@@ -1,1 +1,1 @@
-"""A layer over a folder: how it is mounted, and how programs and file tools see it."""
+"""An overlay over a folder: how it is mounted, and how programs and file tools access it."""

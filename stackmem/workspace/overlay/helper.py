@@ -1,13 +1,13 @@
-"""Mounts in namespaces of its own, hands three descriptors over, and ends: a program of its own.
+"""Helper program that mounts in its own namespaces, passes the descriptors back, and ends.
 
-It needs nothing but the standard library, and has one thread, as a user namespace asks for. Its first arguments are a
-socket and an order (JSON). For an overlay a place follows for what hides a part of the folder, the upper folder, its
-work folder, the place, and the folders below; it is the last one of which it hides what it reads. Else a folder follows
-alone: what it reads are folders, each with the path in that one at which it shows them, read-only.
+It uses only the standard library and has one thread, as user namespaces require. Its first arguments are a socket and
+an order (JSON). For an overlay, these follow: a folder for whiteouts, the upper folder, its work folder, the mount
+point, and the lower folders. Standard input lists the paths to hide in the last lower folder. Otherwise only one folder
+follows; standard input then lists pairs of a folder and the path in the first folder at which to mount it read-only.
 
-An order has ``binds`` (each a path of the host, one in the merged folder, and whether it is written), ``pins`` (folders
-in the merged one that nobody may move), and ``port`` (where one is wanted, on a loopback of its own; 0 for the loopback
-alone; null for the network of the host).
+An order has ``binds`` (a host path, a path in the merged folder, and whether it is writable), ``pins`` (folders in the
+merged folder that cannot be moved), and ``port`` (to listen on in its own network namespace; 0 for only a loopback;
+null for the host's network).
 """
 
 # Paths are bytes here, since a name need not be text.
@@ -27,7 +27,9 @@ _NEW_USER, _NEW_MOUNTS, _NEW_NETWORK = 0x1000_0000, 0x0002_0000, 0x4000_0000
 _NO_SETUID, _NO_DEVICES, _RECURSIVE, _SLAVE = 2, 4, 0x4000, 1 << 19
 _READ_ONLY, _REMOUNT, _BIND = 1, 32, 4096
 _STAY, _TOLD_RELATIVE, _RELATIVE = 2 | 4 | 8 | 1 << 10 | 1 << 11, 1 << 12, 1 << 21
-"""What nobody takes off another's mount; only of relative access times statvfs(3) and mount(2) speak differently."""
+"""Mount flags that must be kept when remounting. For relative access times, statvfs(3) and mount(2) use different
+flags.
+"""
 _MOUNT_SETATTR, _EMPTY_PATH, _BELOW = 442, 0x1000, 0x8000
 _READ_ONLY_BELOW = 1 | 2 | 4  # MOUNT_ATTR_RDONLY, _NOSUID, _NODEV
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -54,18 +56,19 @@ def mounted(
     place: bytes,
     *below: bytes,
 ) -> list[int]:
-    """The merged folder, our namespace of mounts, our user namespace where we have one of our own; then the network's.
+    """Mount an overlay. Return descriptors of the merged folder, the mount namespace and, if created, the user
+    namespace.
 
-    The last one only where the order asks for a network, and with it what listens at its port.
+    If the order asks for a network, its namespace follows, and the listening socket if it has a port.
     """
     own_user = _enter_own()
-    # By descriptor: no name has to be escaped, and none can be exchanged for a link on the way.
+    # Use descriptors: names need no escaping, and cannot be replaced by a link in the meantime.
     *over, lower = (os.open(folder, _FOLDER) for folder in below)
     _mount(b"none", hide, b"tmpfs", _NO_SETUID | _NO_DEVICES, b"mode=0700")
     make_whiteouts(hide, b"/proc/self/fd/%d" % lower, hidden)
     fds = (*over, os.open(hide, _FOLDER), lower, os.open(upper, _FOLDER), os.open(work, _FOLDER))
     *lowers, upper, work = (b"/proc/self/fd/%d" % fd for fd in fds)
-    # One device for all: programs that stay on one would pass over files else.
+    # A single device number for all files; otherwise programs that stay on one file system would skip files.
     options = b"lowerdir=%s,upperdir=%s,workdir=%s,userxattr,xino=on" % (b":".join(lowers), upper, work)
     _mount(b"overlay", place, b"overlay", _NO_SETUID | _NO_DEVICES, options)
     merged = os.open(place, _FOLDER)
@@ -82,7 +85,7 @@ def mounted(
 
 
 def shown(pairs: list[bytes], folder: bytes) -> list[int]:
-    """A folder in which others are seen, read-only, and our namespaces."""
+    """Mount other folders read-only in a folder. Return descriptors of the folder and the namespaces."""
     own_user = _enter_own()
     root = os.open(folder, _FOLDER)
     for other, path in zip(pairs[::2], pairs[1::2], strict=True):
@@ -96,7 +99,7 @@ def shown(pairs: list[bytes], folder: bytes) -> list[int]:
 
 
 def _enter_own() -> bool:
-    """Enter a namespace of mounts of our own; whether a user namespace of our own, too."""
+    """Enter a new mount namespace. Return whether this also needed a new user namespace."""
     own_user = os.geteuid() != 0 or not _unshare(_NEW_MOUNTS)
     if own_user:
         _new_user()
@@ -110,9 +113,9 @@ def _own(*, own_user: bool) -> list[int]:
 
 
 def _bind(source: bytes, merged: int, path: bytes, *, writable: bool, source_in: int = -1) -> None:
-    """Show a file or folder in the merged one; no link on the way there is followed, and what is missing is made.
+    """Bind a file or folder into the merged folder, creating the mount point. No link on the way is followed.
 
-    Its own files may be anybody's work, so that a link would lead the mount to where it does harm.
+    The files there are untrusted: a link could redirect the mount to a harmful place.
     """
     shown = walked(merged, path, True) if source_in >= 0 else os.open(source, os.O_PATH)
     try:
@@ -130,7 +133,9 @@ def _bind(source: bytes, merged: int, path: bytes, *, writable: bool, source_in:
 
 
 def walked(folder: int, path: bytes, makes_folder: bool | None) -> int:
-    """A path below an open folder, opened without following a link; ``makes_folder`` says what is made of its end."""
+    """Open a path below an open folder without following links. ``makes_folder`` says what to create at its end, if
+    anything.
+    """
     parts = [part for part in path.split(b"/") if part]
     fd = os.dup(folder)
     for index, part in enumerate(parts):
@@ -139,7 +144,7 @@ def walked(folder: int, path: bytes, makes_folder: bool | None) -> int:
         if makes_folder is not None:
             try:
                 if last and not makes_folder:
-                    if os.path.islink(b"/proc/self/fd/%d/%s" % (fd, part)):  # as resolv.conf often is
+                    if os.path.islink(b"/proc/self/fd/%d/%s" % (fd, part)):  # for example resolv.conf
                         os.unlink(part, dir_fd=fd)
                     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=fd))
                 else:
@@ -155,14 +160,16 @@ def walked(folder: int, path: bytes, makes_folder: bool | None) -> int:
 
 
 def _own_network(port: int) -> list[int]:
-    """A network with nothing but a loopback, and what listens there, if a port is given."""
+    """Create a network namespace with only a loopback. Return its descriptor, and a listening socket if a port is
+    given.
+    """
     import fcntl
 
     if not _unshare(_NEW_NETWORK):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), None, None, "a network of its own")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, 0x8914, struct.pack("16sH14x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
-    try:  # a root without privileges may listen below 1024 there, as in a container
+    try:  # allow ports below 1024 without privileges, as in a container
         fd = os.open("/proc/sys/net/ipv4/ip_unprivileged_port_start", os.O_WRONLY)
         os.write(fd, b"0")
         os.close(fd)
@@ -178,9 +185,9 @@ def _own_network(port: int) -> list[int]:
 
 
 def make_whiteouts(hide: bytes, folder: bytes, hidden: list[bytes]) -> None:
-    """A whiteout for each path that is not to be seen, which is the character device 0:0, and one inode for all.
+    """Create a whiteout, the character device 0:0, for each hidden path; all are hard links to one inode.
 
-    The folders above one are made as they are in the folder, since it is these that the overlay shows.
+    Their parent folders copy the modes and times of the originals, because the overlay displays these.
     """
     made: list[bytes] = []
     known = {b""}
@@ -207,7 +214,7 @@ def make_whiteouts(hide: bytes, folder: bytes, hidden: list[bytes]) -> None:
 
 
 def _new_user() -> None:
-    """A user namespace in which we are who we are, so that files keep their owner."""
+    """Enter a user namespace that maps our own user, so that files keep their owner."""
     uid, gid = os.geteuid(), os.getegid()
     if not _unshare(_NEW_USER | _NEW_MOUNTS):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), None, None, "a user namespace")

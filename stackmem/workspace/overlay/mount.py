@@ -1,6 +1,6 @@
-"""A layer over folders that stay as they are: what is written lands in a folder of its own, by the kernel's overlayfs.
+"""Overlays over folders that stay unchanged: writes go to a separate folder, using the kernel's overlayfs.
 
-No process is left behind: a helper mounts in namespaces of its own, hands them over as descriptors, and ends.
+No process stays behind: a helper mounts in its own namespaces, passes them back as descriptors, and ends.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ from stackmem.workspace.clip import shown_name
 from . import helper
 from .view import WorkspaceView
 
-_HELPER = Path(helper.__file__).read_text("utf-8")  # handed over as text: its place may be closed to who runs it
+# passed as text, because the file may not be readable for the user who runs it
+_HELPER = Path(helper.__file__).read_text("utf-8")
 _SECONDS = 20
 
 
 class OverlayPlaces(Struct, frozen=True):
-    """Folders of an overlay, all but ``upper`` empty on the host."""
+    """Folders of an overlay. On the host, all except ``upper`` are empty."""
 
-    upper: Path  # holds what is written
-    work: Path  # on the same file system, for the kernel alone
-    hide: Path  # where whiteouts are mounted
-    view: Path  # where all of it is seen
-    over: Path | None = None  # a folder that lies over the other one, and is not written either
+    upper: Path  # receives all writes
+    work: Path  # on the same file system, for use by the kernel
+    hide: Path  # mount point of the whiteouts
+    view: Path  # mount point of the merged files
+    over: Path | None = None  # a second read-only folder on top of the first
 
 
 class MountOrder(Struct, frozen=True):
-    """What is bound into a merged folder, as the helper says it."""
+    """What to bind into a merged folder, see ``helper``."""
 
     binds: tuple[tuple[str, str, bool], ...] = ()
     pins: tuple[str, ...] = ()
@@ -45,7 +46,7 @@ class MountOrder(Struct, frozen=True):
 
 
 def mount_overlay(folder: Path, hidden: Iterable[bytes], places: OverlayPlaces) -> WorkspaceView:
-    """Show the folder without ``hidden``, paths in it in their order, under what is written."""
+    """Mount a folder, without the ``hidden`` paths, under a writable layer. ``hidden`` must be sorted."""
     below = (places.over, folder) if places.over else (folder,)
     try:
         fds = _mounted((places.hide, places.upper, places.work, places.view, *below), hidden)
@@ -55,7 +56,7 @@ def mount_overlay(folder: Path, hidden: Iterable[bytes], places: OverlayPlaces) 
 
 
 def mount_root(below: tuple[Path, ...], places: OverlayPlaces, order: MountOrder) -> tuple[WorkspaceView, int]:
-    """A root over folders, the topmost first, with what is bound into it; and what listens on its network, or -1."""
+    """Mount a root over folders, topmost first. Return it with the listening socket of its network, or -1."""
     folders = (places.hide, places.upper, places.work, places.view, *below)
     try:
         merged, mounts, *rest = _mounted(folders, (), order)
@@ -68,7 +69,7 @@ def mount_root(below: tuple[Path, ...], places: OverlayPlaces, order: MountOrder
 
 
 def show_read_only(folder: Path, others: Iterable[tuple[Path, bytes]]) -> WorkspaceView:
-    """Show a folder in which others are seen, each at the path of an empty folder in it, and nobody writes them."""
+    """Mount other folders read-only at the paths of empty folders in ``folder``."""
     given = [part for other, path in others for part in (os.fsencode(other), path)]
     try:
         fds = _mounted((folder,), given)
@@ -82,16 +83,16 @@ def show_read_only(folder: Path, others: Iterable[tuple[Path, bytes]]) -> Worksp
 def _view(root: Path, fds: list[int]) -> WorkspaceView:
     merged, *namespaces = fds
     kinds = ("mount", "user")[: len(namespaces)]
-    # The user namespace is entered first: it owns the other.
+    # The user namespace must be entered first, because it owns the mount namespace.
     return WorkspaceView(root, merged, tuple(reversed(list(zip(kinds, namespaces, strict=True)))))
 
 
 def _mounted(
     places: Iterable[Path],
     given: Iterable[bytes],
-    order: MountOrder = MountOrder(),  # noqa: B008 - it is a value
+    order: MountOrder = MountOrder(),  # noqa: B008 - immutable
 ) -> list[int]:
-    """What the helper hands over; raises ``OSError`` where it cannot mount."""
+    """Run the helper and return its descriptors. Raises ``OSError`` if it cannot mount."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(_SECONDS)
@@ -113,11 +114,11 @@ def _mounted(
 
 
 def _python() -> str:
-    """An interpreter that we may run: our own, unless it was closed to us by giving up privileges."""
+    """Return a usable interpreter: our own, unless dropped privileges made it inaccessible."""
     own = os.path.realpath(sys.executable)
     return own if os.access(own, os.X_OK) else "/usr/bin/python3"
 
 
 def is_whiteout(status: os.stat_result) -> bool:
-    """Whether this is what stands where something of a lower folder is gone: the character device 0:0."""
+    """Return whether this is a whiteout, the character device 0:0 that marks a deleted lower file."""
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0

@@ -1,4 +1,4 @@
-"""Where the files of a workspace are seen: in a folder of the host, or in a mount that only its own namespaces have."""
+"""Where the files of a workspace are visible: in a host folder, or in a mount within separate namespaces."""
 
 from __future__ import annotations
 
@@ -16,21 +16,26 @@ _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class WorkspaceView(Struct):
-    """The files of a workspace. The descriptors alone keep the mount: nothing is left of it where we are killed."""
+    """The files of a workspace.
 
-    root: Path  # where a program that is started by ``entered`` finds them
-    fd: int  # their folder, open as O_PATH, which works from any namespace
-    # kind and descriptor of those that a program has to enter; none for a folder of the host
+    Only the descriptors keep the mount alive, so it disappears if the process is killed.
+    """
+
+    root: Path  # their path for a program started by ``entered``
+    fd: int  # the folder, opened with O_PATH; works from any namespace
+    # kind and descriptor of namespaces to enter; none for a host folder
     namespaces: tuple[tuple[str, int], ...] = ()
-    layered: bool = True  # it lies over a folder, of which it may not rename what it did not make
+    layered: bool = True  # whether it is an overlay, which cannot rename folders of the lower layer
 
     @property
     def fds(self) -> tuple[int, ...]:
-        """What a program that enters has to inherit."""
+        """Descriptors that a program must inherit to enter."""
         return tuple(fd for _, fd in self.namespaces)
 
     def entered(self, *argv: str) -> tuple[str, ...]:
-        """The words that start a program where it sees the files; its folder is ``/`` where it has to enter."""
+        """Return the argv that starts a program where it sees the files. If it enters namespaces, its working directory
+        is ``/``.
+        """
         if not self.namespaces:
             return argv
         places = (f"--{kind}=/proc/self/fd/{fd}" for kind, fd in self.namespaces)
@@ -44,7 +49,7 @@ class WorkspaceView(Struct):
 
 
 def folder_view(root: Path) -> WorkspaceView:
-    """A folder of the host as it stands."""
+    """Return a view of a host folder."""
     try:
         return WorkspaceView(root, os.open(root, _FOLDER))
     except OSError as error:

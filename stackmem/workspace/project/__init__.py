@@ -1,1 +1,1 @@
-"""What a person's folder brings to work with: its environments, test command and lock files."""
+"""The environment of a user's folder: virtual environments, test commands and lock files."""

@@ -1,8 +1,8 @@
-"""Interpreters outside of a folder that its environments lead to, and what commands may see of them.
+"""Interpreters outside a folder that its environments refer to, and what commands may see of them.
 
-Rule 1: a folder is somebody else's text. What it leads to is granted only where it is an installation of Python by its
-own files, and never a home, a folder above one, or a folder that holds more than programs.
-Rule 2: commands find each installation at the path at which the environment names it.
+Rule 1: A folder's content is untrusted. A path it refers to is granted only if its files show that it is a Python
+    installation. It must not be a home folder, a parent of one, or contain more than programs.
+Rule 2: Commands find each installation at the path that the environment names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_NAMED = 10
 _MOST_FILES = 100
 _MOST_BYTES = 256 * 1024
 _OF_A_SYSTEM = ("home", "root", "proc", "usr", ".ssh", ".git")
-"""What lies in the root of a system, in a home or in a project, and in no installation."""
+"""Names found in a system root, a home folder or a project, but not in an installation."""
 _CHECKOUT = re.compile(r'"url":\s*"file://(/[^"]*)"')
 _KERNELS = ("/proc", "/dev", "/sys")
 _NEVER = ("", ".local", ".local/share", ".cache", ".config", ".pyenv", ".nvm", ".volta", ".ssh")
@@ -35,28 +35,28 @@ class Interpreter(Struct, frozen=True):
     """The interpreter of an environment."""
 
     environment: str  # the environment, relative to the folder
-    works: bool  # whether its program can be run once the installations are seen
-    version: str = ""  # as ``pyvenv.cfg`` says, cut to digits and dots; empty where it does not
-    installations: tuple[str, ...] = ()  # folders outside of the project that commands must see for it to run
-    missing: tuple[str, ...] = ()  # what keeps it from running, or parts of it from being found: one sentence each
+    works: bool  # whether it can run once the installations are visible
+    version: str = ""  # from ``pyvenv.cfg``, reduced to digits and dots; empty if unknown
+    installations: tuple[str, ...] = ()  # folders outside the project that commands must see
+    missing: tuple[str, ...] = ()  # messages about what prevents it from running, or which parts are not visible
 
 
 def read_small(path: Path) -> str:
-    """The text of an ordinary file; empty where there is none, or it cannot be read. Never waits for a writer."""
+    """Return the text of a regular file, or an empty string if it is missing or unreadable. Never blocks on a FIFO."""
     with suppress(OSError):
         return read_start(path, _MOST_BYTES).decode("utf-8", "replace")
     return ""
 
 
 def is_file(path: Path) -> bool:
-    """Whether it is a file that we may look at; a link to what nobody shows us is none."""
+    """Return whether it is a file that we can access. A link to something inaccessible does not count."""
     with suppress(OSError):
         return path.is_file()
     return False
 
 
 def find_interpreter(folder: Path, names: Iterable[str], granted: tuple[str, ...]) -> Interpreter | None:
-    """The interpreter of the first of these environments that is there."""
+    """Return the interpreter of the first of these environments that exists."""
     for name in names:
         place = folder / name
         if settings := read_small(place / "pyvenv.cfg"):
@@ -91,7 +91,7 @@ def _examined(folder: Path, name: str, settings: str, shown: tuple[str, ...]) ->
 
 
 def _hops(start: Path) -> tuple[Path | None, list[Path]]:
-    """The program a link leads to, None where it cannot be run, and every absolute path on the way to it."""
+    """Return the program that a link leads to, or None if it is not executable, and every path on the way."""
     hops, at = [], start
     for _ in range(_MOST_HOPS):
         hops.append(at)
@@ -110,7 +110,7 @@ def _is_in(path: Path, places: Iterable[str]) -> bool:
 
 
 def _holds_more(prefix: Path, folder: Path) -> bool:
-    """Whether a prefix is no folder of programs alone, or not the same folder for each process and at each moment."""
+    """Return whether a prefix contains more than programs, or may differ between processes or over time."""
     home, real = Path(os.path.realpath(Path.home())), Path(os.path.realpath(prefix))
     return (
         any(real == home / name for name in _NEVER)
@@ -123,14 +123,14 @@ def _holds_more(prefix: Path, folder: Path) -> bool:
 
 
 def _is_same(one: Path, other: Path) -> bool:
-    """Whether they are one folder, also where it is mounted twice."""
+    """Return whether both paths are the same folder, even if it is mounted twice."""
     with suppress(OSError):
         return one.samefile(other)
     return False
 
 
 def _refusal(prefix: Path, folder: Path) -> str:
-    """Why commands must not be shown this folder; empty where it is an installation of Python."""
+    """Return why commands must not see this folder, or an empty string if it is a Python installation."""
     real = Path(os.path.realpath(prefix))
     if _holds_more(prefix, folder):
         return "holds more than programs"
@@ -149,14 +149,14 @@ def _version(settings: str) -> str:
 
 
 def _imports(environment: Path) -> list[Path]:
-    """The absolute paths that the environment adds to those of its imports, as editable installations do."""
+    """Return the absolute paths that the environment adds to its import path, as editable installs do."""
     files = sorted(environment.glob("lib/python3*/site-packages/*.pth"))[:_MOST_FILES]
     paths = [Path(line.strip()) for file in files for line in read_small(file).splitlines()]
     return list(dict.fromkeys(path for path in paths if path.is_absolute()))
 
 
 def _editable(environment: Path) -> list[Path]:
-    """The packages of editable installations: of a checkout only what has the name of the distribution.
+    """Return the packages of editable installs. Of a checkout, only folders named like the distribution count.
 
     Source: PEP 610.
     """
@@ -170,7 +170,7 @@ def _editable(environment: Path) -> list[Path]:
 
 
 def find_node(folder: Path, search: str, granted: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The installation of Node that the person has on her path, and what is missing of it."""
+    """Return the Node installation on the user's PATH, and messages about what is missing."""
     if not is_file(folder / "package.json"):
         return (), ()
     for place in search.split(":"):
@@ -190,7 +190,7 @@ def find_node(folder: Path, search: str, granted: tuple[str, ...]) -> tuple[tupl
 
 
 def runnable(place: Path) -> Path:
-    """Where a program is to be run from: what a link leads to, unless the link belongs to an environment of Python."""
+    """Return the path to run a program from: the target of a link, unless the link belongs to a Python environment."""
     hops = _hops(place)[1]
     if _is_in(place, _SHOWN_ALWAYS):
         return place
@@ -198,9 +198,9 @@ def runnable(place: Path) -> Path:
 
 
 def find_program(place: Path) -> tuple[str, ...]:
-    """What commands must see for a file of the person's to run: itself, or the environment that it belongs to.
+    """Return what commands must see to run a user's program: the file itself, or the environment it belongs to.
 
-    Nothing of what they see anyway, and no folder that holds more than programs.
+    Omits what commands see anyway, and folders that contain more than programs.
     """
     prefix = place.parent.parent
     modules = [folder for folder in place.parents if folder.name == "node_modules"]

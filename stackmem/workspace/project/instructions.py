@@ -1,4 +1,4 @@
-"""What a project's own files tell an agent: text of the project that grants nothing."""
+"""Reads a project's instructions for agents. This text is untrusted and grants no permissions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _END = "END OF INSTRUCTIONS"
 
 
 def find_instructions(folder: Path) -> str:
-    """The instructions from the root of the work tree to the folder, as frames are told them, or nothing.
+    """Return the instructions from the root of the work tree down to the folder, or an empty string.
 
-    In each folder the first of the names counts. A link may lead to another Markdown file of the work tree, and nowhere
-    else: what it leads to stands in every prompt.
+    In each folder, the first of the names that exists is used. A link may only lead to another Markdown file in the
+    work tree, because its content appears in every prompt.
     """
     place = folder.resolve()
     above = [place, *place.parents]
@@ -34,14 +34,14 @@ def find_instructions(folder: Path) -> str:
 
 
 def read_instructions(path: Path) -> str:
-    """The instructions of a file that the person names."""
+    """Return the instructions in a file that the user names."""
     if not (text := read_small(path)).strip():
         raise UsageError(f"the instructions {path} cannot be read, or are empty; name a text file, or none")
     return instructions_text([(path.name, text)])
 
 
 def instructions_text(pieces: list[tuple[str, str]]) -> str:
-    """The texts by the files they come from, at most so many characters together, between two lines of ours."""
+    """Return the texts with their file names, cut to ``MOST_CHARS`` in total, between a header and an end line."""
     if not pieces:
         return ""
     names = ", ".join(shown_name(name) for name, _ in pieces)

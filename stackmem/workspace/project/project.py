@@ -1,4 +1,4 @@
-"""What a folder brings to work with, and what of it commands find: one look, before the run begins."""
+"""Detects a project's environment (virtualenv, node_modules, toolchains) once, before the run starts."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _PROGRAMS = "node_modules/.bin"
 
 
 class Project(Struct, frozen=True):
-    """A folder's own environment."""
+    """The environment of a folder."""
 
-    environment: str = ""  # the Python environment in it, relative; empty where there is none
-    version: str = ""  # of its interpreter; empty where nothing says it
-    programs: tuple[str, ...] = ()  # folders of it that stand first on PATH, relative
-    installations: tuple[str, ...] = ()  # folders of the host that commands see for it, read-only
-    suites: tuple[SuiteCommand, ...] = ()  # commands that run its tests, the likeliest first
+    environment: str = ""  # its Python environment, relative; empty if none
+    version: str = ""  # version of its interpreter; empty if unknown
+    programs: tuple[str, ...] = ()  # folders that come first on PATH, relative
+    installations: tuple[str, ...] = ()  # host folders that commands see for it, read-only
+    suites: tuple[SuiteCommand, ...] = ()  # commands that run its tests, most likely first
     locks: tuple[str, ...] = ()  # names of its lock files
-    missing: tuple[str, ...] = ()  # what is missing and how to grant it, one sentence each
-    place: str = ""  # the folder in it where commands begin, relative; empty for the folder itself
+    missing: tuple[str, ...] = ()  # messages about what is missing and how to grant it
+    place: str = ""  # subfolder in which commands start, relative; empty for the folder itself
 
     def path(self, workspace: str) -> tuple[str, ...]:
-        """What stands first on PATH of commands that see the folder there."""
+        """Return the folders that come first on PATH for commands that see the folder at ``workspace``."""
         programs = tuple(f"{path}/bin" for path in self.installations if Path(path, "bin", "node").exists())
         return (*(f"{workspace}/{name}" for name in self.programs), *programs)
 
@@ -38,13 +38,13 @@ class Project(Struct, frozen=True):
         return {"VIRTUAL_ENV": f"{workspace}/{self.environment}"} if self.environment else {}
 
     def mounts(self, profile: Profile, toolchain: Toolchain) -> tuple[Mount, ...]:
-        """What has to be mounted beside what is there already."""
+        """Return the mounts that are needed in addition to existing ones."""
         there = {mount.inside for mount in (*profile.mounts, *toolchain.mounts())}
         return tuple(Mount(path, path) for path in self.installations if path not in there)
 
     @property
     def text(self) -> str:
-        """What the model is told: two lines at most; empty where there is nothing to tell."""
+        """Description for the model, at most two lines; empty if there is nothing to report."""
         version = f" ({self.version})" if self.version else ""
         python = os.path.relpath(f"{self.environment}/bin/python", self.place or ".")
         tools = [f"python is {python}{version}"] if self.environment else []
@@ -58,7 +58,7 @@ class Project(Struct, frozen=True):
 def find_project(
     folder: Path, include: tuple[str, ...] = (), search: str = "", granted: tuple[str, ...] = (), place: str = ""
 ) -> Project:
-    """Look at a folder."""
+    """Inspect a folder."""
     root = folder.resolve()
     here = root / place
     own = (f"{place}/{name}" for name in _ENVIRONMENTS if place)

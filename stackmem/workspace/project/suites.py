@@ -1,4 +1,4 @@
-"""The commands that test a project, and its lock files: what its own files say, found by looking, not by running."""
+"""Finds the test commands and lock files of a project by reading its files, without running anything."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ LOCKS = (
     "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "requirements.txt", "requirements.lock",
     "package-lock.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock", "Cargo.lock", "go.sum",
 )  # fmt: skip
-_PYTHON_LOCKS = 6  # so many come first
+_PYTHON_LOCKS = 6  # number of Python lock files at the start of ``LOCKS``
 _NODE_RUNNERS = {"pnpm-lock.yaml": "pnpm test", "yarn.lock": "yarn test", "bun.lock": "bun run test"}
 _PYTEST_SIGNS = (
     ("pyproject.toml", r"^\[tool\.pytest\b"), ("pytest.ini", r"^\[pytest\]"), ("setup.cfg", r"^\[tool:pytest\]"),
     ("tox.ini", r"^\[pytest\]"), ("conftest.py", r""), ("tests/conftest.py", r""),
 )  # fmt: skip
-_MOST_ENTRIES = 500  # of a folder
-_MOST_READ = 50  # of them
+_MOST_ENTRIES = 500  # entries of a folder that are inspected
+_MOST_READ = 50  # test files that are read
 
 
 class SuiteCommand(Struct, frozen=True):
-    """A command that runs a project's tests, and the file that says so."""
+    """A command that runs a project's tests, and the file that suggests it."""
 
     command: str
     reason: str
@@ -39,7 +39,7 @@ def lock_files(folder: Path) -> tuple[str, ...]:
 
 
 def find_suites(folder: Path, environment: str) -> tuple[SuiteCommand, ...]:
-    """Every test command that the folder speaks of, the likeliest first."""
+    """Return all test commands that the folder's files suggest, most likely first."""
     return tuple(
         suite
         for suites in (_python(folder, environment), _node(folder), _cargo(folder), _go(folder), _make(folder))
@@ -57,17 +57,17 @@ def _python(folder: Path, environment: str) -> Iterator[SuiteCommand]:
     if not reason:
         return
     place = next((place for place in ("tests", "test") if _has_tests(folder / place)), "")
-    # unittest passes where it finds none of its tests, so it is named only where there are some.
+    # unittest passes if it finds no tests, so suggest it only if there are unittest tests.
     if _has_pytest(folder, environment) or not _uses_unittest(folder / place):
         yield SuiteCommand("python -m pytest -q", reason)
         return
-    # From a project's root, unittest looks into packages alone.
+    # From the project root, unittest only searches packages.
     beneath = f" {place}" if place and not is_file(folder / place / "__init__.py") else ""
     yield SuiteCommand(f"python -m unittest discover{beneath}", reason)
 
 
 def _has_pytest(folder: Path, environment: str) -> bool:
-    """Without an environment of the project's, commands find a Python that has it."""
+    """Return whether pytest is available. Without a project environment, commands use a Python that has it."""
     return not environment or any((folder / environment).glob("lib/python3*/site-packages/pytest/__init__.py"))
 
 
@@ -88,7 +88,7 @@ def _test_files(folder: Path) -> Iterator[Path]:
 
 
 def uninstalled(folder: Path, root: Path, environment: str) -> Iterator[str]:
-    """What its tests may need and the folder has not, one sentence each."""
+    """Yield messages about dependencies that the tests may need and the folder lacks."""
     python = next((name for name in lock_files(folder) if name in LOCKS[:_PYTHON_LOCKS]), "")
     if not python and is_file(folder / "pyproject.toml") and (folder / "src").is_dir():
         python = "pyproject.toml"
@@ -110,7 +110,7 @@ def _package(folder: Path) -> dict[str, object]:
     try:
         package = msgspec.json.decode(text) if text else {}
     except (msgspec.DecodeError, RecursionError):
-        return {}  # npm says what is wrong with it
+        return {}  # npm reports what is wrong with it
     return package if isinstance(package, dict) else {}
 
 
