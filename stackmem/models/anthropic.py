@@ -1,6 +1,6 @@
-"""Claude, and any other server of the Messages API, through the official SDK.
+"""Claude and other servers of Anthropic's Messages API, through the official SDK.
 
-One call is one attempt: what fails is a fact with a kind, and the machine decides whether to ask again.
+One call is one attempt. A failure becomes an event with a kind, and the machine decides whether to retry.
 """
 
 from __future__ import annotations
@@ -48,15 +48,16 @@ class AnthropicModel:
         price: Price | None = None,
         asked: Asked = NOTHING_ASKED,
     ) -> None:
-        """The SDK is imported, and the address looked up, only by the first request.
+        """Prepare the model; the SDK is imported and the address resolved only by the first request.
 
-        The default window is the table's, or 200,000 tokens where the model is not in it; the longest reply is 32,000
-        tokens, or less where the model gives or holds less.
+        The default window comes from the model table, or is 200,000 tokens for unknown models. Replies are limited
+        to 32,000 tokens, the model's own limit, or a quarter of the window, whichever is smallest.
         """
         row = lookup(model)
-        self.name = f"anthropic/{model}"  # with the provider before it, as the trace records it
-        self.window_tokens = window_tokens or (row.window_tokens if row else WINDOW_TOKENS)  # prompt and reply together
-        self.price = price or (row.price if row else None)  # none where the table does not know it
+        self.name = f"anthropic/{model}"  # includes the provider, as recorded in traces
+        # for prompt and reply together
+        self.window_tokens = window_tokens or (row.window_tokens if row else WINDOW_TOKENS)
+        self.price = price or (row.price if row else None)  # None if unknown
         self._model = model
         self._endpoint = endpoint
         self._thinking = row.thinking if row else None
@@ -68,7 +69,7 @@ class AnthropicModel:
         self._connection: Connection | None = None
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
-        """One attempt. Ctrl-C goes through at once."""
+        """Make one attempt; Ctrl-C interrupts it immediately."""
         longest = min(self._max_tokens, request.reply_tokens or self._max_tokens)
         body = request_body(request.view, self._model, longest, self._thinking)
         answer = self._attempt(body, self._endpoint.attempt_seconds(request.left_seconds))
@@ -77,7 +78,7 @@ class AnthropicModel:
         return answer
 
     def _attempt(self, body: dict[str, Any], seconds: float) -> ModelReplied | ModelFailed:
-        import anthropic  # more than a second
+        import anthropic  # takes more than a second to import
         import httpx2
 
         secret = self._endpoint.secret
@@ -102,7 +103,7 @@ class AnthropicModel:
             return failed("rejected", str(error), secret)
 
     def _connected(self) -> tuple[Anthropic, Connection]:
-        """The client, which takes nothing but the address, the key and proxies from any environment."""
+        """Return the client. It ignores the environment except for proxies; address and key come from the endpoint."""
         if self._client is None or self._connection is None:
             import anthropic
 
@@ -124,7 +125,7 @@ Block = dict[str, Any]
 
 
 def _wished(asked: Asked) -> Block:
-    """What the SDK may know no more, such as a temperature, goes to the server, which says so itself."""
+    """Return the user's options. They bypass the SDK's fields, so that the server itself reports unsupported ones."""
     wished: Block = {"temperature": asked.temperature, "service_tier": asked.service_tier}
     wished["output_config"] = {"effort": asked.effort} if asked.effort else None
     return {name: value for name, value in wished.items() if value is not None}
@@ -135,10 +136,10 @@ _NOT_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def request_body(view: View, model: str, max_tokens: int, thinking: str | None) -> dict[str, Any]:
-    """The body, without ``stream``.
+    """Build the request body, without ``stream``.
 
-    ``max_tokens`` is the longest reply, thinking included; a ``thinking`` of ``adaptive`` asks for it, anything else
-    leaves the model's own default.
+    ``max_tokens`` limits the reply including thinking. ``thinking="adaptive"`` requests thinking; other values keep
+    the model's default.
     """
     marks: dict[tuple[int, int], str] = {(point.message, point.part): point.ttl for point in view.breakpoints}
     body: dict[str, Any] = {"model": model, "max_tokens": max_tokens}
@@ -156,7 +157,7 @@ def request_body(view: View, model: str, max_tokens: int, thinking: str | None) 
 
 def _tool(tool: ToolSpec) -> Block:
     schema = tool.parameters
-    strict = {"strict": True} if "properties" in schema else {}  # which takes no schema that is open
+    strict = {"strict": True} if "properties" in schema else {}  # ``strict`` requires closed schemas
     return {"name": tool.name, "description": whole(tool.description), **strict, "input_schema": schema}
 
 
@@ -167,14 +168,14 @@ def _message(message: Message, index: int, marks: dict[tuple[int, int], str]) ->
         if block is not None:
             blocks.append(block)
         ttl = marks.get((index, number))
-        # The mark of a part that is not sent goes to the one before it: the prefix it ends is the same.
+        # If a part is not sent, its cache mark moves to the part before it, which ends the same prefix.
         if ttl is not None and blocks and blocks[-1]["type"] in {"text", "tool_use", "tool_result"}:
             blocks[-1] = _marked(blocks[-1], ttl)
     return {"role": message.role, "content": blocks or [{"type": "text", "text": _NOTHING}]}
 
 
 def _block(part: Part) -> Block | None:
-    """A part as a block; None for text of blanks alone, which the API refuses."""
+    """Convert a part to a block; None for blank text, which the API refuses."""
     match part:
         case Text():
             return {"type": "text", "text": whole(part.text)} if part.text.strip() else None
@@ -201,12 +202,12 @@ def _result(part: ToolResult) -> Block:
 
 
 def _name(text: str) -> str:
-    """The API takes only these characters; a tool that a model made up, or another provider's id, may hold others."""
+    """Replace characters that the API refuses in names and ids; made-up tools and foreign ids may contain them."""
     return _NOT_NAME.sub("_", text)[:128] or "unknown"
 
 
 def _input(call: ToolCall) -> dict[str, Any]:
-    """A call's arguments as the object that the API demands, whatever the model once sent."""
+    """Return a call's arguments as the object that the API requires, whatever the model sent."""
     if call.malformed is not None:
         return {"malformed": whole(call.malformed)}
     if not isinstance(call.arguments, dict):

@@ -1,7 +1,7 @@
-"""The events of one streamed Messages reply, put together as a reply.
+"""Assembles the events of a streamed Messages reply.
 
-Only a stream that ends with ``message_stop`` and names a stop reason is a reply: one that broke off looks the same
-up to there, with ``{}`` for the arguments of a half-sent call.
+Only a stream with ``message_stop`` and a stop reason is a reply. A stream that broke off looks the same up to
+there, with ``{}`` as the arguments of a half-sent call.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _StreamMessage(Struct):
 
 
 class _BlockDelta(Struct):
-    """The delta of a block, or of the message; each kind fills its own fields."""
+    """A delta of a block or of the message; each kind fills different fields."""
 
     type: str | None = None
     text: str | None = None
@@ -49,7 +49,7 @@ class _BlockDelta(Struct):
 
 
 class _Event(Struct):
-    """An event of a stream, or the whole message where a server sends no events."""
+    """One event of a stream, or the whole message if a server does not stream."""
 
     type: str
     index: int = 0
@@ -64,7 +64,7 @@ class _Event(Struct):
 
 
 class _Block(Struct):
-    """A block as it began, and the deltas since, joined only at its end: joining each time is quadratic."""
+    """The start of a block and its deltas, which are joined only at the end: joining at each delta is quadratic."""
 
     start: dict[str, Any]
     texts: list[str]
@@ -82,7 +82,7 @@ class _MessageReply(Struct):
 
 
 def read_reply(events: Iterable[str], secret: str = "") -> ModelReplied | ModelFailed:
-    """The reply, or the failure where the stream carries an error, is malformed, or ends early."""
+    """Return the reply, or a failure if the stream contains an error, is malformed, or ends early."""
     reply = _MessageReply({}, {})
     try:
         for text in events:
@@ -108,7 +108,7 @@ def read_reply(events: Iterable[str], secret: str = "") -> ModelReplied | ModelF
 
 
 def _take(reply: _MessageReply, event: _Event, secret: str) -> None:
-    """Unknown kinds of event are left out, as the protocol asks of its readers."""
+    """Process an event; unknown kinds are ignored, as the protocol requires."""
     match event.type:
         case "message_start" if event.message is not None:
             reply.id = event.message.id or ""
@@ -151,7 +151,7 @@ def _grow(reply: _MessageReply, index: int, delta: _BlockDelta) -> None:
 
 
 def _part(block: _Block, stop_reason: str) -> tuple[ReplyPart, ...]:
-    """The block as a part; none for empty text, which could not be sent back."""
+    """Convert a block to a part; empty text becomes none, because it could not be sent back."""
     joined = "".join(block.texts)
     match block.start.get("type"):
         case "text":
@@ -170,9 +170,10 @@ def _part(block: _Block, stop_reason: str) -> tuple[ReplyPart, ...]:
 
 
 def _call(start: dict[str, Any], joined: str, *, cut: bool) -> ToolCall:
-    """The call; some servers send the whole input where the block begins.
+    """Build the call; some servers send the complete input with the block's start.
 
-    A call that the output limit cut before its first argument is malformed: ``{}`` would be a call nobody made.
+    If the output limit cut the call before its first argument, it is malformed: ``{}`` would be a call the model
+    did not make.
     """
     id_, name = whole(str(start.get("id") or "")), whole(str(start.get("name") or ""))
     if joined.strip():
@@ -192,7 +193,7 @@ def _stop(reason: str, parts: tuple[ReplyPart, ...]) -> Stop:
 
 
 def _refusal(reply: _MessageReply) -> str:
-    """What the provider says of a refusal, or the stop reason where it is none that we know."""
+    """Return the provider's explanation of a refusal, or the stop reason if it is unknown."""
     if reply.stop_reason == "refusal":
         details = reply.stop_details or {}
         told = [str(details[name]) for name in ("category", "explanation") if details.get(name)]
@@ -201,7 +202,7 @@ def _refusal(reply: _MessageReply) -> str:
 
 
 def _count(known: dict[str, int], given: dict[str, Any] | None) -> None:
-    """Take over the counts, which are cumulative: a later, smaller one was left out, a huge one is none."""
+    """Merge cumulative token counts: keep the largest, and ignore implausibly large ones."""
     for name, value in (given or {}).items():
         if name == "cache_creation" and isinstance(value, dict):
             _count(known, value)
@@ -214,7 +215,7 @@ def _count(known: dict[str, int], given: dict[str, Any] | None) -> None:
 
 
 def _usage(counts: dict[str, int]) -> Usage:
-    """The usage as reported. Writes that are not told apart by time to live are the default's, five minutes."""
+    """Convert the counts. Cache writes without a stated lifetime count as the default, five minutes."""
     long = counts.get("ephemeral_1h_input_tokens", 0)
     written = max(counts.get("cache_creation_input_tokens", 0), long + counts.get("ephemeral_5m_input_tokens", 0))
     return Usage(

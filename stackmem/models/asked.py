@@ -1,4 +1,4 @@
-"""What every request of a run asks beside its prompt, as a person set it: temperature, effort, tier, headers."""
+"""Request options that a run sends with every prompt: temperature, effort, service tier, headers."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _HOTTEST = 2.0
 
 
 class Asked(Struct, frozen=True):
-    """What is asked; what is None is left to the provider."""
+    """The user's request options; None leaves a choice to the provider."""
 
     temperature: float | None = None
     effort: str | None = None
     service_tier: str | None = None
-    headers: Mapping[str, str] = {}  # name to value; their values may be secrets
-    # "auto" reads calls from the text of a reply without native calls, "prompt" also describes the tools in the prompt,
-    # "off" reads none
+    headers: Mapping[str, str] = {}  # name to value; values may be secrets
+    # "auto" reads calls from the text of replies without native calls, "prompt" also describes the tools in the
+    # prompt, "off" disables both
     text_calls: Literal["auto", "prompt", "off"] = "auto"
-    # "on" has the server keep replies that must be a call to a schema; "auto" does so on this machine once a reply had
-    # no native call
+    # "on" makes the server follow a call schema where a call is required; "auto" does so for local servers after a
+    # reply without a native call
     call_schema: Literal["auto", "on", "off"] = "auto"
 
     def __repr__(self) -> str:
@@ -38,7 +38,7 @@ NOTHING_ASKED = Asked()
 
 
 def read_temperature(text: str | None) -> float | None:
-    """Raises ``UsageError`` where the text is no temperature."""
+    """Parse a temperature; raise ``UsageError`` if the text is not one."""
     if text is None:
         return None
     try:
@@ -51,7 +51,7 @@ def read_temperature(text: str | None) -> float | None:
 
 
 def read_headers(texts: tuple[str, ...], environ: Mapping[str, str]) -> dict[str, str]:
-    """``NAME=VALUE``, or ``NAME=$VARIABLE`` for a value that is read from the environment and kept nowhere."""
+    """Parse ``NAME=VALUE``, or ``NAME=$VARIABLE`` for a value that is read from the environment and never stored."""
     headers: dict[str, str] = {}
     for text in texts:
         found = _HEADER.fullmatch(text)

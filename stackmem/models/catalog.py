@@ -1,4 +1,4 @@
-"""The known models: what they cost, what they take, what they can. The figures stand in ``prices.toml``."""
+"""The known models with prices, limits and abilities, read from ``prices.toml``."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _DAY = re.compile(r"-20\d{6}$")
 
 
 class ModelRow(Struct, frozen=True, forbid_unknown_fields=True, rename=lambda name: name.removesuffix("_tokens")):
-    """One model of the table, whose columns are in tokens and do not say so again."""
+    """One model of the table. All columns are in tokens, so their names in the file omit the word."""
 
-    name: str  # as the provider spells it, without a date
+    name: str  # the provider's spelling, without a date
     window_tokens: int
-    max_output_tokens: int  # the longest reply the model gives, thinking included
+    max_output_tokens: int  # longest reply, including thinking
     source: str
-    min_cache_tokens: int = 1_024  # a shorter prefix is not cached
-    thinking: Literal["adaptive", "manual"] = "manual"  # ``adaptive`` is asked for; ``manual`` is not
-    price: Price | None = None  # none where no source names one
-    # whose model it is: Google's is asked as ``gemini/NAME``, others' as ``openai/NAME``
+    min_cache_tokens: int = 1_024  # shorter prefixes are not cached
+    thinking: Literal["adaptive", "manual"] = "manual"  # thinking is requested if ``adaptive``, but not if ``manual``
+    price: Price | None = None  # None if no source states it
+    # provider of the model; Google's models are used as ``gemini/NAME``, others as ``openai/NAME``
     provider: Literal["anthropic", "openai", "google", "deepseek"] = "anthropic"
 
 
 def lookup(name: str) -> ModelRow | None:
-    """The row of ``name``, which may carry its prefix (``openai/``) before it and a day (``-20251001``) after it."""
+    """Find a model by name, ignoring a prefix (``openai/``) and a date suffix (``-20251001``)."""
     prefix, slash, rest = name.partition("/")
     row = _table().get(_DAY.sub("", rest if slash else name))
     if row is None or (slash and (prefix == "anthropic") != (row.provider == "anthropic")):
@@ -44,9 +44,9 @@ def lookup(name: str) -> ModelRow | None:
 
 
 def read_price(text: str) -> Price:
-    """The price that ``--price`` gives: ``IN,OUT[,READ[,WRITE]]``, or the name of a known model.
+    """Parse ``--price``: ``IN,OUT[,READ[,WRITE]]``, or the name of a known model.
 
-    What is not given of the cache costs as much as a prompt.
+    Cache prices that are left out equal the input price.
     """
     row = lookup(text.strip())
     if row is not None and row.price is not None:
@@ -67,7 +67,7 @@ def read_price(text: str) -> Price:
 
 
 def rows() -> tuple[ModelRow, ...]:
-    """Every known model, in the table's order."""
+    """Return all known models in the table's order."""
     return tuple(_table().values())
 
 

@@ -1,9 +1,9 @@
-"""The HTTP client of a provider, which may be anybody's server: what it sends is bounded in time and size.
+"""The HTTP client for providers. Any server may be on the other end, so time and size are limited.
 
-Rule 1: a whole attempt has a deadline, from the name lookup's end to the last byte, however steadily it trickles.
-Rule 2: no redirect is followed: the key and the prompt go to the address that the person named, and nowhere else.
-Rule 3: nothing is decompressed: a kilobyte could become a gigabyte.
-Rule 4: what an attempt leaves open is closed when it ends.
+- Each attempt has a deadline, from the end of the name lookup to the last byte, even if bytes keep trickling in.
+- Redirects are never followed: the key and the prompt go only to the address that the user configured.
+- Responses are never decompressed, because a kilobyte could expand to a gigabyte.
+- Everything an attempt opens is closed when it ends.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def _certificates(*_places: str | None) -> SSLContext:
 
 
 def trusted() -> SSLContext:
-    """The certificates that are trusted, read once: the SDK's client reads them anew for itself and for each proxy."""
+    """Return the trusted certificates, loaded once; the SDK would reload them for its client and for each proxy."""
     return _certificates(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 
 class Connection:
-    """The client, and the sockets that it has opened."""
+    """An HTTP client and the sockets that it has opened."""
 
     def __init__(
         self,
@@ -54,15 +54,15 @@ class Connection:
         *,
         most_bytes: int | None = None,
     ) -> None:
-        """Make the client."""
+        """Create the client."""
         import httpx2
 
-        self.expired = False  # the last attempt was ended because its time was up
+        self.expired = False  # the last attempt ran out of time
         self._ends = 0.0
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._answers: list[Response] = []
         self._most_bytes = most_bytes
-        # made by ``make``, the SDK's own class, which honours the proxies of the environment
+        # created by the SDK's own class, which uses the proxies from the environment
         self.client = make(
             timeout=httpx2.Timeout(silence_seconds, connect=connect_seconds),
             follow_redirects=False,
@@ -73,7 +73,7 @@ class Connection:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """One attempt: when the time is up, its connections are cut, whatever it is waiting for."""
+        """Limit one attempt: when the time is up, its connections are cut, whatever it is waiting for."""
         self.expired = False
         self._ends = time.monotonic() + seconds
         timer = threading.Timer(seconds, self._cut)
@@ -88,19 +88,19 @@ class Connection:
             self._answers.clear()
 
     def timeout(self, seconds: float) -> Timeout:
-        """The client's own, where an attempt has only so many seconds."""
+        """Return the client's timeouts, reduced to the seconds that are left."""
         own = {name: min(value, seconds) for name, value in self.client.timeout.as_dict().items() if value is not None}
         return type(self.client.timeout)(**own)
 
     def in_time(self, answer: ModelReplied | ModelFailed) -> ModelReplied | ModelFailed:
-        """What came of the attempt; a failure once its time is up is a time-out, whoever noticed it first."""
+        """Return the attempt's result; any failure after the deadline counts as a timeout, whatever reported it."""
         if (self.expired or time.monotonic() >= self._ends) and isinstance(answer, ModelFailed):
             return failed("timeout", "the reply took longer than its time limit")
         return answer
 
     def _watch(self, request: Request) -> None:
         request.extensions["trace"] = self._remember
-        # Google's SDK takes one number for all, and none at all where it is given none.
+        # Google's SDK sets one timeout for everything, or none at all.
         request.extensions["timeout"] = self.timeout(max(0.0, self._ends - time.monotonic())).as_dict()
 
     def _answered(self, response: Response) -> None:
@@ -119,11 +119,11 @@ class Connection:
         self.expired = True
         for each in list(self._sockets):
             with suppress(OSError):
-                socket.socket.shutdown(each, socket.SHUT_RDWR)  # not the TLS layer's, which waits for the other side
+                socket.socket.shutdown(each, socket.SHUT_RDWR)  # not the TLS layer's shutdown, which waits for the peer
 
 
 def _counted(stream: Any, most_bytes: int) -> SyncByteStream:
-    """The bytes of an answer, up to a limit; more are a ``ValueError``."""
+    """Limit the bytes of an answer; more raise ``ValueError``."""
     import httpx2
 
     class Counted(httpx2.SyncByteStream):
@@ -142,7 +142,7 @@ def _counted(stream: Any, most_bytes: int) -> SyncByteStream:
 
 
 def _bound(response: Response) -> None:
-    """Take at most so much of an error's text, and nothing that is compressed."""
+    """Limit the body of an error response, and reject compressed responses."""
     import httpx2
 
     compressed = response.headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}
@@ -157,6 +157,6 @@ def _bound(response: Response) -> None:
             if len(text) > _MOST_ERROR_BYTES:
                 break
     response.close()
-    # The SDK reads the answer again: it finds this much, as if it had been all.
+    # The SDK reads the response again and gets this limited body.
     response.stream = httpx2.ByteStream(text[:_MOST_ERROR_BYTES])
     response.is_stream_consumed = response.is_closed = False

@@ -1,4 +1,4 @@
-"""Where a provider is, how it is paid, and how long it is waited for."""
+"""Provider endpoints: address, key and timeouts."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _AFTER_SECONDS = 0.02
 
 
 class Endpoint(Struct, frozen=True):
-    """A provider's address."""
+    """A provider's address, key and timeouts."""
 
-    url: str  # without the path of any call
+    url: str  # without the path of individual calls
     key: str
     connect_seconds: float = 10.0
-    silence_seconds: float = 300.0  # the longest pause between two bytes of an answer
-    reply_seconds: float = 1_800.0  # the longest whole reply, however steadily it trickles
+    silence_seconds: float = 300.0  # longest pause between two bytes of an answer
+    reply_seconds: float = 1_800.0  # longest complete reply, even if bytes keep trickling in
 
     @property
     def secret(self) -> str:
-        """The key where it is one; what stands for none may be told to everyone."""
+        """Return the key, or an empty string for the placeholder, which need not be hidden."""
         return "" if self.key == NO_KEY else self.key
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on this machine, where nobody is paid and a model may have any name."""
+        """Return whether the server is on this machine; such models are free and may have any name."""
         return _is_loopback(urlsplit(self.url).hostname or "")
 
     def attempt_seconds(self, left: float | None) -> float:
-        """How long one attempt may take where the run has only so much ``left``.
+        """Return the time limit of one attempt, given the seconds ``left`` in the run.
 
-        It is a little more than that, so that the run's clock has passed its limit once the attempt is over.
+        It is slightly longer than that, so that the run's own limit has passed when the attempt ends.
         """
         return self.reply_seconds if left is None else min(self.reply_seconds, left + _AFTER_SECONDS)
 
@@ -48,13 +48,13 @@ class Endpoint(Struct, frozen=True):
 
 
 class Provider(Struct, frozen=True):
-    """The environment's names for a provider's key and address, and the address without any."""
+    """A provider's environment variables, default address and path."""
 
     key_variable: str
     url_variable: str
     default_url: str
-    path: str  # what the address of a server ends with; added or taken off, because people write both
-    other_key: str = ""  # a second name of the key, which outranks the first
+    path: str  # the end of a server's address; added or removed, because people write both forms
+    other_key: str = ""  # another name of the key, which takes precedence
 
 
 ANTHROPIC = Provider("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com", "")
@@ -62,12 +62,12 @@ OPENAI = Provider("OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com",
 GEMINI = Provider(
     "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com", "/v1beta", "GOOGLE_API_KEY"
 )
-"""The path is the SDK's to add."""
+"""The SDK adds the path itself."""
 PROVIDERS = (ANTHROPIC, OPENAI, GEMINI)
 
 
 def endpoint(provider: Provider, environ: Mapping[str, str], base_url: str | None = None) -> Endpoint:
-    """The endpoint that ``base_url``, else the environment, else the provider's own address names."""
+    """Return the endpoint from ``base_url``, the environment, or the provider's default, in this order."""
     names = [name for name in (provider.other_key, provider.key_variable) if name]
     variable = next((name for name in names if environ.get(name, "").strip()), provider.key_variable)
     url = (base_url or environ.get(provider.url_variable, "").strip() or provider.default_url).rstrip("/")
@@ -87,13 +87,13 @@ def endpoint(provider: Provider, environ: Mapping[str, str], base_url: str | Non
 
 
 def without_login(url: str) -> str:
-    """The address without a user's name and password, as it may be kept and shown."""
+    """Remove user name and password from an address, so that it can be stored and shown."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _keyless(provider: Provider) -> str:
-    """What is nearest to that provider, and needs no key."""
+    """Suggest the closest alternative that needs no key."""
     if provider is OPENAI:
         return "a server on this machine (--base-url http://127.0.0.1:8000/v1), or a task's --model demo"
     return "a task's --model demo, or --model human"

@@ -1,4 +1,4 @@
-"""Server-sent events, read from the bytes of a response, under a deadline and a limit of size."""
+"""Parses server-sent events from response bytes, with a deadline and a size limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MOST_BYTES = 64 * 1024 * 1024
 _BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BEFORE = b"\xef\xbb\xbf \t\r\n"
-"""What may stand before the first event: a byte order mark and blanks."""
+"""Bytes that may precede the first event: a byte order mark and blanks."""
 
 
 def server_events(
@@ -19,10 +19,10 @@ def server_events(
     clock: Callable[[], float] = time.monotonic,
     most_bytes: int = _MOST_BYTES,
 ) -> Iterator[str]:
-    """The text of each event's ``data``; comments, names and ids are left out. A body that is no stream comes whole.
+    """Yield the ``data`` of each event, ignoring comments, names and ids; a body that is not a stream is one text.
 
-    An event without its closing blank line is no event: the stream broke there. ``deadline`` is the reading of
-    ``clock`` at which a stream that still trickles is given up.
+    An event without its closing blank line is dropped, because the stream broke there. ``deadline`` is the time on
+    ``clock`` after which a trickling stream is abandoned.
     """
     pending = bytearray()
     is_stream: bool | None = None
@@ -52,7 +52,7 @@ def server_events(
 
 
 def _text(event: bytes) -> str | None:
-    """The data of an event; older servers of llama.cpp name a failure ``error:`` instead."""
+    """Return the data of an event; old llama.cpp servers send failures as ``error:``."""
     fields = [line.partition(b":") for line in _LINE_END.split(event)]
     lines = [value.removeprefix(b" ").decode("utf-8", "replace") for name, _, value in fields if name == b"data"]
     if lines:

@@ -1,4 +1,4 @@
-"""What a provider's failure is called: one attempt's failure becomes one fact, and the machine decides on it."""
+"""Classifies provider failures: each failed attempt becomes one event, and the machine decides what to do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _DETAIL_CHARS = 500
 _KEY_CHARS = 8
-"""No provider's key is shorter, and a shorter text would be cut out of words it is no key in."""
+"""Keys are never shorter, and removing shorter texts would damage unrelated words."""
 
 _NO_WAIT: dict[str, str] = {}
 
@@ -40,9 +40,9 @@ _BY_TYPE: dict[str, FailureKind] = {
     "badrequesterror": "rejected", "not_found_error": "rejected", "model_not_found": "rejected",
     "not_found": "rejected", "request_too_large": "rejected",
 }  # fmt: skip
-"""In lower case; any other type is a ``server_error``."""
+"""In lower case; all other types are ``server_error``."""
 
-# Both providers answer these with a status that is otherwise worth another try.
+# Both providers report these with a status that would otherwise justify a retry.
 _SPENT = re.compile(r"spend_limit|insufficient_quota|billing_hard_limit|credit balance is too low", re.IGNORECASE)
 _TOO_LONG = re.compile(
     "|".join((
@@ -59,11 +59,13 @@ _TOO_LONG = re.compile(
     )),
     re.IGNORECASE,
 )  # fmt: skip
-"""As OpenAI, Anthropic, Gemini, Bedrock, Groq, Mistral, xAI, Cohere, Kimi, MiniMax, GLM, Qwen, Copilot and the servers
-llama.cpp, LM Studio, vLLM, SGLang, TGI, TensorRT-LLM and Ollama say it."""
+"""Wordings of OpenAI, Anthropic, Gemini, Bedrock, Groq, Mistral, xAI, Cohere, Kimi, MiniMax, GLM, Qwen and Copilot.
+
+Also of the servers llama.cpp, LM Studio, vLLM, SGLang, TGI, TensorRT-LLM and Ollama.
+"""
 _WITH_REPLY = re.compile(r"max_(completion_|new_|output_)?tokens|in the completion|output tokens", re.IGNORECASE)
 
-# Where an answer keeps its sentence, the most telling name first.
+# Fields that may contain an error's message, most informative first.
 _SENTENCES = ("message", "detail", "details", "msg", "error_message", "error_msg", "status_msg", "errors", "base_resp",
               "error", "title", "description", "reason")  # fmt: skip
 _HEADING = re.compile(r"<(title|h1)\b[^>]*>(.*?)</\1", re.IGNORECASE | re.DOTALL)
@@ -71,18 +73,18 @@ _TAG = re.compile(r"<[^>]*>")
 
 
 def failed(kind: FailureKind, detail: str, secret: str = "", headers: Mapping[str, str] = _NO_WAIT) -> ModelFailed:
-    """The fact, with a detail of one line that does not hold ``secret``."""
+    """Build a failure with a one-line detail from which ``secret`` is removed."""
     return ModelFailed(kind, one_line(detail, secret), retry_after_seconds(headers))
 
 
 def unanswered(kind: Literal["timeout", "connection"], endpoint: Endpoint, error: BaseException) -> ModelFailed:
-    """An attempt that came to no answer, with the address that was asked."""
+    """Build a failure for an attempt without an answer, with the address."""
     why = cause(error) if kind == "connection" else str(error) or "no answer in time"
     return failed(kind, f"{without_login(endpoint.url)}: {why}", endpoint.secret)
 
 
 def answered_with(response: Response, text: str, secret: str) -> ModelFailed:
-    """An answer that is no reply, by its status; ``text`` is its body."""
+    """Build a failure from an answer's status and body."""
     status = response.status_code
     elsewhere = response.headers.get("location", "")
     if 300 <= status < 400 and elsewhere:
@@ -94,7 +96,7 @@ def answered_with(response: Response, text: str, secret: str) -> ModelFailed:
 
 
 def kind_of_status(status: int, text: str) -> FailureKind:
-    """What an HTTP status means; ``text`` is the whole answer, which alone tells some apart."""
+    """Classify an HTTP status; some can be told apart only by the answer's ``text``."""
     if status in {400, 402, 403, 413, 422, 429} and _SPENT.search(text):
         return "spend_limit"
     if status in {400, 413, 422, 500} and _TOO_LONG.search(text):
@@ -103,7 +105,7 @@ def kind_of_status(status: int, text: str) -> FailureKind:
 
 
 def kind_of_error(error_type: str, text: str) -> FailureKind:
-    """What an error in mid-stream means, whose HTTP status was 200; an unknown type is worth another try."""
+    """Classify an error inside a stream with HTTP status 200; unknown types justify a retry."""
     if _SPENT.search(text):
         return "spend_limit"
     if _TOO_LONG.search(text):
@@ -112,12 +114,12 @@ def kind_of_error(error_type: str, text: str) -> FailureKind:
 
 
 def leaves_no_room(text: str) -> bool:
-    """Whether an answer that the prompt is too long speaks of the reply, too: a shorter reply may fit."""
+    """Return whether a too-long error also mentions the reply, so that a shorter reply limit may fit."""
     return _TOO_LONG.search(text) is not None and _WITH_REPLY.search(text) is not None
 
 
 def sentence(value: Any, depth: int = 12) -> str:
-    """What an error says to people, whatever its shape: nested objects, lists, JSON in text, a web page, plain text."""
+    """Extract an error's message from nested objects, lists, JSON in text, a web page, or plain text."""
     if depth and isinstance(value, str):
         return _of_text(value, depth - 1)
     if depth and isinstance(value, list):
@@ -143,20 +145,20 @@ def _of_text(text: str, depth: int) -> str:
 
 
 def web_page(text: str, secret: str) -> ModelFailed:
-    """What a web page in place of a reply comes to; nobody but the person can do anything about it."""
+    """Build a failure for a web page in place of a reply; only the user can fix the address."""
     return failed(
         "rejected", f"the server answered with a web page, {page_title(text)!r:.200}; is the address right?", secret
     )
 
 
 def page_title(text: str) -> str:
-    """What a web page calls itself, else its text."""
+    """Return a web page's heading, or its text."""
     heading = _HEADING.search(text)
     return " ".join(html.unescape(_TAG.sub(" ", heading.group(2) if heading else text)).split())
 
 
 def retry_after_seconds(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """What the provider asks to wait: ``retry-after-ms``, or ``retry-after`` in seconds or as a date; else None."""
+    """Return the delay requested in ``retry-after-ms``, or ``retry-after`` as seconds or a date; None without one."""
     if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
     value = headers.get("retry-after")
@@ -172,7 +174,7 @@ def retry_after_seconds(headers: Mapping[str, str], now: float | None = None) ->
 
 
 def one_line(text: str, secret: str = "") -> str:
-    """At most 500 characters without line ends, control characters or ``secret``."""
+    """Shorten to 500 characters without line ends, control characters or ``secret``."""
     if len(secret) >= _KEY_CHARS:
         text = text.replace(secret, "[key]")
     text = "".join(char if char.isprintable() else " " for char in whole(text[: _DETAIL_CHARS * 8]))
@@ -181,7 +183,7 @@ def one_line(text: str, secret: str = "") -> str:
 
 
 def cause(error: BaseException) -> str:
-    """The SDK says 'Connection error.'; what it wraps says which."""
+    """Return the underlying cause: the SDK itself reports only 'Connection error.'."""
     wrapped = error.__cause__
     if wrapped is None or str(wrapped) in {"", str(error)}:
         return str(error) or type(error).__name__

@@ -1,6 +1,6 @@
-"""Google's Gemini, and any other server of its API, through the official SDK, an extra.
+"""Google's Gemini and compatible servers, through the official SDK, which is an optional extra.
 
-One call is one attempt, as in ``anthropic.py``: the SDK's own retries, calls of functions and continuations are off.
+One call is one attempt, as in ``anthropic.py``: the SDK's retries, function calls and continuations are disabled.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from google.genai.errors import APIError
 
 WINDOW_TOKENS = 1_048_576
-"""Of every Gemini since 2.5; a smaller one says so when it is asked."""
+"""Window of all Gemini models since 2.5; a smaller model reports its window when asked."""
 _REPLY_TOKENS = 32_000
 _MOST_BYTES = 64 * 1024 * 1024
 _MALFORMED = (ValueError, TypeError, AttributeError, KeyError, RecursionError)
-"""What the SDK raises of an answer that is none; pydantic's errors and its own are the first."""
+"""Errors that the SDK raises for malformed answers, including pydantic's and its own."""
 _SIGNATURE = re.compile(r"thought[_ ]signature", re.IGNORECASE)
 _MISSING = re.compile(r"missing|is required", re.IGNORECASE)
 _SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
@@ -52,8 +52,8 @@ class GeminiModel:
     """A model behind the Gemini API.
 
     Attributes:
-        window_tokens: Prompt and reply together.
-        window_source: Who says so, as a person reads it.
+        window_tokens: Size of the window, for prompt and reply together.
+        window_source: Readable source of the window size.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class GeminiModel:
         price: Price | None = None,
         asked: Asked = NOTHING_ASKED,
     ) -> None:
-        """The SDK is imported, and the address looked up, only by the first request.
+        """Prepare the model; the SDK is imported and the address resolved only by the first request.
 
-        What is not given is the table's, unless the server is on this machine, where a name says nothing.
+        Missing values come from the model table, except for local servers, whose model names may mean anything.
         """
         if find_spec("google") is None or find_spec("google.genai") is None:
             raise UsageError(f"gemini/NAME needs the google-genai package; install it: {install_command('gemini')}")
-        self.name = f"gemini/{model}"  # with the provider before it, as the trace records it
+        self.name = f"gemini/{model}"  # includes the provider, as recorded in traces
         row = None if endpoint.is_local else lookup(self.name)
         self._known = window_tokens is not None or row is not None
         if window_tokens is not None:
@@ -81,7 +81,7 @@ class GeminiModel:
             self.window_tokens, self.window_source = row.window_tokens, f"the table of models: {row.source}"
         else:
             self.window_tokens, self.window_source = WINDOW_TOKENS, "that of Gemini's models; give --window-tokens"
-        self.price = price or (row.price if row else None)  # none where neither the person nor the table says it
+        self.price = price or (row.price if row else None)  # None if neither the user nor the table states it
         self._model = model
         self._endpoint = endpoint
         self._most_output = min(_REPLY_TOKENS, row.max_output_tokens if row else _REPLY_TOKENS)
@@ -92,7 +92,7 @@ class GeminiModel:
         self._connection: Connection | None = None
 
     def ask_server(self) -> None:
-        """Take the window from the server where neither the person nor the table says it."""
+        """Ask the server for the window size, unless the user or the table states it."""
         if self._known:
             return
         client, connection = self._connected()
@@ -113,15 +113,15 @@ class GeminiModel:
             self.window_tokens, self.window_source = told.input_token_limit, "said by the server"
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
-        """One attempt. Ctrl-C goes through at once."""
-        self._connected()  # to import the SDK takes seconds, which are not the server's
+        """Make one attempt; Ctrl-C interrupts it immediately."""
+        self._connected()  # importing the SDK takes seconds, which must not count against the server
         answer = self._attempt(request, time.monotonic() + self._endpoint.attempt_seconds(request.left_seconds))
         if isinstance(answer, ModelReplied) and answer.usage == Usage():
             return estimated_usage(answer, request.view)
         return answer
 
     def _attempt(self, request: AskModel, deadline: float) -> ModelReplied | ModelFailed:
-        """Ask; once more where a signature is missed, or one of another server's is refused."""
+        """Send the request; retry once if a thought signature is missing, or if the server refuses a foreign one."""
         client, connection = self._connected()
         import httpx2
         from google.genai import errors
@@ -150,7 +150,7 @@ class GeminiModel:
             return connection.in_time(failed("incomplete", f"the reply's stream is malformed: {error}", secret))
 
     def _config(self, request: AskModel) -> Any:
-        """What is asked beside the conversation; nothing is done by the SDK itself."""
+        """Build the request's configuration, with all automatic behavior of the SDK disabled."""
         from google.genai import types
 
         asked, view = self._asked, request.view
@@ -170,7 +170,7 @@ class GeminiModel:
         })  # fmt: skip
 
     def _learns(self, refusal: str) -> bool:
-        """Whether a refusal is about signatures, and something can be changed about it."""
+        """Return whether a refusal concerns signatures, and changed settings may help."""
         if not _SIGNATURE.search(refusal):
             return False
         before = (self._signed, self._filled)
@@ -178,7 +178,7 @@ class GeminiModel:
         return before != (self._signed, self._filled)
 
     def _refused(self, error: APIError) -> ModelFailed:
-        """An answer that is no reply; one in mid-stream has no status of its own."""
+        """Convert an error answer; errors inside a stream have no status."""
         secret, details = self._endpoint.secret, error.details
         response: Any = error.response
         text = json.dumps(details)
@@ -193,11 +193,11 @@ class GeminiModel:
         return refused if wait is None else replace(refused, retry_after_seconds=wait)
 
     def _connected(self) -> tuple[Client, Connection]:
-        """The client, which takes nothing but the address, the key and proxies from any environment."""
+        """Return the client. It ignores the environment except for proxies; address and key come from the endpoint."""
         if self._client is None or self._connection is None:
             import httpx2
 
-            warnings.filterwarnings("ignore", module=r"google\.genai")  # they repeat what a server sent
+            warnings.filterwarnings("ignore", module=r"google\.genai")  # these warnings repeat server output
             getLogger("google_genai").setLevel(CRITICAL)
             from google import genai
             from google.genai import types
@@ -214,7 +214,7 @@ class GeminiModel:
                     api_version=GEMINI.path.strip("/"),
                     headers=dict(self._asked.headers),
                     httpx_client=self._connection.client,
-                    # Else it reads the certificates three times more, for clients that are never used.
+                    # Otherwise the SDK loads the certificates three more times, for clients that are never used.
                     client_args={"verify": trusted()},
                     async_client_args={"verify": trusted(), "ssl": trusted()},
                     retry_options=types.HttpRetryOptions(attempts=1),
@@ -224,7 +224,7 @@ class GeminiModel:
 
 
 def _retry_delay(details: Any) -> float | None:
-    """Seconds that an error asks to wait, as ``google.rpc.RetryInfo`` says them (``34.07s``); None where none does."""
+    """Return the delay in seconds from ``google.rpc.RetryInfo`` (``34.07s``); None without one."""
     error = details.get("error", details) if isinstance(details, dict) else {}
     told = error.get("details") if isinstance(error, dict) else None
     for one in told if isinstance(told, list) else ():

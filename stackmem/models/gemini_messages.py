@@ -1,7 +1,7 @@
-"""A view as the contents of a request to Gemini, and the streamed chunks of its answer as a reply.
+"""Converts views to Gemini's contents, and streamed chunks to a reply.
 
-Rule: what a part carried beside text and calls (a thought signature, above all) goes back on the part where it came,
-byte for byte, and parts keep their order. A part with a signature is merged with no other.
+Extra data of a part, above all its thought signature, is returned on the same part, byte for byte. Parts keep their
+order, and a part with a signature is never merged with another one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 NO_SIGNATURE = b"skip_thought_signature_validator"
-"""What Google documents for a call whose signature is not at hand."""
+"""Google's documented placeholder for a call without a known signature."""
 _NOTHING = "(no text)"
 _PIECES = "gemini"
 _MOST_PARTS = 100_000
@@ -40,18 +40,18 @@ _STOPS: dict[str, Stop] = {
 
 
 class _Piece(Struct):
-    """A part of a reply as it came; of text and thoughts, how long a stretch of all of it."""
+    """A part of a reply as received; for text and thoughts, a span of the whole text."""
 
     kind: str
     chars: int = 0
-    id: str = ""  # of a call, as our messages name it
-    named: bool = True  # whether that is the provider's own id
-    part: Json | None = None  # of another kind, whole
+    id: str = ""  # a call's id in our messages
+    named: bool = True  # whether the id comes from the provider
+    part: Json | None = None  # the complete part, if it is of another kind
     signature: bytes | None = None
 
 
 def contents(view: View, *, signed: bool = True, filled: bool = False) -> list[Json]:
-    """The conversation; roles alternate, and results stand before the text that came with them."""
+    """Convert the conversation. Roles alternate, and results precede the text of the same message."""
     made: list[Json] = []
     names: dict[str, tuple[str, bool]] = {}
     for message in view.messages:
@@ -94,7 +94,7 @@ def _model(message: Message, names: dict[str, tuple[str, bool]], signed: bool, f
     for piece in pieces:
         if piece.kind == "call":
             part, wants = _call(calls[piece.id], piece, names), filled
-            filled = False  # of several calls of one reply, the first alone is signed
+            filled = False  # of several calls in a reply, only the first has a signature
         elif piece.kind == "other":
             part, wants = dict(piece.part or {}), False
         elif piece.kind == "thought":
@@ -113,7 +113,7 @@ def _model(message: Message, names: dict[str, tuple[str, bool]], signed: bool, f
 
 
 def _kept(raw: Json, text: str, calls: dict[str, ToolCall]) -> list[_Piece]:
-    """The pieces of a reply that was one of ours, where its text and calls are still those that it came with."""
+    """Return the original pieces of a reply, if its text and calls are unchanged since then."""
     pieces = [
         _Piece(**{**piece, "signature": base64.b64decode(piece["signature"])} if "signature" in piece else piece)
         for piece in raw.get(_PIECES, ())
@@ -141,9 +141,9 @@ class _Reply(Struct):
 
 
 def read_chunks(chunks: Iterable[GenerateContentResponse], facts: int) -> ModelReplied | ModelFailed:
-    """The reply; a failure where the stream ended before a finish reason announced its end.
+    """Assemble the reply; return a failure if the stream ended without a finish reason.
 
-    A call without an id is named after ``facts``, so that its result can be paired with it.
+    Calls without an id are named after ``facts``, so that results can be matched to them.
     """
     reply = _Reply([], [], [], [])
     for chunk in chunks:
@@ -186,7 +186,7 @@ def _grow(reply: _Reply, candidate: Candidate, facts: int) -> None:
 
 
 def _read(reply: _Reply, part: Part, facts: int) -> _Piece:
-    """The piece, whose text or call is added to the reply."""
+    """Convert a part to a piece, adding its text or call to the reply."""
     signature = part.thought_signature or None
     if (call := part.function_call) is not None:
         identity = whole(call.id or "") or f"call_{facts}_{len(reply.calls)}"
@@ -196,7 +196,7 @@ def _read(reply: _Reply, part: Part, facts: int) -> _Piece:
         reply.calls.append(ToolCall(identity, whole(call.name or ""), whole_value(call.args or {})))
         return _Piece("call", id=identity, named=named, signature=signature)
     if part.text is None:
-        # What carries a signature and nothing else is an empty text.
+        # A part with only a signature counts as empty text.
         rest = part.model_dump(mode="json", exclude_none=True, exclude={"thought_signature"})
         kind = "other" if rest.keys() - {"thought"} else "text"
         return _Piece(kind, part=whole_value(rest) if kind == "other" else None, signature=signature)
@@ -226,7 +226,7 @@ def _stored(piece: _Piece) -> Json:
 
 
 def _counted(usage: GenerateContentResponseUsageMetadata) -> Usage:
-    """Cached tokens are counted inside the prompt, thoughts beside the reply."""
+    """Convert usage; cached tokens are included in the prompt, thoughts are counted separately from the reply."""
     prompt = token_count(usage.prompt_token_count) + token_count(usage.tool_use_prompt_token_count)
     output = token_count(usage.candidates_token_count) + token_count(usage.thoughts_token_count)
     return tokens_in(prompt, {"cached_tokens": usage.cached_content_token_count}, output)

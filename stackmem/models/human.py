@@ -1,4 +1,4 @@
-"""The person at the terminal is the model: sees the prompt, types the call. For learning and debugging."""
+"""A model played by the user at the terminal, who sees the prompt and types calls; for learning and debugging."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from .typed_call import BLOCK_END, MOST_CALL_CHARS, TOO_LONG, Lines, TypedCall, 
 
 
 class Keyboard:
-    """Lines of standard input, from now on.
+    """Reads lines from standard input.
 
-    Rule 1: at a terminal a line is edited and recalled; by itself a terminal hands over 4,095 bytes of a line and drops
-    the rest.
-    Rule 2: a paste of several lines is several lines.
-    Rule 3: what cannot be read is the end of the input; bytes that are not UTF-8 stay in the line as lone surrogates.
+    - At a terminal, lines can be edited and recalled. A plain terminal would cut lines after 4,095 bytes.
+    - A multi-line paste counts as several lines.
+    - Unreadable input counts as the end of input. Bytes that are not UTF-8 become lone surrogates.
     """
 
     def __init__(self) -> None:
@@ -35,11 +34,11 @@ class Keyboard:
                 sys.stdin.reconfigure(errors="surrogateescape")
         self._edited = can_type() and sys.stdin.isatty() and sys.stdout is not None and sys.stdout.isatty()
         if self._edited:
-            with suppress(ImportError):  # some builds of Python come without; typing then is plain
-                import readline  # noqa: F401 - input() uses it once it is there
+            with suppress(ImportError):  # some Python builds lack it; editing is then unavailable
+                import readline  # noqa: F401 - input() uses it once imported
 
     def readline(self) -> str:
-        """The next line with its end; "" at the end of the input. Ctrl-C goes through."""
+        """Return the next line with its line end; "" at the end of input. Ctrl-C raises."""
         if self._pasted:
             return self._pasted.popleft()
         try:
@@ -53,12 +52,12 @@ class Keyboard:
 
 
 def can_type() -> bool:
-    """Whether there is a standard input at all."""
+    """Return whether standard input is usable."""
     return sys.stdin is not None and not sys.stdin.closed
 
 
 def _bounded(stream: TextIO) -> str:
-    """The next line; of one that is too long, one character too much."""
+    """Return the next line; a line that is too long is returned with one extra character."""
     line = stream.readline(MOST_CALL_CHARS + 1)
     rest = line
     while len(rest) > MOST_CALL_CHARS and not rest.endswith("\n"):
@@ -81,21 +80,21 @@ The tools:
 
 
 class HumanModel:
-    """Prints what is new in the prompt, then reads until a call can be made of what was typed."""
+    """Prints new parts of the prompt, and reads input until it forms a call."""
 
     def __init__(
         self, source: Lines | None = None, screen: TextIO | None = None, *, window_tokens: int | None = None
     ) -> None:
-        """Default is standard input and standard error: standard output belongs to the result."""
+        """By default uses standard input and standard error, because standard output belongs to the result."""
         self.name = "human"
         self.window_tokens = window_tokens or WINDOW_TOKENS
-        self.price: Price | None = None  # none, always
+        self.price: Price | None = None  # always None
         self._source = source
         self._screen = screen
         self._shown: list[Message] = []
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
-        """The typed reply; kind ``script`` at the end of input. Ctrl-C goes through."""
+        """Return the typed reply, or a failure of kind ``script`` at the end of input. Ctrl-C raises."""
         if self._source is None and not can_type():
             return ModelFailed("script", f"there is no standard input to type a call at; {_RUN_ENDS}")
         self._show_new(request)
@@ -128,7 +127,7 @@ class HumanModel:
                     self._print(call)
 
     def _show_new(self, request: AskModel) -> None:
-        """Print the messages that were not there the last time; all of them in another conversation."""
+        """Print the new messages, or all of them for a different conversation."""
         messages = list(request.view.messages)
         known = len(self._shown) if messages[: len(self._shown)] == self._shown else 0
         self._print(_rendered(request.view, known))
@@ -137,12 +136,12 @@ class HumanModel:
     def _print(self, text: str) -> None:
         screen = self._screen or sys.stderr
         if screen is not None:
-            with suppress(OSError, ValueError):  # a terminal that is gone is told by what is read from it
+            with suppress(OSError, ValueError):  # if the terminal is gone, the next read reports it
                 print(visible(text), file=screen, flush=True)
 
 
 def visible(text: str) -> str:
-    """``text`` with every character that could steer a terminal or reorder a line spelled out."""
+    """Escape every character that could control a terminal or reorder a line."""
     return "".join(char if char.isprintable() or char == "\n" else _spelled(char) for char in text)
 
 
@@ -151,7 +150,7 @@ def _spelled(char: str) -> str:
 
 
 def _rendered(view: View, first: int) -> str:
-    """The prompt from message number ``first`` on; its beginning brings the system prompt."""
+    """Format the prompt from message ``first`` on; message 0 includes the system prompt."""
     return "\n".join(_sections(view, first))
 
 

@@ -1,4 +1,4 @@
-"""Text and JSON as they come from a model: made safe to store, or told to be malformed."""
+"""Safe handling of text and JSON from models."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from stackmem.core.strict_json import strict_value
 from stackmem.core.text import whole, whole_value
 
 MOST_TOKENS = 1 << 40
-"""A server that counts more tokens than this has not counted; the number would break every sum of costs."""
+"""Larger counts are bogus, and would break every sum of costs."""
 
 
 def parse_arguments(text: str) -> tuple[Any, str | None]:
-    """``(value, None)``, or ``(None, text)`` where a call's arguments are no JSON. No text at all is ``{}``."""
+    """Parse a call's arguments: ``(value, None)``, or ``(None, text)`` if they are not JSON. Empty text is ``{}``."""
     if not text.strip():
         return {}, None
     try:

@@ -1,6 +1,6 @@
-"""Model servers on this machine: their names, their usual addresses, and which of them are running.
+"""Model servers on this machine: their names, usual addresses, and which of them are running.
 
-They speak the Chat Completions protocol, need no key, and cost nothing per token.
+They use the Chat Completions protocol, need no key, and cost nothing per token.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from stackmem.core.pricing import Price
 from .served import ServedModel, read_models
 
 LOCAL_SERVERS = {"llamacpp": 8080, "ollama": 11434, "lmstudio": 1234, "vllm": 8000}
-"""The prefix of model names, and the port that the server listens on unless told otherwise."""
+"""Prefix of model names, and the server's default port."""
 FREE = Price(0.0, 0.0, 0.0, 0.0, 0.0, "free (local)")
 ASSUMED_FREE = Price(0.0, 0.0, 0.0, 0.0, 0.0, "free (local); if this server passes requests on, give --price")
-"""Of ``openai/NAME`` at an address on this machine, which may also be a proxy to a provider that is paid."""
+"""Price for ``openai/NAME`` at a local address, which may also be a proxy to a paid provider."""
 _SECONDS = 1.0
 _MOST_BYTES = 8 << 20
 
 
 class RunningServer(Struct, frozen=True):
-    """A server that answered, and the models that it lists by name."""
+    """A server that answered, with its models by name."""
 
     kind: str
     url: str
@@ -33,7 +33,7 @@ class RunningServer(Struct, frozen=True):
 
 
 def is_known(price: Price | None) -> bool:
-    """Whether a limit of the cost can be kept with this price."""
+    """Return whether this price is reliable enough for a cost limit."""
     return price is not None and price.source != ASSUMED_FREE.source
 
 
@@ -42,7 +42,7 @@ def default_url(kind: str) -> str:
 
 
 def running_servers(ports: dict[str, int] = LOCAL_SERVERS) -> Iterator[RunningServer]:
-    """Ask the usual ports of this machine for their models; those that do not answer within a second are left out."""
+    """Query the usual ports of this machine for models; ports that do not answer within a second are skipped."""
     import httpx2
 
     with httpx2.Client(timeout=_SECONDS, trust_env=False) as client:

@@ -1,7 +1,8 @@
-"""Any server of Chat Completions (vLLM, llama.cpp, Ollama, OpenAI), through the official SDK, an extra.
+"""Chat Completions servers (vLLM, llama.cpp, Ollama, OpenAI) through the official SDK, an optional extra.
 
-One call is one attempt, as in ``anthropic.py``. A field that the server refuses by name is left out from then on, in
-the same attempt: which fields a server knows is found out, not a failure. A stream without a finish reason is no reply.
+One call is one attempt, as in ``anthropic.py``. If a server refuses a field by name, the same attempt repeats
+without it, and later requests leave it out too: discovering what a server supports is not a failure. A stream
+without a finish reason is not a reply.
 """
 
 from __future__ import annotations
@@ -49,19 +50,19 @@ WINDOW_TOKENS = 32_768
 LEAST_WINDOW_TOKENS = 1_000
 _REPLY_TOKENS = 32_000
 _EXTRA = ("return_progress",)
-"""Fields that are not OpenAI's: the SDK takes them apart from the others."""
+"""Fields that are not part of OpenAI's API; the SDK takes them separately."""
 _OPTIONAL = ("parallel_tool_calls", "stream_options", "seed", "include", "return_progress")
 
 
 class Wire(Struct, frozen=True):
     """One of OpenAI's two protocols."""
 
-    prefix: str  # of the names of models that speak it
-    # what the longest reply is called, by the newer servers first; the next is tried where one is refused
+    prefix: str  # prefix of model names
+    # names of the reply limit, newest first; if one is refused, the next one is tried
     limits: tuple[str, ...]
     body: Callable[[View, str, Extras], dict[str, Any]]
     read: Callable[[Iterable[str], int, str], ModelReplied | ModelFailed]
-    effort: Callable[[str], dict[str, Any]]  # what a request calls the effort
+    effort: Callable[[str], dict[str, Any]]  # builds the field for the effort
 
 
 CHAT = Wire(
@@ -74,12 +75,12 @@ RESPONSES = Wire(
 
 
 class _CutReply(Struct):
-    """What a reply used that was cut before its end: the server worked on it, and reports nothing of it any more."""
+    """Usage of a reply that was cut: the server worked on it, but reports no tokens."""
 
-    pieces: int = 0  # those of the reply that have arrived. Servers send about one for each token
+    pieces: int = 0  # pieces received so far; servers send about one per token
 
     def counted(self, events: Iterable[str]) -> Iterator[str]:
-        """The same events."""
+        """Pass the events through while counting them."""
         for event in events:
             self.pieces += '"delta"' in event and '"prompt_progress"' not in event
             yield event
@@ -91,7 +92,7 @@ class _CutReply(Struct):
         view: View,
         error: BaseException | None = None,
     ) -> ModelReplied | ModelFailed:
-        """What came of the attempt, with estimated tokens if it was cut while the server worked on it."""
+        """Return the attempt's result, with estimated tokens if it was cut while the server was working."""
         answer = connection.in_time(answer)
         if not isinstance(answer, ModelFailed) or answer.kind != "timeout":
             return answer
@@ -105,14 +106,14 @@ class _CutReply(Struct):
 
 
 class OpenAIModel:
-    """A model behind the Chat Completions API, or the Responses API.
+    """A model behind the Chat Completions or Responses API.
 
     Attributes:
-        window_tokens: Prompt and reply together.
-        window_source: Who says so, as a person reads it.
+        window_tokens: Size of the window, for prompt and reply together.
+        window_source: Readable source of the window size.
     """
 
-    parameters: int | None = None  # how many the model has, if its server says so
+    parameters: int | None = None  # number of parameters, if the server reports it
 
     def __init__(
         self,
@@ -127,14 +128,14 @@ class OpenAIModel:
         wire: Wire = CHAT,
         prefix: str = "",
     ) -> None:
-        """What is not given is the table's, unless the server is on this machine, where a name says nothing.
+        """Missing values come from the model table, except for local servers, whose model names may mean anything.
 
-        A window of which nobody says anything is 32,768 tokens; the longest reply is a quarter of the window, at most
-        32,000 tokens, or what the table knows.
+        An unknown window is assumed to be 32,768 tokens. Replies are limited to a quarter of the window, and to
+        32,000 tokens or the table's limit.
         """
         if find_spec("openai") is None:
             raise UsageError(f"{wire.prefix}/NAME needs the openai package; install it: {install_command('openai')}")
-        self.name = f"{prefix or wire.prefix}/{model}"  # with the provider before it, as the trace records it
+        self.name = f"{prefix or wire.prefix}/{model}"  # includes the provider, as recorded in traces
         self._wire = wire
         row = None if endpoint.is_local else lookup(self.name)
         if window_tokens is not None:
@@ -143,7 +144,7 @@ class OpenAIModel:
             self.window_tokens, self.window_source = row.window_tokens, f"the table of models: {row.source}"
         else:
             self.window_tokens, self.window_source = WINDOW_TOKENS, "a cautious guess; give --window-tokens"
-        # none where neither the person, the server nor the table says it
+        # None if neither the user, the server nor the table states it
         self.price = price or (ASSUMED_FREE if endpoint.is_local else row.price if row else None)
         self._given = (window_tokens is not None, price is not None)
         self._model = model
@@ -163,7 +164,7 @@ class OpenAIModel:
         self._connection: Connection | None = None
 
     def ask_server(self) -> None:
-        """Take from the server's list of models what the person did not give; OpenAI's own says nothing there."""
+        """Fill missing values from the server's model list; OpenAI's own list contains none."""
         if self._endpoint.url == OPENAI.default_url + OPENAI.path:
             return
         served = ask_server(self._endpoint, self._model, headers=self._asked.headers)
@@ -187,11 +188,11 @@ class OpenAIModel:
 
     @property
     def served_name(self) -> str:
-        """The model's name without a prefix, as its server knows it."""
+        """The model's name on its server, without a prefix."""
         return self._model
 
     def count_prompt(self, view: View) -> int | None:
-        """The tokens of a prompt by the server's own tokenizer; None if it offers none, or is not on this machine."""
+        """Count a prompt with the server's tokenizer; None if it has none or is not local."""
         if not self._endpoint.is_local or self._wire is not CHAT:
             return None
         body = self._wire.body(view, self._model, self._extras)
@@ -199,7 +200,7 @@ class OpenAIModel:
         return count_prompt(self._endpoint, body, self._asked.headers)
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
-        """One attempt. Ctrl-C goes through at once."""
+        """Make one attempt; Ctrl-C interrupts it immediately."""
         answer = self._attempt(request, time.monotonic() + self._endpoint.attempt_seconds(request.left_seconds))
         if isinstance(answer, ModelReplied) and self._asked.text_calls != "off":
             self._note_form(answer, request)
@@ -209,13 +210,13 @@ class OpenAIModel:
         return answer
 
     def _passed_on(self, request: AskModel) -> Callable[[str], str] | None:
-        """What holds back words that may become a call; None if calls are not read from text."""
+        """Return the filter for streamed text that may become a call; None if calls are not read from text."""
         if self._asked.text_calls == "off" or request.expects == "text":
             return None
         return HeldWords([tool.name for tool in request.view.tools]).pass_on
 
     def _attempt(self, request: AskModel, deadline: float, *, limited: bool = True) -> ModelReplied | ModelFailed:
-        """Ask; without a limit of the reply where the server says that prompt and reply together are too long."""
+        """Send the request; retry without a reply limit if the server says prompt and reply together are too long."""
         client, connection = self._connected()
         import httpx2
         import openai
@@ -229,7 +230,7 @@ class OpenAIModel:
         if self._asked.text_calls == "prompt":
             body = as_text(body)
         if self._endpoint.is_local and self._wire is CHAT:
-            body["return_progress"] = True  # llama.cpp then says how much of the prompt it has read
+            body["return_progress"] = True  # makes llama.cpp report how much of the prompt it has read
         if self._wants_schema(request):
             body["response_format"] = schema_format(call_schema(request.view.tools))
         sent = {name: value for name, value in body.items() if name not in self._refused}
@@ -260,7 +261,7 @@ class OpenAIModel:
             if self._tools_in_prompt(error.status_code, text, sent):
                 return self._attempt(request, deadline)
             if "response_format" in sent and kind_of_status(error.status_code, text) in ("rejected", "server_error"):
-                self._refused |= {"response_format"}  # whatever it says: without a schema it may take the request
+                self._refused |= {"response_format"}  # try again without the schema, whatever the error says
                 return self._attempt(request, deadline)
             return self._explained(answered_with(error.response, text, secret), error.status_code, text)
         except (openai.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
@@ -271,7 +272,7 @@ class OpenAIModel:
             return failed("rejected", str(error), secret)
 
     def _note_form(self, reply: ModelReplied, request: AskModel) -> None:
-        """Remember whether the model writes its calls as text; one that calls natively, or thinks, is left alone."""
+        """Remember whether the model writes calls as text; models that call natively or think do not need help."""
         if request.expects == "call":
             self._writes_text = not any(isinstance(part, ToolCall | Thinking) for part in reply.parts)
 
@@ -283,7 +284,7 @@ class OpenAIModel:
         return read
 
     def _wants_schema(self, request: AskModel) -> bool:
-        """Whether the server is to keep this reply to a schema of the tools."""
+        """Return whether to constrain this reply to a schema of the tools."""
         asked = self._asked
         if self._wire is not CHAT or request.expects != "call" or not request.view.tools or asked.text_calls == "off":
             return False
@@ -292,20 +293,20 @@ class OpenAIModel:
         )
 
     def _tools_in_prompt(self, status: int, text: str, sent: Json) -> bool:
-        """Whether a refusal means that the tools have to be described in the prompt from now on."""
+        """Return whether a refusal means that the tools must be described in the prompt from now on."""
         if "tools" not in sent or self._asked.text_calls != "auto" or not takes_no_tools(status, text):
             return False
         self._asked = replace(self._asked, text_calls="prompt")
         return True
 
     def _explained(self, failure: ModelFailed, status: int, text: str) -> ModelFailed:
-        """The failure with what to do about it, where that is known."""
+        """Add advice to a failure, if there is any."""
         address = without_login(self._endpoint.url)
         detail = advised(failure, address, status, text, lambda: served_names(self._endpoint, self._asked.headers))
         return replace(failure, detail=one_line(detail, self._endpoint.secret))
 
     def _connected(self) -> tuple[OpenAI, Connection]:
-        """The client, which takes nothing but the address, the key and proxies from any environment."""
+        """Return the client. It ignores the environment except for proxies; address and key come from the endpoint."""
         if self._client is None or self._connection is None:
             import openai
 

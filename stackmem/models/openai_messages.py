@@ -1,7 +1,7 @@
-"""A view as the body of a Chat Completions request, for any server that speaks it.
+"""Converts a view to the body of a Chat Completions request, for any server.
 
-Rule: what a reply carried beside text and calls goes back as it was, where the strategy left the thought in the view.
-A server that refuses such a field, or misses one that the strategy left out, is given what ``Extras`` says.
+Extra fields of a reply are sent back unchanged, if the strategy kept the thought in the view. ``Extras`` handles
+servers that refuse such a field, or require one that the strategy removed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from stackmem.core.text import whole, whole_value
 from stackmem.core.tool_schemas import shown_schema
 
 FOREIGN_THOUGHT = "reasoning_content"
-"""The type of a thought that came from here; it goes back to no provider of another kind."""
+"""Type of thoughts from these APIs; they are not sent to providers of another kind."""
 _NO_SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
-"""What Gemini documents for a call whose signature is not at hand."""
+"""Gemini's documented placeholder for a call without a known signature."""
 
 _NOTHING = "(no text)"
 _FIELDS = ("reasoning_details", "reasoning")
@@ -28,13 +28,13 @@ _MISSED = re.compile(r"missing|must be (passed|provided|included)|is required", 
 
 
 class Extras(Struct, frozen=True):
-    """What a server turned out to want of the messages that are sent back."""
+    """A server's requirements on the messages that are sent back, as learned from its errors."""
 
     left_out: frozenset[str] = frozenset()  # fields that it refuses
-    filled: frozenset[str] = frozenset()  # fields that it misses in a message with calls
+    filled: frozenset[str] = frozenset()  # fields that it requires in messages with calls
 
     def after(self, refusal: str) -> Extras:
-        """These, and what a refusal says of a field that goes back, or is missing."""
+        """Return these extras, updated for a refusal that names a field."""
         named = next((name for name in ("thought_signature", "reasoning_content", *_FIELDS) if name in refusal), None)
         if named is None:
             return self
@@ -47,7 +47,7 @@ NO_EXTRAS = Extras()
 
 
 def chat_body(view: View, model: str, extras: Extras = NO_EXTRAS) -> dict[str, Any]:
-    """The body, without ``stream`` and a limit of the reply; equal views give equal bytes."""
+    """Build the body, without ``stream`` and reply limit; equal views give equal bytes."""
     messages: list[dict[str, Any]] = []
     if view.system.strip():
         messages.append({"role": "system", "content": whole(view.system)})
@@ -71,12 +71,12 @@ def chat_tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 def named_parameters(tool: ToolSpec) -> dict[str, Any]:
-    """The schema, always with properties: OpenAI demands them, and llama-server lets a model give no other field."""
+    """Return the schema, always with properties: OpenAI requires them, and llama-server allows no other fields."""
     return {"properties": {}, **shown_schema(tool)}
 
 
 def _user(message: Message) -> list[dict[str, Any]]:
-    """The results as messages of their own, then the texts as one."""
+    """Convert results to separate messages, followed by all texts as one message."""
     found: list[dict[str, Any]] = [
         {"role": "tool", "tool_call_id": part.call_id or _NOTHING, "content": whole(part.text)}
         for part in message.parts
@@ -114,7 +114,7 @@ def _assistant(message: Message, extras: Extras) -> dict[str, Any]:
 
 
 def spelled_call(call: ToolCall) -> dict[str, Any]:
-    """Arguments that were no object go as ``{"malformed": TEXT}``: servers parse them again."""
+    """Convert a call. Arguments other than objects become ``{"malformed": TEXT}``, because servers parse them again."""
     try:
         arguments = whole_value(call.arguments)
     except ValueError:

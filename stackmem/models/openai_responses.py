@@ -1,7 +1,7 @@
-"""OpenAI's Responses API: a view as its input, and its streamed events put together as a reply.
+"""OpenAI's Responses API: converts views to its input, and streamed events to a reply.
 
-Nothing is stored at the provider: each request brings the whole conversation, and with it the encrypted reasoning that
-the provider gave, as it was. Only a stream whose last event holds the whole response is a reply.
+Nothing is stored at the provider. Each request contains the whole conversation, including the provider's encrypted
+reasoning, unchanged. Only a stream whose last event contains the complete response is a reply.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOTHING = "(no text)"
 
 
 def responses_body(view: View, model: str) -> Json:
-    """The body, without ``stream`` and a limit of the reply; equal views give equal bytes."""
+    """Build the body, without ``stream`` and reply limit; equal views give equal bytes."""
     body: Json = {
         "model": model,
         "input": [item for message in view.messages for item in _items(message)],
@@ -52,7 +52,7 @@ def responses_tool(tool: ToolSpec) -> Json:
 
 
 def _items(message: Message) -> list[Json]:
-    """Reasoning as it came, then the text, then calls; of a person's message the results, then the text."""
+    """Convert a message: reasoning, text, then calls; for a user message, results, then text."""
     text = "\n\n".join(whole(part.text) for part in message.parts if isinstance(part, Text) and part.text.strip())
     if message.role == "user":
         results: list[Json] = [
@@ -78,7 +78,7 @@ def _message(role: str, kind: str, text: str) -> Json:
 
 
 def read_response(events: Iterable[str], facts: int, secret: str = "") -> ModelReplied | ModelFailed:
-    """The reply, or the failure where the stream carries an error, is malformed, or ends early."""
+    """Return the reply, or a failure if the stream contains an error, is malformed, or ends early."""
     items: dict[int, Json] = {}
     try:
         for text in events:
@@ -118,7 +118,7 @@ def _ended(response: Json, seen: list[Json], facts: int, secret: str) -> ModelRe
 
 
 def _parts(output: list[Json], facts: int) -> tuple[tuple[ReplyPart, ...], str]:
-    """The parts, the thought first, and what a refusal says."""
+    """Return the parts, with the thought first, and the refusal's text."""
     raw: Json = {"type": FOREIGN_THOUGHT, "thinking": ""}
     texts: list[str] = []
     refusals: list[str] = []
@@ -143,7 +143,7 @@ def _parts(output: list[Json], facts: int) -> tuple[tuple[ReplyPart, ...], str]:
 
 
 def called(item: Json, identity: str) -> ToolCall:
-    """The call of a function, or of a custom tool, which takes a text and no arguments."""
+    """Convert a function call, or a call of a custom tool, which has a text in place of arguments."""
     name = whole(scalar(item.get("name")))
     if item.get("type") == "custom_tool_call":
         return ToolCall(identity, name, {"input": whole(scalar(item.get("input")))})

@@ -1,8 +1,8 @@
-"""The chunks of one streamed Chat Completions reply, put together as a reply, from whoever sends them.
+"""Assembles the chunks of a streamed Chat Completions reply from any server.
 
-Rule 1: what clients in the field put up with is read: ids that are numbers, content in parts, calls without an index, a
-whole body where a stream was asked for. What has no reading at all is a failure of the attempt, never a guess.
-Rule 2: a stream is a reply where a finish reason or ``[DONE]`` announced its end. One that broke off is none.
+- Accepts the deviations that other clients accept: numeric ids, content in parts, calls without an index, a
+  complete body in place of a stream. Anything else is a failed attempt, never a guess.
+- A stream is a reply only if a finish reason or ``[DONE]`` ended it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _STOPS: dict[str, Stop] = {
 _BROKEN_OFF: dict[str, FailureKind] = {
     "error": "server_error", "insufficient_system_resource": "overloaded", "network_error": "connection",
 }  # fmt: skip
-"""Finish reasons that say that the server gave up."""
+"""Finish reasons with which a server reports that it gave up."""
 _MOST_CALLS = 1_000
 _REPEATED_CHARS = 4_000
 _LONGEST_PERIOD = 400
 _PIECES_BETWEEN_LOOKS = 100
 _THOUGHTS = ("reasoning_content", "reasoning")
 _WANTED_BACK = re.compile(r"(?!(reasoning|reasoning_content)$)(reasoning|thought|thinking|encrypted|extra_content)")
-"""Fields of a message that a provider may want back as they were."""
+"""Message fields that a provider may require back unchanged."""
 _CALL_FIELDS = {"id", "index", "type", "function", "name", "arguments"}
 
 
@@ -73,9 +73,9 @@ class _ChatReply(Struct):
 
 
 def read_chat(events: Iterable[str], facts: int, secret: str = "") -> ModelReplied | ModelFailed:
-    """The reply, or the failure where the stream carries an error, is malformed, or ends early.
+    """Return the reply, or a failure if the stream contains an error, is malformed, or ends early.
 
-    A call without an id is named after ``facts``, so that its result can be paired with it.
+    Calls without an id are named after ``facts``, so that results can be matched to them.
     """
     reply = _ChatReply([], [], [], [], {})
     try:
@@ -90,7 +90,7 @@ def read_chat(events: Iterable[str], facts: int, secret: str = "") -> ModelRepli
                 if reply.error is not None:
                     return reply.error
             if _repeats_itself(reply):
-                # Small models can repeat one line until their window is full. Nobody waits for that.
+                # Small models can repeat one line until their window is full; stop reading then.
                 reply.finish_reason, reply.ended = "length", True
                 break
     except (ValueError, RecursionError) as error:
@@ -114,7 +114,7 @@ def read_chat(events: Iterable[str], facts: int, secret: str = "") -> ModelRepli
 
 
 def _repeats_itself(reply: _ChatReply) -> bool:
-    """Whether the end of the text, or of the last call's arguments, is one short piece over and over again."""
+    """Return whether the text or the last call's arguments end in one short piece repeated over and over."""
     pieces = reply.calls[-1].arguments if reply.calls else reply.texts
     if len(pieces) - reply.looked_at < _PIECES_BETWEEN_LOOKS:
         return False
@@ -131,7 +131,7 @@ def _repeats_itself(reply: _ChatReply) -> bool:
 
 
 def read_objects(text: str) -> list[Json]:
-    """What an event holds: one object, a list of them, or several, one a line."""
+    """Parse an event: one object, a list of objects, or several objects on separate lines."""
     try:
         value = json.loads(text) if text.strip() else []
     except ValueError:
@@ -158,7 +158,7 @@ def _take(reply: _ChatReply, chunk: Json, secret: str) -> None:
 
 
 def _grow(reply: _ChatReply, choice: Json) -> None:
-    """Add a delta, or a whole message where a server sends no deltas."""
+    """Add a delta, or a whole message if a server does not send deltas."""
     reply.finish_reason = scalar(choice.get("finish_reason")) or reply.finish_reason
     whole_message = not isinstance(choice.get("delta"), dict) and isinstance(choice.get("message"), dict)
     delta = _object(choice.get("message" if whole_message else "delta"))
@@ -177,7 +177,7 @@ def _grow(reply: _ChatReply, choice: Json) -> None:
 
 
 def _speak(reply: _ChatReply, content: Any) -> None:
-    """Add content, which is a text, or parts of which some are thoughts."""
+    """Add content: a text, or parts of which some are thoughts."""
     for part in content if isinstance(content, list) else [content]:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind in {"thinking", "reasoning"}:
@@ -188,7 +188,7 @@ def _speak(reply: _ChatReply, content: Any) -> None:
 
 
 def _keep(kept: Json, more: Json) -> None:
-    """Add fields that came in pieces: texts and lists grow, and so does the last member of a list that goes on."""
+    """Merge fields that arrive in pieces: texts and lists grow, and so does the last item of a continued list."""
     for name, value in more.items():
         old = kept.get(name)
         if isinstance(old, str) and isinstance(value, str) and name not in {"type", "id", "format"}:
@@ -210,7 +210,7 @@ def _same_place(old: Json, new: Json) -> bool:
 
 
 def _call(calls: list[_Call], delta: Json, position: int | None) -> None:
-    """Add a piece of a call to the call that it belongs to."""
+    """Add a piece of a call to the call it belongs to."""
     function = delta["function"] if isinstance(delta.get("function"), dict) else delta
     name, identity = _text(function.get("name")), scalar(delta.get("id"))
     index = _number(delta.get("index"))
@@ -228,10 +228,10 @@ def _call(calls: list[_Call], delta: Json, position: int | None) -> None:
 
 
 def _belonging(calls: list[_Call], index: int | None, identity: str, name: str) -> _Call | None:
-    """The call that a piece goes on with; None where it begins one.
+    """Return the call that a piece continues; None if it starts a new call.
 
-    Some servers number all calls 0, so that a name with another id begins one. Some number none, so that an id does, or
-    a name after whole arguments. Some repeat the id in each piece.
+    Some servers number all calls 0, so a name with a different id starts one. Some send no numbers, so an id starts
+    one, or a name after complete arguments. Some repeat the id in every piece.
     """
     last = next((call for call in reversed(calls) if index is None or call.index == index), None)
     if last is None:
@@ -255,7 +255,7 @@ def _parts(reply: _ChatReply, facts: int) -> tuple[ReplyPart, ...]:
         if not arguments.strip() and reply.finish_reason == "length":
             value, malformed = None, ""
         if isinstance(value, str) and isinstance(twice := parse_arguments(value)[0], dict):
-            value = twice  # encoded twice
+            value = twice  # was encoded twice
         parts.append(ToolCall(_identity(call, facts, number), whole(call.name), value, malformed))
     return tuple(parts)
 
@@ -265,7 +265,7 @@ def _identity(call: _Call, facts: int, number: int) -> str:
 
 
 def _wanted_back(reply: _ChatReply, facts: int) -> Json:
-    """The thought, the field it came in, and what else the provider may want back, of the message and of each call."""
+    """Return the thought, its field, and other data of the message and its calls that the provider may require back."""
     raw: Json = {"type": FOREIGN_THOUGHT, "thinking": whole("".join(reply.thoughts))}
     if reply.thought_field != FOREIGN_THOUGHT:
         raw["field"] = reply.thought_field
@@ -278,7 +278,7 @@ def _wanted_back(reply: _ChatReply, facts: int) -> Json:
 
 
 def _counted(usage: Json) -> Usage:
-    """Tokens as each server reports them: DeepSeek names what was read apart, Gemini leaves thoughts to the total."""
+    """Convert usage of any server: DeepSeek lists cached tokens separately, Gemini has thoughts only in the total."""
     details = _object(usage.get("prompt_tokens_details"))
     prompt = token_count(usage.get("prompt_tokens"))
     read = token_count(details.get("cached_tokens")) or token_count(usage.get("prompt_cache_hit_tokens"))
@@ -287,20 +287,20 @@ def _counted(usage: Json) -> Usage:
 
 
 def tokens_in(prompt: int, details: Json, output: int) -> Usage:
-    """The usage, of whose prompt ``details`` says what was read from the cache and written to it."""
+    """Return the usage, with the prompt split by the cache figures in ``details``."""
     read = min(token_count(details.get("cached_tokens")), prompt)
     written = min(token_count(details.get("cache_write_tokens")), prompt - read)
     return Usage(uncached=prompt - read - written, cache_read=read, cache_write_5m=written, output=output)
 
 
 def token_count(count: Any) -> int:
-    """The count; 0 where it is none."""
+    """Return the count, or 0 if it is not a valid one."""
     number = _number(count) or 0
     return number if 0 <= number <= MOST_TOKENS else 0
 
 
 def _error(chunk: Json, *, whole_body: bool) -> Any:
-    """What a chunk fails with; None where it is no error."""
+    """Return a chunk's error; None if it is not an error."""
     if (error := chunk.get("error") or chunk.get("errors")) or not whole_body:
         return error or None
     if chunk.get("object") == "error" or any(isinstance(chunk.get(name), str | list) for name in ("detail", "message")):
@@ -330,7 +330,7 @@ def _object(value: Any) -> Json:
 
 
 def _list(value: Any) -> list[Any]:
-    """A list; one object stands for a list of one."""
+    """Return a list; a single object becomes a list of one."""
     if value is None or isinstance(value, dict):
         return [] if value is None else [value]
     if not isinstance(value, list):
@@ -339,7 +339,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _text(value: Any) -> str:
-    """A text, also in parts, each of which may hold parts."""
+    """Return text that may consist of nested parts."""
     if isinstance(value, str) or value is None:
         return value or ""
     if isinstance(value, list):
@@ -352,12 +352,12 @@ def _text(value: Any) -> str:
 
 
 def scalar(value: Any) -> str:
-    """An id or a name, which some servers send as a number."""
+    """Return an id or name, which some servers send as a number."""
     return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
 
 
 def _number(value: Any) -> int | None:
-    """A whole number, also as a float or as digits."""
+    """Parse a whole number, also from a float or digits."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

@@ -1,4 +1,4 @@
-"""The models by name. To add one: its file, and its line in ``MODELS``."""
+"""The models by name. To add one, write its module and add it to ``MODELS``."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from .scripted import ScriptedModel
 DEFAULT_MODEL = "claude-sonnet-5-5"
 SIMULATED = "bounded-reader"
 NOBODY = "nobody"
-"""The model of a program's run that named none; a person names one when the run turns out to need it."""
+"""Model name of a program's run without a model; the user names one if the run needs it."""
 _SCRIPT_WINDOW_TOKENS = 200_000
 _WITH_ADDRESS = ("openai/", "responses/", "gemini/", *(f"{kind}/" for kind in LOCAL_SERVERS))
 
 
 class Model(Protocol):
-    """What a run asks for replies. One call is one attempt.
+    """The source of a run's replies. One call is one attempt.
 
     Attributes:
-        name: As the trace records it; ``open_model`` takes it again.
-        price: None where it is unknown; the cost then is, too.
+        name: The name recorded in traces, accepted by ``open_model``.
+        price: None if unknown; the cost is then unknown too.
     """
 
     @property
@@ -51,16 +51,16 @@ class Model(Protocol):
 
 
 class ModelRequest(Struct, frozen=True):
-    """What a factory makes a model from."""
+    """Arguments for a model factory."""
 
     rest: str  # the name without its prefix
     environ: Mapping[str, str]
     base_url: str | None = None
     window_tokens: int | None = None
     demo: Path | None = None  # the task's own script
-    seed: int | None = None  # for a model that takes one; the others ignore it
-    price: Price | None = None  # given by the person; those of whom nobody is paid ignore it
-    asked: Asked = NOTHING_ASKED  # for the models of providers; the others ignore it
+    seed: int | None = None  # only for models that support it
+    price: Price | None = None  # given by the user; ignored by free models
+    asked: Asked = NOTHING_ASKED  # only for providers' models
 
 
 class _Replies(Protocol):
@@ -68,7 +68,7 @@ class _Replies(Protocol):
 
 
 class Scripted(Struct, frozen=True):
-    """A script or a policy under the name it was asked for by; it has no price."""
+    """A script or a simulated policy under its requested name; it has no price."""
 
     name: str
     window_tokens: int
@@ -90,7 +90,7 @@ def open_model(
     price: str | None = None,
     asked: Asked = NOTHING_ASKED,
 ) -> Model:
-    """The model that ``--model`` names; nothing is asked of anyone yet (see ``introduced``)."""
+    """Open the model named by ``--model``, without contacting a server yet (see ``introduced``)."""
     spelled = f"anthropic/{name}" if name.startswith("claude-") else name
     prefix = next((prefix for prefix in MODELS if _has(spelled, prefix)), None)
     if prefix is None:
@@ -115,29 +115,29 @@ def open_model(
 
 
 def introduced(model: Model) -> Model:
-    """The model, once its server was asked how long its window is, where it has one of its own."""
+    """Ask the model's server for missing values such as the window size, if it has a server; return the model."""
     if isinstance(model, OpenAIModel | GeminiModel):
         model.ask_server()
     return model
 
 
 def default_model(environ: Mapping[str, str]) -> str:
-    """Claude where a key for it is set, else the task's own demo."""
+    """Return Claude if its key is set, else the task's demo script."""
     return DEFAULT_MODEL if environ.get(ANTHROPIC.key_variable, "").strip() else "demo"
 
 
 def is_served(name: str) -> bool:
-    """Whether a provider or a server gives the replies; not a script, a person or a simulated agent."""
+    """Return whether replies come from a provider or server, and not from a script, the user or a simulation."""
     return name.startswith(("anthropic/", *_WITH_ADDRESS))
 
 
 def takes_address(name: str) -> bool:
-    """Whether ``--base-url`` says where the model of that name is."""
+    """Return whether ``--base-url`` applies to a model of this name."""
     return name.startswith(_WITH_ADDRESS)
 
 
 def unready(environ: Mapping[str, str]) -> dict[str, str]:
-    """Each provider's prefix, to why its models cannot be asked at its own address; empty where they can."""
+    """Map provider prefixes to the reason why their models cannot be used; empty if they can."""
     said: dict[str, str] = {}
     for prefix in ("anthropic/", "openai/", "gemini/"):
         try:
@@ -149,7 +149,7 @@ def unready(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_free(name: str) -> bool:
-    """Whether nobody is paid for what the model of that name says."""
+    """Return whether replies of this model are free."""
     return name in ("human", "demo", NOBODY) or name.startswith(
         ("script:", "sim/", *(f"{kind}/" for kind in LOCAL_SERVERS))
     )
@@ -190,7 +190,7 @@ def _through(wire: Wire, wanted: ModelRequest) -> Model:
 
 
 def _local(kind: str) -> Callable[[ModelRequest], Model]:
-    """A model of a server on this machine: no key is sent, and its tokens are free."""
+    """Make a factory for models of a local server: no key is sent, and tokens are free."""
 
     def make(wanted: ModelRequest) -> Model:
         return OpenAIModel(
@@ -256,7 +256,7 @@ MODELS: dict[str, Callable[[ModelRequest], Model]] = {
     "sim/": _simulated,
     "human": _human,
 }
-"""Prefix (``/`` or ``:`` at its end) or whole name, to what makes the model."""
+"""Prefix ending in ``/`` or ``:``, or complete name, to the model's factory."""
 
 
 def _has(name: str, prefix: str) -> bool:
@@ -271,7 +271,7 @@ def _provider_name(wanted: ModelRequest) -> str:
 
 
 def kinds() -> str:
-    """How models are named, those of plug-ins last."""
+    """Describe the forms of model names; those of plug-ins come last."""
     rest = {"script:": "FILE", "sim/": SIMULATED}
     words = [f"{prefix}{rest.get(prefix, 'NAME' if prefix[-1] in '/:' else '')}" for prefix in MODELS]
     return f"{', '.join(words[:-1])} and {words[-1]}"

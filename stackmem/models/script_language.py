@@ -1,7 +1,7 @@
-"""The script language: a YAML file that says, reply by reply, what a scripted model answers.
+"""The script language: a YAML file with the replies of a scripted model.
 
-Rule 1: nothing is skipped in silence; whatever the language does not know is an error with file, line and column.
-Rule 2: a script is data; reading it runs nothing, and arguments reach the harness as they stand, wrong ones too.
+- Unknown content is never skipped; it is an error with file, line and column.
+- A script is data; reading it executes nothing. Arguments are passed on unchanged, even wrong ones.
 
 Source: docs/scripts.md.
 """
@@ -28,7 +28,7 @@ MAX_BRACKETS = 250
 
 
 def read_text(path: Path) -> str:
-    """A script's text."""
+    """Read a script file."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise UsageError(f"{path} is not a regular file; name a script, as in script:demo.yaml")
@@ -49,7 +49,7 @@ def read_text(path: Path) -> str:
 
 
 class ScriptSource:
-    """A script's text with the positions of its values; every complaint about it is made here."""
+    """A script's text with positions of its values; creates all error messages about it."""
 
     def __init__(self, text: str, path: str) -> None:
         self.text = text
@@ -57,7 +57,7 @@ class ScriptSource:
         self._values_left = MAX_VALUES
 
     def error(self, line: int, col: int, message: str) -> UsageError:
-        """The error for a position counted from 0, as YAML's marks are."""
+        """Build an error for a position counted from 0, like YAML's marks."""
         lines = self.text.splitlines()
         shown = lines[line][:120] if line < len(lines) else ""
         caret = f"\n    {shown}\n    {' ' * min(col, 120)}^" if shown.isprintable() and shown else ""
@@ -86,12 +86,12 @@ class ScriptSource:
         except RecursionError as error:
             raise self.error(0, 0, "nested too deeply; a script needs a few levels") from error
         except (YAMLError, ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
-            # The parser lets some bad scalars, tags and keys through to Python's own errors.
+            # The parser raises Python's own errors for some invalid scalars, tags and keys.
             what = (str(error).splitlines() or [type(error).__name__])[0]
             raise self.error(0, 0, f"not the YAML of a script: {what}; see docs/scripts.md") from error
 
     def at(self, parent: Any, key: Any) -> tuple[int, int]:
-        """Where a key's value, or a list's item, begins; for merged keys, where their parent does."""
+        """Return the start of a key's value or a list's item; for merged keys, the start of the parent."""
         positions: Any = parent.lc
         try:
             line, col = positions.item(key) if isinstance(parent, list) else positions.key(key)
@@ -121,7 +121,7 @@ class ScriptSource:
         return whole(str(value))
 
     def strings(self, parent: Any, key: str) -> tuple[str, ...]:
-        """One text or a list of them."""
+        """Read a text or a list of texts."""
         value = parent.get(key, [])
         items = [value] if isinstance(value, str) else value
         if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
@@ -142,7 +142,7 @@ class ScriptSource:
         return int(value)
 
     def plain(self, value: Any, at: tuple[int, int]) -> Any:
-        """The JSON value that a YAML value stands for; aliases count each time they are used."""
+        """Convert a YAML value to JSON; every use of an alias counts against the limit."""
         self._values_left -= 1
         if self._values_left < 0:
             raise self.error(*at, f"more than {MAX_VALUES:,} values; use fewer aliases")
@@ -151,7 +151,7 @@ class ScriptSource:
         match value:
             case None | bool():
                 return value
-            case str() | int():  # the loader's own subclasses become Python's
+            case str() | int():  # convert the loader's subclasses to Python's own types
                 return whole(str(value)) if isinstance(value, str) else int(value)
             case float() if math.isfinite(value):
                 return float(value)
@@ -172,7 +172,7 @@ def listed(keys: tuple[str, ...]) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """What a YAML value is, in the words of someone who writes YAML."""
+    """Name the type of a YAML value in YAML terms."""
     match value:
         case None:
             return "nothing"
@@ -193,7 +193,7 @@ Fault = Literal[
     "429", "529", "timeout", "disconnect", "malformed", "two_calls", "no_call", "truncated", "refusal"
 ]  # fmt: skip
 FAILING_FAULTS: frozenset[str] = frozenset({"429", "529", "timeout", "disconnect"})
-"""The faults that leave no reply at all; the others spoil one."""
+"""Faults that leave no reply at all; the others damage one."""
 
 _SCRIPT_KEYS = ("description", "replies")
 _REPLY_KEYS = (
@@ -205,19 +205,19 @@ _USAGE_KEYS = ("uncached", "cache_read", "cache_write_5m", "cache_write_1h", "ou
 
 
 class PlannedCall(Struct, frozen=True):
-    """A call as the script has it; neither the tool's name nor its arguments need be right."""
+    """A call in a script; its tool name and arguments may be wrong on purpose."""
 
     tool: str
     args: Any
 
 
 class Expectation(Struct, frozen=True):
-    """What must hold of a request before its entry answers; None and () ask nothing."""
+    """Conditions on a request, checked before its entry answers; None and () check nothing."""
 
-    contains: tuple[str, ...] = ()  # texts that the system prompt or a message holds
-    absent: tuple[str, ...] = ()  # texts that neither holds
+    contains: tuple[str, ...] = ()  # texts that must occur in the system prompt or a message
+    absent: tuple[str, ...] = ()  # texts that must not occur
     depth: int | None = None
-    heap_has: tuple[str, ...] = ()  # chunks that stand on the heap
+    heap_has: tuple[str, ...] = ()  # chunks that must be on the heap
     frame: str | None = None
 
 
@@ -230,8 +230,8 @@ class ScriptedReply(Struct, frozen=True):
     retry_after_seconds: float | None = None
     latency_seconds: float = 0.0
     expect: Expectation | None = None
-    usage: Usage | None = None  # none is the estimate, characters / 2.5
-    line: int = 0  # where the entry stands in its file, from 1; 0 where it was made in Python
+    usage: Usage | None = None  # None means estimated, characters / 2.5
+    line: int = 0  # line in the file, from 1; 0 if created in Python
 
 
 class Script(Struct, frozen=True):
@@ -243,12 +243,12 @@ class Script(Struct, frozen=True):
 
 
 def read_script(path: Path) -> Script:
-    """The script in a file."""
+    """Read a script from a file."""
     return parse_script(read_text(path), str(path))
 
 
 def parse_script(text: str, path: str = "script") -> Script:
-    """The script in a text."""
+    """Parse a script."""
     source = ScriptSource(text, path)
     root = source.load()
     if root is None:

@@ -1,7 +1,7 @@
-"""A model that answers what a script says: for tests, demos and benchmarks.
+"""A model that answers from a script: for tests, demos and benchmarks.
 
-It keeps nothing between calls. The request's count of model facts picks the entry, so a run that is resumed in
-another process goes on where the script stood.
+It keeps no state between calls. The request's count of model events selects the entry, so a run that is resumed in
+another process continues at the right place.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LINES_COMPARED = 2_000
 
 
 class ScriptedModel:
-    """The script's entry ``request.facts`` is the reply."""
+    """Replies with the script's entry number ``request.facts``."""
 
     def __init__(self, script: Script, sleep: Callable[[float], None] = time.sleep) -> None:
         self._script = script
@@ -50,11 +50,11 @@ class ScriptedModel:
 
     @classmethod
     def from_file(cls, path: Path) -> ScriptedModel:
-        """Raises ``UsageError`` as ``read_script`` does."""
+        """Open a script file; raises ``UsageError`` like ``read_script``."""
         return cls(read_script(path))
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
-        """The entry's reply or fault; kind ``script`` where the script ran dry or an expectation failed."""
+        """Return the entry's reply or fault; a ``script`` failure if entries ran out or an expectation failed."""
         replies = self._script.replies
         if request.facts >= len(replies):
             return ModelFailed("script", self._ran_dry(request))
@@ -113,7 +113,7 @@ def _reply(entry: ScriptedReply, fault: Fault | None, request: AskModel) -> Mode
         parts.append(Text(text))
     for index, call in enumerate(calls):
         name = f"call_{request.facts}_{index}"
-        if spoiled and index == len(calls) - 1:  # the stream ends within the last call
+        if spoiled and index == len(calls) - 1:  # the stream ends inside the last call
             parts.append(ToolCall(name, call.tool, None, json.encode(call.args).decode()[:-1]))
         else:
             parts.append(ToolCall(name, call.tool, call.args))
@@ -144,7 +144,7 @@ def _stop(fault: Fault | None, calls: tuple[PlannedCall, ...]) -> Stop:
 
 def _estimate(view: View, parts: list[ReplyPart]) -> Usage:
     fixed = len(view.system) + sum(len(tool.name) + len(tool.description) + len(tool.schema) for tool in view.tools)
-    # A fold continues where it stopped at the last step, so a long conversation is not counted again.
+    # The fold continues where it stopped at the last step, so a long conversation is not counted again.
     prompt = fixed + view.messages.fold(_add_chars, 0)
     return Usage(
         uncached=int(prompt / CHARS_PER_TOKEN),
@@ -174,7 +174,7 @@ def _part_text(part: Part) -> str:
 
 
 def _unmet(expect: Expectation, request: AskModel) -> Iterator[str]:
-    """A sentence for each expectation that does not hold, with what is there instead."""
+    """Yield a sentence for each unmet expectation, with the actual value."""
     if expect.depth is not None and expect.depth != request.depth:
         yield f"depth: expected {expect.depth}, is {request.depth} in frame {request.frame!r}"
     if expect.frame is not None and expect.frame != request.frame:
@@ -194,7 +194,7 @@ def _unmet(expect: Expectation, request: AskModel) -> Iterator[str]:
 
 
 def _holds(prompt: str, text: str) -> bool:
-    """Whether the prompt holds the text; of JSON, however it is spaced."""
+    """Return whether the prompt contains the text; JSON is compared without spacing."""
     return text in prompt or (_JSON.search(text) is not None and _tight(text) in _tight(prompt))
 
 
@@ -203,13 +203,13 @@ def _tight(text: str) -> str:
 
 
 def _prompt_text(view: View) -> str:
-    """The system prompt and the conversation; tool calls as their name and JSON arguments."""
+    """Return the system prompt and the conversation, with tool calls as name and JSON arguments."""
     parts = [_part_text(part) for message in view.messages for part in message.parts]
     return "\n".join([view.system, *parts])
 
 
 def _closest(text: str, prompt: str) -> str:
-    """A diff of the text's first line with the line of the prompt that is most like it."""
+    """Return a diff between the text's first line and the most similar line of the prompt."""
     wanted = text.strip().split("\n", 1)[0][:500]
     lines = [line.strip()[:500] for line in prompt.splitlines()[-_LINES_COMPARED:] if line.strip()]
     found = difflib.get_close_matches(wanted, lines, n=1, cutoff=0.3)
@@ -219,7 +219,7 @@ def _closest(text: str, prompt: str) -> str:
 
 
 def _around(text: str, prompt: str) -> str:
-    if text not in prompt:  # JSON that is spaced otherwise
+    if text not in prompt:  # JSON with different spacing
         text, prompt = _tight(text), _tight(prompt)
     at = prompt.index(text)
     before = prompt[max(0, at - _EXCERPT_CHARS) : at]

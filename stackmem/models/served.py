@@ -1,7 +1,7 @@
-"""What a server of Chat Completions says of the model that it serves, and whether anybody is there at all.
+"""Queries a Chat Completions server about the model it serves, and whether the server is running.
 
-Nobody says it in the same words: vLLM and SGLang by ``max_model_len``, llama.cpp by ``meta.n_ctx``, LM Studio, Groq and
-OpenRouter in ways of their own; OpenRouter says the price, too. Whoever says nothing is taken at nothing.
+Servers report the window differently: vLLM and SGLang as ``max_model_len``, llama.cpp as ``meta.n_ctx``, and LM
+Studio, Groq and OpenRouter each in another field. OpenRouter also reports the price. Missing values stay None.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WINDOWS = (
     ("loaded_context_length",), ("max_model_len",), ("meta", "n_ctx"), ("top_provider", "context_length"),
     ("context_length",), ("context_window",), ("max_context_length",),
 )  # fmt: skip
-"""Where a server says it, the most telling first: what is loaded, before what the model could take."""
+"""Fields with the window size, most reliable first: the loaded size before the model's maximum."""
 
 _TIMES = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 _SIZE = re.compile(r"\s*(\d{1,6}(?:\.\d{1,3})?)\s*([KMBT])\s*", re.IGNORECASE)
@@ -43,21 +43,21 @@ _PARAMETERS = (
     ("parameter_size",),
     ("params",),
 )
-"""Where servers say it: llama.cpp, Ollama, Ollama's show, and others."""
+"""Fields with the number of parameters: of llama.cpp, Ollama, Ollama's show, and others."""
 
 
 class ServedModel(Struct, frozen=True):
-    """What the server says; None where it does not."""
+    """A server's information about a model; None if it does not state a value."""
 
     window_tokens: int | None = None
-    price: Price | None = None  # of a server that sells replies
-    parameters: int | None = None  # how many the model has
+    price: Price | None = None  # of servers that sell replies
+    parameters: int | None = None  # number of parameters
 
 
 def ask_server(
     endpoint: Endpoint, model: str, seconds: float = ASK_SECONDS, headers: Mapping[str, str] = _NONE
 ) -> ServedModel:
-    """One look at the server's list of models, bounded in time and size."""
+    """Query the server's model list once, limited in time and size."""
     status, text = _listed(endpoint, seconds, headers)
     address = without_login(endpoint.url)
     if is_loading(status, text.decode("utf-8", "replace")):
@@ -66,7 +66,7 @@ def ask_server(
 
 
 def served_names(endpoint: Endpoint, headers: Mapping[str, str] = _NONE) -> tuple[str, ...]:
-    """The names of the models that the server lists; none if it does not answer."""
+    """Return the names of the models that the server lists; empty if it does not answer."""
     try:
         models = read_models(json.loads(_listed(endpoint, ASK_SECONDS, headers)[1]))
     except (UsageError, ValueError, RecursionError):
@@ -75,7 +75,7 @@ def served_names(endpoint: Endpoint, headers: Mapping[str, str] = _NONE) -> tupl
 
 
 def _listed(endpoint: Endpoint, seconds: float, headers: Mapping[str, str]) -> tuple[int, bytes]:
-    """The status and the text of the server's list of models; status 0 if the answer is unusable."""
+    """Return the status and text of the model list; status 0 if the answer is unusable."""
     import httpx2
 
     try:
@@ -90,7 +90,7 @@ def _listed(endpoint: Endpoint, seconds: float, headers: Mapping[str, str]) -> t
 
 
 def ask_ollama(endpoint: Endpoint, model: str, seconds: float = ASK_SECONDS) -> int | None:
-    """How many parameters a model of Ollama has: its list of models does not say it; None if nobody answers."""
+    """Return the number of parameters of an Ollama model, which its model list omits; None without an answer."""
     import httpx2
 
     address = f"{endpoint.url.removesuffix('/').removesuffix('/v1')}/api/show"
@@ -105,7 +105,7 @@ def ask_ollama(endpoint: Endpoint, model: str, seconds: float = ASK_SECONDS) -> 
 def _answer(
     endpoint: Endpoint, request: tuple[str, str, dict[str, str] | None], seconds: float, headers: Mapping[str, str]
 ) -> tuple[int, bytes]:
-    """The status and the body of the answer; status 0 if the body is too large."""
+    """Return the status and body of the answer; status 0 if the body is too large."""
     import openai
 
     method, address, body = request
@@ -127,7 +127,7 @@ def _answer(
 
 
 def read_models(answer: Any) -> dict[str, ServedModel] | None:
-    """The models that a server's list names; None if the answer is not such a list."""
+    """Parse a server's model list; None if the answer is not such a list."""
     listed = answer.get("data") or answer.get("models") if isinstance(answer, dict) else answer
     if not isinstance(listed, list):
         return None
@@ -163,7 +163,7 @@ def _window(entry: dict[str, Any], path: tuple[str, ...]) -> int | None:
 
 
 def _price(pricing: Any, address: str) -> Price | None:
-    """USD a token, in text or numbers, as USD per million; None where a figure is none."""
+    """Convert USD per token, given as text or numbers, to USD per million; None if a figure is invalid."""
     if not isinstance(pricing, dict):
         return None
     told = [pricing.get(name) for name in ("prompt", "completion", "input_cache_read", "input_cache_write")]
@@ -175,7 +175,7 @@ def _price(pricing: Any, address: str) -> Price | None:
 
 
 def _per_million(figure: Any) -> float:
-    """Below 0 where it is no figure."""
+    """Return a negative number if the figure is invalid."""
     try:
         return round(float(figure) * 1_000_000, 9)
     except (TypeError, ValueError):
@@ -183,7 +183,7 @@ def _per_million(figure: Any) -> float:
 
 
 def count_in_entry(entry: dict[str, Any]) -> int | None:
-    """The parameters of a model by a server's entry for it; None if the entry does not say."""
+    """Return the number of parameters from a server's entry; None if it is missing."""
     for path in _PARAMETERS:
         value: Any = entry
         for name in path:
@@ -194,7 +194,7 @@ def count_in_entry(entry: dict[str, Any]) -> int | None:
 
 
 def count_in_name(name: str) -> int | None:
-    """The parameters by a name such as ``qwen2.5-coder:1.5b`` or ``Mixtral-8x7B``; None if it names none."""
+    """Return the parameter count from a name such as ``qwen2.5-coder:1.5b`` or ``Mixtral-8x7B``; None without one."""
     experts = _EXPERTS.search(name)
     if experts is not None:
         return int(int(experts[1]) * float(experts[2]) * 1e9)

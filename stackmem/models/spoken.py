@@ -1,8 +1,7 @@
-"""The words of a reply as they stream in, for whoever wants to show them; the reply itself is what counts.
+"""Streams the text of replies to a listener while they arrive; the final reply is what counts.
 
-Before the first word, llama.cpp says how much of the prompt it has read.
-
-Words of a reply that fails or breaks off were heard all the same: who shows them takes them back.
+Before the first text, llama.cpp reports how much of the prompt it has read. If a reply fails or breaks off, the
+listener has already received part of it and must discard it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 Hear = Callable[[str], object]
 
 Progress = Callable[[int, int], object]
-"""Takes the prompt tokens that were read, and all of them."""
+"""Receives the number of prompt tokens read so far, and the total."""
 
 _LISTENER: ContextVar[Hear | None] = ContextVar("listener", default=None)
 
@@ -25,7 +24,7 @@ _PROGRESS: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 @contextmanager
 def watching(show: Progress) -> Iterator[None]:
-    """Within this, ``show`` is told how much of the prompt the server has read, if the server says so."""
+    """Call ``show`` with the server's progress in reading prompts, if it reports any, while the block lasts."""
     token = _PROGRESS.set(show)
     try:
         yield
@@ -35,7 +34,7 @@ def watching(show: Progress) -> Iterator[None]:
 
 @contextmanager
 def listening(hear: Hear) -> Iterator[None]:
-    """Within this, the words of every reply that this thread asks for are told to ``hear``, piece by piece."""
+    """Pass the text of replies in this thread to ``hear``, piece by piece, while the block lasts."""
     token = _LISTENER.set(hear)
     try:
         yield
@@ -44,13 +43,13 @@ def listening(hear: Hear) -> Iterator[None]:
 
 
 def tell(words: str) -> None:
-    """Words of a reply, from a reader whose SDK gives it no events."""
+    """Pass text to the listener, for readers whose SDK provides no events."""
     if words and (hear := _LISTENER.get()) is not None:
         hear(words)
 
 
 def overheard(events: Iterable[str], passed_on: Callable[[str], str] | None = None) -> Iterable[str]:
-    """The same events. If somebody listens, their words are passed to the listener."""
+    """Return the events unchanged; a listener also receives their text."""
     hear, show = _LISTENER.get(), _PROGRESS.get()
     return events if hear is None and show is None else _telling(events, hear, show, passed_on)
 
@@ -69,7 +68,7 @@ def _telling(
 
 
 def progress_of(event: str) -> tuple[int, int] | None:
-    """The prompt tokens that llama.cpp has read and all of them; None if the event does not say so."""
+    """Return the prompt tokens that llama.cpp has read, and the total; None if the event does not contain them."""
     if '"prompt_progress"' not in event:
         return None
     try:
@@ -81,7 +80,7 @@ def progress_of(event: str) -> tuple[int, int] | None:
 
 
 def words_of(event: str) -> str:
-    """The text that a streamed event adds to a reply, in any of the three protocols; empty where it adds none."""
+    """Return the text that an event adds to a reply, in any of the three protocols; empty if none."""
     if '"delta"' not in event:
         return ""
     try:
@@ -93,5 +92,5 @@ def words_of(event: str) -> str:
         else:
             text = value["delta"].get("text")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-        return ""  # who reads the reply says what is wrong with it
+        return ""  # the reader of the reply reports the error
     return text if isinstance(text, str) else ""

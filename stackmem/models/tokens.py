@@ -1,8 +1,8 @@
-"""How many tokens a text is, counted here: for reports and estimates, never for the rules.
+"""Local token counts, for reports and estimates; never used by the machine's rules.
 
-Order of truth: what the API reported with a reply, which is in the trace; the API's own count of a text, which is not
-asked for; o200k times a factor; characters / 2.5. This file is the last two, and says with each figure which it is;
-usage that a server does not report is estimated by characters, and marked so.
+Sources, most accurate first: the API's usage of a reply, which is in the trace; the API's own count of a text,
+which is not queried; o200k times a factor; characters / 2.5. This module implements the last two, and labels each
+figure with its source. Usage that a server does not report is estimated from characters, and marked as such.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 _SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 _PIECE_CHARS = 200_000
 _MOST_PAIRS = 400
-_TELLING_SPAN = 20  # two prompts that differ by less than a twentieth of the longest say little about the slope
+_TELLING_SPAN = 20  # prompts that differ by less than 1/20 of the longest one are useless for the slope
 
-# o200k against Claude's own counts: × 1.55 has a median error of 5 % over 240 chunks of 4 KB (5th to 95th percentile
-# -12 % to +13 %). Models before Opus 4.7 count about 30 % less: the provider's figure for the change of tokenizer.
+# o200k compared with Claude's own counts: × 1.55 has a median error of 5 % over 240 chunks of 4 KB (5th to 95th
+# percentile -12 % to +13 %). Models before Opus 4.7 count about 30 % less, according to the provider.
 _CLAUDE_FACTOR = 1.55
 _OLD_CLAUDE_FACTOR = 1.19
 _OLD_CLAUDE = re.compile(r"claude-(opus-4-[56]|sonnet-4-[56]|haiku-4-5)")
 _OPENAI = re.compile(r"openai/(gpt-[45]|o\d)")
 
-# The pattern that o200k_base splits text by; as published with the ranks.
+# The splitting pattern of o200k_base, as published with the ranks.
 _SPLIT = "|".join((
     r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
     r"""[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?""",
@@ -55,23 +55,23 @@ _SPLIT = "|".join((
 
 
 class TokenCount(Struct, frozen=True):
-    """A count and how it was come by, to be shown beside it."""
+    """A count with its source, which is displayed next to it."""
 
     tokens: int
     source: str
 
 
 class LearnedCount(Struct, frozen=True):
-    """How a model's server counts, learned from the counts that came back."""
+    """A server's way of counting, learned from the usage it reported."""
 
-    factor: float  # of the tokens counted in o200k
-    base: int = 0  # tokens of every request beside its blocks, such as what a template says before the tools
+    factor: float  # factor on o200k tokens
+    base: int = 0  # tokens of every request in addition to its blocks, such as the template's own text
 
 
 def count(text: str, model: str, learned: LearnedCount | None = None) -> TokenCount:
-    """Tokens of ``text`` for a model; ``learned`` comes from the model's own usage (``learned_count``).
+    """Count the tokens of ``text`` for a model; ``learned`` comes from the model's own usage (``learned_count``).
 
-    A model whose tokenizer nobody compared with o200k is counted by characters / 2.5.
+    Models whose tokenizer was never compared with o200k are counted as characters / 2.5.
     """
     if learned is not None:
         base = f" + {learned.base:,} a request" if learned.base else ""
@@ -88,10 +88,10 @@ def count(text: str, model: str, learned: LearnedCount | None = None) -> TokenCo
 
 
 def learned_count(pairs: Iterable[tuple[int, int]]) -> LearnedCount | None:
-    """What pairs of (o200k, reported) tokens of whole prompts say; None without any that tells something.
+    """Learn from pairs of (o200k, reported) tokens of whole prompts; None without usable pairs.
 
-    Prompts of different lengths tell the base and the factor apart, by the median of all slopes between two of them.
-    Prompts of about one length do not, nor do slopes far from the ratio of the tokens: then the base is 0.
+    Prompts of different lengths separate the base from the factor, by the median of all slopes between two of them.
+    If all prompts have about the same length, or the slope is far from the ratio of the tokens, the base is 0.
     """
     known = [(counted, reported) for counted, reported in pairs if counted > 0 and reported > 0][-_MOST_PAIRS:]
     if not known:
@@ -110,10 +110,10 @@ def learned_count(pairs: Iterable[tuple[int, int]]) -> LearnedCount | None:
 
 
 def o200k_tokens(text: str) -> int:
-    """The count in o200k_base; special tokens are plain text here.
+    """Count tokens in o200k_base; special tokens are treated as plain text.
 
-    A text longer than 200,000 characters is counted in pieces, as tiktoken overflows its stack on millions of blanks;
-    each cut may change the count by a token or two.
+    Texts above 200,000 characters are counted in pieces, because tiktoken overflows its stack on millions of
+    blanks. Each cut may change the count by a token or two.
     """
     text = whole(text)
     encoding = _encoding()
@@ -122,7 +122,7 @@ def o200k_tokens(text: str) -> int:
 
 
 def o200k_encoding() -> dict[str, Any]:
-    """What tiktoken builds the encoding from."""
+    """Return the arguments from which tiktoken builds the encoding."""
     path = resources.files("stackmem.models").joinpath("o200k_base.tiktoken.gz")
     try:
         ranks = gzip.decompress(path.read_bytes())
@@ -154,7 +154,7 @@ CHARS_PER_TOKEN = 2.5
 
 
 def estimated_usage(reply: ModelReplied, view: View) -> ModelReplied:
-    """``reply`` with the usage its characters suggest."""
+    """Return ``reply`` with usage estimated from characters."""
     prompt = len(view.system) + sum(len(tool.description) + len(tool.schema) for tool in view.tools)
     prompt += sum(_chars(part) for message in view.messages for part in message.parts)
     output = sum(_chars(part) for part in reply.parts)

@@ -1,4 +1,4 @@
-"""A call as a person types it: forgiving in form, exact in what it makes of it."""
+"""Parses calls typed by the user: lenient about the form, exact about the result."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ _NAMED = re.compile(r"([a-z_]+)=(.*)", re.DOTALL)
 
 
 class Lines(Protocol):
-    """Where lines are typed; "" is the end of input."""
+    """A source of typed lines; "" is the end of input."""
 
     def readline(self) -> str: ...
 
 
 class TypedCall(Struct, frozen=True):
-    """A call to make; ``arguments`` are checked where every model's are."""
+    """A call to make; ``arguments`` are checked like any model's."""
 
     name: str
     arguments: dict[str, Any]
 
 
 class BlockValue(Struct, frozen=True):
-    """A value that is given by the lines which follow."""
+    """A value that follows as a block of lines."""
 
     schema: dict[str, Any]
 
 
 def usage_of(tool: ToolSpec) -> str:
-    """One line: the tool's name and its parameters, optional ones in brackets."""
+    """Format one line: the tool's name and its parameters, optional ones in brackets."""
     schema = shown_schema(tool)
     required = schema.get("required", [])
     optional = [f"[{name}]" for name in schema.get("properties", {}) if name not in required]
@@ -55,11 +55,11 @@ def usage_of(tool: ToolSpec) -> str:
 def read_typed(
     line: str, more: Lines, tools: tuple[ToolSpec, ...], tell: Callable[[str], object] = id
 ) -> TypedCall | str:
-    """The call that ``line`` spells, or one sentence that says what is wrong with it.
+    """Parse a typed call, or return a sentence that says what is wrong with it.
 
-    A value of ``<<`` is read from ``more``: the lines up to one that is only a dot; ``..`` there stands for a dot.
-    JSON goes on over lines until its brackets close, or to an empty line. The lines of a call that is refused are
-    passed over, so that none is taken for a call.
+    A value of ``<<`` is read from ``more``, up to a line with only a dot; ``..`` there means a dot. JSON continues
+    over lines until its brackets close, or until an empty line. The lines of a refused call are skipped, so that
+    they are not taken for calls.
     """
     name, _, rest = line.partition(" ")
     rest = rest.strip()
@@ -99,7 +99,7 @@ def _with_object(name: str, text: str) -> TypedCall | str:
 
 
 def _spelled(name: str, rest: str, schema: dict[str, Any]) -> dict[str, Any] | str:
-    """``key=value`` pairs, ``<<`` for a block; a text that does not begin with one is the first parameter, whole."""
+    """Parse ``key=value`` pairs, with ``<<`` for blocks; other text is the value of the first parameter."""
     properties, required = schema.get("properties", {}), schema.get("required", [])
     first = _NAMED.match(rest)
     if rest and (first is None or first.group(1) not in properties):
@@ -122,7 +122,7 @@ def _spelled(name: str, rest: str, schema: dict[str, Any]) -> dict[str, Any] | s
 
 
 def _with_blocks(name: str, arguments: dict[str, Any], more: Lines) -> TypedCall | str:
-    """The call with its blocks read, in their order; all of them, also where one is refused."""
+    """Read the call's blocks in order; all of them are read, even if one is refused."""
     told = ""
     for key, value in arguments.items():
         if not isinstance(value, BlockValue):
@@ -136,7 +136,7 @@ def _with_blocks(name: str, arguments: dict[str, Any], more: Lines) -> TypedCall
 
 
 def is_text(text: str) -> bool:
-    """Whether it can be written as UTF-8; a byte that was none stands in it as half a character."""
+    """Return whether a text is valid UTF-8; invalid bytes were read as lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -145,14 +145,14 @@ def is_text(text: str) -> bool:
 
 
 def _unfit(what: str, text: str) -> str:
-    """Why a text cannot be part of a call; empty where it can."""
+    """Return why a text cannot be part of a call; empty if it can."""
     if len(text) > MOST_CALL_CHARS:
         return f"{what} has {TOO_LONG}"
     return "" if is_text(text) else NO_TEXT
 
 
 def _block(more: Lines) -> str | None:
-    """The lines up to the dot; where they are too many, as much of them as shows it."""
+    """Read lines up to the dot; of too many lines, keep only enough to detect that."""
     lines: list[str] = []
     chars = 0
     while line := more.readline():
@@ -165,7 +165,7 @@ def _block(more: Lines) -> str | None:
 
 
 def _closed(text: str, more: Lines, tell: Callable[[str], object]) -> str:
-    """JSON that begins with a bracket, with the lines up to the one that closes it; an empty line ends it too."""
+    """Read JSON up to its closing bracket or an empty line."""
     parts, chars = [text], len(text)
     depth, in_text = _depth(text, 0, in_text=False)
     if depth > 0 or in_text:
@@ -182,7 +182,7 @@ def _closed(text: str, more: Lines, tell: Callable[[str], object]) -> str:
 
 
 def _depth(line: str, depth: int, *, in_text: bool) -> tuple[int, bool]:
-    """How many brackets are open behind a line, and whether a text is."""
+    """Return the number of open brackets after a line, and whether a string is open."""
     for found in _TOKENS.finditer(line):
         mark = found[0]
         if mark == '"':
@@ -193,7 +193,7 @@ def _depth(line: str, depth: int, *, in_text: bool) -> tuple[int, bool]:
 
 
 def _typed(text: str, schema: dict[str, Any]) -> Any:
-    """The value a parameter of this type has; text that is none stays text, for the rules to refuse."""
+    """Parse a value for a parameter's type; text that does not fit stays text, and the machine refuses it."""
     if schema.get("type") == "string":
         return text
     value, malformed = parse_arguments(text)

@@ -1,1 +1,1 @@
-"""Pictures of runs, made from their traces."""
+"""HTML pages about runs, made from their traces, and the documents."""

@@ -1,4 +1,4 @@
-"""The documents that come with stackmem: listed, searched and read."""
+"""The documents shipped with stackmem: lists, searches and reads them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _ADDRESS = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)|<!--.*?-->", re.S)
 
 
 class PageSection(NamedTuple):
-    """A heading with what stands below it, up to the next one."""
+    """A heading with the text below it, up to the next heading."""
 
-    anchor: str  # what a link names it by
+    anchor: str  # its name in links
     heading: str
-    text: str  # its Markdown, with the heading
+    text: str  # Markdown, including the heading
 
 
 class Hit(NamedTuple):
-    """A section that holds all the words of a search; ``place`` is ``PAGE#ANCHOR``, ``line`` the first with a word."""
+    """A section that contains all search words; ``place`` is ``PAGE#ANCHOR``, ``line`` the first line with a word."""
 
     place: str
     line: str
@@ -35,7 +35,7 @@ class Hit(NamedTuple):
 
 @cache
 def folder() -> Path:
-    """The folder of the documents: in the wheel beside the code, in a checkout beside the package."""
+    """Return the folder of the documents: inside the package in a wheel, next to it in a checkout."""
     package = Path(__file__).resolve().parents[1]
     packaged = package / "_docs"
     return packaged if packaged.is_dir() else package.parent / "docs"
@@ -43,13 +43,13 @@ def folder() -> Path:
 
 @cache
 def documents() -> dict[str, Path]:
-    """Every page by its name, such as ``programs/apl``."""
+    """Return every page by name, such as ``programs/apl``."""
     return {path.relative_to(folder()).with_suffix("").as_posix(): path for path in sorted(folder().rglob("*.md"))}
 
 
 @cache
 def groups() -> dict[str, list[str]]:
-    """The names of the pages by the sections of ``docs/index.md``; what it does not list comes last."""
+    """Return page names by the sections of ``docs/index.md``; unlisted pages come last."""
     found = {"Start": ["index"]}
     for section in sections(documents()["index"].read_text("utf-8")):
         if listed := linked("index", section.text.partition("\n- ")[2]):
@@ -60,12 +60,12 @@ def groups() -> dict[str, list[str]]:
 
 @cache
 def title(name: str) -> str:
-    """The first heading of a page."""
+    """Return the first heading of a page."""
     return next(iter(sections(documents()[name].read_text("utf-8"))), PageSection("", name, "")).heading
 
 
 def sections(text: str) -> Iterator[PageSection]:
-    """A page cut at its headings; those in code are none."""
+    """Split a page at its headings, ignoring those in code blocks."""
     fence, heading, lines, seen = "", "", list[str](), Counter[str]()
     for line in (*text.splitlines(), "# "):
         marked = _FENCE.match(line)
@@ -89,24 +89,24 @@ def _anchor(heading: str) -> str:
 
 
 def plain(markdown: str) -> str:
-    """A line of Markdown without its marks and addresses."""
+    """Remove marks and addresses from a line of Markdown."""
     return " ".join(re.sub(r"[`*|]", "", without_addresses(markdown)).split())
 
 
 def without_addresses(markdown: str) -> str:
-    """Markdown of which every link is its text alone, for a terminal has nothing to click."""
+    """Replace links by their text, because a terminal cannot follow them."""
     return _ADDRESS.sub(r"\1", markdown)
 
 
 def find(page: str) -> str | None:
-    """The name of the page that is called so, or that alone ends so (``apl``); None where none is."""
+    """Find a page by its name or its unique last part (``apl``); None without a match."""
     name = page.lower().removeprefix("docs/").removesuffix(".md")
     ends = [one for one in documents() if one.rpartition("/")[2] == name]
     return name if name in documents() else ends[0] if len(ends) == 1 else None
 
 
 def read(name: str, anchor: str = "") -> str:
-    """The Markdown of a page, or of one section of it."""
+    """Return the Markdown of a page, or of one of its sections."""
     text = documents()[name].read_text("utf-8")
     if not anchor:
         return text
@@ -117,7 +117,7 @@ def read(name: str, anchor: str = "") -> str:
 
 
 def linked(name: str, markdown: str) -> list[str]:
-    """The names of the pages that a page's text leads to, in order."""
+    """Return the names of the pages that a text links to, in order."""
     names = {path: one for one, path in documents().items()}
     targets = [_resolved(documents()[name], target) for target in _LINKED.findall(markdown)]
     return list(dict.fromkeys(names[to] for to in targets if to in names and names[to] != name))
@@ -128,7 +128,7 @@ def _resolved(page: Path, target: str) -> Path:
 
 
 def search(words: Sequence[str]) -> list[Hit]:
-    """The sections that hold every word, those first that hold them in their heading or their page's name."""
+    """Return the sections that contain every word; matches in headings and page names come first."""
     wanted = [word.lower() for word in words]
     ranked = []
     for name, path in documents().items():

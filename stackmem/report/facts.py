@@ -1,4 +1,4 @@
-"""Events as the page tells them: a kind, and what there is to say."""
+"""Converts events to the facts that a page displays: a kind and its values."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .rows import PageFact
 from .texts import Ref, Texts
 
 MOST_CHARS = 4_000
-"""Of one text; an artifact or a result may have millions."""
+"""Maximum characters of one text; a result or artifact may have millions."""
 BRIEF_AFTER = 200
 BRIEF_CHARS = 200
-"""Of a text that comes after so many other facts of the same step, as those of a long loop do."""
+"""Shorter limit for texts after ``BRIEF_AFTER`` facts of the same step, as in long loops."""
 
 
 def fact_of(event: facts.Event, texts: Texts, frames: Mapping[str, int], told: Result | None) -> PageFact | None:
-    """What the page tells of an event beside the steps themselves, if anything."""
+    """Return a page's fact for an event; None for events that are not displayed."""
     ref = texts.ref
     match event:
         case facts.ToolReturned():
@@ -55,7 +55,7 @@ def fact_of(event: facts.Event, texts: Texts, frames: Mapping[str, int], told: R
 
 
 def _of_person(event: facts.Event, ref: Callable[[str], Ref]) -> PageFact | None:
-    """What a person said, allowed or ended, told as a notice."""
+    """Return the user's words, permissions and stops as notices."""
     match event:
         case person_facts.PersonSaid():
             return ["notice", ref(event.text), "the person asked"]
@@ -85,7 +85,7 @@ def _of_memory(event: facts.Event, ref: Callable[[str], Ref], told: Result | Non
 
 
 def program_fact(event: facts.Event, question: Effect | None, told: int, ref: Callable[[str], Ref]) -> PageFact | None:
-    """What the page tells of an event of a program, if anything."""
+    """Return a page's fact for an event of a program; None for events that are not displayed."""
     most = MOST_CHARS if told < BRIEF_AFTER else BRIEF_CHARS
 
     def text(value: Any) -> Ref:

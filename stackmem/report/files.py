@@ -1,4 +1,4 @@
-"""What each step changed in the workspace, from the trees of a run's history."""
+"""The file changes of each step, from the trees of a run's history."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stackmem.history.git import git, store_environment
 from stackmem.history.patching import sections
 from stackmem.run.run_folder import HISTORY
 
-SHOWN_CHARS = 60_000  # of one step's changes
+SHOWN_CHARS = 60_000  # per step
 _HEADER = re.compile(rb"^([0-9a-f]{40,64}) ([0-9a-f]{40,64})$", re.M)
 _AT_ONCE = 200
 
@@ -24,22 +24,22 @@ Pair = tuple[str, str]
 class PageFileChange(Struct, array_like=True, frozen=True):
     """One path that a step changed."""
 
-    heading: str  # as git's patch names it
-    patch: str  # without the heading; cut where the step changed too much to show
+    heading: str  # the path and its change
+    patch: str  # without the heading; cut if the step changed too much to show
     # added, removed: lines
     added: int
     removed: int
 
 
 class TreeChanges(Struct):
-    """The changes between pairs of trees; ``missing`` says why there are none to be had."""
+    """The changes between pairs of trees; ``missing`` says why changes are unavailable."""
 
     between: dict[Pair, list[PageFileChange]]
     missing: str = ""
 
 
 def changes(stores: Sequence[Path], pairs: Sequence[Pair]) -> TreeChanges:
-    """What differs between the trees of each pair."""
+    """Return the differences between the trees of each pair."""
     places = [folder / HISTORY for folder in stores if (folder / HISTORY / "objects").is_dir()]
     if not pairs:
         return TreeChanges({})
@@ -65,7 +65,7 @@ def changes(stores: Sequence[Path], pairs: Sequence[Pair]) -> TreeChanges:
 
 
 def _read(answer: bytes) -> Iterator[tuple[Pair, list[PageFileChange]]]:
-    """Each pair's changes; content cannot be taken for a header, since it begins with a sign."""
+    """Split the answer by pair. File content cannot look like a header, because its lines begin with a sign."""
     headers = list(_HEADER.finditer(answer))
     ends = [header.start() for header in headers[1:]] + [len(answer)]
     for header, end in zip(headers, ends, strict=True):
@@ -94,7 +94,7 @@ def _change(section: bytes, most: int) -> PageFileChange:
 
 
 def _path(head: bytes) -> str:
-    """The path of a section's header, with what became of it."""
+    """Return the path from a section's header, marked as new or deleted."""
     first, *more = head.decode("utf-8", "replace").split("\n")
     named = next((line[6:] for line in more if line.startswith(("+++ b/", "--- a/"))), "")
     quoted = next((line[4:] for line in more if line.startswith(('+++ "', '--- "'))), "")

@@ -1,4 +1,4 @@
-"""A run's records as the values of its page: one more fold over the same events, with what the cache did."""
+"""Builds a run's page from its records: a fold over the same events, extended by the behavior of the cache."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from .prompts import Prompts, part_chars
 from .rows import PageFrame, PageStep, RunPage
 from .texts import Texts
 
-MINIMUM_TOKENS = 1_024  # of most models; shorter prefixes are not kept
-_CHARS_PER_TOKEN = 2.5  # as estimated usage counts
-_FIRST = ("first request", "new conversation")  # nothing was there to break
+MINIMUM_TOKENS = 1_024  # of most models; shorter prefixes are not cached
+_CHARS_PER_TOKEN = 2.5  # as for estimated usage
+_FIRST = ("first request", "new conversation")  # reasons that are not breaks
 LIVES_SECONDS = 300
-_SLACK = 0.02  # providers count a prefix twice with small differences
+_SLACK = 0.02  # providers count a prefix with small differences between requests
 
 
 class Served(Struct, frozen=True):
-    """Tokens of one prompt."""
+    """Cached tokens of one prompt."""
 
     read: int
     written: int
-    broke: str = ""  # why less was read than could have been; empty where it was not
+    broke: str = ""  # why less was read than possible; empty if nothing was lost
 
 
 def recorded(usage: Usage, broke: str = "") -> Served:
@@ -49,13 +49,13 @@ def recorded(usage: Usage, broke: str = "") -> Served:
 
 
 class Simulated:
-    """A cache that starts empty and is told of each request in turn."""
+    """A simulated cache that starts empty and processes every request in turn."""
 
     def __init__(self) -> None:
         self._cache = Cache(MINIMUM_TOKENS, _tokens)
 
     def serve(self, view: View, sent: float, prompt_tokens: int) -> Served:
-        """What it does for a prompt of so many tokens, sent at that second."""
+        """Return the cache's result for a prompt of this many tokens, sent at this second."""
         cached = self._cache.answer(CacheRequest(sent, view))
         read = min(cached.read, prompt_tokens)
         written = min(cached.written_5m + cached.written_1h, prompt_tokens - read)
@@ -73,13 +73,13 @@ class _Last(Struct):
 
 
 class Breaks:
-    """Told of each request in turn, says why its prefix broke; knows only what was recorded and rendered."""
+    """Explains cache breaks, request by request, from recorded and rendered data only."""
 
     def __init__(self) -> None:
         self._last: dict[str, _Last] = {}
 
     def why(self, frame: str, at: float, usage: Usage, same: int, messages: int) -> str:
-        """The reason in words; empty where the cache held what the frame's last request left in it."""
+        """Return the reason; empty if the cache still had the frame's last request."""
         last = self._last.get(frame)
         held = usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
         self._last[frame] = _Last(at, held, messages)
@@ -98,14 +98,14 @@ _ROOT = {"solved": "ok", "finished": "ok", "unsolved": "failed", "stalled": "for
 
 
 class PageFold:
-    """Takes a run's records in order."""
+    """Builds a page from a run's records, in order."""
 
     def __init__(
         self, run: str, texts: Texts, prompts: Prompts, changes: TreeChanges, text_of: TextOf = no_sources
     ) -> None:
-        # what was found so far; complete after ``close``, and again after more records and another ``close``
+        # the page so far; complete after ``close``, which may be called again after more records
         self.page = RunPage(run, 0, "", "", "", "", "", 0.0, 0)
-        self.touched: set[int] = set()  # indexes of frames that began or ended; whoever reads it empties it
+        self.touched: set[int] = set()  # indexes of frames that began or ended; the reader clears it
         self._state = State()
         self._completions: Completions | None = Completions(text_of)
         self._asked: View | None = None
@@ -115,9 +115,9 @@ class PageFold:
         self._strategy: MemoryStrategy | None = None
         self._frames: dict[str, int] = {}
         self._prompt_tokens = self._prompt_chars = 0
-        self._chars = 0  # of all turns of all frames
+        self._chars = 0  # characters of all turns of all frames
         self._last_at = 0.0
-        self._idle_seconds = 0.0  # between what stopped the run and what took it up again
+        self._idle_seconds = 0.0  # time between each stop of the run and its continuation
 
     def take(self, record: Record) -> None:
         event, before = record.event, self._state
@@ -134,14 +134,14 @@ class PageFold:
         self._last_at = record.at
         if isinstance(event, facts.RunStarted | facts.RunForked):
             self._start(after, record.at)
-        if isinstance(event, facts.RunResumed):  # it may have a model now that it had not before
+        if isinstance(event, facts.RunResumed):  # the run may have a model now that it lacked before
             self.page.model, self.page.window_tokens = after.begun.model, after.begun.window_tokens
         if isinstance(event, facts.RunForked):
             self.page.forked = f"{event.parent} at record {event.at}"
         if isinstance(event, ProgramStarted) and (gone_on := event.continued):
             self.page.forked = f"{gone_on.parent} at record {gone_on.at}, with an edited program"
         if isinstance(event, facts.ChunkRead) and not event.others and event.name in before.heap.chunks:
-            told = self._told()  # its text is the chunk's, which is noted before the text is kept
+            told = self._told()  # the result's text contains the chunk; register that before the text is stored
             if told is not None:
                 self._texts.around(told.text, before.heap.chunks[event.name].content)
         self._chars += sum(map(_turn_chars, _new_turns(before, after)))
@@ -158,7 +158,7 @@ class PageFold:
             self.page.steps[-1].files += self._changes.between.get((before.tree, after.tree), [])
 
     def close(self, torn_bytes: int) -> RunPage:
-        """The page, with what only the whole run tells."""
+        """Complete the page with values that need the whole run, and return it."""
         if self._state.start is None:
             raise TraceError("the trace holds no record")
         page, state = self.page, self._state
@@ -177,16 +177,16 @@ class PageFold:
 
     @property
     def imported(self) -> str:
-        """What the run was imported from; empty for a run of our own."""
+        """The source of an imported run; empty for runs of our own."""
         return self._imported
 
     @property
     def lanes(self) -> Lanes:
-        """The life of each chunk so far."""
+        """The history of each chunk so far."""
         return self._lanes
 
     def _start(self, state: State, at: float) -> None:
-        """What a start says, and that of a fork, which replaces it."""
+        """Fill in the start of a run, or of a fork, which replaces it."""
         start, page = state.begun, self.page
         page.task, page.task_name = self._texts.ref(start.task), start.task_name
         page.model, page.strategy, page.isolation = start.model, start.strategy, start.isolation
@@ -235,7 +235,7 @@ class PageFold:
         )
 
     def _compacted(self, event: facts.ContextCompacted) -> None:
-        """What a summary cost is told with the step before it; the cache has seen its request, too."""
+        """Add a summary's cost to the step before it, and its request to the simulated cache."""
         usd = reply_usd(event.usage, self._state.begun.price, event.answerer)
         wanted = self._strategy.upkeep(self._state) if self._strategy else None
         if usd is not None and self.page.steps:
@@ -245,7 +245,7 @@ class PageFold:
             self._simulated.serve(wanted.ask.view, self._last_at, event.usage.prompt)
 
     def _rendered(self, event: facts.ModelReplied, at: float) -> tuple[list[int], Served]:
-        """The prompt that the reply answers, and what the cache did for it."""
+        """Return the prompt that the reply answers, and the cache's result for it."""
         if self._strategy is None:
             return [], recorded(event.usage)
         view = self._asked or self._strategy.render(self._state)
@@ -264,7 +264,7 @@ class PageFold:
         return triples, recorded(event.usage, self._breaks.why(frame, at, event.usage, same, len(view.messages)))
 
     def _completion(self, record: Record, before: State) -> View | None:
-        """The prompt that a record answers, where a program asked for it."""
+        """Return the prompt that a record answers, if a program sent it."""
         if self._completions is None or (before.program is None and not isinstance(record.event, ProgramStarted)):
             return None
         try:
@@ -274,7 +274,7 @@ class PageFold:
             return None
 
     def _told(self) -> Result | None:
-        """The result that the running frame was given last, if it was."""
+        """Return the running frame's last turn if it is a result."""
         stack = self._state.stack
         told = stack[-1].turns[-1] if stack and len(stack[-1].turns) else None
         return told if isinstance(told, Result) else None
@@ -310,7 +310,7 @@ class PageFold:
 
 
 def _new_turns(before: State, after: State) -> list[Turn]:
-    """Turns that one event added; they are at the end of a frame that is on the stack afterwards."""
+    """Return the turns that one event added; they are at the end of a frame still on the stack."""
     held = {frame.id: len(frame.turns) for frame in before.stack}
     return [
         turn

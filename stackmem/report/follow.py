@@ -1,4 +1,4 @@
-"""A run that may still be written, read as the values of its page: from its start in pieces, then what is new."""
+"""Reads a run as a page while it may still be written: first from its start in pieces, then new records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FollowedRun:
     """A run's page, which grows with its trace."""
 
     def __init__(self, folder: Path, texts: Texts, prompts: Prompts, at_once: int = 500) -> None:
-        """Begin; nothing is read yet."""
+        """Prepare; the first ``read`` starts reading."""
         self._folder, self._tail, self._at_once = folder, RunTail(folder), at_once
         self._changes = TreeChanges({}, NO_HISTORY)
         self._stated: Stated | None = None
@@ -42,9 +42,9 @@ class FollowedRun:
         self.fold = PageFold(folder.resolve().name, texts, prompts, self._changes, sources_of(folder))
 
     def read(self, seconds: float = inf) -> RunPage:
-        """The page, with all that the trace holds now; with the outcome ``reading`` where it holds more."""
+        """Return the page with the trace so far; its outcome is ``reading`` if time ran out before the end."""
         until = time.monotonic() + seconds
-        if not self._stores:  # the records of a fork's parents come first, and what they changed stands with them
+        if not self._stores:  # records of a fork's parents come first, together with their file changes
             self._stores = [place for place, _, _ in reversed(sources(self._folder))]
         self._fresh = fresh = self._fresh or self._tail.fresh()
         while records := list(islice(fresh, self._at_once)):
@@ -68,7 +68,7 @@ class FollowedRun:
         return page
 
     def _told_so_far(self) -> str:
-        """What a page says that shows the beginning of a run: its end is known where there is a result."""
+        """Describe a partly read trace; how it ended is known if there is a result."""
         whole = max(1, (self._folder / TRACE).stat().st_size)
         told = f"{min(1.0, self._tail.read_bytes / whole):.0%} of its trace is read, and the page fills."
         result = read_result(self._folder / "result.json")
@@ -78,7 +78,7 @@ class FollowedRun:
         return f"{told} It ended as {result.outcome} after {result.steps:,} steps: {words}"
 
     def _look_up(self, records: Iterable[Record]) -> None:
-        """What changed between the trees of these records."""
+        """Look up the file changes between the trees of these records."""
         pairs: dict[Pair, None] = {}
         for record in records:
             match record.event:

@@ -1,4 +1,4 @@
-"""The life of each chunk over the steps of a run."""
+"""The history of each chunk over the steps of a run."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from .texts import Ref, Texts
 
 
 class Version(Struct, array_like=True):
-    """What a chunk held from one step until it was replaced or freed."""
+    """One version of a chunk, from a step until it was replaced or freed."""
 
-    start: int  # the step that stored it
-    end: int | None  # the step that replaced or freed it; None while it stands
+    start: int  # step that stored it
+    end: int | None  # step that replaced or freed it; None while it exists
     chars: int
     content: Ref
     description: Ref
     source: str
-    again: bool  # it replaced another version
+    again: bool  # whether it replaced another version
 
 
 class Lane(Struct):
-    """One name on the heap."""
+    """The history of one name on the heap."""
 
     name: str
     versions: list[Version] = []
@@ -31,17 +31,17 @@ class Lane(Struct):
 
 
 class Lanes:
-    """The lanes of one run, told of each heap in turn."""
+    """All lanes of one run, updated with each heap."""
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts
         self._heap = Heap()
         self._lanes: dict[str, Lane] = {}
-        self.found: list[Lane] = []  # in the order of the names' first allocation
-        self.touched: set[str] = set()  # names whose lane changed; whoever reads it empties it
+        self.found: list[Lane] = []  # in order of first allocation
+        self.touched: set[str] = set()  # names whose lane changed; the reader clears it
 
     def see(self, heap: Heap, step: int) -> None:
-        """Note what changed by ``step``."""
+        """Record the changes up to ``step``."""
         if heap is self._heap:
             return
         before, self._heap = self._heap, heap

@@ -1,4 +1,4 @@
-"""A run for pages that are open while it goes on: all of it once, and after that only what is new."""
+"""A run for pages that stay open while it continues: everything once, then only changes."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from .view import PageContent
 
 _LISTS = ("frames", "steps", "before", "lanes", "sequences")
 _SCALARS = tuple(field.name for field in fields(RunPage) if field.name not in _LISTS)
-_KEPT = 500  # changes that a page which was cut off may have missed
+_KEPT = 500  # changes kept for pages that lost their connection
 
 
 class LiveRun:
-    """One run, shared by all pages that show it; safe to call from several threads."""
+    """One run, shared by all pages that show it; thread-safe."""
 
     def __init__(self, folder: Path, at_once: int = 500, kept_bytes: int = 32_000_000) -> None:
-        """Begin; nothing is read before ``refresh``."""
+        """Prepare; the first ``refresh`` starts reading."""
         self._lock, self._kept_bytes = Lock(), kept_bytes
         self._texts, self._parts = Texts(), list[Any]()
         self._followed = FollowedRun(folder, self._texts, Prompts(self._texts, self._parts, {}), at_once)
         self._page: RunPage | None = None
         self._sent = _Sent()
         self._changes: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
-        self.version = 0  # counts the changes
+        self.version = 0  # number of changes
 
     def refresh(self, seconds: float = inf) -> int:
-        """Read what is new in the trace, and return the version."""
+        """Read new records, and return the version."""
         with self._lock:
             page = self._followed.read(seconds)
             first = self._page is None
@@ -52,7 +52,7 @@ class LiveRun:
 
     @property
     def reading(self) -> bool:
-        """Whether the trace holds more than was read."""
+        """Whether the trace contains more than was read."""
         return self._page is not None and bool(self._page.reading)
 
     def _keep(self, change: bytes) -> None:
@@ -61,13 +61,13 @@ class LiveRun:
             self._changes.popleft()
 
     def content(self) -> tuple[int, bytes]:
-        """The version, and the whole page as JSON."""
+        """Return the version, and the whole page as JSON."""
         with self._lock:
             runs = [self._page] if self._page else []
             return self.version, msgspec.json.encode(PageContent(self._texts.items, self._parts, runs))
 
     def since(self, version: int) -> list[tuple[int, bytes]] | None:
-        """The changes after a version, oldest first; None where they are not kept any more."""
+        """Return the changes after a version, oldest first; None if they are no longer kept."""
         with self._lock:
             if not 0 < version <= self.version:
                 return None
@@ -105,7 +105,7 @@ class LiveRun:
 
 
 def _lane_change(lane: Lane, sent: _Sent) -> dict[str, Any]:
-    """The lane from the last version, read and stretch that a page has; each may have changed since."""
+    """Return the lane from the last version, read and stale period that a page has; each may have changed since."""
     versions, reads, stale = sent.lanes.get(lane.name, (0, 0, 0))
     at = max(0, versions - 1), reads, max(0, stale - 1)
     rest = {"versions": lane.versions[at[0] :], "reads": lane.reads[at[1] :], "stale": lane.stale[at[2] :]}
@@ -113,7 +113,7 @@ def _lane_change(lane: Lane, sent: _Sent) -> dict[str, Any]:
 
 
 class _Sent(msgspec.Struct):
-    """How much of a run the pages have; ``lanes`` counts versions, reads and stale stretches by name."""
+    """How much of a run the pages have; ``lanes`` counts versions, reads and stale periods by name."""
 
     texts: int = 0
     parts: int = 0

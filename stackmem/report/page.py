@@ -1,7 +1,7 @@
-"""A page: one HTML file that holds its programs, its styles and everything it shows, and reaches for nothing else.
+"""Builds pages: single HTML files that contain their scripts, styles and data, and load nothing else.
 
-Whatever a trace holds is hostile to the page. It stands in it compressed, as base64, so that no text can end an
-element; the content security policy names the digests of the page's own scripts and styles and allows nothing else.
+Everything in a trace is untrusted. It is embedded compressed, as base64, so that no text can close an element. The
+content security policy lists the digests of the page's own scripts and styles and allows nothing else.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _HELD = '<script type="application/octet-stream" id="held">{held}</script>\n'
 
 
 def page(shown: PageContent) -> bytes:
-    """The whole file."""
+    """Build a complete page for a file."""
     return _run_page(gzip.compress(json.encode(shown), 9, mtime=0), ("single",), "", connects=False)
 
 
 def live_page(content: bytes, more: str) -> bytes:
-    """The same page where a server stands behind it, which tells it what is new and runs commands."""
+    """Build a page that is connected to a server, which sends changes and runs commands."""
     return _run_page(gzip.compress(content, 1), ("commands", "live"), more, connects=True)
 
 
@@ -68,13 +68,13 @@ def _run_page(packed: bytes, last: Sequence[str], more: str, *, connects: bool) 
 
 
 def index_page() -> bytes:
-    """A page that holds nothing: it asks its server for the runs and benches there are."""
+    """Build a page without data; it requests runs and benches from its server."""
     program = _program(("text", "theme", "commands", "index"))
     return _document(("page.css", "index.css"), ("", program), "", "", connects=True)
 
 
 def _document(styles: Sequence[str], scripts: tuple[str, str], held: str, more: str, *, connects: bool) -> bytes:
-    """A page; its policy allows its own style, and its own scripts: a plain one, then a module."""
+    """Build a page whose policy allows only its own style and two scripts: a plain one, then a module."""
     style = "".join(map(_asset, styles))
     plain, module = scripts
     connect = "connect-src 'self'; img-src data:; " if connects else ""
@@ -89,7 +89,7 @@ def _document(styles: Sequence[str], scripts: tuple[str, str], held: str, more: 
 
 
 def _program(modules: Sequence[str]) -> str:
-    """The modules in one, each in a scope of its own: a file without a server cannot import another."""
+    """Join modules into one script, each in its own scope, because a page without a server cannot import modules."""
     return "".join(_scope(name, _asset(f"{name}.js")) for name in modules)
 
 
@@ -108,7 +108,7 @@ def _digest(text: str) -> str:
 
 
 def write_page(folders: Sequence[Path], output: str | None) -> Path:
-    """The page of one run or of two, whole or not at all; a file that was there is replaced."""
+    """Write the page of one or more runs atomically, replacing an existing file; return its path."""
     name = "view.html" if len(folders) == 1 else f"view-{folders[1].resolve().name}.html"
     if output is not None:
         path = Path(os.path.expanduser(output))
@@ -121,7 +121,7 @@ def write_page(folders: Sequence[Path], output: str | None) -> Path:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Put the content where the path says, whole or not at all; a file that was there is replaced."""
+    """Write a file atomically, replacing an existing one."""
     try:
         _replace(path, content)
     except OSError as error:
@@ -130,7 +130,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def _replace(path: Path, content: bytes) -> None:
     if path.exists() and not path.is_file():
-        path.write_bytes(content)  # a device or a pipe is written to, never replaced
+        path.write_bytes(content)  # devices and pipes are written to, never replaced
         return
     fresh = path.parent / f".{path.name[:200]}.{os.getpid()}"
     try:
@@ -143,7 +143,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def open_page(path: Path) -> None:
-    """Show the page in the person's browser."""
+    """Open the page in the user's browser."""
     import webbrowser
 
     if not webbrowser.open(path.resolve().as_uri()):

@@ -1,8 +1,8 @@
 """Prompts as ranges of parts.
 
-A part (a text, a call, a result, a tool's description) is kept once. A sequence is a list of parts that grows at its
-end: number 0 holds what stands before all messages, each frame has one of its own. A prompt is a flat list of triples
-``sequence, from, to``; one of a frame that only appends to its conversation is two triples, however long it is.
+A part (a text, a call, a result, a tool's description) is stored once. A sequence is a list of parts that grows at
+its end: sequence 0 contains everything before the messages, and each frame has its own. A prompt is a flat list of
+triples ``sequence, from, to``. The prompt of a frame that only appends is two triples, however long it is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Range = tuple[int, int, int]
 
 
 class _FramePrompts:
-    """What the last prompt of a frame held, and where each of its messages stands."""
+    """The last prompt of a frame, and the position of each of its messages."""
 
     def __init__(self, sequence: int) -> None:
         self.sequence = sequence
@@ -33,10 +33,10 @@ class _FramePrompts:
 
 
 class Prompts:
-    """The prompts of one run."""
+    """All prompts of one run."""
 
     def __init__(self, texts: Texts, parts: list[Any], numbers: dict[bytes, int]) -> None:
-        self.parts = parts  # each part of the page once, as the page reads it; shared by the runs of a page
+        self.parts = parts  # each part of the page once, in the page's encoding; shared by the page's runs
         self.sequences: list[list[int]] = [[]]  # numbers of parts
         self._numbers = numbers
         self._texts = texts
@@ -45,7 +45,7 @@ class Prompts:
         self._conversations: dict[str, _FramePrompts] = {}
 
     def add(self, frame: str, view: View, *, appends: bool) -> tuple[list[int], int]:
-        """The prompt's triples, and how many messages it shares with the frame's last prompt (-1: it is the first)."""
+        """Add a prompt; return its triples, and the number of messages shared with the frame's last one (-1: first)."""
         held = self._conversations.get(frame)
         first = held is None
         if held is None:
@@ -64,16 +64,16 @@ class Prompts:
         return flat, -1 if first else same
 
     def chars(self, triples: list[int]) -> int:
-        """Characters of a prompt."""
+        """Count the characters of a prompt."""
         bounds = zip(triples[::3], triples[1::3], triples[2::3], strict=True)
         return sum(self._chars[sequence][end] - self._chars[sequence][start] for sequence, start, end in bounds)
 
     def number(self, part: Part, role: str) -> int:
-        """The number of a part, which is new or not."""
+        """Return the number of a part, adding it if it is new."""
         return self._numbered(self._encoded(part, role))
 
     def _before(self, view: View) -> list[Range]:
-        """Where the system prompt and the tools stand."""
+        """Return the ranges of the system prompt and the tools."""
         system = self._standing.get(view.system)
         if system is None:
             whole = ["s", self._texts.lines(view.system)]
@@ -126,7 +126,7 @@ class Prompts:
 
 
 def part_chars(part: Part) -> int:
-    """Characters of a part, near enough to what a provider counts."""
+    """Count the characters of a part, approximately as a provider does."""
     match part:
         case Text() | ToolResult():
             return len(part.text)
@@ -140,13 +140,13 @@ def part_chars(part: Part) -> int:
 
 
 def _thought(part: Thinking) -> str:
-    """A thinking block's words where it has any, else the block as it came."""
+    """Return a thinking block's text, or the whole block as JSON if it has none."""
     words = part.raw.get("thinking")
     return words if isinstance(words, str) else json.encode(part.raw).decode()
 
 
 def _common(old: Log[Message], new: Log[Message], *, appends: bool) -> int:
-    """How many messages both start with."""
+    """Count the messages that both start with."""
     if appends and old and len(old) <= len(new) and new[len(old) - 1] == old[-1]:
         return len(old)
     for place, (before, now) in enumerate(zip(old, new, strict=False)):
@@ -156,7 +156,7 @@ def _common(old: Log[Message], new: Log[Message], *, appends: bool) -> int:
 
 
 def _merged(ranges: Sequence[Range], onto: Sequence[Range] = ()) -> list[Range]:
-    """The ranges after ``onto``, neighbours as one."""
+    """Append ranges to ``onto``, joining adjacent ones."""
     found = list(onto)
     for sequence, start, end in ranges:
         if found and found[-1][0] == sequence and found[-1][2] == start:

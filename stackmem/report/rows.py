@@ -1,4 +1,4 @@
-"""What a page holds of a run: values only, spelled as the page reads them."""
+"""The data of a run's page: plain values in the page's encoding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .heap import Lane
 from .texts import Ref
 
 PageFact = list[Any]
-"""A kind and what there is to say: ``["result", ref, failed, exit code]``, ``["pushed", frame]``, …"""
+"""A kind and its values: ``["result", ref, failed, exit code]``, ``["pushed", frame]``, …"""
 
 
 class PageFrame(Struct):
@@ -19,7 +19,7 @@ class PageFrame(Struct):
 
     id: str
     name: str
-    parent: int  # index of its parent, -1 of the root
+    parent: int  # index of its parent; -1 for the root
     depth: int
     first: int
     last: int | None = None
@@ -31,27 +31,27 @@ class PageFrame(Struct):
     result: Ref | None = None
     forced: str = ""
     verified: str = ""
-    # ``ok``, ``failed`` (its verify command did), ``forced``, or ``open``; of the root, that of the run
+    # ``ok``, ``failed`` (its verify command failed), ``forced``, or ``open``; for the root, the run's outcome
     outcome: str = "open"
 
 
 class PageStep(Struct, array_like=True):
-    """One reply of the model and what came of it."""
+    """One reply of the model and its consequences."""
 
-    frame: int  # index of the frame it was asked in
-    at: float  # seconds since the run's first record, without the time it was stopped
-    prompt: int  # tokens of the whole prompt; then how many of them were read from the cache, and written to it
+    frame: int  # index of its frame
+    at: float  # seconds since the run's first record, without pauses of the run
+    prompt: int  # tokens of the whole prompt; ``read`` came from the cache, ``written`` were written to it
     read: int
     written: int
     output: int
     turns: int  # characters of all turns of all frames before it
-    usd: float | None  # with the summaries that were written after it; None where the price is unknown
+    usd: float | None  # including the summaries written after it; None if the price is unknown
     stop: str
-    ranges: list[int]  # the prompt, see ``prompts``; empty where it cannot be rendered
+    ranges: list[int]  # the prompt, see ``prompts``; empty if it cannot be rendered
     reply: list[int]  # numbers of parts
-    facts: list[PageFact]  # what followed, until the next reply
-    files: list[PageFileChange]  # what changed in the workspace
-    broke: str = ""  # why the cache held less of this prompt than of the last one; empty where it did not
+    facts: list[PageFact]  # events until the next reply
+    files: list[PageFileChange]  # file changes in the workspace
+    broke: str = ""  # why the cache had less of this prompt than of the last one; empty if it did not
 
 
 class RunPage(Struct):
@@ -68,23 +68,23 @@ class RunPage(Struct):
     window_tokens: int
     outcome: str = "running"
     ending: str = ""
-    # how far the trace is read and how the run ended, where the outcome is ``reading``; empty elsewhere
+    # how much of the trace is read, and how the run ended, if the outcome is ``reading``; else empty
     reading: str = ""
     result: Ref = 0
     wall_seconds: float = 0.0
     forked: str = ""
-    estimated: bool = False  # tokens are characters / 2.5: the model reports no usage, nor what its cache held
-    simulated: int = 0  # where the cache is a simulation, the shortest prefix that it keeps, in tokens; else 0
-    unrendered: str = ""  # why prompts cannot be shown, or differ from those sent; empty where all is as it was
-    files_missing: str = ""  # why changes of files cannot be shown
+    estimated: bool = False  # tokens are characters / 2.5: the model reports neither usage nor its cache
+    simulated: int = 0  # if the cache is simulated, the shortest prefix that it keeps, in tokens; else 0
+    unrendered: str = ""  # why prompts cannot be shown or differ from those sent; else empty
+    files_missing: str = ""  # why file changes cannot be shown
     torn_bytes: int = 0
     heap_chars: int = 0
-    # of the prompts rendered. A prompt with the whole history would have had the tokens of the first prompt, and
+    # average over the rendered prompts; a prompt with the whole history would have the first prompt's tokens plus
     # ``turns`` of the step at this rate
     tokens_per_char: float = 0.0
     frames: list[PageFrame] = field(default_factory=list)
     steps: list[PageStep] = field(default_factory=list)
-    before: list[PageFact] = field(default_factory=list)  # what happened before the first reply
-    stated_usd: float | None = None  # what the recording of an imported run says it cost, if no price is known for it
+    before: list[PageFact] = field(default_factory=list)  # events before the first reply
+    stated_usd: float | None = None  # cost stated by an imported run's recording, if its price is unknown
     lanes: list[Lane] = field(default_factory=list)
     sequences: list[list[int]] = field(default_factory=list)

@@ -1,7 +1,7 @@
-"""The texts of a page: each is kept once, and whatever shows it holds a reference.
+"""The texts of a page: each is stored once, and everything else refers to it.
 
-A reference is a number (a whole text), or a list of pieces: a whole text or ``[text, start, end]``, positions counted
-in UTF-16 units, as the page's own language counts them.
+A reference is a number (a whole text), or a list of pieces: a whole text or ``[text, start, end]``. Positions count
+UTF-16 units, like the page's JavaScript.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ Ref = int | list[Piece]
 
 _SHORT_CHARS = 40
 _EXACT = 2**53
-_DEEPEST = 100  # what is nested deeper is told as its JSON
+_DEEPEST = 100  # deeper values are stored as JSON text
 
 
 class Texts:
-    """A pool that texts are added to."""
+    """A pool of texts."""
 
     def __init__(self) -> None:
-        self.items: list[str] = []  # the texts, by number
+        self.items: list[str] = []  # the texts by number
         self._known: dict[str, Ref] = {}
 
     def ref(self, text: str) -> Ref:
-        """The text as it was composed, or as a whole."""
+        """Return the reference of a text, composed if it was registered so, otherwise whole."""
         known = self._known.get(text)
         return self._whole(text) if known is None else known
 
     def lines(self, text: str) -> Ref:
-        """The text line by line, for texts that are told again with a line changed, as a heap index is."""
+        """Register a text line by line, for texts that are repeated with one line changed, such as a heap index."""
         if text in self._known or text.count("\n") < 2:
             return self.ref(text)
         *lines, last = text.split("\n")
@@ -40,7 +40,7 @@ class Texts:
         return composed
 
     def around(self, text: str, inner: str) -> Ref:
-        """A text that brings back ``inner`` or a piece of it: all below its first line, or the text as a whole."""
+        """Register a text that contains ``inner``, or a piece of it, below its first line; otherwise as a whole."""
         head, _, body = text.partition("\n")
         start = inner.find(body)
         if text in self._known or len(body) < _SHORT_CHARS or start < 0:
@@ -51,10 +51,10 @@ class Texts:
         return self._known[text]
 
     def value(self, value: Any, depth: int = 0) -> Any:
-        """A JSON value with its long texts replaced.
+        """Encode a JSON value with its long texts replaced.
 
-        A long text is ``{"t": ref}``, an object ``{"o": [[name, value], …]}``, a number that JavaScript would round
-        ``{"n": "digits"}``; a list stays one, and so does the rest.
+        A long text becomes ``{"t": ref}``, an object ``{"o": [[name, value], …]}``, and a number that JavaScript
+        would round ``{"n": "digits"}``. Lists and other values stay as they are.
         """
         match value:
             case str() if len(value) > _SHORT_CHARS:
@@ -87,5 +87,5 @@ def _units(text: str) -> int:
 
 
 def chars_of(value: Any) -> int:
-    """Characters of a JSON value as a prompt holds it."""
+    """Count the characters of a JSON value in a prompt."""
     return len(json.encode(value))

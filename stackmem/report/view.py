@@ -1,4 +1,4 @@
-"""Runs, read from their folders, as one page."""
+"""Reads runs from their folders as one page."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from .texts import Texts
 
 
 class SharedSteps(Struct, frozen=True, omit_defaults=True):
-    """How much two runs share."""
+    """The common beginning of two runs."""
 
-    steps: int | None  # steps that both begin with; None where they never part
-    forked: bool  # they share the very records: one was forked from the other, or both from a third
-    differs_only_in: tuple[str, ...] = ()  # kinds of volatile words that differ in what they share
+    steps: int | None  # number of common steps; None if the runs never differ
+    forked: bool  # whether they share the same records: one was forked from the other, or both from a third
+    differs_only_in: tuple[str, ...] = ()  # kinds of volatile words that differ in the common part
 
 
 class PageContent(Struct):
-    """What a page shows."""
+    """The data of a page."""
 
     texts: list[str]
     parts: list[Any]
     runs: list[RunPage]
-    parted: SharedSteps | None = None  # where two runs part
+    parted: SharedSteps | None = None  # the common beginning of two runs
 
 
 def read_runs(folders: Sequence[Path]) -> PageContent:
-    """One run, or several that are compared; where two part is told of two."""
+    """Read one run, or several to compare; for two, also find where they differ."""
     texts, parts = Texts(), list[Any]()
     numbers: dict[bytes, int] = {}
     runs = [FollowedRun(folder, texts, Prompts(texts, parts, numbers)).read() for folder in folders]
@@ -53,10 +53,10 @@ def read_runs(folders: Sequence[Path]) -> PageContent:
 def parting(
     one: Iterable[Record], other: Iterable[Record], histories: tuple[Path, Path] = (Path(), Path())
 ) -> SharedSteps | None:
-    """Where they part; None where nothing differs.
+    """Find where two runs diverge; None if they do not.
 
-    Runs that share records part where they were forked. Others part, as in ``stackmem diff``, where something else
-    happens.
+    Runs that share records diverge where they were forked. Other runs diverge, as in ``stackmem diff``, at the
+    first different event.
     """
     steps = 0
     for shared, (first, second) in enumerate(zip_longest(one, other)):

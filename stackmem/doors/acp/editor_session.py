@@ -38,9 +38,7 @@ _ASKS: dict[Approve, frozenset[str]] = {
 
 
 class Editor(Protocol):
-    """Sends updates and permission requests to the editor. Called from the main thread; each call blocks until it
-    is written.
-    """
+    """Sends updates and permission requests to the editor; called from the main thread, and blocks until written."""
 
     def update(self, session: str, update: Update) -> None: ...
     def permit(self, session: str, call: dict[str, Any], *, once: bool = False) -> str:

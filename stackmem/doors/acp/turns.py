@@ -34,9 +34,7 @@ from .editor_session import EditorSession
 _GONE_SECONDS = 5.0
 
 Look = Callable[[str, str, State, Path], str]
-"""Returns the output of a read-only command, given its name with the slash, its arguments, the state and the run
-folder.
-"""
+"""Returns the output of a read-only command from its name with the slash, its arguments, the state and run folder."""
 
 
 def command_of(text: str) -> tuple[str, str]:
@@ -208,8 +206,6 @@ class Turns:
 
 
 def _second(code: int) -> None:
-    """End the program immediately on a second SIGTERM or SIGHUP; ignore a second SIGINT, which only repeats a
-    cancel.
-    """
+    """End the program on a second SIGTERM or SIGHUP; ignore a second SIGINT, which only repeats a cancel."""
     if code != 128 + signal.SIGINT:
         os._exit(code)

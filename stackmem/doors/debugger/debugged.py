@@ -1,6 +1,4 @@
-"""Steps through the lines that a recorded run executed, in both directions, by running the interpreter over the
-record.
-"""
+"""Steps through the lines of a recorded run, in both directions, by running the interpreter over its record."""
 
 from __future__ import annotations
 

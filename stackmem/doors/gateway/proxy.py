@@ -250,8 +250,7 @@ class Gateway:
             came.release()
 
     async def _cut(self, came: CameRequest, path: str, to: tuple[str, Headers]) -> None:
-        """Apply the strategy to a request, or to a token count for it; on an error the request is forwarded
-        unchanged.
+        """Apply the strategy to a request, or to a token count for it; after an error, forward the request unchanged.
 
         A request for a reply waits here for a summary, if the strategy wants one.
         """

@@ -23,9 +23,7 @@ INDEX = "stackmem://heap"
 
 
 class AnsweredLines:
-    """A client's stdio stream that repairs or answers lines the library cannot parse, where the library would drop
-    them.
-    """
+    """A client's stdio stream; repairs or answers lines that the library cannot parse and would drop."""
 
     def __init__(self, read: Any, write: Any) -> None:
         self._read, self._write = read, write

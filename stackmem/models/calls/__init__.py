@@ -1,1 +1,1 @@
-"""Tool calls that a model makes outside of its native form, and how they are mended."""
+"""Tool calls that a model writes in other ways than its native form, and their repair."""

@@ -1,7 +1,7 @@
-"""Mend arguments that are right but for their form, and say what was mended.
+"""Repairs arguments with the wrong form, and reports each repair.
 
-Small models copy words of the schema beside the values, wrap the values in ``properties``, and write numbers as text.
-Only what has one possible meaning is mended; everything else is left for the machine to refuse with a lesson.
+Small models copy schema keywords next to the values, wrap values in ``properties``, and write numbers as text. Only
+arguments with a single possible meaning are repaired; the machine refuses the rest with an explanation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONTAINERS = {"array": list, "object": dict}
 
 
 def mend_arguments(call: ToolCall, shown: ToolSpec) -> tuple[ToolCall, tuple[str, ...]]:
-    """The call with its arguments mended, and a sentence for each repair."""
+    """Return the call with repaired arguments, and a sentence for each repair."""
     if call.malformed is not None or not isinstance(call.arguments, dict):
         return call, ()
     types, required = field_types(shown)
@@ -37,7 +37,7 @@ def mend_arguments(call: ToolCall, shown: ToolSpec) -> tuple[ToolCall, tuple[str
         notes.append("named the positional arguments in the order of the schema")
     inner = arguments.get("properties")
     if isinstance(inner, dict) and "properties" not in types and inner.keys() <= types.keys():
-        # The model filled in the schema instead of an object that fits it.
+        # The model filled in the schema itself; an object that matches the schema was expected.
         values = {name: _filled_in(value) for name, value in inner.items()}
         if not any(isinstance(value, dict) for value in values.values()):
             arguments = {**values, **{name: value for name, value in arguments.items() if name in types}}
@@ -55,7 +55,7 @@ def mend_arguments(call: ToolCall, shown: ToolSpec) -> tuple[ToolCall, tuple[str
 
 
 def _filled_in(value: Any) -> Any:
-    """``{"type": "string", "value": X}`` as X."""
+    """Unwrap ``{"type": "string", "value": X}`` to X."""
     if isinstance(value, dict) and value.keys() <= {"type", "value", "description", "default"}:
         return value.get("value", value.get("default", value))
     return value
@@ -77,7 +77,7 @@ def _converted(value: Any, kind: str) -> Any:
 
 
 def _container(text: str, wanted: type) -> Any:
-    """The list or object that a text spells, as in the XML forms of calls; the text if it spells none."""
+    """Parse a list or object from text, as in XML calls; return the text unchanged if that fails."""
     try:
         value = whole_value(json.loads(text))
     except (ValueError, RecursionError):

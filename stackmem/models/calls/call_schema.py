@@ -1,6 +1,6 @@
-"""A JSON schema of one tool call, for servers that can keep a reply to a schema.
+"""Builds a JSON schema of one tool call, for servers that can constrain replies to a schema.
 
-The call reader reads the JSON object as it reads one that a model wrote on its own.
+The call reader parses the resulting JSON like any JSON call that a model writes.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ _NAME_CHARS = 200
 _NAMES = {"name", "path", "pattern", "glob", "source"}
 _SENTENCE_CHARS = 1_000
 _TEXTS = {"content", "old_string", "new_string", "result", "context"}
-"""Texts of any length. The limit of the reply ends them, and a reply that repeats itself is cut."""
+"""Text fields without a length limit. The reply limit ends them, and repetitive replies are cut."""
 _MOST_ITEMS = 8
 _ALREADY_BOUNDED = {"enum", "const", "maxLength", "pattern", "format"}
 _DEPTH = 6
 
 
 def call_schema(tools: Iterable[ToolSpec]) -> Json:
-    """The schema of an object with the name of one of ``tools`` and its arguments.
+    """Return the schema of an object with the name of one of ``tools`` and its arguments.
 
-    Small models can write one string until their window is full, so strings and lists have a greatest length, but not
-    the text of a file. llama.cpp refuses a repetition of more than 2,000.
+    Small models can repeat one string until their window is full, so strings and lists have a maximum length,
+    except for file contents. llama.cpp refuses repetitions above 2,000.
     """
     return {"anyOf": [_call(tool) for tool in tools]}
 
 
 def schema_format(schema: Json) -> Json:
-    """The field ``response_format`` of a request, which keeps its reply to a schema."""
+    """Return the ``response_format`` field that constrains a reply to a schema."""
     return {"type": "json_schema", "json_schema": {"name": "call", "schema": schema}}
 
 
 def was_cut(call: ToolCall, tools: Iterable[ToolSpec]) -> bool:
-    """Whether a string of the call is as long as the schema lets it be, so that its end may be missing."""
+    """Return whether a string reached its maximum length in the schema, so that its end may be missing."""
     tool = next((tool for tool in tools if tool.name == call.name), None)
     if tool is None or not isinstance(call.arguments, dict):
         return False
@@ -58,7 +58,7 @@ def _call(tool: ToolSpec) -> Json:
 
 
 def _bounded(schema: Json, name: str, depth: int) -> Json:
-    """The schema without descriptions, with a greatest length for each string and list."""
+    """Copy a schema without descriptions, adding a maximum length to strings and lists."""
     if not depth:
         return {}
     kept = {key: value for key, value in schema.items() if key not in {"description", "title", "default", "examples"}}

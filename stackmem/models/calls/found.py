@@ -1,4 +1,4 @@
-"""A call that was found in a text, and the names by which models call tools."""
+"""A call found in text, and tool names as models spell them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from msgspec import Struct
 
 MOST_TRIES = 400
-"""Places in one text that are looked at as a possible call of one kind."""
+"""Maximum number of places in a text to examine for one kind of call."""
 
 
 class FoundCall(Struct, frozen=True):
     """A call in a text.
 
     Attributes:
-        start, end: Where it is.
-        form: In what form it was written, as the trace notes it.
+        start, end: Its position.
+        form: The form in which it was written, as noted in the trace.
         arguments: An object, or what the model wrote in place of one.
-        malformed: The text of a call that cannot be read; None for all others.
+        malformed: The text of a call that cannot be parsed; None for all others.
     """
 
     start: int
@@ -31,21 +31,21 @@ class FoundCall(Struct, frozen=True):
 
 
 class FoundCalls(Struct, frozen=True):
-    """What a reply says in addition to its calls, and the calls in their order."""
+    """The remaining text of a reply, and its calls in order."""
 
     text: str
     calls: tuple[FoundCall, ...]
 
 
 def plain_name(name: str) -> str:
-    """A tool's name without what some models put around it: ``functions.read_file:0``."""
+    """Remove prefixes and suffixes that some models add to a tool name: ``functions.read_file:0``."""
     bare = name.strip().strip("`\"'<>")
     bare = re.sub(r"\A(?:functions?|default_api|tools?)[.=/]", "", bare)
     return re.sub(r":\d+\Z", "", bare)
 
 
 def offered_name(name: str, offered: Collection[str]) -> str:
-    """The offered tool that ``name`` means, also if it is written ``Read-File``; the plain name if there is none."""
+    """Match a name to an offered tool, also if it is spelled ``Read-File``; return the plain name without a match."""
     bare = plain_name(name)
     if bare in offered:
         return bare

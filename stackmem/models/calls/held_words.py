@@ -1,9 +1,9 @@
-"""Hold back the words of a streaming reply that may turn out to be a call, so that nobody is shown a call's JSON.
+"""Holds back streamed text that may turn out to be a call, so that users do not see a call's JSON.
 
-Text is shown as it comes until something begins like a call: a JSON object, call markup, or the name of an offered tool
-before arguments, each also in a fence. From there it is held back until it is known to be part of an answer, as an
-object without a call's words is once its braces close. What is still held when the reply ends is shown with the whole
-reply, if that is an answer.
+Users see text as it arrives until something begins like a call: a JSON object, call markup, or the name of an offered
+tool before arguments, each also in a code fence. From there on the text is held back until it is clearly part of an
+answer, such as a closed object without call keywords. Text still held at the end appears with the complete reply, if
+that is an answer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .json_calls import ARGUMENT_KEYS
 from .loose_json import object_extent
 
 _MOST_HELD = 20_000
-"""After so many characters the rest of the reply is held back."""
+"""After this many characters, hold back the rest of the reply."""
 _LEAD = re.compile(r"(?:```[\w+-]*[ \t]*\n?\s*|`{1,2})?")
 _OPENING = re.compile(r"`|\{|\[|<")
 _OBJECT = re.compile(r"\{\s*(?:[\"'“}{/]|[A-Za-z_]\w*\s*:|[A-Za-z_]*\s*\Z)")
@@ -34,7 +34,7 @@ _CONTEXT_CHARS = 80
 
 
 class HeldWords:
-    """The words of one reply on their way to whoever is shown them."""
+    """Filters the streamed text of one reply."""
 
     def __init__(self, offered: Collection[str]) -> None:
         self._offered = tuple(offered)
@@ -48,7 +48,7 @@ class HeldWords:
         self._to_the_end = False
 
     def pass_on(self, words: str) -> str:
-        """The words that can be shown now that these came."""
+        """Add text, and return the text that can be shown now."""
         if self._to_the_end or not self._offered:
             return "" if self._to_the_end else words
         self._waiting += words
@@ -65,12 +65,12 @@ class HeldWords:
             shown.append(self._waiting[:count])
             self._context = (self._context + shown[-1])[-_CONTEXT_CHARS:]
             self._waiting = self._waiting[count:]
-        # What is held is looked at again once it has grown by an eighth, so that a long object takes linear time.
+        # Examine held text again only after it has grown by an eighth, so that a long object takes linear time.
         self._look_again_at = len(self._waiting) + len(self._waiting) // 8
         return "".join(shown)
 
     def _count(self) -> int:
-        """How many of the waiting characters can be shown; 0 if none is known to be part of an answer."""
+        """Return how many waiting characters can be shown; 0 if none is clearly part of an answer."""
         opening, name = _OPENING.search(self._waiting), self._first_name()
         place = min((one for one in (opening.start() if opening else None, name) if one is not None), default=None)
         if place is None:
@@ -78,7 +78,7 @@ class HeldWords:
         return place or self._judged()
 
     def _first_name(self) -> int | None:
-        """Where an offered tool's name begins, or a last word that may become one."""
+        """Return the position of an offered tool's name, or of a last word that may become one."""
         text = self._context + self._waiting
         match = self._name.search(text, len(self._context)) if self._name else None
         last = _LAST_WORD.search(text)

@@ -1,4 +1,4 @@
-"""Calls that are JSON objects and name their tool inside: the shapes of OpenAI's interface and its many relatives."""
+"""Finds calls that are JSON objects containing the tool's name: OpenAI's shape and its many variants."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _EXTRA_KEYS = {"type", "id", "index", "thought", "thoughts", "reasoning", "expla
 def json_calls(
     read: JsonText, offered: frozenset[str], taken: list[tuple[int, int]], *, any_name: bool
 ) -> Iterator[FoundCall]:
-    """The calls that the objects of a text make.
+    """Yield the calls in the JSON objects of a text.
 
     Args:
         taken: Spans of the text that belong to other calls.
-        any_name: Whether an object of exactly a call's shape counts although its tool is not offered.
+        any_name: Whether to accept objects of exactly a call's shape even if their tool is not offered.
     """
     place, tries = read.text.find("{"), 0
     spans = iter(sorted(taken))
@@ -46,7 +46,7 @@ def json_calls(
         value, end, mended = found
         form = "JSON with mended syntax" if mended else "JSON"
         for number, (name, arguments) in enumerate(_in_object(value, offered, any_name)):
-            # An object that lists several calls makes its first; the machine takes one call a reply.
+            # If one object lists several calls, the first one counts: the machine takes one call per reply.
             yield FoundCall(end + number - 1 if number else place, end + number, name, arguments, form)
         place = read.text.find("{", end)
 
@@ -73,7 +73,7 @@ def _in_object(value: Any, offered: frozenset[str], any_name: bool, depth: int =
 
 
 def _shaped(value: dict[str, Any], offered: frozenset[str], any_name: bool) -> tuple[str, Any] | None:
-    """The name and the arguments of an object that has a call's shape."""
+    """Return the name and arguments of an object shaped like a call."""
     key = next((key for key in NAME_KEYS if isinstance(value.get(key), str)), None)
     if key is None:
         return None

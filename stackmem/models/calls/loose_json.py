@@ -1,7 +1,7 @@
-"""JSON objects as small models write them.
+"""Parses JSON objects as small models write them.
 
-Mended are line breaks in strings, single quotes, trailing commas, comments, keys without quotes, typographic quotes,
-and a missing brace.
+Repairs line breaks in strings, single quotes, trailing commas, comments, unquoted keys, typographic quotes, and
+missing braces.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from stackmem.core.text import whole_value
 
-_DECODER = json.JSONDecoder(strict=False)  # control characters in strings
+_DECODER = json.JSONDecoder(strict=False)  # accept control characters in strings
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _TOKEN = re.compile(rf"{_STRING}|[{{}}\[\]\"]|```|</|<[|｜]|\n\s*\n", re.DOTALL)
 _MENDED = re.compile(
@@ -28,23 +28,23 @@ _MOST_MENDINGS = 20
 
 
 class JsonText:
-    """A text in which objects are read. Mending is costly, so that only the first few faulty objects are mended."""
+    """A text to search for objects. Repairs are slow, so only the first few faulty objects are repaired."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._mendings_left = _MOST_MENDINGS
 
     def object_at(self, place: int) -> tuple[dict[str, Any], int, bool] | None:
-        """As ``read_object``."""
+        """Call ``read_object``, with repair while attempts are left."""
         read = read_object(self.text, place, mend=self._mendings_left > 0)
         self._mendings_left -= read is None or read[2]
         return read
 
 
 def read_object(text: str, place: int, *, mend: bool = True) -> tuple[dict[str, Any], int, bool] | None:
-    """The object that begins at ``place``, where it ends, and whether its syntax was mended; None if it is not one.
+    """Parse the object at ``place``; return it, its end, and whether it was repaired. None if it is not an object.
 
-    An object that ends in the middle of a string is not completed: what it would have said is unknown.
+    An object that ends inside a string is not completed, because the missing text is unknown.
     """
     strict = _decode(text, place)
     if strict is not None:
@@ -91,7 +91,7 @@ def _object(text: str) -> dict[str, Any] | None:
 
 def _python_object(text: str) -> dict[str, Any] | None:
     try:
-        with warnings.catch_warnings():  # of escapes like \d, which models write
+        with warnings.catch_warnings():  # invalid escapes such as \d, which models write
             warnings.simplefilter("ignore")
             value = ast.literal_eval(text)
         return whole_value(json.loads(json.dumps(value))) if isinstance(value, dict) else None
@@ -100,7 +100,7 @@ def _python_object(text: str) -> dict[str, Any] | None:
 
 
 def object_extent(text: str) -> tuple[int, str]:
-    """Where the object at the start of ``text`` ends, and the brackets that it lacks; ``(0, "")`` inside a string."""
+    """Return the end of the object at the start of ``text``, and its missing brackets; ``(0, "")`` inside a string."""
     waiting: list[str] = []
     for match in _TOKEN.finditer(text):
         sign = match[0]
@@ -113,6 +113,6 @@ def object_extent(text: str) -> tuple[int, str]:
                 return 0, ""
             if not waiting:
                 return match.end(), ""
-        elif not sign.startswith('"'):  # a fence, a tag or an empty line: the object should have ended before it
+        elif not sign.startswith('"'):  # a fence, tag or empty line: the object should have ended before it
             return match.start(), "".join(reversed(waiting))
     return len(text), "".join(reversed(waiting))

@@ -1,4 +1,4 @@
-"""Calls whose tool's name is before or around the arguments: XML, ReAct, Mistral, DeepSeek, Harmony, and Python."""
+"""Finds calls with the tool's name before or around the arguments: XML, ReAct, Mistral, DeepSeek, Harmony, Python."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .found import MOST_TRIES, FoundCall
 from .loose_json import JsonText, read_object
 
 _PREFIX = r"(?:\w{1,20}:|[|｜]\w{1,20}[|｜])?"
-"""Before a tag's name, as in ``<minimax:invoke>`` and DeepSeek's ``<｜DSML｜invoke>``."""
-# What may be between a tool's name and the object of its arguments.
+"""Prefix of a tag's name, as in ``<minimax:invoke>`` and DeepSeek's ``<｜DSML｜invoke>``."""
+# Text that may appear between a tool's name and its arguments object.
 _BETWEEN = re.compile(
     r"(?::\d+)?(?:\s|</?(?:name|tool|tool_name|args|arguments|parameters|input|params)>|<[|｜][^<>]{1,40}[|｜]>|```\w*"
     r"|json\b|commentary\b|\[CALL_ID\][\w-]{1,64}|\[ARGS\]|action[ _]input|arguments|parameters|args|[:=>\"'`*])*+",
@@ -50,7 +50,7 @@ _PYTHON_TOKEN = re.compile(
 
 
 def named_calls(read: JsonText, offered: frozenset[str]) -> Iterator[FoundCall]:
-    """The calls of the offered tools in a text, each after the one before."""
+    """Yield the calls of offered tools in a text, in order and without overlaps."""
     text = read.text
     names = "|".join(map(re.escape, sorted(offered, key=len, reverse=True)))
     place = 0
@@ -99,9 +99,9 @@ def _past_blanks(text: str, place: int) -> int:
 
 
 def _tagged(read: JsonText, start: int, name: str, begin: int) -> FoundCall | None:
-    """``<function=NAME><parameter=KEY>VALUE`` and its relatives; ``<NAME><KEY>VALUE</KEY></NAME>``.
+    """Parse ``<function=NAME><parameter=KEY>VALUE`` and its variants, or ``<NAME><KEY>VALUE</KEY></NAME>``.
 
-    Values stay text: what they are is decided by the tool's schema.
+    Values stay text; the tool's schema determines their types later.
     """
     text = read.text
     opening = text[max(0, start - 40) : start]
@@ -151,9 +151,9 @@ def _pythonic(text: str, start: int, name: str, bracket: int) -> FoundCall | Non
 
 
 def _parsed(brackets: str) -> ast.Call | None:
-    """The call ``f(...)`` with these brackets."""
+    """Parse ``f(...)`` with these brackets."""
     try:
-        with warnings.catch_warnings():  # of escapes like \d, which models write
+        with warnings.catch_warnings():  # invalid escapes such as \d, which models write
             warnings.simplefilter("ignore")
             call = ast.parse("f" + brackets, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -162,13 +162,13 @@ def _parsed(brackets: str) -> ast.Call | None:
 
 
 def _on_one_line(token: re.Match[str]) -> str:
-    """A string with its line breaks escaped, which Python asks for; everything else as it is."""
+    """Escape line breaks in a string, which Python requires; return other tokens unchanged."""
     string = token[0]
     return string if string.startswith(('"""', "'''")) else string.replace("\n", "\\n")
 
 
 def _closing_bracket(text: str, place: int) -> tuple[int | None, str]:
-    """Where the bracket at ``place`` is closed, and what is missing there; None if the text ends inside a string."""
+    """Return the end of the bracket at ``place`` and what is missing there; None if the text ends inside a string."""
     waiting: list[str] = []
     for match in _PYTHON_TOKEN.finditer(text, place):
         sign = match[0]

@@ -1,17 +1,17 @@
-"""Find the tool calls that a model wrote into its text instead of calling natively.
+"""Finds tool calls that a model wrote in its text and did not make natively.
 
-Rule 1: a call names an offered tool. A well-known tool of another agent, or any name in explicit call markup, counts
-    too: the machine then refuses it and names our tool.
-Rule 2: where a plain answer would end the turn, an answer that only quotes a call stays an answer. A call counts there
-    only in explicit call markup, if the reply ends with it, or if the reply begins with it as JSON. An answer that
-    quotes a call has words before it, and small models write words or one more call behind the one they mean.
-Rule 3: a call inside a thought never counts, and a reply that was cut inside a string makes no call.
-Rule 4: text that means a call by these rules and cannot be read is a malformed call, so that the model learns what is
-    wrong with it. It is never an answer.
+Rule 1: a call must name an offered tool. A well-known tool of other agents, or any name in explicit call markup,
+counts too: the machine then refuses the call and names the right tool.
+Rule 2: if a plain answer would end the turn, an answer that only quotes a call stays an answer. A call then counts
+only in explicit call markup, at the end of the reply, or as JSON at its beginning. Answers that quote a call start
+with text, and small models add text or another call after the intended one.
+Rule 3: a call inside a thought never counts, and a reply cut inside a string makes no call.
+Rule 4: text that is a call by these rules but cannot be parsed is a malformed call, so that the model learns what
+is wrong. It is never an answer.
 
-Covers JSON objects in OpenAI's and similar shapes, bare or in a fence, Hermes and Qwen (``<tool_call>``), Qwen-Coder
+Supports JSON objects in OpenAI's and similar shapes, bare or fenced, Hermes and Qwen (``<tool_call>``), Qwen-Coder
 and Anthropic XML, GLM, Llama (``<|python_tag|>``, ``<function=name>``), Mistral (``[TOOL_CALLS]``), DeepSeek, Kimi,
-Granite, Harmony, ReAct (``Action:``), and pythonic calls.
+Granite, Harmony, ReAct (``Action:``), and Python-style calls.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from .loose_json import JsonText
 from .named_calls import named_calls
 
 MOST_CHARS = 400_000
-"""Only so many last characters of a reply are searched."""
+"""Only this many characters at the end of a reply are searched."""
 
-# Thoughts come before the reply. Later ones are part of it: a file may contain these words.
+# Thoughts count only at the start of a reply. Later tags are content: a file may contain these words.
 _THOUGHTS = re.compile(
     r"\A(?:\s*<(think|thinking|reasoning)>.*?(?:</\1>|\Z))+|\A(?:(?!<think).)*?^[ \t]*</think>[ \t]*$",
     re.DOTALL | re.IGNORECASE | re.MULTILINE,
@@ -45,8 +45,8 @@ OPENER = re.compile(
     r"|<\|tool_call_start\|>)",
     re.IGNORECASE | re.MULTILINE,
 )
-# What may follow the last call of a reply that ends with it: closing tags and brackets, fences, and marks of an end.
-# The quantifier is possessive: without it, hostile text takes exponential time.
+# Text that may follow the last call of a reply: closing tags and brackets, fences, and end markers. The quantifier
+# is possessive, because without it hostile text takes exponential time.
 _CLOSING = re.compile(r"(?:\s|</?[\w:|=｜]+>|<[|｜][^<>]{1,40}[|｜]>|```\w*|[\])};,.`]|\[/\w+\])*+")
 _NAME = re.compile(rf"""["'](?:{"|".join(NAME_KEYS)})["']\s*:\s*["']([^"'\\\n]{{1,200}})["']""")
 _ARGUMENTS = re.compile(rf"""["'](?:{"|".join(ARGUMENT_KEYS)})["']\s*:""")
@@ -58,7 +58,7 @@ _MOST_BEFORE_NAME = 2_000
 
 
 def find_calls(text: str, offered: Collection[str], *, answers: bool) -> FoundCalls | None:
-    """The calls that ``text`` makes; None if it makes none.
+    """Find the calls in a text; return None if there are none.
 
     Args:
         offered: Names of the tools that the model was shown.
@@ -96,7 +96,7 @@ def find_calls(text: str, offered: Collection[str], *, answers: bool) -> FoundCa
 
 
 def _unquoted(searched: str) -> str | None:
-    """The text of a reply that is one JSON string, if an object is inside."""
+    """Decode a reply that is one JSON string with an object inside; None for other replies."""
     bare = searched.strip()
     if not (bare.startswith('"') and bare.endswith('"') and '\\"' in bare and "{" in bare[:20]):
         return None
@@ -108,7 +108,7 @@ def _unquoted(searched: str) -> str | None:
 
 
 def _unreadable(text: str, searched: str, beginning: int, opener: re.Match[str] | None) -> FoundCalls | None:
-    """Call markup around text that is not a call."""
+    """Return a malformed call for call markup around unparsable text."""
     body = "" if opener is None else _CLOSING_TAG.sub("", searched[opener.end() :].strip()).strip()
     if opener is None or not body:
         return None
@@ -118,10 +118,10 @@ def _unreadable(text: str, searched: str, beginning: int, opener: re.Match[str] 
 
 
 def _broken(text: str, searched: str, beginning: int, offered: frozenset[str], answers: bool) -> FoundCalls | None:
-    """JSON that names an offered tool and its arguments, and cannot be read: quotes inside a string, for example.
+    """Return a malformed call for unparsable JSON (such as unescaped quotes) with an offered tool and arguments.
 
-    Where a plain answer is accepted (rule 2), the JSON must begin on its own line, and either the reply begins with it
-    or ends with it.
+    If a plain answer is accepted (rule 2), the JSON must begin on its own line, and the reply must begin or end
+    with it.
     """
     last_arguments = max((match.start() for match in _ARGUMENTS.finditer(searched)), default=-1)
     for number, match in enumerate(_NAME.finditer(searched)):
@@ -146,7 +146,7 @@ def _begins(before: str) -> bool:
 
 
 def _ends_with_json(searched: str, place: int) -> bool:
-    """Whether nothing but closing signs follows the last bracket; also if no bracket closes anything."""
+    """Return whether only closing characters follow the last bracket; also true if no bracket closes anything."""
     last = max(searched.rfind("}", place), searched.rfind("]", place))
     return last < 0 or _CLOSING.fullmatch(searched, last + 1) is not None
 

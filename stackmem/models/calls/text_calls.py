@@ -1,7 +1,7 @@
-"""Tool calls in text: read from replies without a native call, and written for models that have none.
+"""Tool calls as text: reads them from replies without native calls, and writes them for models that have none.
 
-With ``--text-calls prompt`` the model is shown the tools in the system prompt, its calls in ``<tool_call>`` around a
-JSON object, and results in the next user message: many models were trained on that form.
+With ``--text-calls prompt`` the system prompt describes the tools, calls appear in ``<tool_call>`` around a JSON
+object, and results in the next user message. Many models were trained on this form.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Its result comes back in <tool_response>. These are the tools:
 
 
 def as_text(body: Json) -> Json:
-    """The body of a request with its tools, calls and results as text."""
+    """Convert a request body so that tools, calls and results are text."""
     spoken = {
         name: value for name, value in body.items() if name not in {"tools", "tool_choice", "parallel_tool_calls"}
     }
@@ -56,7 +56,7 @@ def as_text(body: Json) -> Json:
 
 
 def tool_line(tool: Json) -> str:
-    """A tool of a request as the line of the system prompt that describes it."""
+    """Format a tool as one line of the system prompt."""
     return json.dumps(tool["function"], ensure_ascii=False)
 
 
@@ -75,10 +75,10 @@ def _spelled(message: Json) -> Json:
 
 
 def with_calls(reply: ModelReplied, request: AskModel) -> ModelReplied:
-    """The reply with the calls that its text makes, and with arguments mended. ``repairs`` says what was done.
+    """Add the calls in a reply's text, and repair arguments; ``repairs`` describes the changes.
 
-    A reply with native calls, and one to a request for text, is not searched. Of several calls the first counts; the
-    others stay in the reply, and the machine answers each that it was not performed.
+    Replies with native calls, and replies to requests for text, are not searched. If there are several calls, the
+    first counts. The others stay in the reply, and the machine answers that they were not performed.
     """
     if request.expects == "text":
         return reply
@@ -111,9 +111,9 @@ def _read_text(reply: ModelReplied, request: AskModel, shown: Collection[str]) -
 def recorded_call(
     parts: Sequence[ReplyPart], offered: Collection[str], identity: str
 ) -> tuple[tuple[ReplyPart, ...], str] | None:
-    """A recorded reply with the first call that its text makes, and a sentence about it; None if it makes none.
+    """Return a recorded reply with the first call in its text, and a note about it; None without a call.
 
-    A recording does not say whether a plain answer was accepted, so an answer that quotes a call stays one.
+    A recording does not say whether a plain answer was accepted, so an answer that quotes a call stays an answer.
     """
     if any(isinstance(part, ToolCall) for part in parts):
         return None

@@ -1,1 +1,1 @@
-"""What is asked of a model server beside the run's own requests."""
+"""Requests to a model server apart from the run's own: probes, token counts and advice."""

@@ -1,4 +1,4 @@
-"""What a failed attempt means for the person who runs the server, said after the server's own words."""
+"""Advice for the user who runs the server, added to the server's own error message."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ RETRY_LATER = "wait until it is ready"
 
 
 def is_loading(status: int, text: str) -> bool:
-    """Whether an answer says that the server has not loaded its model yet."""
+    """Return whether an answer means that the server is still loading its model."""
     return status == 503 and _LOADING.search(text) is not None
 
 
 def has_no_model(status: int, text: str) -> bool:
-    """Whether an answer says that the server does not serve the model of that name."""
+    """Return whether an answer means that the server does not serve this model."""
     return status in {400, 404, 422, 500} and _NO_MODEL.search(text) is not None
 
 
 def takes_no_tools(status: int, text: str) -> bool:
-    """Whether an answer refuses a request because it brings tools."""
+    """Return whether an answer refuses a request because it contains tools."""
     return status in {400, 404, 422, 500, 501} and _NO_TOOLS.search(text) is not None
 
 
 def advised(failure: ModelFailed, address: str, status: int, text: str, served: Callable[[], Iterable[str]]) -> str:
-    """The detail of a refused attempt, with what to do where that is known."""
+    """Return the failure's detail, with advice if there is any."""
     if is_loading(status, text):
         return f"{address} is still loading its model; {RETRY_LATER} ({failure.detail})"
     if takes_no_tools(status, text):

@@ -1,7 +1,8 @@
-"""Three small requests that show what a Chat Completions server and its model can do with tool calls.
+"""Three small requests that show how a Chat Completions server and its model handle tool calls.
 
-Each asks for the same call: with native tools, with the tools described in the prompt, and with a JSON schema. The
-schema allows only another value than the prompt asks for, so a reply with that value shows that the server obeys it.
+Each requests the same call: with native tools, with tools described in the prompt, and with a JSON schema. The
+schema allows only a different value than the prompt requests, so a reply with that value shows that the server
+obeys the schema.
 """
 
 from __future__ import annotations
@@ -54,24 +55,30 @@ _NONE: Mapping[str, str] = {}
 
 
 class FormProbe(Struct, frozen=True):
-    """What came of one request."""
+    """The result of one request."""
 
-    form: Form  # how the reply called the tool; "refused" if the server answered with an error
-    right: bool = False  # whether it called the tool that was asked for, with the argument that was asked for
+    form: Form  # how the reply called the tool; "refused" if the server returned an error
+    right: bool = False  # whether it called the requested tool with the requested argument
     detail: str = ""  # the error, or the beginning of a reply without a call
     seconds: float = 0.0
     first_seconds: float = 0.0
-    # prompt_tokens, cached_tokens, output_tokens: as the server reports them; None if it does not
+    # prompt_tokens, cached_tokens, output_tokens: as reported by the server; None if missing
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     output_tokens: int | None = None
-    # prompt_speed, reply_speed: tokens a second; None if too little was read or written to tell
+    # prompt_speed, reply_speed: tokens per second; None if there were too few tokens to measure
     prompt_speed: float | None = None
     reply_speed: float | None = None
 
 
 class ServerProbes(Struct, frozen=True):
-    """native, constrained, text: The three requests in their order; the first two have the same prompt."""
+    """The results of the three requests, in order; the first two have the same prompt.
+
+    Attributes:
+        native: With native tools.
+        constrained: With a JSON schema.
+        text: With tools described in the prompt.
+    """
 
     native: FormProbe
     constrained: FormProbe
@@ -79,13 +86,13 @@ class ServerProbes(Struct, frozen=True):
 
     @property
     def ignores_tools(self) -> bool:
-        """Whether the prompt with native tools was much shorter than the one that describes them in its text."""
+        """Whether the prompt with native tools was much shorter than the one with tools in its text."""
         native, text = self.native.prompt_tokens, self.text.prompt_tokens
         return native is not None and text is not None and native < text * 0.6
 
     @property
     def cache(self) -> Literal["works", "does not work", "not known"]:
-        """Whether the second request, which has the prompt of the first, was spared reading it again."""
+        """Whether the second request, with the same prompt, was served from the cache."""
         first, second = self.native, self.constrained
         if first.form == "refused" or second.form == "refused":
             return "not known"
@@ -97,7 +104,7 @@ class ServerProbes(Struct, frozen=True):
 
 
 def probe_server(endpoint: Endpoint, model: str, headers: Mapping[str, str] = _NONE) -> ServerProbes:
-    """Send the three requests, one after the other; each may take ten minutes on a slow machine."""
+    """Send the three requests one after the other; each may take ten minutes on a slow machine."""
     body = chat_body(_VIEW, model)
     constrained = {**body, "response_format": schema_format(_SCHEMA)}
     return ServerProbes(
@@ -143,7 +150,7 @@ def _read(reply: ModelReplied, answer: Answer, timings: Json, path: str) -> Form
 
 
 def _speed(timings: Json, name: str, tokens: int, seconds: float) -> float | None:
-    """What llama.cpp says, else what was measured; of less than 20 tokens it would say little."""
+    """Return llama.cpp's figure, or the measured speed; None below 20 tokens, which would be too imprecise."""
     if tokens < 20:
         return None
     told = timings.get(name)
@@ -158,7 +165,7 @@ def _count(timings: Json, name: str) -> int | None:
 
 
 def _last_timings(events: list[str]) -> Json:
-    """The timings that llama.cpp adds to its last event."""
+    """Return the timings in llama.cpp's last event."""
     for event in reversed(events):
         if '"timings"' in event:
             try:

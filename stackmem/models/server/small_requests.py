@@ -1,4 +1,4 @@
-"""Small JSON requests to a model server beside the run's own: for its tokenizer, and for ``stackmem doctor``."""
+"""Small JSON requests to a model server: for its tokenizer, and for ``stackmem doctor``."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _NONE: Mapping[str, str] = {}
 
 
 class Answer(Struct, frozen=True):
-    """What a server answered."""
+    """A server's answer."""
 
-    status: int  # 0 if there was no answer
-    text: str  # the body, or why there is none
+    status: int  # 0 without an answer
+    text: str  # the body, or the reason why there is none
     seconds: float = 0.0  # until the last byte
-    first_seconds: float = 0.0  # until the first event that holds a piece of the reply
+    first_seconds: float = 0.0  # until the first event with a piece of the reply
 
     @property
     def value(self) -> Json:
-        """The body as an object; empty if it is none or the request failed."""
+        """The body as an object; empty if it is not one or the request failed."""
         try:
             value = json.loads(self.text) if self.status == 200 else {}
         except (ValueError, RecursionError):
@@ -39,7 +39,7 @@ class Answer(Struct, frozen=True):
 
 
 def post(endpoint: Endpoint, url: str, body: Json, *, seconds: float, headers: Mapping[str, str] = _NONE) -> Answer:
-    """Send one request and read the whole answer, within so many seconds; a failure is an answer with status 0."""
+    """Send one request and read the whole answer within ``seconds``; a failure is an answer with status 0."""
     import httpx2
     import openai
 
@@ -67,9 +67,9 @@ def post(endpoint: Endpoint, url: str, body: Json, *, seconds: float, headers: M
 
 
 def count_prompt(endpoint: Endpoint, body: Json, headers: Mapping[str, str] = _NONE) -> int | None:
-    """The tokens of a chat request, with the server's own template; None if the server has no such endpoint.
+    """Count the tokens of a chat request with the server's own template; None if the server has no such endpoint.
 
-    vLLM takes the messages themselves. llama.cpp applies the template first, then counts the text.
+    vLLM accepts the messages directly. llama.cpp first applies the template and then counts the text.
     """
     base = endpoint.url.removesuffix("/v1")
     chat = {name: body[name] for name in _PROMPT if name in body}
