@@ -1,14 +1,14 @@
-"""The provider's prompt cache by its documented rules: what each request of a run would have read and written.
+"""Simulates the provider's prompt cache by its documented rules: what each request would have read and written.
 
-Rule 1: entries are written at breakpoints only, and only for prefixes of at least the model's minimum.
-Rule 2: a breakpoint reads the longest entry among its own prefix and those up to 19 positions before it; calls in a
-        row, and results in a row, are one position. Of the request's breakpoints the one that reaches furthest counts.
-Rule 3: an entry lives for five minutes or an hour from the start of the request that last wrote or read it.
-Rule 4: an entry can be read once the response that wrote it has begun.
-Rule 5: what lies between the longest entry read and the last breakpoint is written, each stretch for the time to live
-        of the breakpoint that ends it; what follows the last breakpoint is neither read nor written.
+Rule 1: Entries are written only at breakpoints, and only for prefixes of at least the model's minimum length.
+Rule 2: A breakpoint reads the longest entry among its own prefix and the prefixes up to 19 positions before it.
+    Consecutive calls, and consecutive results, are one position. The breakpoint that reaches furthest counts.
+Rule 3: An entry lives for five minutes or an hour from the start of the request that last wrote or read it.
+Rule 4: An entry can be read once the response that wrote it has begun.
+Rule 5: Everything between the longest entry read and the last breakpoint is written, each part with the time to live of
+    the breakpoint at its end. Everything after the last breakpoint is neither read nor written.
 
-Source: the prompt caching pages of the provider, as they stood in November 2026; docs/cache.md.
+Source: the prompt caching pages of the provider, as of November 2026; docs/cache.md.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ class CacheRequest(Struct, frozen=True):
 
     at: float  # when it was sent, in seconds on any clock
     view: View
-    settings: str = ""  # what else invalidates the messages when it changes: the choice of tools, the kind of thinking
-    began: float | None = None  # when its response began; None: at once
-    # whether later prompts hold the reply as the model wrote it; a call that was read from text comes back in another
-    # form
+    settings: str = ""  # other settings whose change invalidates the messages: tool choice, kind of thinking
+    began: float | None = None  # when its response began; None: immediately
+    # Whether later prompts contain the reply as the model wrote it. A call that was read from text comes back in a
+    # different form.
     literal: bool = True
 
 
 class Cached(Struct, frozen=True):
-    """What the cache did for one request, in tokens."""
+    """The effect of the cache on one request, in tokens."""
 
     read: int
     written_5m: int
     written_1h: int
     uncached: int
-    # why the request did not go on from where the last one of its conversation ended; empty where it did
+    # why the request did not continue where the last one of its conversation ended; empty if it did
     broken: str = ""
 
     def usage(self, output_tokens: int) -> Usage:
-        """As a reply of that length would report it."""
+        """Return the usage that a reply of this length would report."""
         return Usage(self.uncached, self.read, self.written_5m, self.written_1h, output_tokens)
 
 
 def simulate(requests: Iterable[CacheRequest], minimum_tokens: int, count: Count) -> Iterator[Cached]:
-    """What a cache that starts empty does for each request in turn; ``minimum_tokens`` is the model's."""
+    """Yield the effect of an initially empty cache on each request in turn. ``minimum_tokens`` is the model's."""
     return map(Cache(minimum_tokens, count).answer, requests)
 
 
@@ -65,7 +65,7 @@ class _Entry(Struct, frozen=True):
 
 
 class Cache:
-    """One model's cache for one account; it starts empty."""
+    """The cache of one model for one account, initially empty."""
 
     def __init__(self, minimum_tokens: int, count: Count) -> None:
         self._minimum = minimum_tokens
@@ -73,10 +73,10 @@ class Cache:
         self._entries: dict[bytes, _Entry] = {}
         self._open: dict[
             bytes, PromptPrefixes
-        ] = {}  # by the end of its last breakpoint, the last prompt of each conversation
+        ] = {}  # the last prompt of each conversation, by the digest at its last breakpoint
 
     def answer(self, request: CacheRequest) -> Cached:
-        """What it does for the next request; none was sent later."""
+        """Return the effect on the next request. Requests must come in the order in which they were sent."""
         prompt = self._reader.read(request.view, request.settings)
         marked = marks(request.view, prompt)
         hits = [self._found(at, prompt, request.at) for at, _ in marked]
@@ -98,7 +98,7 @@ class Cache:
         return Cached(read, written["5m"], written["1h"], prompt.tokens - end, broken)
 
     def _found(self, mark: int, prompt: PromptPrefixes, now: float) -> int:
-        """The longest prefix that the breakpoint can read; -1 for none."""
+        """Return the index of the longest prefix that the breakpoint can read, or -1."""
         prefixes = prompt.prefixes
         furthest = prefixes[mark].position - LOOK_BACK
         for index in range(mark, -1, -1):
@@ -111,14 +111,14 @@ class Cache:
         return -1
 
     def _keep(self, digest: bytes, request: CacheRequest, life: float) -> None:
-        """Write the entry, or make it live on."""
+        """Write the entry, or renew its life."""
         old = self._entries.get(digest)
         begun = request.at if request.began is None else request.began
         live = old is not None and old.expires > request.at
         self._entries[digest] = _Entry(min(begun, old.readable) if old and live else begun, request.at + life, life)
 
     def _go_on(self, prompt: PromptPrefixes, hit: int, end: int) -> None:
-        """Remember the prompt as its conversation's last one."""
+        """Store the prompt as the last one of its conversation."""
         if hit >= 0:
             self._open.pop(prompt.prefixes[hit].digest, None)
         if end >= 0:
@@ -146,7 +146,7 @@ def _unreadable(entry: _Entry, now: float) -> str:
 
 
 def difference(before: PromptPrefixes, now: PromptPrefixes) -> str:
-    """The first thing that is not as it was in the prompt most like it."""
+    """Describe the first difference from the most similar earlier prompt."""
     for name in ("tools", "system", "settings"):
         if getattr(before, name) != getattr(now, name):
             return f"{name} changed"
@@ -160,9 +160,9 @@ def difference(before: PromptPrefixes, now: PromptPrefixes) -> str:
 
 
 def shared_blocks(before: PromptPrefixes, now: PromptPrefixes) -> int:
-    """How many blocks two prompts begin with alike."""
+    """Return how many blocks at their beginning two prompts share."""
     low, high = 0, min(len(before.prefixes), len(now.prefixes))
-    while low < high:  # digests are chained: all differ from the first that does
+    while low < high:  # digests are chained: after the first difference, all of them differ
         middle = (low + high) // 2
         if before.prefixes[middle].digest == now.prefixes[middle].digest:
             low = middle + 1

@@ -1,4 +1,4 @@
-"""The cache's part in a recorded run: every request rendered again and given to the simulator."""
+"""Renders every request of a recorded run again and passes it to the cache simulator."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ from .server_cache import ServerCache
 
 
 class CachedStep(Struct, frozen=True):
-    """A step, or a request for a summary, with what the cache would have done for its prompt."""
+    """A step, or a request for a summary, with the simulated effect of the cache on its prompt."""
 
-    step: int  # of a summary the step before it
+    step: int  # for a summary, the step before it
     frame: str
-    recorded: Usage  # what the provider reported, or what was estimated, at the time
+    recorded: Usage  # as reported by the provider, or estimated, at the time
     cached: Cached
-    usage: Usage  # by the simulator; the reply is as long as it was
-    # whether the prompt rendered today is the very one that was sent. It is not where the rules have changed since, or
-    # where the run was imported: then it stands in for it
+    usage: Usage  # by the simulator, with the recorded length of the reply
+    # Whether the prompt rendered today equals the one that was sent. It differs if the rules have changed since, or if
+    # the run was imported; then it only approximates the sent one.
     sent: bool
     compaction: bool = False  # whether it is a request for a summary
-    request: int = 0  # number of the person's request that it belongs to, over all sessions; 0 where there is none
+    request: int = 0  # number of the user's request that it belongs to, over all sessions; 0 if there is none
 
 
 class Bill(Struct, frozen=True):
-    """What the steps of a run cost."""
+    """The cost of the steps of a run."""
 
     requests: int
     usage: Usage
-    usd: float | None  # none without a price
+    usd: float | None  # None without a price
     usd_without_cache: float | None  # the same prompts with every token at the full price
-    not_sent: int = 0  # prompts that only stand in for those that were sent
-    # why prefixes broke, each reason with its number of requests; requests that went on are not in it
+    not_sent: int = 0  # number of prompts that only approximate the ones that were sent
+    # number of requests for each reason why a prefix broke; unbroken requests are left out
     broken: dict[str, int] = field(default_factory=dict)
 
 
 def cached_steps(
     run: Iterable[Moment], minimum_tokens: int, count: Count, *, server_cache: bool = False
 ) -> Iterator[CachedStep]:
-    """Every step and every summary of a run under the cache of a model with this minimum.
+    """Yield every step and every summary of a run as cached for a model with this minimum.
 
-    A request is sent when the record before its reply was written, and after the wait that the rules ask for. Attempts
-    that failed are taken to have cached nothing.
+    A request counts as sent when the record before its reply was written, plus the wait that the rules require. Failed
+    attempts are assumed to cache nothing.
     """
     cache, request = ServerCache(count) if server_cache else Cache(minimum_tokens, count), 0
     for moment in with_prompts(run):
@@ -78,7 +78,7 @@ def cached_steps(
 
 
 def with_prompts(run: Iterable[Moment]) -> Iterator[Moment]:
-    """The run with the prompt of every answer rendered, for several folds to share."""
+    """Yield the run with the prompt of every answer rendered, so that several folds can share it."""
     strategies: dict[str, MemoryStrategy] = {}
     for moment in run:
         answer, before = moment.event, moment.before
@@ -91,18 +91,18 @@ def with_prompts(run: Iterable[Moment]) -> Iterator[Moment]:
 
 
 def is_literal(answer: Event) -> bool:
-    """Whether a reply goes back into later prompts as the model wrote it: nothing in it was repaired."""
+    """Return whether a reply goes into later prompts as the model wrote it, without repairs."""
     return not isinstance(answer, ModelReplied) or answer.repairs is UNSET
 
 
 def asked_view(strategy: MemoryStrategy, before: State, answer: ModelReplied | ContextCompacted) -> View:
-    """What was asked in the state before an answer: the next prompt, or the request for a summary."""
+    """Return the prompt that an answer belongs to: the next prompt, or the request for a summary."""
     wanted = strategy.upkeep(before) if isinstance(answer, ContextCompacted) else None
     return wanted.ask.view if isinstance(wanted, Compact) else strategy.render(before)
 
 
 def bill(steps: Iterable[CachedStep], price: Price | None) -> Bill:
-    """What the steps cost together."""
+    """Return the total cost of the steps."""
     usage, requests, usd, bare, not_sent = Usage(), 0, 0.0, 0.0, 0
     broken: dict[str, int] = {}
     for step in steps:

@@ -1,11 +1,11 @@
-"""Facts that a run used later, and the first step at which one of them was no longer in the prompt.
+"""Finds facts that a run used later, and the first step at which one of them was no longer in the prompt.
 
-A fact is a literal (an identifier, a path, a value) that first came up in a tool's result at step i and stands in the
-arguments of a call at a later step j. The prompts it is looked for in are those of the steps after i, up to j, of the
-frame that used it and of the frames that waited for that one: while a frame waits it loses nothing, so the prompts of
-a child that did not use the fact are not looked at.
+A fact is a literal (an identifier, a path, a value) that first occurred in a tool's result at step i and occurs in the
+arguments of a call at a later step j. It is searched in the prompts of the steps after i, up to j, of the frame that
+used it and of that frame's waiting ancestors. A waiting frame loses nothing, so the prompts of its children that did
+not use the fact are left out.
 
-Each message is read once; a prompt costs what it changed since the frame's last one.
+Each message is read once; for each prompt only the changes since the frame's last one are processed.
 """
 
 from __future__ import annotations
@@ -27,37 +27,38 @@ from .moments import Moment
 from .prefix import same_message
 
 LEAST_CHARS, MOST_CHARS = 5, 200
-# A path's parts, and whole paths; from no place but a run's first, so that the time stays linear.
+# Parts of a path, and whole paths. Each pattern can start a match only at the beginning of a run of characters, so that
+# the time stays linear.
 _PIECE = re.compile(r"[A-Za-z0-9_.-]{5,}")
 _JOINED = re.compile(r"(?<![A-Za-z0-9_./:@+-])[A-Za-z0-9_.-]*+[/:@+][A-Za-z0-9_./:@+-]*")
 _TELLING = re.compile(r"[0-9_./:@-]|[a-z][A-Z]")
 
 
 class FirstLoss(Struct, frozen=True):
-    """What of the facts that a run used was not always in sight."""
+    """How many of the facts that a run used were out of sight at some point."""
 
-    facts: int = 0  # facts that were used after the step that told them
-    # the first step whose prompt no longer held one that was used then or later; None where none was lost
+    facts: int = 0  # facts that were used after the step in which they occurred first
+    # the first step whose prompt lacked a fact that was used then or later; None if no fact was lost
     step: int | None = None
-    lost: int = 0  # how many of the facts were out of sight at least once while they were still needed
-    # as ``step``, of facts that neither a chunk on the heap nor a file of the memory tool held either
+    lost: int = 0  # number of facts that were out of sight at least once while they were still needed
+    # like ``step``, for facts that were neither in a chunk on the heap nor in a file of the memory tool
     gone_step: int | None = None
-    gone: int = 0  # how many of the lost these are
+    gone: int = 0  # number of those facts
 
 
 class UsedFacts(Struct, frozen=True):
-    """The facts that a run used, and where."""
+    """The facts that a run used, and where it used them."""
 
-    origins: dict[str, int]  # each fact's step of origin
-    # frame to fact to the last step at which that frame, or one that it waited for, used the fact
+    origins: dict[str, int]  # maps each fact to the step in which it occurred first
+    # for each frame, maps facts to the last step at which that frame, or one that it waited for, used them
     needed: dict[str, dict[str, int]]
 
 
 @lru_cache(maxsize=1 << 16)
 def literals(text: str) -> frozenset[str]:
-    """The words of a text that tell something: with a digit, a joint (``_ . / : @ -``) or a capital inside.
+    """Return the words of a text that may be facts: with a digit, a joint (``_ . / : @ -``) or a capital inside.
 
-    A path counts whole and by its parts. English words and short ones do not count; they are nobody's fact.
+    Both a whole path and its parts count. English words and short words do not count.
     """
     found = set()
     for piece in {piece.strip(".-") for piece in _PIECE.findall(text)}:
@@ -71,7 +72,7 @@ def literals(text: str) -> frozenset[str]:
 
 
 def literals_of(part: Part) -> frozenset[str]:
-    """The literals of a part of a message; of a call those of its arguments."""
+    """Return the literals in a part of a message; for a call, in its arguments."""
     match part:
         case Text(text=text) | ToolResult(text=text):
             return literals(text)
@@ -83,7 +84,7 @@ def literals_of(part: Part) -> frozenset[str]:
 
 
 def _texts(value: Any) -> list[str]:
-    """The texts in a JSON value, keys left out."""
+    """Return the texts in a JSON value, without keys."""
     found, left = [], [value]
     while left:
         match left.pop():
@@ -101,7 +102,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def facts_used(run: Iterable[Moment], *, flat: bool = False) -> UsedFacts:
-    """The facts of a run."""
+    """Return the facts that a run used."""
     origins: dict[str, int] = {}
     needed: dict[str, dict[str, int]] = {}
     for moment, told, used in told_and_used(run):
@@ -115,7 +116,7 @@ def facts_used(run: Iterable[Moment], *, flat: bool = False) -> UsedFacts:
 
 
 def told_and_used(run: Iterable[Moment]) -> Iterator[tuple[Moment, frozenset[str], frozenset[str]]]:
-    """Each moment with the facts that first came up in its results, and those that its calls used."""
+    """Yield each moment with the facts that first occurred in its results, and those that its calls used."""
     known: set[str] = set()
     origins: set[str] = set()
     for moment in run:
@@ -137,18 +138,20 @@ def told_and_used(run: Iterable[Moment]) -> Iterator[tuple[Moment, frozenset[str
 
 
 def _standing(start: RunStarted) -> set[str]:
-    """What every prompt holds, and nobody had to find out."""
+    """Return the literals that every prompt contains, which the model does not have to find out."""
     tools = [text for tool in start.tools for text in (tool.name, tool.description, tool.schema)]
     return set().union(*map(literals, (start.task, start.system, start.workspace, start.isolation, *tools)))
 
 
 def _stored(state: State) -> list[str]:
-    """The texts that outlive what is shown."""
+    """Return the texts that are stored outside the conversation."""
     return [*(chunk.content for chunk in state.heap.chunks.values()), *state.directory.files.values()]
 
 
 class _Link(NamedTuple):
-    """The last message of a conversation, with what is before it; prompts that share messages share links."""
+    """The last message of a conversation, linked to the messages before it. Prompts with shared messages share
+    links.
+    """
 
     before: _Link | None
     message: Message
@@ -160,7 +163,7 @@ _START = _Link(None, Message("user", ()), frozenset(), 0)
 
 
 class FactSight:
-    """Looks for the facts in prompt after prompt."""
+    """Searches for the facts in one prompt after another."""
 
     def __init__(self, facts: UsedFacts) -> None:
         self._facts = facts
@@ -176,7 +179,7 @@ class FactSight:
         self._gone: dict[str, int] = {}
 
     def see(self, step: int, view: View, state: State) -> None:
-        """Look at the prompt of a step, and at what the state keeps beside it."""
+        """Check the prompt of a step, and what the state stores outside of it."""
         frame = state.running
         needed = self._facts.needed.get(frame.id, {})
         seen = self._seen.setdefault(frame.id, Counter())
@@ -193,7 +196,7 @@ class FactSight:
                     self._gone[one] = min(step, self._gone.get(one, step))
 
     def _changed(self, frame: str, view: View, seen: Counter[str]) -> list[str]:
-        """Bring ``seen`` to the new prompt; the facts that stand in it no more."""
+        """Update ``seen`` to the new prompt, and return the facts that it no longer contains."""
         old = self._ends.get(frame, _START)
         new = view.messages.fold(self._link, _START, "sight")
         self._ends[frame] = new
@@ -215,7 +218,7 @@ class FactSight:
         return [one for one in frozenset().union(*left) if not seen[one]]
 
     def _link(self, before: _Link, message: Message) -> _Link:
-        """The next link; the very same one where the last prompt had this message there, after the same ones."""
+        """Return the next link, reused if the last prompt had the same message after the same ones."""
         known = self._links.get(before.length)
         if known is not None and known.before is before and same_message(known.message, message):
             return known
@@ -225,7 +228,7 @@ class FactSight:
 
     @property
     def found(self) -> FirstLoss:
-        """Of the prompts seen so far."""
+        """The result for the prompts so far."""
         return FirstLoss(
             facts=len(self._wanted),
             step=min(self._lost.values(), default=None),
@@ -236,7 +239,7 @@ class FactSight:
 
 
 def first_loss(run: Iterable[Moment]) -> FirstLoss:
-    """What of the facts that a run used was out of sight, by the prompts of the run's own strategies."""
+    """Find facts that were out of sight when needed, in the prompts of the run's own strategies."""
     moments = tuple(run)
     sight = FactSight(facts_used(moments))
     for moment in with_prompts(moments):

@@ -1,4 +1,4 @@
-"""The frames of a run as rows: what each one was for, what it took, and how it ended."""
+"""The frames of a run as rows: the purpose, the cost and the end of each."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class FrameRow(Struct, frozen=True):
     first_step: int
     last_step: int
     pushed_at: float
-    steps: int = 0  # replies given in this very frame, those of its children not counted
+    steps: int = 0  # replies in this frame itself, without its children
     usage: Usage = field(default_factory=Usage)  # tokens of those replies, and of the summaries of its conversation
-    usd: float | None = 0.0  # their cost; None where the price of any is unknown
+    usd: float | None = 0.0  # their cost; None if any price is unknown
     peak_context_tokens: int = 0  # the longest prompt sent in it
-    seconds: float = 0.0  # from its push to its end, its children's time included; without times when the run lay dead
-    outcome: str = "open"  # ``popped``, ``forced: WHY``, or ``open`` where the run stopped before it ended
+    seconds: float = 0.0  # from its push to its end, including its children, without the time while the run was stopped
+    outcome: str = "open"  # ``popped``, ``forced: WHY``, or ``open`` if the run stopped before it ended
     verified: str = ""  # as ``FramePopped.verified``
-    result: str = ""  # what its parent was given; empty while it is open
+    result: str = ""  # its result for the parent; empty while it is open
 
 
 def frames(run: Iterable[Moment]) -> tuple[FrameRow, ...]:
-    """Every frame in the order of their pushes, the root first."""
+    """Return every frame in the order of their pushes, the root first."""
     rows: dict[str, FrameRow] = {}
     begun: dict[str, float] = {}
     worked = 0.0

@@ -1,4 +1,4 @@
-"""How a run used its memory: frames and the heap, what it did twice, and what it called done that was not."""
+"""Metrics of memory use: frames and the heap, repeated work, and work that was wrongly reported as done."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _Asked = tuple[str, ...]
 
 
 class _Look(NamedTuple):
-    """A call that was answered; ``digest`` is that of the text, None where the call failed."""
+    """An answered call. ``digest`` is that of the text, or None if the call failed."""
 
     asked: _Asked
     digest: bytes | None
 
 
 class Rereads:
-    """Reads of a file, or of the same lines of it, that showed again what a read of this run had shown last.
+    """Reads of a file, or of the same lines of it, that returned the same as the last such read in this run.
 
-    What a frame still has, or had and lost, is paid for twice.
+    The run pays twice for content that a frame still has, or had and lost.
     """
 
     kinds = facts.ToolReturned
@@ -50,9 +50,9 @@ class Rereads:
 
 
 class Rediscoveries:
-    """Commands that had failed to the last in a frame that is over, and were tried again in another frame.
+    """Commands whose last attempt failed in a finished frame and that were tried again in another frame.
 
-    This is the cost that the heap exists to remove. A command counts once for each frame that tries it again.
+    This is the cost that the heap should remove. A command counts once for each frame that tries it again.
     """
 
     kinds = facts.ToolReturned | facts.FramePopped
@@ -78,9 +78,9 @@ class Rediscoveries:
 
 
 class FoundAgain:
-    """Looks at the workspace that told, to the letter, what the same call had told a frame that is over.
+    """Looks at the workspace that returned exactly what the same call had returned in a finished frame.
 
-    A fact was lost with that frame and found again. Calls that failed count among the rediscoveries instead.
+    A fact was lost with that frame and found again. Failed calls count as rediscoveries instead.
     """
 
     kinds = facts.ToolReturned | facts.FramePopped
@@ -101,9 +101,10 @@ class FoundAgain:
 
 
 class RepeatedLooks:
-    """Looks at the workspace that told to the letter what the same call had told before, or failed as it had before.
+    """Looks at the workspace that returned exactly what the same call had returned before, or failed as before.
 
-    Whether a frame, a window or a summary lost it, it was paid for again: strategies without frames show here too.
+    The run paid for it again, whether a frame, a window or a summary lost it. This covers strategies without frames
+    too.
     """
 
     kinds = facts.ToolReturned
@@ -120,7 +121,7 @@ class RepeatedLooks:
 
 
 def false_pops(moment: Moment) -> int:
-    """Frames that said they were done while their verify command failed, and roots whose run the checks then failed."""
+    """Frames that reported success although their verify command failed, and roots whose run then failed the checks."""
     match moment.event:
         case facts.FramePopped(forced="", verified=verified):
             return int(verified not in _PASSED)
@@ -132,7 +133,7 @@ def false_pops(moment: Moment) -> int:
 
 
 def _look(moment: Moment, tools: Container[str]) -> _Look | None:
-    """What a tool's return answers, where the call is of one of the tools."""
+    """Return the answered call if it is one of these tools, otherwise None."""
     event, pending = moment.event, moment.before.pending
     if not isinstance(event, facts.ToolReturned) or pending is None or not pending.calls:
         return None
@@ -144,12 +145,12 @@ def _look(moment: Moment, tools: Container[str]) -> _Look | None:
 
 @lru_cache(maxsize=1)
 def _digest(text: str) -> bytes:
-    """Several figures ask for that of the same text, one after the other."""
+    """Return the digest of a text. Cached, because several metrics need it for the same text in a row."""
     return sha256(text.encode(errors="replace")).digest()
 
 
 def _asked(call: ToolCall) -> _Asked:
-    """What a call asks for, told apart from others; blanks around it and a path's leading ``./`` do not matter."""
+    """Return a key for what a call requests. Surrounding blanks and a path's leading ``./`` are ignored."""
     given = call.arguments if isinstance(call.arguments, dict) else {}
     said = {name: str(value).strip() for name, value in given.items() if value is not None}
     if "path" in said:
@@ -158,8 +159,8 @@ def _asked(call: ToolCall) -> _Asked:
 
 
 class MemoryCallShare:
-    """Share of calls that manage memory: pushes, pops, and tools for a heap or notes; the call that ends the root is
-    none of them.
+    """Share of calls that manage memory: pushes, pops, and tools for a heap or notes, except the call that ends the
+    root.
 
     It is the price of memory in steps. None in a run without calls.
     """
@@ -184,9 +185,9 @@ class MemoryCallShare:
 
 
 class ReadsPerWrite:
-    """Reads of chunks for each time one was stored or rewritten; ``store`` of a push or pop counts each chunk.
+    """Reads of chunks per stored or rewritten chunk. ``store`` of a push or pop counts each chunk.
 
-    Below 1, more was kept than was ever wanted. None where nothing was stored.
+    Below 1, the run stored more than it read. None if no chunk was stored.
     """
 
     kinds = facts.ChunkRead | facts.ChunkAllocated | facts.ChunkWritten | facts.FramePushed | facts.FramePopped
@@ -209,9 +210,9 @@ class ReadsPerWrite:
 
 
 class NeverReadShare:
-    """Share of the stored chunks that no heap_read ever asked for. A name that was freed and used again is two chunks.
+    """Share of the stored chunks that were never read. A name that was freed and used again counts as two chunks.
 
-    They cost a line of every index, and helped nobody. None where nothing was stored.
+    They take a line in every index without being used. None if no chunk was stored.
     """
 
     def __init__(self) -> None:
@@ -243,7 +244,9 @@ class NeverReadShare:
 
 
 def stale_reads(moment: Moment) -> int:
-    """Reads of chunks whose source had changed since they were stored. The model was told, and may still have erred."""
+    """Reads of chunks whose source had changed since they were stored. The chunk was marked STALE, but may have
+    misled the model.
+    """
     if not isinstance(moment.event, facts.ChunkRead):
         return 0
     heap = moment.before.heap

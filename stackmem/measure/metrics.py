@@ -1,6 +1,6 @@
-"""The metrics of a run by name, each a fold; one pass over the run measures them all.
+"""The metrics of a run by name. Each is a fold, and one pass over the run measures them all.
 
-Those of what a run took (replies, requests, tokens, money, time) stand here.
+The metrics of what a run used (replies, requests, tokens, money, time) are in this module.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from .moments import Moment, Spender
 
 Value = int | float | None
 Kinds = Any
-"""A type of events, or several as ``isinstance`` takes them."""
+"""A type of events, or several in the form that ``isinstance`` accepts."""
 _WITH_USAGE = ModelReplied | ContextCompacted
-_LARGEST = 1 << 63  # beyond, a table cannot hold a whole number
+_LARGEST = 1 << 63  # beyond this, a table cannot store a whole number
 
 
 class Fold(Protocol):
-    """What a metric is made of: it is shown each moment of a run in turn, and then has a value.
+    """The fold behind a metric: it receives each moment of a run in turn, and then has a value.
 
-    One that has ``kinds`` is shown the moments of these events alone.
+    If it has ``kinds``, it receives only the moments of these events.
     """
 
     def add(self, moment: Moment) -> None: ...
 
     @property
     def value(self) -> Value:
-        """Of the moments so far; None where they hold nothing to tell it by."""
+        """The value for the moments so far, or None if they do not determine one."""
 
 
 class Metric(Struct, frozen=True):
-    """How something is measured.
+    """The definition of a metric.
 
     Attributes:
-        unit: What one of it is.
+        unit: The unit of its value.
         tells: What is counted, and why it matters.
-        begin: A fold that has seen nothing yet.
+        begin: Returns a new fold.
     """
 
     unit: str
@@ -54,11 +54,11 @@ class Metric(Struct, frozen=True):
 
 
 class Total:
-    """The sum of what each moment adds."""
+    """The sum of an amount per moment."""
 
     def __init__(self, amount: Callable[[Moment], float], kinds: Kinds = object) -> None:
         """Args:
-        kinds: Events of which there may be an amount; the others are not shown to it.
+        kinds: Events that may have an amount. Other events are skipped.
         """
         self._amount = amount
         self._sum: float = 0
@@ -73,7 +73,7 @@ class Total:
 
 
 class Cost:
-    """What the replies and summaries cost, each by the price its run recorded. None where one has no known price."""
+    """Cost of the replies and summaries, at the prices that the run recorded. None if any price is unknown."""
 
     kinds = _WITH_USAGE
 
@@ -94,7 +94,7 @@ class Cost:
 
 
 class PeakContext:
-    """The longest prompt, requests for a summary included. It says how large a window the run needed."""
+    """The longest prompt, including requests for a summary. The run needed a window of at least this size."""
 
     kinds = _WITH_USAGE
 
@@ -123,7 +123,7 @@ class MeanContext:
 
 
 def context_tokens(moment: Moment) -> int:
-    """Prompt tokens of the reply that the moment brings, estimated where none were reported; 0 without a reply."""
+    """Return the prompt tokens of the moment's reply, estimated if not reported. 0 without a reply."""
     if not isinstance(moment.event, ModelReplied):
         return 0
     return moment.event.usage.prompt or moment.before.running.context_tokens
@@ -134,7 +134,7 @@ def _usage(moment: Moment) -> Usage:
 
 
 def _summed(unit: str, amount: Callable[[Moment], float], tells: str = "", kinds: Kinds = object) -> Metric:
-    """The sum of an amount; ``tells`` is its docstring unless given."""
+    """Return a metric that sums an amount. ``tells`` defaults to the docstring of ``amount``."""
     return Metric(unit, tells or _doc(amount), lambda: Total(amount, kinds))
 
 
@@ -195,14 +195,14 @@ METRICS: dict[str, Metric] = {
     "tools_seconds": _seconds("tools", "Wall time of commands, files, verify and checks."),
     "harness_seconds": _seconds("harness", "Wall time of everything else: what stackmem itself costs."),
 }
-"""Name to metric, in the order they are shown."""
+"""Maps names to metrics, in display order."""
 
 SHIPPED = frozenset(METRICS)
-"""Those of this package; plug-ins add more."""
+"""The metrics of this package. Plug-ins add more."""
 
 
 def measure(run: Iterable[Moment]) -> dict[str, Value]:
-    """Every metric of a run; None where there is nothing to measure it by."""
+    """Return the value of every metric of a run, or None if the run does not determine it."""
     folds = {name: metric.begin() for name, metric in METRICS.items()}
     shown: dict[type, list[Fold]] = {}
     for moment in run:
@@ -215,10 +215,10 @@ def measure(run: Iterable[Moment]) -> dict[str, Value]:
 
 
 def _figure(name: str, value: object) -> Value:
-    """The value as a table can hold it.
+    """Return the value in a form that a table can store.
 
     Raises:
-        UsageError: It is no number, and not finite.
+        UsageError: The value is not a number, or not finite.
     """
     if value is None or (isinstance(value, int | float) and abs(value) < _LARGEST):
         return value

@@ -1,4 +1,6 @@
-"""A run as moments: each event with its time and the states around it. What every fold of this package reads."""
+"""A run as moments: each event with its time and the states before and after it. All folds of this package read
+them.
+"""
 
 from __future__ import annotations
 
@@ -19,29 +21,29 @@ Spender = Literal["model", "tools", "harness", "away"]
 class Moment(Struct, frozen=True):
     """One event of a run."""
 
-    seq: int  # number of its record, counted from 1 over the whole history
+    seq: int  # number of its record, from 1 over the whole history
     at: float  # when it was recorded, in seconds since 1970
-    since: float  # when the record before it was, which is when what led to this one began; of the first, ``at``
+    since: float  # time of the record before it, when the work that led to this one began; for the first, ``at``
     event: facts.Event
     before: State
     after: State
-    # the prompt that the event answers, where a program asked for it or somebody rendered it; None elsewhere
+    # the prompt that the event answers, if a program requested it or a caller rendered it; otherwise None
     view: View | None = None
 
     @property
     def seconds(self) -> float:
-        """Since the record before it; 0.0 where the clock went back."""
+        """Seconds since the record before it, or 0.0 if the clock went back."""
         return max(0.0, self.at - self.since)
 
     @property
     def frame(self) -> Frame:
-        """The frame it happened in: the one that was running."""
+        """The frame that was running when it happened."""
         stack = self.before.stack or self.after.stack
         return stack[-1] if stack else self.after.popped[-1].frame
 
     @property
     def new_turns(self) -> Sequence[Turn]:
-        """What it added to the conversation of the frame that runs after it."""
+        """The turns that it added to the conversation of the frame that runs after it."""
         if not self.after.stack:
             return ()
         running = self.after.running
@@ -50,7 +52,7 @@ class Moment(Struct, frozen=True):
 
     @property
     def spender(self) -> Spender:
-        """What the seconds before the record went to; ``away`` where nobody worked on the run."""
+        """The side that used the seconds before the record; ``away`` while the run was stopped."""
         match self.event:
             case facts.ModelReplied() | facts.ModelFailed() | facts.ContextCompacted():
                 return "model"
@@ -63,20 +65,24 @@ class Moment(Struct, frozen=True):
 
 
 def begins_request(moment: Moment) -> bool:
-    """Whether the person's next request begins; of several sessions in a row each begins with one."""
+    """Return whether the user's next request begins. Each of several sessions in a row begins with one."""
     before, after = moment.before.session, moment.after.session
     return after is not None and after.requests > (before.requests if before is not None else 0)
 
 
 def no_view(event: facts.Event, before: State, after: State) -> View | None:
-    """No prompt is a program's."""
+    """Return None: only programs supply prompts here."""
     return None
 
 
 def moments(
     timed: Iterable[tuple[float, facts.Event]], asked: Callable[[facts.Event, State, State], View | None] = no_view
 ) -> Iterator[Moment]:
-    """The moments of a run, given each event with the time of its record, oldest first."""
+    """Yield the moments of a run, given each event with the time of its record, oldest first.
+
+    Raises:
+        TraceError: The events are not a valid run.
+    """
     state, last = State(), None
     for seq, (at, event) in enumerate(timed, 1):
         if (seq == 1) != isinstance(event, facts.RunStarted):

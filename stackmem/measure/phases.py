@@ -1,6 +1,6 @@
-"""Where the phases of a flat run begin: after a stated sub-goal, where tests turn green, or every so many steps.
+"""Finds the phases of a flat run: after a stated sub-goal, when tests turn green, or every so many steps.
 
-A rule looks at what was known at that step and never ahead.
+A rule uses only what was known at that step and never looks ahead.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPENING_CHARS = 120
 
 
 class FlatStep(Struct, frozen=True):
-    """A reply with what followed it until the next one."""
+    """A reply with everything that followed it until the next one."""
 
     reply: Moment
     rest: tuple[Moment, ...]
@@ -41,28 +41,28 @@ class FlatStep(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What the reply says beside its calls."""
+        """The text of the reply outside its calls."""
         event = self.reply.event
         parts = event.parts if isinstance(event, ModelReplied) else ()
         return "\n".join(part.text for part in parts if isinstance(part, Text)).strip()
 
     def answers(self) -> Iterator[tuple[ToolCall, Moment]]:
-        """Each call with the moment of its result."""
+        """Yield each call with the moment of its result."""
         results = [moment for moment in self.rest if isinstance(moment.event, ToolReturned)]
         yield from zip(self.calls, results, strict=False)
 
 
 class PhaseRule(Struct, frozen=True):
-    """How a flat run is cut."""
+    """The way in which a flat run is divided."""
 
     rule: Rule = "boundaries"
-    # least, most: steps of a phase; the same where its length is fixed
+    # least, most: steps of a phase; equal for a fixed length
     least: int = 8
     most: int = 40
 
 
 def steps_of(run: Sequence[Moment]) -> tuple[tuple[Moment, ...], tuple[FlatStep, ...]]:
-    """What stands before the first reply, and the steps."""
+    """Return the moments before the first reply, and the steps."""
     starts = [place for place, moment in enumerate(run) if isinstance(moment.event, ModelReplied)]
     ends = [*starts[1:], len(run)] if starts else []
     steps = tuple(FlatStep(run[at], tuple(run[at + 1 : end])) for at, end in zip(starts, ends, strict=True))
@@ -70,9 +70,9 @@ def steps_of(run: Sequence[Moment]) -> tuple[tuple[Moment, ...], tuple[FlatStep,
 
 
 def phases(steps: Sequence[FlatStep], rule: PhaseRule, first: int = 0) -> list[range]:
-    """The steps of each phase, from number ``first`` on.
+    """Return the steps of each phase, from number ``first`` on.
 
-    The last step is in none: it ends the run. A rest of one step is in none either.
+    The last step is not in a phase, because it ends the run. A remainder of one step is not in a phase either.
     """
     begins = beginnings(steps, rule.rule)
     found, start, end = [], first, len(steps) - 1
@@ -88,7 +88,7 @@ def phases(steps: Sequence[FlatStep], rule: PhaseRule, first: int = 0) -> list[r
 
 
 def beginnings(steps: Sequence[FlatStep], rule: Rule) -> frozenset[int]:
-    """The steps before which a piece of work ends, by what the recording says until then."""
+    """Return the steps before which a piece of work ends, as far as the recording shows it until then."""
     found = set[int]()
     red = False
     for number, step in enumerate(steps):

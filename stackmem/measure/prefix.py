@@ -1,7 +1,7 @@
-"""A prompt as the provider's cache sees it: blocks in a row, and what each prefix of them is worth.
+"""A prompt as the provider's cache sees it: a sequence of blocks, and the size of each prefix.
 
-The order is tools, system, messages. A block that is not sent (blank text, another provider's thinking) is none; a mark
-on it goes to the block before it in the same message.
+The order is tools, system, messages. Parts that are not sent (blank text, another provider's thinking) do not become
+blocks. A breakpoint on such a part applies to the block before it in the same message.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _MARKABLE = ("text", "tool_use", "tool_result")
 
 
 class PromptBlock(Struct, frozen=True):
-    """One block of a prompt; the system prompt is text, a tool its description."""
+    """One block of a prompt: a tool, the system prompt as text, or a part of a message."""
 
     place: Literal["tool", "system", "user", "assistant"]
     content: ToolSpec | Part
 
 
 Count = Callable[[PromptBlock], int]
-"""How many tokens a block has."""
+"""Returns the number of tokens in a block."""
 
 
 class Prefix(Struct, frozen=True):
     """A prompt up to the end of one block."""
 
-    digest: bytes  # stands for every byte of it
+    digest: bytes  # identifies all of its bytes
     tokens: int  # of all its blocks
-    position: int  # of its last block; calls in a row, and results in a row, share one
+    position: int  # of its last block; consecutive calls, and consecutive results, share one
     kind: str  # of its last block
 
 
@@ -48,7 +48,7 @@ _EMPTY = Prefix(b"", 0, 0, "")
 class PromptPrefixes(Struct, frozen=True):
     """Every prefix of one prompt."""
 
-    # tools, system, settings: digests of what stands before the messages, each by itself
+    # tools, system, settings: separate digests of what precedes the messages
     tools: bytes
     system: bytes
     settings: bytes
@@ -61,17 +61,19 @@ class PromptPrefixes(Struct, frozen=True):
 
 
 class PromptReader:
-    """Reads prompts; messages that a prompt shares with an earlier one are not read again."""
+    """Reads prompts. Messages that a prompt shares with an earlier one are not read again."""
 
     def __init__(self, count: Count) -> None:
         self._count = count
         self._read: dict[
             int, tuple[PromptPrefixes, Message, PromptPrefixes]
-        ] = {}  # by place: what a message made of what prompt
+        ] = {}  # by position: the prompt before a message, the message, and the prompt after it
         self._heads: dict[tuple[str, tuple[ToolSpec, ...], str], PromptPrefixes] = {}
 
     def read(self, view: View, settings: str) -> PromptPrefixes:
-        """Every prefix of ``view``; ``settings`` stands for what else of a request invalidates its messages."""
+        """Return every prefix of ``view``. ``settings`` represents other settings whose change invalidates the
+        messages.
+        """
         key = (view.system, view.tools, settings)
         head = self._heads.get(key)
         if head is None:
@@ -91,7 +93,7 @@ class PromptReader:
         )  # fmt: skip
 
     def _with_message(self, prompt: PromptPrefixes, message: Message) -> PromptPrefixes:
-        """With one more message; one that stood at this place after the same ones in the last prompt is known."""
+        """Return the prompt with one more message, reused if the last prompt had it at this position."""
         place = len(prompt.starts)
         known = self._read.get(place)
         if known is not None and known[0] is prompt and same_message(known[1], message):
@@ -123,7 +125,9 @@ class PromptReader:
 
 
 def marks(view: View, prompt: PromptPrefixes) -> list[tuple[int, Life]]:
-    """The number of each block that a breakpoint ends, and its time to live; of two on one block the later holds."""
+    """Return the index and time to live of each block that a breakpoint ends. Of two on one block, the later one
+    counts.
+    """
     found: dict[int, Life] = {}
     before = prompt.starts[0] if prompt.starts else len(prompt.prefixes)
     for point in view.breakpoints:
@@ -140,14 +144,14 @@ def marks(view: View, prompt: PromptPrefixes) -> list[tuple[int, Life]]:
 
 
 def sent(part: Part) -> bool:
-    """Whether a part becomes a block of the request."""
+    """Return whether a part becomes a block of the request."""
     if isinstance(part, Text):
         return bool(part.text.strip())
     return not isinstance(part, Thinking) or part.raw.get("type") in _OWN_THOUGHTS
 
 
 def text_of(block: PromptBlock) -> str:
-    """What of a block has tokens."""
+    """Return the text of a block that consists of tokens."""
     match block.content:
         case ToolSpec(name=name, description=description, schema=schema):
             return f"{name}\n{description}\n{schema}"
@@ -162,7 +166,9 @@ def text_of(block: PromptBlock) -> str:
 
 
 def same_message(one: Message, other: Message) -> bool:
-    """Whether two messages are known to be sent as the same bytes; what holds foreign JSON is the same by identity."""
+    """Return whether two messages are known to encode to the same bytes. Parts with foreign JSON must be identical
+    objects.
+    """
     if one is other:
         return True
     return (one.role, len(one.parts)) == (other.role, len(other.parts)) and all(

@@ -1,4 +1,4 @@
-"""What each of a person's requests took, in the order in which she made them, and how that grows."""
+"""The cost of each of the user's requests, in order, and how it grows."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .moments import Moment, begins_request
 class RequestUse(Struct, frozen=True):
     """One request."""
 
-    steps: int = 0  # replies of the model; summaries are none of them
+    steps: int = 0  # replies of the model, without summaries
     peak_tokens: int = 0  # of its longest prompt, by the simulator of the provider's cache
-    # looks at the workspace that told nothing new; what they repeat may be of an earlier request
+    # looks at the workspace that returned nothing new, compared to this and earlier requests
     repeated_looks: int = 0
-    usage: Usage = Usage()  # tokens by the same simulator, those of summaries included
+    usage: Usage = Usage()  # tokens by the same simulator, including summaries
 
 
 def request_uses(run: Iterable[Moment], steps: Iterable[CachedStep]) -> list[RequestUse]:
-    """Every request; nothing of a run that is no conversation."""
+    """Return every request. Empty if the run is not a conversation."""
     found: list[RequestUse] = []
     looks = RepeatedLooks()
     for moment in run:
@@ -48,7 +48,7 @@ def request_uses(run: Iterable[Moment], steps: Iterable[CachedStep]) -> list[Req
 
 
 def columns(uses: Sequence[RequestUse]) -> dict[str, list[int]]:
-    """The same with a list for each figure, as a row of a bench keeps it."""
+    """Return a list of values for each figure, as a row of a bench stores it."""
     kinds = ("uncached", "cache_read", "cache_write_5m", "cache_write_1h", "output")
     own = ("steps", "peak_tokens", "repeated_looks")
     return {

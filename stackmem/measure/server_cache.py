@@ -1,8 +1,9 @@
-"""The cache of a server that keeps what it evaluated (llama.cpp, vLLM, Ollama): the longest prefix that it has seen.
+"""Simulates the cache of a local server (llama.cpp, vLLM, Ollama): it reuses the longest known prefix.
 
-Rule 1: every prefix of every earlier prompt is found again; nothing is marked, and nothing expires within a run.
-Rule 2: the reply to a prompt is kept after it, and is found if it comes back as the model wrote it.
-Rule 3: everything after that is evaluated.
+Rule 1: Every prefix of every earlier prompt is found again. Breakpoints do not matter, and entries do not expire within
+    a run.
+Rule 2: The reply to a prompt is cached after it, and is found if it comes back as the model wrote it.
+Rule 3: Everything after that is evaluated.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ _CONVERSATIONS = 64
 
 
 class ServerCache:
-    """One server's cache; it starts empty."""
+    """The cache of one server, initially empty."""
 
     def __init__(self, count: Count) -> None:
         self._reader = PromptReader(count)
         self._seen: set[bytes] = set()
-        self._ends: dict[bytes, bool] = {}  # of whole prompts, to whether their reply comes back as it was written
+        # maps the digest of a whole prompt to whether its reply comes back as it was written
+        self._ends: dict[bytes, bool] = {}
         self._last: dict[bytes, PromptPrefixes] = {}
 
     def answer(self, request: CacheRequest) -> Cached:
-        """What it does for the next request; none was sent later."""
+        """Return the effect on the next request. Requests must come in the order in which they were sent."""
         prompt = self._reader.read(request.view, request.settings)
         prefixes = prompt.prefixes
         hit = next((at for at in range(len(prefixes) - 1, -1, -1) if prefixes[at].digest in self._seen), -1)
@@ -55,7 +57,7 @@ class ServerCache:
 
 
 def _after_reply(view: View, prompt: PromptPrefixes, hit: int) -> int:
-    """The end of the reply that follows the prefix; the prefix itself if none does."""
+    """Return the end of the reply that follows the prefix, or of the prefix itself if no reply follows."""
     for place, start in enumerate(prompt.starts):
         if start == hit + 1 and view.messages[place].role == "assistant":
             following = prompt.starts[place + 1] if place + 1 < len(prompt.starts) else len(prompt.prefixes)

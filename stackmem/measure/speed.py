@@ -1,4 +1,4 @@
-"""How fast a server evaluates prompts and writes replies, learned from the times of a recorded run."""
+"""The speed at which a server evaluates prompts and writes replies, fitted to the times of a recorded run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .moments import Moment
 
 
 class Speed(Struct, frozen=True):
-    """Seconds per newly evaluated token of a prompt, and per token of a reply."""
+    """Seconds per newly evaluated prompt token, and per reply token."""
 
     prompt: float
     reply: float
@@ -24,14 +24,14 @@ class Speed(Struct, frozen=True):
 
 
 def evaluated_tokens(usage: Usage) -> int:
-    """Tokens of the prompt that were not found in a cache."""
+    """Return the tokens of the prompt that were not found in a cache."""
     return usage.prompt - usage.cache_read
 
 
 def learned_speed(run: Iterable[Moment]) -> Speed | None:
-    """The speeds that fit the recorded times best; one speed for both kinds if the times do not tell them apart.
+    """Fit the speeds to the recorded times. Returns one speed for both if the times cannot separate them.
 
-    None if the run has no reply whose usage and time are known.
+    None if the run has no reply with known usage and time.
     """
     timed = [
         (evaluated_tokens(reply.usage), reply.usage.output, max(0.0, one.seconds - wait_seconds(one.before.failures)))

@@ -1,4 +1,4 @@
-"""A run as rows: one for each step, with all that a table, a chart or an export of steps shows."""
+"""A run as rows: one for each step, with everything that a table, a chart or an export of steps shows."""
 
 from __future__ import annotations
 
@@ -24,45 +24,44 @@ _ABOUT_CHARS = 400
 
 
 class TimelineStep(Struct, frozen=True):
-    """One reply of the model and what came of it."""
+    """One reply of the model and its outcome."""
 
     step: int  # from 1
     record: int  # number of the reply's record, over the whole history
-    at: float  # when the reply was whole, in seconds since 1970
-    frame: str  # id of the frame it was given in; ``name`` and ``depth`` are that frame's
+    at: float  # when the reply was complete, in seconds since 1970
+    frame: str  # id of its frame; ``name`` and ``depth`` are that frame's
     name: str
     depth: int
-    tool: str  # of its first call; empty where it has none
-    # the call's name, path, command or result, whichever it has first; in a program, the first step that the reply led
-    # to; at most 400 characters, hostile text
+    tool: str  # of its first call; empty if it has none
+    # The call's name, path, command or result, whichever it has first; in a program, the first step that the reply led
+    # to. At most 400 characters of untrusted text.
     about: str
-    calls: int  # how many calls it has
-    attempts: int  # requests made for it, those that failed or asked for a summary first included
-    context_tokens: int  # prompt tokens as reported; estimated where nothing was
-    # what the prompt would have been with nothing ever left out: the first prompt, and every reply's tokens and every
-    # result's characters / 2.5 since. An estimate
+    calls: int  # number of its calls
+    attempts: int  # requests made for it, including failed ones and those for a summary before it
+    context_tokens: int  # reported prompt tokens, or an estimate
+    # An estimate of the prompt if no text had ever been left out: the first prompt, plus the tokens of every reply and
+    # the characters / 2.5 of every result since then.
     history_tokens: int
-    # usage, usd: tokens and cost of the reply and of the summaries that came before it; the cost is None where the
-    # price is unknown
+    # usage, usd: tokens and cost of the reply and of the summaries before it; the cost is None if the price is unknown
     usage: Usage
     usd: float | None
-    # ``failed`` is a tool's failure (in a program, that of all its tools, or its halt), ``refused`` the machine's,
+    # ``failed`` is a failure of a tool (in a program, of all its tools, or its halt), ``refused`` one of the machine,
     # ``nudged`` a reply without a usable call, ``forced`` a frame popped by the harness, ``open`` a reply whose calls
     # were not answered
     outcome: Outcome
-    detail: str  # exit code, code of the refusal or the nudge, id of the frame pushed, or why it was forced
-    result_chars: int  # of what the model was told in answer
+    detail: str  # exit code, code of the refusal or the nudge, id of the pushed frame, or why a pop was forced
+    result_chars: int  # of the answer that the model reads
     # heap_chars, heap_chunks: after the step
     heap_chars: int
     heap_chunks: int
-    model_seconds: float  # waiting for the reply, summaries and failed attempts included
+    model_seconds: float  # waiting for the reply, including summaries and failed attempts
     tools_seconds: float  # commands, files, verify, checks
     harness_seconds: float  # everything else
-    compactions: int = 0  # summaries of the conversation that were written before it
+    compactions: int = 0  # number of summaries of the conversation that were written before it
 
 
 def timeline(run: Iterable[Moment]) -> Iterator[TimelineStep]:
-    """The steps of a run, each as soon as the next one's first request is answered."""
+    """Yield the steps of a run, each as soon as the next step's first request is answered."""
     history = 0
     for part in _by_step(run):
         step = _step(part, history)
@@ -75,7 +74,7 @@ def timeline(run: Iterable[Moment]) -> Iterator[TimelineStep]:
 
 
 def _by_step(run: Iterable[Moment]) -> Iterator[list[Moment]]:
-    """The moments of each step together, the failed attempts at its reply first."""
+    """Yield the moments of each step together, starting with the failed attempts at its reply."""
     part: list[Moment] = []
     replied = False
     for moment in run:
@@ -89,7 +88,7 @@ def _by_step(run: Iterable[Moment]) -> Iterator[list[Moment]]:
 
 
 def _step(part: list[Moment], history: int) -> TimelineStep | None:
-    """The row of one step's moments; None where there is no reply among them."""
+    """Return the row for the moments of one step, or None if they include no reply."""
     for place, moment in enumerate(part):
         if isinstance(moment.event, facts.ModelReplied):
             return _row(part, place, moment.event, history)
@@ -174,7 +173,7 @@ def _outcome(part: list[Moment]) -> tuple[Outcome, str]:
 
 
 def _program_outcome(event: facts.Event, found: tuple[Outcome, str]) -> tuple[Outcome, str]:
-    """What a step has come to after a fact of a program: one tool that did what was asked is enough."""
+    """Return the outcome of a step after a fact of a program. One successful tool is enough for success."""
     match event:
         case program_facts.ToolAnswered(failed=""):
             return "ok", found[1] if found[0] == "ok" else ""
@@ -194,7 +193,7 @@ def _program_outcome(event: facts.Event, found: tuple[Outcome, str]) -> tuple[Ou
 
 
 def _told_chars(moment: Moment) -> int:
-    """Characters that the moment told the frame that runs after it."""
+    """Return the characters that the moment added for the frame that runs after it."""
     depth = len(moment.after.stack)
     if depth == 0 or depth > len(moment.before.stack):
         return 0
@@ -202,7 +201,7 @@ def _told_chars(moment: Moment) -> int:
 
 
 def _entered(part: list[Moment]) -> str:
-    """The first step of a program among these."""
+    """Return the first step of a program among these moments."""
     entered = (moment.event for moment in part if isinstance(moment.event, program_facts.StepEntered))
     return next((step.call or step.path for step in entered), "")[:_ABOUT_CHARS]
 

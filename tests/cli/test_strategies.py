@@ -9,13 +9,13 @@ def test_every_strategy_has_a_line_that_begins_with_its_name_as_it_is_spelled(st
     assert (ran.returncode, ran.stderr) == (0, "")
     table = ran.stdout.partition("\n\n")[0].splitlines()
     assert [line.split()[0].partition(":")[0] for line in table] == sorted(STRATEGIES)
-    assert "window:N                   the task and the last N turns; what is older is left out." in table
+    assert "window:N                   the task and the last N turns; older turns are left out." in table
     assert "``" not in ran.stdout
 
 
 def test_of_one_strategy_its_parameters_and_tools_are_told(stage: Stage):
     ran = stage.call("strategies", "expandable:200")
-    assert ran.stdout.startswith("`expandable:CHARS`: old results are shown")
+    assert ran.stdout.startswith("`expandable:CHARS`: old results show")
     assert "Parameters: `chars` (200)" in ran.stdout
     assert ran.stdout.endswith("tools: read_file, write_file, list_files, run_command, expand, pop_frame\n")
 
