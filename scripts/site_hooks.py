@@ -1,12 +1,13 @@
-"""What mkdocs asks as ``make docs`` builds the site.
+"""Hooks for mkdocs, which builds the documents into a site for ``make docs``.
 
-The navigation is made of the lists of ``docs/index.md``, so that pages are listed in one place.
+``docs/index.md`` is the only list of pages: the navigation is built from its headings and lists.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +21,39 @@ _SHIM = "node_modules/iframe-worker/shim/index.js"
 
 
 def on_config(config: Any) -> Any:
-    """Groups as sections; a page is called by its first heading."""
-    config.nav = [
-        {group: [{documents.title(name): f"{name}.md"} for name in names]}
-        for group, names in documents.groups().items()
-    ]
+    """Build the navigation: a tab for each part of the index, in it a section for each list of pages."""
+    config.nav = [{"Home": "index.md"}, *({part: sections} for part, sections in _parts().items())]
     return config
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Bring the script along with which a browser searches pages that it opened from the disk."""
+    """Add the script that lets a browser search pages opened from the disk."""
     files.append(File.generated(config, "assets/iframe-worker.js", abs_src_path=str(ROOT / _SHIM)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """A link to a file of the repository that is no page stands as its text alone."""
+    """Replace links to files of the repository that are not on the site with their text."""
 
-    def kept(found: re.Match[str]) -> str:
-        target = os.path.normpath(Path("docs", page.file.src_uri).parent / found[2])
-        return found[0] if target.startswith("docs/") else found[1]
+    def page_link_or_text(link: re.Match[str]) -> str:
+        target = os.path.normpath(Path("docs", page.file.src_uri).parent / link[2])
+        return link[0] if target.startswith("docs/") else link[1]
 
-    return _LINK.sub(kept, markdown)
+    return _LINK.sub(page_link_or_text, markdown)
+
+
+def _parts() -> dict[str, list[dict[str, list[dict[str, str]]]]]:
+    """The sections of pages by the ``##`` heading above them; unlisted pages are the decisions."""
+    groups = dict(documents.groups())
+    parts = dict[str, list[dict[str, list[dict[str, str]]]]]()
+    part = ""
+    for section in documents.sections(documents.documents()["index"].read_text("utf-8")):
+        part = section.heading if section.text.startswith("## ") else part
+        if section.heading in groups:
+            parts.setdefault(part, []).append({section.heading: _pages(groups[section.heading])})
+    parts[part].append({"All decisions": _pages(groups["More"])})
+    return parts
+
+
+def _pages(names: Sequence[str]) -> list[dict[str, str]]:
+    return [{documents.title(name): f"{name}.md"} for name in names]

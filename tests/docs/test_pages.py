@@ -97,7 +97,7 @@ def test_every_strategy_and_every_place_of_the_index_is_described():
 
 
 def test_the_strategy_shown_is_the_one_that_runs():
-    shown = re.search(r"( {4}def render.*?)```", read(DOCS / "strategies.md"), re.S)
+    shown = re.search(r"( {4}def render.*?)```", read(DOCS / "extending.md"), re.S)
     assert shown
     assert shown[1] in read(DOCS / "examples" / "04_strategy.py")
 
