@@ -1,1 +1,1 @@
-"""Interpreters as generators: they yield effects and are sent the answers."""
+"""Interpreters for the program languages, written as generators that yield effects and receive the answers."""

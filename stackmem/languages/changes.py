@@ -1,4 +1,4 @@
-"""What changed in a program's variables between two of its lines, one line of text each."""
+"""Describes how a program's variables changed between two of its lines, one line of text per change."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ _ABSENT = object()
 
 
 class VariableChanges:
-    """Remembers the variables of each frame as they were at its moment before."""
+    """Compares a frame's variables with their values at the frame's previous moment."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, str, int], dict[str, Any]] = {}  # by agent, frame and depth
+        self._seen: dict[tuple[str, str, int], dict[str, Any]] = {}  # keyed by agent, frame name and depth
 
     def lines(self, moment: DebugMoment) -> tuple[str, ...]:
-        """The changes since the frame's moment before; what a frame begins with is none, and an inner one is named."""
+        """Return the changes in the innermost frame since its previous moment, one per line.
+
+        A frame that was just entered has no changes: the variables it starts with are the baseline. Lines from a nested
+        frame start with the frame's name. At most 20 changes are listed.
+        """
         frame, *around = moment.stack
         key, depth = (moment.agent, frame.name, len(moment.stack)), len(moment.stack)
         for ended in [each for each in self._seen if each[0] == moment.agent and each[2] > depth]:
@@ -36,7 +40,7 @@ class VariableChanges:
 
 
 def _changes(name: str, before: Any, now: Any) -> Iterator[str]:
-    """Each place that differs, with its value now and the one before."""
+    """Yield a line for each path whose value differs, with the current and the previous value."""
     match before, now:
         case dict(), dict():
             for key in [*now, *(key for key in before if key not in now)]:

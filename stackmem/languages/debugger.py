@@ -1,7 +1,7 @@
-"""What a debugger sees of a program in any language: the line that is about to be executed, and the frames around it.
+"""The debugger interface shared by all languages: the line about to run, and the stack of frames around it.
 
-A watcher may block as long as it likes, and may raise ``Halted`` to stop the program. It changes nothing else: what
-a program does is the same with one and without.
+A watcher may block for as long as it likes and may raise ``Halted`` to stop the program. It cannot influence the
+program in any other way: a program behaves the same with and without a watcher.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stackmem.errors import Halted
 
 
 class FrameView(Struct, frozen=True):
-    """One frame as a debugger shows it; ``line`` is of the file ``path``, from 1."""
+    """One stack frame as a debugger shows it. ``line`` is a 1-based line number in the file ``path``."""
 
     name: str
     path: str
@@ -28,13 +28,13 @@ class FrameView(Struct, frozen=True):
 
 
 class DebugMoment(Struct, frozen=True):
-    """What is about to happen.
+    """A point at which a watcher is called.
 
     Attributes:
-        kind: A frame began, a line is about to be executed, or a frame ended.
-        stack: The frames of whoever runs, innermost first; there is at least one.
-        text: The line, or what the frame came to.
-        agent: Who runs, where a program has several.
+        kind: A frame was entered, a line is about to run, or a frame was left.
+        stack: The frames of the current agent, innermost first. Never empty.
+        text: The source line, or the frame's result.
+        agent: The name of the running agent, for programs that have several.
     """
 
     kind: Literal["entered", "line", "left"]
@@ -44,11 +44,11 @@ class DebugMoment(Struct, frozen=True):
 
 
 Watcher = Callable[[DebugMoment, State], object]
-"""Told of each moment, and of the run's state at it."""
+"""Called at each moment with the run's state at that moment."""
 
 
 def together(watchers: Sequence[Watcher]) -> Watcher:
-    """One watcher for several, which are told one after another."""
+    """Combine several watchers into one that calls them in order."""
 
     def watch(moment: DebugMoment, state: State) -> None:
         for each in watchers:
@@ -58,7 +58,7 @@ def together(watchers: Sequence[Watcher]) -> Watcher:
 
 
 class DebugPort:
-    """Passes on to a watcher what an interpreter tells of its lines, with the state that the run has then."""
+    """Forwards an interpreter's moments to a watcher, together with the run's current state."""
 
     def __init__(self, watch: Watcher, state: State) -> None:
         self._watch, self._state = watch, state
@@ -66,16 +66,19 @@ class DebugPort:
         self._ending: Halted | None = None
 
     def note(self, event: Event, after: State, *, working: bool) -> None:
-        """Take the state that a fact makes, which the moments after it have; ``working``: in a frame of the agent's."""
+        """Record the state after an event; later moments are reported with it.
+
+        ``working`` is true while a frame of the agent is running.
+        """
         self._state = after
         if working and isinstance(event, ModelReplied):
             self._reply(event)
 
     def __call__(self, moment: DebugMoment) -> None:
-        """Pass on a moment of the program.
+        """Forward a moment of the program to the watcher.
 
         Raises:
-            Halted: The watcher ends the program.
+            Halted: The watcher stopped the program.
         """
         self._stack = moment.stack
         if self._ending is not None:
@@ -83,7 +86,7 @@ class DebugPort:
         self._watch(moment, self._state)
 
     def _reply(self, event: ModelReplied) -> None:
-        """Pass on a reply in a frame that the program gave to the agent; its frames lie on the program's."""
+        """Report a model reply in a frame that the program delegated to the agent, on top of the program's frames."""
         working = [frame for frame in reversed(self._state.stack) if frame.program != "steps"]
         caller = self._stack[0] if self._stack else FrameView("program", "", 0, {})
         views = [replace(caller, name=frame.name, variables={"task": frame.registers.intent}) for frame in working]
@@ -91,5 +94,5 @@ class DebugPort:
         try:
             moment = DebugMoment("line", (*views, *self._stack), f"step {self._state.step}: {calls or 'a reply'}")
             self._watch(moment, self._state)
-        except Halted as ending:  # the agent's frame cannot be left from here: the program ends at its next line
+        except Halted as ending:  # the agent's frame cannot be stopped from here, so the program stops at its next line
             self._ending = ending

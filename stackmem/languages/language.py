@@ -1,6 +1,7 @@
-"""What a language is: how its programs start, are outlined, linted and reported. INTERPRETERS maps suffix to language.
+"""The interface of a language: how its programs are started, outlined, linted and reported.
 
-A language is the module ``stackmem.languages.<name>.language`` with a ``LANGUAGE``; it is imported when it is needed.
+A language is a module ``stackmem.languages.<name>.language`` with a ``LANGUAGE`` attribute, imported on first use.
+``INTERPRETERS`` maps file suffixes to languages.
 """
 
 from __future__ import annotations
@@ -19,86 +20,89 @@ from .debugger import DebugPort
 from .operations import Answer, Operation, Program, ReplyRefused, Source
 
 Happening = Operation | ProgramEvent | Answer | ReplyRefused
-"""In their order: an operation before it is settled, the fact and the answer after it, each note as it is given."""
+"""An operation before it is settled, the event and the answer that settle it, and each note when it is yielded.
+
+Happenings are reported in order.
+"""
 
 Announcer = Callable[[Happening], tuple[str, ...]]
-"""The lines that a person reads of a happening; it may remember what came before."""
+"""Returns the lines to show the user for a happening. It may keep state between calls."""
 
 Reading = Generator[LoadSource, Source, Any]
 """A part of a program's work that only reads sources."""
 
 
 class Launch(Struct, frozen=True):
-    """What an interpreter is given."""
+    """The arguments of an interpreter."""
 
-    path: str  # the program's absolute path, as ``LoadSource.beside`` takes it
+    path: str  # absolute path of the program, in the form ``LoadSource.beside`` expects
     text: str
-    inputs: dict[str, Any] = {}  # as the person gave them; the language checks names and fills defaults
+    inputs: dict[str, Any] = {}  # as the user gave them; the language checks the names and fills in defaults
     module_path: str = "/workspace"  # the program's folder as its tools see it
     workspace: str = "/workspace"  # the workspace as its tools see it
-    # what flags said beyond that: ``entry``, ``config``, ``request``, ``lib``, ``while_limit``, ``checked`` and the
-    # model's ``window_tokens``; an absent one was not given
+    # options from flags: ``entry``, ``config``, ``request``, ``lib``, ``while_limit``, ``checked``, and the model's
+    # ``window_tokens``; an option that was not given is absent
     options: dict[str, Any] = {}
-    tools: tuple[ToolSpec, ...] = ()  # the person's own tools
-    watch: DebugPort | None = None  # a debugger, where there is one
+    tools: tuple[ToolSpec, ...] = ()  # the user's own tools
+    watch: DebugPort | None = None  # a debugger, if one is attached
 
 
 class Finding(Struct, frozen=True):
-    """What a linter found."""
+    """One finding of a linter."""
 
     path: str
-    # line, column: from 1
+    # line and column count from 1
     line: int
     column: int
-    severity: Literal["error", "warning", "note"]  # a note is no fault: it says what will be done
+    severity: Literal["error", "warning", "note"]  # a note is not a fault: it announces what will be done
     code: str  # ``<language>/<title-in-kebab-case>``
     message: str
-    # title, suggestion: for the languages whose report shows them
+    # title and suggestion: only for languages whose report shows them
     title: str = ""
     suggestion: str = ""
 
 
 class Language(Struct, frozen=True):
-    """One language."""
+    """One language and its entry points."""
 
     name: str
     says: str
-    # the program, to be run. It raises ``UsageError`` for inputs it does not know, before its first effect other than
-    # ``LoadSource``
+    # Returns the program to run. It raises ``UsageError`` for unknown inputs, before any effect other than
+    # ``LoadSource``.
     start: Callable[[Launch], Program]
-    # checks the inputs and resolves the tools as ``start`` would, raises what it would, and returns what ``--dry-run``
-    # prints; performs nothing
+    # Checks the inputs and resolves the tools like ``start``, raises the same errors, and returns the text that
+    # ``--dry-run`` prints. It performs no effects.
     outline: Callable[[Launch], Reading]
-    # the findings on one file ``(path, text)``, as a tuple; a language that has a ``config`` is also given it, and the
-    # person's own tools, by the names ``config`` (a path, or empty) and ``tools``
+    # Returns the findings on one file ``(path, text)`` as a tuple. A language with a ``config`` also receives the
+    # keyword arguments ``config`` (a path, or empty) and ``tools`` (the user's own tools).
     lint: Callable[..., Reading]
-    announcer: Callable[[], Announcer]  # a new announcer for one run
-    # the lines of a file ``(path, text)`` that a debugger can stop at; none of one that is broken
+    announcer: Callable[[], Announcer]  # creates the announcer for one run
+    # returns the lines of a file ``(path, text)`` at which a debugger can stop; empty if the file does not parse
     stop_lines: Callable[[str, str], Iterable[int]] | None = None
-    # the findings of one file ``(path, findings)`` in the language's own layout; None has none
+    # formats the findings of one file ``(path, findings)`` in the language's own layout, if it has one
     lint_report: Callable[[str, tuple[Finding, ...]], str] | None = None
-    # the findings on a program's text that a run tells before it begins; None tells none
+    # returns findings on a program's text that a run prints before it starts
     remarks: Callable[[str, str], tuple[Finding, ...]] | None = None
-    # the name of a configuration that is looked for in the current directory and above it, then above the program; what
-    # is found becomes the option ``config``
+    # Name of a configuration file. It is looked up in the current directory and its parents, then in the program's
+    # folder and its parents; the path found becomes the option ``config``.
     config: str = ""
-    # the names of all models beside the run's own that the program asks, as a tuple, where they can be known
-    # beforehand; a run that cannot have one of them does not begin
+    # Returns, as a tuple, the names of all other models that the program uses, as far as they are known in advance. The
+    # run does not start if one of them is unavailable.
     models: Callable[[Launch], Reading] | None = None
-    # what a program's text asks of the run, option name to text, where nothing else speaks: ``max_usd``,
-    # ``max_seconds``. It never raises; a text that is broken asks nothing
+    # Settings that a program's text requests, by option name: ``max_usd``, ``max_seconds``. They apply only if no other
+    # source sets them. It never raises; a text that does not parse requests no settings.
     settings: Callable[[str], dict[str, str]] | None = None
-    # what else ``lint`` is given by name: ``tools`` (the person's own), ``lib`` (paths of libraries)
+    # further keyword arguments of ``lint``: ``tools`` (the user's own tools), ``lib`` (paths of libraries)
     lints_with: tuple[str, ...] = ()
-    # whether a run is told, by the option ``checked``, to look for static faults before its first effect; a run that
-    # was recorded without the option is replayed as it was, without the look
+    # Whether new runs get the option ``checked``, which looks for static faults before the first effect. A run recorded
+    # without the option is replayed without the check.
     is_checked: bool = False
-    # the halt that running a folder without a main program comes to; None has none
+    # returns the error for a folder without a main program, if the language defines one
     no_main: Callable[[str], Halted] | None = None
 
     @property
     def suffixes(self) -> tuple[str, ...]:
-        """The ends of files that can be run; a folder's program is ``main`` with one of them."""
+        """File suffixes of runnable programs. A folder's main program is ``main`` plus one of them."""
         return tuple(end for end, name in INTERPRETERS.items() if name == self.name)
 
 
@@ -111,18 +115,18 @@ INTERPRETERS: dict[str, str] = {
     ".agent.yaml": "loop_agent",
     ".agent.yml": "loop_agent",
 }
-"""Suffix, lower case, to the language's name; a language adds its lines here."""
+"""Maps lower-case file suffixes to language names. Each language adds its own lines here."""
 
 LINTED: dict[str, str] = {".tool.apl": "apl", "apl_stl.yml": "apl", ".aplconfig": "apl"}
-"""End of a file's name, lower case, to the language that lints it and cannot run it."""
+"""Maps lower-case file name endings to the language that can lint, but not run, such a file."""
 
 
 MODULES: dict[str, str] = {}
-"""Language to the module with its ``LANGUAGE``, where it is not ``stackmem.languages.<name>.language``."""
+"""Module of a language's ``LANGUAGE``, for languages not in ``stackmem.languages.<name>.language``."""
 
 
 def read_with(reading: Reading, load: Callable[[LoadSource], Source]) -> Any:
-    """What a reading comes to, each source read by ``load``."""
+    """Run a reading to its end, loading each source with ``load``, and return its result."""
     try:
         asked = next(reading)
         while True:
@@ -132,7 +136,7 @@ def read_with(reading: Reading, load: Callable[[LoadSource], Source]) -> Any:
 
 
 def language_of(path: str, *, linting: bool = False) -> str | None:
-    """The language of a file by its name, or None; the longest end wins, in any case of letters."""
+    """Return the language for a file name, or None. The longest matching suffix wins; case is ignored."""
     name = path.rsplit("/", 1)[-1].lower()
     ends = sorted((end for end in {**INTERPRETERS, **LINTED} if name.endswith(end)), key=len, reverse=True)
     if not ends:

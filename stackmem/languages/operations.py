@@ -1,11 +1,11 @@
-"""What a program does by asking, and what it is sent: the seam between every language and the machine.
+"""The operations that a program yields, and the answers it receives: the interface between languages and the machine.
 
-A program is a generator. It yields an operation and is sent its answer, or yields a note (a fact of
-``core.program_facts``) and is sent None; it returns its value, or raises ``Halted``. It is replayed by running it
-again against the recorded answers, so it reads no clock, no file and no random number, and iterates over no set.
+A program is a generator. It yields an operation and receives its answer, or yields a note (an event of
+``core.program_facts``) and receives None. It returns its value or raises ``Halted``. Replay runs it again with the
+recorded answers, so it must be deterministic: it reads no clock, file or random number and never iterates over a set.
 
-Operations that are effects as they stand (``InvokeTool LoadSource AskUser Wait``) are defined in ``core.requests``;
-``languages.program`` settles the others, by a fact, from the state, or by another effect.
+The operations that are effects (``InvokeTool LoadSource AskUser Wait``) are defined in ``core.requests``.
+``languages.program`` settles the others with an event, from the state, or with another effect.
 """
 
 from __future__ import annotations
@@ -21,148 +21,153 @@ from stackmem.core.requests import AskUser, InvokeTool, LoadSource, Wait
 
 
 class ToolAnswer(Struct, frozen=True):
-    """What a tool came to."""
+    """The result of a tool call."""
 
-    # a JSON value. A command that failed with ``exit`` or was killed has its output here all the same
+    # a JSON value. A command that failed with ``exit`` or was killed still has its output here
     value: Any = None
-    failed: ToolFailure = ""  # empty where it did what was asked
-    detail: str = ""  # one sentence on the failure
+    failed: ToolFailure = ""  # kind of failure; empty on success
+    detail: str = ""  # one sentence about the failure
 
 
 class Complete(Struct, frozen=True):
-    """Ask the model for one completion without tools; answered by ``Completion``."""
+    """Request one completion from the model, without tools. Answered by ``Completion``."""
 
-    messages: tuple[Message, ...]  # they end with the user's
+    messages: tuple[Message, ...]  # the last one is the user's
     system: str = ""
-    # a JSON Schema that the reply must fit as JSON. One that does not is refused with its first fault and asked for
-    # again, three times
+    # JSON Schema for the reply. A reply that does not fit is rejected with its first fault and requested again, up to
+    # three replies in all.
     schema: dict[str, Any] | None = None
-    breakpoints: tuple[Breakpoint, ...] = ()  # where the provider may cache, see ``core.messages``
-    name: str = ""  # what it is for, in short; a script may ask for it as the frame's name
-    model: str = ""  # the name of another model than the run's own, as ``--model`` takes it; empty is the run's own
+    breakpoints: tuple[Breakpoint, ...] = ()  # where the provider may cache; see ``core.messages``
+    name: str = ""  # short purpose of the request; a script may match it as the frame's name
+    model: str = ""  # name of another model, in the format of ``--model``; empty for the run's own model
 
 
 class Completion(Struct, frozen=True):
     """The model's reply."""
 
     text: str
-    value: Any = None  # the reply as JSON where a schema was given
-    stop: str = "end"  # why it ended, as in ``ModelReplied``
-    # ``misfit`` (three replies did not fit the schema), ``window`` (the prompt is longer than the model takes),
-    # ``truncated`` or ``refused``; else empty. Any other failure of the provider ends the run
+    value: Any = None  # the parsed reply, if a schema was given
+    stop: str = "end"  # stop reason, as in ``ModelReplied``
+    # ``misfit`` (three replies did not fit the schema), ``window`` (the prompt exceeds the model's window),
+    # ``truncated`` or ``refused``; otherwise empty. Any other provider failure ends the run.
     failed: str = ""
     detail: str = ""
     usage: Usage = Usage()
 
 
 class RunFrame(Struct, frozen=True):
-    """Hand work to the agent in a frame of its own, under the run's strategy; answered by ``FrameAnswer``."""
+    """Delegate work to the agent in a new frame, under the run's strategy. Answered by ``FrameAnswer``."""
 
     name: str
-    task: str  # what to do, whole
+    task: str  # the complete task
     inputs: dict[str, Any] = {}  # name to value, shown in the frame's first message
-    returns: str = ""  # what the result must be, in words
-    schema: dict[str, Any] | None = None  # a JSON Schema that the result must fit as JSON
-    using: tuple[str, ...] = ()  # hints on how to do it
-    model: str = ""  # as in ``Complete``; the frames that are pushed from this one have it, too
+    returns: str = ""  # description of the result in words
+    schema: dict[str, Any] | None = None  # JSON Schema for the result
+    using: tuple[str, ...] = ()  # hints on how to do the work
+    model: str = ""  # as in ``Complete``; frames pushed from this frame inherit it
 
 
 class ReplyRefused(Struct, frozen=True):
-    """A completion's reply did not fit its schema and is asked for again; whoever listens is told, the trace is not."""
+    """A completion's reply did not fit its schema and is requested again. Listeners receive it; the trace does not."""
 
     name: str
     fault: str
 
 
 class FrameAnswer(Struct, frozen=True):
-    """What the frame came to."""
+    """The result of a frame."""
 
     result: str
-    value: Any = None  # the result as JSON where a schema was given
-    failed: str = ""  # ``misfit``, ``window``, ``constraint`` or ``stalled``; ``result`` is then the frame's last words
+    value: Any = None  # the parsed result, if a schema was given
+    failed: str = ""  # ``misfit``, ``window``, ``constraint`` or ``stalled``; ``result`` is then the frame's last text
     detail: str = ""
-    plan: str = ""  # the text of its first reply
+    plan: str = ""  # text of the frame's first reply
 
 
 class EnterFrame(Struct, frozen=True):
-    """Open a frame of the program's own on the shared stack; sent None. Its completions are counted there."""
+    """Push one of the program's own frames onto the shared stack, so that its completions count there.
+
+    Receives None.
+    """
 
     name: str
     intent: str
 
 
 class LeaveFrame(Struct, frozen=True):
-    """Close the frame that was opened last; sent None."""
+    """Pop the frame that was pushed last. Receives None."""
 
     result: str
 
 
 class Say(Struct, frozen=True):
-    """Tell the person something; sent None."""
+    """Print a text for the user. Receives None."""
 
     text: str
 
 
 class Source(Struct, frozen=True):
-    """A source."""
+    """A loaded source file."""
 
-    path: str  # absolute, as a later ``beside`` takes it
+    path: str  # absolute, in the form a later ``beside`` expects
     text: str = ""
     digest: str = ""
-    failed: str = ""  # why there is no text; empty where there is
+    failed: str = ""  # why the source could not be read; empty on success
 
 
 class KeepChunk(Struct, frozen=True):
-    """Put a chunk on the heap, over what has its name; answered by ``ChunkAnswer``."""
+    """Store a chunk on the heap, replacing a chunk of the same name. Answered by ``ChunkAnswer``."""
 
-    name: str  # characters that no chunk's name has become ``_``; a name that becomes another one's is refused
+    # Characters that are not allowed in a chunk name become ``_``. The operation fails if the result equals the chunk
+    # name of another name.
+    name: str
     content: str
     description: str = ""
-    source: str = ""  # the workspace file it describes, if any
+    source: str = ""  # the workspace file that the chunk describes, if any
 
 
 class ReadChunk(Struct, frozen=True):
-    """Read a chunk, also one that the agent stored; answered by ``ChunkAnswer``."""
+    """Read a chunk, including one that the agent stored. Answered by ``ChunkAnswer``."""
 
     name: str
 
 
 class DropChunk(Struct, frozen=True):
-    """Take a chunk from the heap; answered by ``ChunkAnswer``."""
+    """Remove a chunk from the heap. Answered by ``ChunkAnswer``."""
 
     name: str
 
 
 class ListChunks(Struct, frozen=True):
-    """The heap's index; sent a tuple of ``(name, characters, description)`` in order of allocation."""
+    """List the heap. Receives a tuple of ``(name, characters, description)`` in allocation order."""
 
 
 class ChunkAnswer(Struct, frozen=True):
-    """A chunk's content, or why there is none (the refusal an agent would read)."""
+    """A chunk's content, or the refusal that an agent would read."""
 
     content: str = ""
     failed: str = ""
 
 
 class ReadSpending(Struct, frozen=True):
-    """Look at what the run has used so far; answered by ``Spending``. Nobody is told of it: it changes nothing."""
+    """Read the run's usage so far. Answered by ``Spending``. It changes no state and is not reported to listeners."""
 
-    seconds: bool = False  # the clock is looked at, too, which is a fact of its own
+    seconds: bool = False  # also read the clock, which is recorded as an event
 
 
 class Spending(Struct, frozen=True):
-    """What the run has used."""
+    """The run's usage so far."""
 
-    usd: float | None  # for all that has a price; None as long as nothing has one
-    seconds: float  # up to the last look at the clock
+    usd: float | None  # cost of everything that has a price; None if no price is known
+    seconds: float  # as of the last clock reading
 
 
 class Group(Struct, frozen=True):
-    """Several operations at once; sent a tuple of their answers, in the order asked."""
+    """Several operations to run in parallel. Receives a tuple of their answers, in the given order."""
 
-    # tools, completions, sources and frames; what must not run beside another is run by itself
+    # tools, completions, sources and frames; operations that cannot run in parallel run one by one
     operations: tuple[InvokeTool | Complete | RunFrame | LoadSource, ...]
-    most: int = 4  # how many may run at a time
+    most: int = 4  # maximum number running at the same time
 
 
 Single = InvokeTool | Complete | RunFrame | LoadSource
@@ -171,15 +176,18 @@ Operation = (
     | ReadSpending | Group
 )  # fmt: skip
 Answer = Any
-"""Depends on the operation; each one's docstring names it. Use ``answer: ToolAnswer = yield InvokeTool(...)``."""
+"""Depends on the operation: each operation's docstring names its answer.
+
+Use ``answer: ToolAnswer = yield InvokeTool(...)``.
+"""
 Value = Any
 """A JSON value."""
 
 Program = Generator[Operation | Note, Answer, Value]
 Routine = Generator[Any, Any, Any]
-"""A part of a program's work, for ``yield from``; what it returns stands in each docstring."""
+"""A part of a program's work, for ``yield from``. Each docstring documents the return value."""
 
 
 def prompt(text: str) -> tuple[Message, ...]:
-    """The messages of a completion that asks one thing."""
+    """Return the messages of a completion with a single user text."""
     return (Message("user", (Text(text),)),)

@@ -1,11 +1,11 @@
-"""A program as what decides what happens next in a run, beside the agent's rules in ``core.machine``.
+"""Decides what happens next in a run that is driven by a program, in addition to the agent's rules in ``core.machine``.
 
-The generator stands beside the fold: ``decide`` is its ``advance``, ``note`` its ``evolve``. One loop runs both, and
-replay compares where running performs.
+The generator runs in parallel to the event fold: ``decide`` corresponds to ``advance``, ``note`` to ``evolve``. One
+loop drives both. Replay compares with the recording where a live run performs effects.
 
-Rule 1: the interpreter is sent recorded answers only, so that running it again says the same.
-Rule 2: where an agent's frame runs, the machine says what is next, and the program waits for its result.
-Rule 3: what a program's language raises halts it; the run keeps all facts.
+Rule 1: the interpreter receives only recorded answers, so running it again yields the same operations.
+Rule 2: while a frame of the agent runs, the machine decides, and the program waits for the frame's result.
+Rule 3: an error raised by a program's language halts the program; the run keeps all its events.
 """
 
 from __future__ import annotations
@@ -75,22 +75,23 @@ from .settle import Round, bounded, chunk_name, settle_chunk, spending
 
 
 class ProgramDecider:
-    """One program under way, and where it stands beside the machine.
+    """A running program and its position relative to the machine.
 
     Attributes:
-        said, failed: What it told its person, and what it could not do, since somebody listens.
+        said, failed: Texts that the program printed, and steps that failed, since ``listen`` was called.
     """
 
     def __init__(
         self,
-        begun: ProgramStarted,  # the fact that it begins with, once the run has started
-        make: Callable[[], Program],  # the program from its beginning; called again where a halted run is resumed
+        begun: ProgramStarted,  # the event that records the program, right after the run's start
+        # creates the program from its beginning; called again when a halted run is resumed
+        make: Callable[[], Program],
         strategy: MemoryStrategy,
         open_strategy: Callable[[str], MemoryStrategy],
-        text_of: Callable[[str], str],  # the text of a source, by its digest
+        text_of: Callable[[str], str],  # returns the text of a source by its digest
         *,
-        keep: bool = True,  # whether answers are kept, so that a halted program can be taken up again
-        watch: DebugPort | None = None,  # what the interpreter tells of its lines
+        keep: bool = True,  # whether to keep the answers, so that a halted program can be resumed
+        watch: DebugPort | None = None,  # receives the interpreter's moments
     ) -> None:
         """Start the interpreter."""
         self._begun = begun
@@ -104,24 +105,24 @@ class ProgramDecider:
 
     @property
     def asked(self) -> Operation | Note | Ended:
-        """What the interpreter waits for, or how it ended."""
+        """The operation or note that the interpreter waits for, or its end."""
         return self._interpreter.asked
 
     @property
     def value(self) -> Value:
-        """What the program returned; None before, and where it halted."""
+        """The value the program returned; None before its end and after a halt."""
         return self.asked.value if isinstance(self.asked, Ended) else None
 
     def listen(self, tell: Tell) -> None:
-        """Tell from here on what happens, as the program goes on live: all of it once the next thing is decided.
+        """Report everything that happens from now on to ``tell``, batched each time the next step has been decided.
 
-        A halt is not taken back any more: only a recorded one is, and no more of those come.
+        After this a halt can no longer be undone. Only recorded halts are, and the recording has ended.
         """
         self._tell, self._keep = tell, False
         self._interpreter.listen()
 
     def decide(self, state: State) -> Event | Effect | None:
-        """What happens next: a fact that follows, something to ask of the world, or None when the run is over."""
+        """Return the next event, the next effect to perform, or None if the run is over."""
         upcoming = self._next(state)
         if self._tell is not None:
             happened, self._interpreter.happened = tuple(self._interpreter.happened), []
@@ -136,7 +137,7 @@ class ProgramDecider:
         aligned = self._aligned(state)
         while aligned is None:
             match asked := self.asked:
-                case _ if isinstance(asked, Note):  # most of a program
+                case _ if isinstance(asked, Note):  # the most common case
                     return asked
                 case InvokeTool() | Complete() | LoadSource() | RunFrame() | Group():
                     upcoming = self._ask(asked, state)
@@ -159,7 +160,7 @@ class ProgramDecider:
         return aligned
 
     def _ask(self, asked: Single | Group, state: State) -> Event | Effect | None:
-        """What is still to be asked; None once the program was sent all answers, or was refused."""
+        """Return the next effect for the pending operation; None once the program was answered or refused."""
         self._round = self._round or Round(asked, self._text_of)
         if self._round.next_frame() and state.running.depth >= PROGRAM_DEPTH:
             self._round = None
@@ -186,7 +187,10 @@ class ProgramDecider:
                 return _ended(asked, state)
 
     def _aligned(self, state: State) -> Event | None:
-        """What brings the stack to the frames that the program has open: after a halt they may differ."""
+        """Return the event that brings the stack in line with the program's open frames.
+
+        After a halt the two can differ, because the program was moved back to an earlier point.
+        """
         have, want = len(state.stack) - 1, len(self._interpreter.frames)
         if have == want or isinstance(self.asked, Ended):
             return None
@@ -195,7 +199,7 @@ class ProgramDecider:
         return _entered(self._interpreter.frames[have], state)
 
     def note(self, event: Event, after: State) -> None:
-        """Take note of a fact and of the state that it makes; the program goes on where it answers it."""
+        """Process an event and the state after it; resume the program if the event answers its operation."""
         if self._tell is not None:
             self._interpreter.happened.append(event)
             self.said += [event.text] if isinstance(event, Said) else []
@@ -244,7 +248,7 @@ class ProgramDecider:
                 pass
 
     def _reopen(self) -> None:
-        """Forget what led to the end; a program that halted goes back to the last thing that it asked the world."""
+        """Undo the run's end. A halted program goes back to the last thing that it asked of the outside world."""
         self._clock_read = False
         if self._round is not None:
             self._round.reopen()
@@ -272,7 +276,7 @@ def _entered(effect: EnterFrame, state: State) -> FramePushed:
 
 
 def _ended(ended: Ended, state: State) -> Event:
-    """The facts that close a run, one after another."""
+    """Return the next of the events that close a run; they follow one another."""
     program, most = state.program, state.begun.budgets.root_result_chars
     if ended.fault is not None:
         if program is None or program.halted is None:
@@ -284,26 +288,26 @@ def _ended(ended: Ended, state: State) -> Event:
 
 
 class Ended(Struct, frozen=True):
-    """The interpreter is through: with a value, or with a fault."""
+    """The interpreter's end, with a value or a fault."""
 
     value: Value = None
     fault: Halted | None = None
 
 
 class _Interpreter:
-    """The generator, run from answer to answer, and back to its last question after a halt.
+    """Runs the generator from answer to answer, and back to its last question after a halt.
 
     Attributes:
-        asked: What it waits for, or how it ended.
-        frames: Those that it has open, outermost first.
-        called: Name of a chunk to what the program called it.
+        asked: The operation or note that the generator waits for, or its end.
+        frames: Its open frames, outermost first.
+        called: Maps chunk names to the names that the program used for them.
     """
 
     def __init__(self, make: Callable[[], Program], *, keep: bool) -> None:
-        """Run the program to its first operation; see ``ProgramDecider``."""
+        """Run the program to its first operation. See ``ProgramDecider``."""
         self._make, self._keep = make, keep
         self._listens = False
-        self.happened: list[Happening] = []  # every operation, and every answer from outside, where somebody listens
+        self.happened: list[Happening] = []  # every operation and every outside answer, once ``listen`` was called
         self._begin()
 
     def _begin(self) -> None:
@@ -316,7 +320,7 @@ class _Interpreter:
         self.go_on()
 
     def listen(self) -> None:
-        """Note what happens from here on, beginning with what is being waited for; what was kept is let go."""
+        """Record happenings from now on, starting with the pending operation, and discard the kept answers."""
         self._listens = True
         self._keep, self._kept = False, []
         self._note_operation()
@@ -326,11 +330,11 @@ class _Interpreter:
             self.happened.append(self.asked)
 
     def go_on(self) -> None:
-        """Run on from a note, to the next operation or note, or to the end."""
+        """Continue from a note to the next operation or note, or to the end."""
         self._step(lambda: self._program.send(None))
 
     def answer(self, answer: Answer, *, outside: bool = False) -> None:
-        """Answer the operation that the program waits for."""
+        """Answer the pending operation."""
         asked = self.asked
         self._under_way = True
         if self._keep:
@@ -349,13 +353,13 @@ class _Interpreter:
         self._step(lambda: self._program.send(answer))
 
     def refuse(self, error: Halted) -> None:
-        """Raise ``error`` where the program waits."""
+        """Raise ``error`` at the point where the program waits."""
         if self._keep:
             self._kept.append((False, error))
         self._step(lambda: self._program.throw(error))
 
     def back_to_question(self) -> None:
-        """After a fault: stand again where the program last asked something of the world."""
+        """After a fault, rerun the program up to the last operation that the outside world answered."""
         last = max((index for index, (outside, _) in enumerate(self._kept) if outside), default=-1)
         fed = self._kept[: max(0, last)]
         self._begin()

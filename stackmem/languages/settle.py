@@ -1,7 +1,8 @@
-"""What a program's operations come to: an answer from the state, or questions to the world and what came of them.
+"""Settles a program's operations: answers them from the state, or asks the outside world and collects the answers.
 
-Rule 1: a round is asked as a whole, within the limits of its beginning, and judged when all of it has come.
-Rule 2: where the provider fails, only what it failed in is asked again; a reply that does not fit its schema, too.
+Rule 1: a round of operations is performed as a whole, within the limits at its start, and judged when all answers are
+in.
+Rule 2: after a provider failure only the failed request is repeated; so is one whose reply does not fit its schema.
 """
 
 from __future__ import annotations
@@ -70,13 +71,14 @@ _WHY = {
 
 
 class Question(Struct):
-    """One operation and what is known of its answer."""
+    """One operation and the progress towards its answer."""
 
     operation: Single
-    answers: tuple[type[Event], ...]  # the facts that answer it; none for a frame, whose result is no fact of its own
-    branch: int | None = None  # its place in its group; None where it stands alone
-    failures: tuple[ModelFailed, ...] = ()  # of the provider, since its last reply
-    # replies that did not fit the schema, each with its refusal; ``fault`` is what is wrong with the last
+    # event types that answer it; empty for a frame, whose result is not a separate event
+    answers: tuple[type[Event], ...]
+    branch: int | None = None  # index in its group; None for a single operation
+    failures: tuple[ModelFailed, ...] = ()  # provider failures since the last reply
+    # replies that did not fit the schema, each followed by its refusal; ``fault`` is the last reply's fault
     added: tuple[Message, ...] = ()
     fault: str = ""
     misfits: int = 0
@@ -98,45 +100,48 @@ def _question(operation: Single, branch: int | None = None) -> Question:
 
 
 class Round:
-    """The questions of one operation, or of one group."""
+    """The pending questions of one operation or one group."""
 
     def __init__(self, asked: Single | Group, text_of: Callable[[str], str]) -> None:
-        """Begin; ``text_of`` gives the text of a source by its digest."""
+        """Start the round. ``text_of`` returns the text of a source by its digest."""
         self._group = isinstance(asked, Group)
         self._most = max(1, asked.most) if isinstance(asked, Group) else 1
         operations = enumerate(asked.operations) if isinstance(asked, Group) else [(None, asked)]
         self._questions = [_question(operation, branch) for branch, operation in operations]
         self._text_of = text_of
-        self._due: set[int | None] = set()  # branches that were asked together and are not answered yet
-        self._midway = False  # some of them are
-        self._written = 0  # long inputs of the frame that is pushed next
-        self.working = ""  # id of the frame in which the agent works for it; empty where none does
+        self._due: set[int | None] = set()  # branches that were asked together and are still unanswered
+        self._midway = False  # whether some of them have been answered
+        self._written = 0  # long inputs already written for the next frame
+        self.working = ""  # id of the frame in which the agent works on this round; empty if there is none
 
     @property
     def answer(self) -> Answer:
-        """What the program is sent once nothing is left to ask."""
+        """The answer for the program. Valid once every question is done."""
         found = tuple(question.answer for question in self._questions)
         return found if self._group else found[0]
 
     def decide(self, state: State) -> Event | Effect | None:
-        """What is asked next, or why that cannot be; None once all answers are there."""
+        """Return the next effect or event, or the event that ends the run; None once all answers are in."""
         waiting = [question for question in self._questions if not question.done]
         for question in () if self._due else waiting:
             if question.failures and (end := _given_up(question, state)):
                 return end
         effect = self._effect([question for question in waiting if question.answers], state)
         if effect is not None:
-            begun = self._midway and self._due  # within the limits
+            begun = self._midway and self._due  # the limits were checked when the round began
             return effect if begun else bounded(state, effect)
         return self._pushed(waiting[0].operation, state) if waiting else None
 
     def next_frame(self) -> bool:
-        """Whether a frame of the agent is what is left to begin."""
+        """Return whether the only thing left to start is a frame of the agent."""
         waiting = [question for question in self._questions if not question.done]
         return bool(waiting) and not any(question.answers for question in waiting)
 
     def _effect(self, waiting: list[Question], state: State) -> Effect | None:
-        """What can be asked now: no more completions than steps are left; what is due comes before anything new."""
+        """Return the effect for everything that can be asked now.
+
+        Outstanding branches come before new ones, and no more completions are asked than the run has steps left.
+        """
         left = None if state.limits.steps is None else state.limits.steps - state.step
         asked: list[tuple[int | None, AskModel | InvokeTool | LoadSource]] = []
         rank = 0
@@ -157,7 +162,7 @@ class Round:
         return Parallel(branches, self._most) if branches else None
 
     def _pushed(self, work: Single, state: State) -> Event | Effect:
-        """The frame of the work that is handed to the agent; its long inputs are written first."""
+        """Return the event that pushes the agent's frame, or the effect that first writes one of its long inputs."""
         assert isinstance(work, RunFrame)  # noqa: S101 - all other questions are answered by facts
         frame = f"frame-{state.pushes + 1}"
         files = long_inputs(work, frame)
@@ -177,9 +182,9 @@ class Round:
         )
 
     def note(self, event: Event, happened: list[Happening]) -> None:
-        """Take note of a fact that may answer a question; a reply that did not fit is added to what happened."""
+        """Process an event that may answer a question. A reply that did not fit is appended to ``happened``."""
         waiting = [question for question in self._questions if not question.done]
-        branch = getattr(event, "branch", 0) or 0  # of what stands alone it is 0, or of a reply not set
+        branch = getattr(event, "branch", 0) or 0  # the branch is 0 for a single operation, and unset on some replies
         for question in waiting:
             if isinstance(event, question.answers) and (question.branch or 0) == branch:
                 self._due.discard(question.branch)
@@ -190,14 +195,14 @@ class Round:
                 if question.fault and isinstance(asked, Complete):
                     happened.append(ReplyRefused(asked.name, question.fault))
                 return
-        if isinstance(event, ToolAnswered) and waiting:  # a long input of a frame was written, or could not be
+        if isinstance(event, ToolAnswered) and waiting:  # a long input of a frame was written, or writing it failed
             self._written += 1
             if event.failed:
                 self._written = 0
                 waiting[0].settle(FrameAnswer("", failed="inputs", detail=event.detail))
 
     def note_popped(self, done: PoppedFrame) -> None:
-        """Take note that the frame in which the agent worked ended."""
+        """Record that the agent's frame ended."""
         self.working, self._written = "", 0
         for question in self._questions:
             if not question.done:
@@ -205,16 +210,16 @@ class Round:
                 return
 
     def reopen(self) -> None:
-        """Forget what led to the end of the run; what was not answered is asked again."""
+        """Undo the end of the run; unanswered questions are asked again."""
         self._due, self._midway = set(), False
         for question in self._questions:
             question.failures = ()
 
 
 def bounded(state: State, effect: Effect) -> Event | Effect:
-    """What is asked, unless a limit of the run is spent or must be looked at first."""
+    """Return the effect, or the event or clock reading that a limit of the run requires first."""
     if state.limits.seconds is None and not isinstance(effect, AskModel | Parallel):
-        return effect  # the other limits bound what a model is asked
+        return effect  # the other limits apply only to model requests
     asked = effects_of(effect)
     requests = [each for each in asked if isinstance(each, AskModel)]
     if limits.needs_clock(state) and not state.clock_fresh:
@@ -227,7 +232,7 @@ def bounded(state: State, effect: Effect) -> Event | Effect:
 
 
 def _request(question: Question, asked: Complete, state: State, rank: int) -> AskModel:
-    """The request of a completion; ``rank`` counts the completions asked for beside it, from 0."""
+    """Return the model request for a completion. ``rank`` is its index among the completions asked in parallel."""
     frame = state.running
     return AskModel(
         view=View(asked.system, (), Log([*_messages(asked), *question.added]), asked.breakpoints),
@@ -256,7 +261,7 @@ def _text(schema: dict[str, Any]) -> str:
 
 
 def _take(question: Question, event: Event, text_of: Callable[[str], str]) -> None:
-    """Note the fact that answers the question, or a part of its answer."""
+    """Apply an event that answers the question, fully or in part."""
     match event:
         case ToolAnswered():
             question.settle(ToolAnswer(event.value, event.failed, event.detail))
@@ -297,13 +302,13 @@ def _replied(question: Question, reply: ModelReplied) -> None:
 
 
 def _given_up(question: Question, state: State) -> RunEnded | None:
-    """The run's end where the provider has failed for good."""
+    """Return the event that ends the run if the provider's failures are final."""
     followed = after_failure(replace(state, failures=question.failures))
     return followed if isinstance(followed, RunEnded) else None
 
 
 def _frame_answer(work: Single, done: PoppedFrame) -> FrameAnswer:
-    """What a frame that ended tells the program."""
+    """Convert an ended frame to the program's answer."""
     first = next((turn for turn in done.frame.turns if isinstance(turn, Reply)), None)
     plan = "\n".join(part.text for part in first.parts if isinstance(part, Text)).strip() if first else ""
     wanted = isinstance(work, RunFrame) and work.schema is not None
@@ -312,20 +317,20 @@ def _frame_answer(work: Single, done: PoppedFrame) -> FrameAnswer:
 
 
 def spending(state: State) -> Spending:
-    """What the run has used; nothing is known of its cost as long as nothing has a price."""
+    """Return the run's usage. The cost is unknown as long as nothing has a price."""
     known = state.begun.price is not None or state.usd > 0
     return Spending(state.usd if known else None, state.seconds)
 
 
 def chunk_name(name: str) -> str:
-    """The name of the chunk for what a program calls ``name``."""
+    """Return the chunk name for a name that the program uses."""
     return _STRANGE.sub("_", name)
 
 
 def settle_chunk(
     asked: KeepChunk | ReadChunk | DropChunk | ListChunks, state: State, called: dict[str, str]
 ) -> ChunkKept | ChunkDropped | ChunkAnswer | tuple[tuple[str, int, str], ...]:
-    """The fact that an operation on the heap comes to, or its answer."""
+    """Return the event that settles a heap operation, or its answer."""
     heap = state.heap
     if isinstance(asked, ListChunks):
         return tuple((chunk.name, len(chunk.content), chunk.description) for chunk in heap.chunks.values())

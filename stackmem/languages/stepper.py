@@ -1,4 +1,4 @@
-"""Where a debugger stops: at breakpoints, whose conditions are the loop agent's, and step by step."""
+"""Decides when a debugger stops: at breakpoints, with conditions in the loop agent's syntax, and when stepping."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from .loop_agent.conditions.evaluator import verdict
 
 Mode = Literal["run", "in", "over", "out"]
 Lines = dict[int, str]
-"""Line of a file to the condition of its breakpoint; empty where there is none."""
+"""Maps a line number to the condition of its breakpoint; an empty condition always stops."""
 
 
 class Stepper(Struct, eq=False):
     """Decides at each moment whether to stop."""
 
-    breakpoints: dict[str, Lines] = {}  # path of a file to its lines
-    mode: Mode = "run"  # how it went on from the last stop
-    depth: int = 0  # frames that were open there
-    fault: str = ""  # why the condition of the breakpoint at which it stopped last cannot be evaluated
-    inside: str | None = None  # the program's folder as the run sees it; known from the first moment on
-    shown: str = ""  # the same folder as the person sees it
+    breakpoints: dict[str, Lines] = {}  # file path to its breakpoint lines
+    mode: Mode = "run"  # how execution continued after the last stop
+    depth: int = 0  # number of open frames at the last stop
+    fault: str = ""  # why the condition of the last breakpoint could not be evaluated
+    inside: str | None = None  # the program's folder as the run sees it; set at the first moment
+    shown: str = ""  # the same folder as the user sees it
 
     def locate(self, moment: DebugMoment) -> DebugMoment:
-        """The moment with the paths of its files as the person knows them."""
+        """Return the moment with file paths as the user knows them."""
         if self.inside is None:
             self.inside = posixpath.dirname(moment.stack[-1].path)
         return replace(moment, stack=tuple(replace(each, path=self._path(each.path)) for each in moment.stack))
@@ -37,7 +37,7 @@ class Stepper(Struct, eq=False):
         return posixpath.join(self.shown, path[len(inner) :]) if path.startswith(inner) else path
 
     def reason(self, moment: DebugMoment) -> str:
-        """Why to stop here, as a debugger's protocol names it; empty to go on."""
+        """Return the reason to stop, in the terms of the debug adapter protocol; empty to continue."""
         if moment.kind == "entered":
             return "entry" if self.mode == "in" else ""
         if moment.kind == "left":
@@ -49,7 +49,7 @@ class Stepper(Struct, eq=False):
         return "step" if stops or (self.mode == "out" and depth < self.depth) else ""
 
     def _breaks(self, frame: FrameView) -> bool:
-        """Whether a breakpoint holds; one with a condition that cannot be evaluated does, and says why."""
+        """Return whether a breakpoint applies. A condition that cannot be evaluated also stops, and sets ``fault``."""
         condition = self.breakpoints.get(frame.path, {}).get(frame.line)
         self.fault = ""
         if not condition:

@@ -1,1 +1,1 @@
-"""What every language needs: values as facts and texts, YAML with places, findings, readings, artifacts."""
+"""Helpers shared by the languages: values as events and text, YAML with positions, findings, readings, artifacts."""

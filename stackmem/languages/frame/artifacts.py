@@ -1,8 +1,10 @@
-"""Artifacts: texts that a program keeps under a name. A short one is a chunk; a long one a file, and a chunk about it.
+"""Artifacts: texts that a program keeps under a name.
 
-Rule 1: a file is written before the chunk that names it, so that no chunk names a file that is not there.
-Rule 2: a name never leads out of its folder, and two names never share a file.
-Rule 3: what is kept fits what the heap asks of names and descriptions; an empty text is a file, as no chunk is empty.
+A short artifact is a chunk. A long one is a file plus a chunk that describes it.
+
+Rule 1: a file is written before the chunk that names it, so a chunk never names a missing file.
+Rule 2: a name cannot lead out of its folder, and two names never share a file.
+Rule 3: names and descriptions satisfy the heap's rules. An empty text becomes a file, because a chunk cannot be empty.
 """
 
 from __future__ import annotations
@@ -20,37 +22,40 @@ from stackmem.languages.operations import ChunkAnswer, KeepChunk, ReadChunk, Too
 from .values import as_text
 
 CHUNK_CHARS = 2_000
-"""Most characters of an artifact that is a chunk itself."""
+"""Maximum length of an artifact that is stored as a chunk."""
 LOADED_CHARS = 30_000
-"""Most characters that are shown of one: head and tail, with a mark between them."""
+"""Maximum length shown of an artifact: its head and tail, with a mark between them."""
 FOLDER = "artifacts"
 _SUMMARY_CHARS = 200
 _NAME_CHARS = 64
 _STRANGE = re.compile(r"[^A-Za-z0-9_.-]")
 
 Doing = Generator[InvokeTool | KeepChunk | ReadChunk, Any, Any]
-"""What it returns stands in each docstring; use ``yield from``."""
+"""Each docstring documents the return value. Use with ``yield from``."""
 
 
 class Artifact(Struct, frozen=True):
-    """A text under a name."""
+    """A text stored under a name."""
 
     name: str  # as the program spells it
-    chunk: str  # of the heap
+    chunk: str  # name of the heap chunk
     summary: str = ""  # one line, at most 200 characters
     chars: int = 0
-    file: str = ""  # where a long one lies in the workspace; empty where the chunk is the text itself
-    failed: str = ""  # why it was not kept; empty where it was
+    file: str = ""  # workspace path of a long artifact; empty if the chunk is the text itself
+    failed: str = ""  # why it was not stored; empty on success
 
 
 def plain_name(name: str) -> str:
-    """The chunk and the file of an artifact called ``name``: others become ``_``, and so does a first dot or dash."""
+    """Return the chunk and file name of an artifact called ``name``.
+
+    Characters outside ``A-Za-z0-9_.-`` become ``_``, and so does a leading dot or dash.
+    """
     plain = _STRANGE.sub("_", name.strip())[:_NAME_CHARS] or "_"
     return f"_{plain[1:]}" if plain[0] in ".-" else plain
 
 
 def save(name: str, content: Any, summary: str = "", taken: Iterable[str] = ()) -> Doing:
-    """Keep ``content``, over what has the same name; returns the ``Artifact``."""
+    """Store ``content``, replacing an artifact of the same name. Returns the ``Artifact``."""
     chunk, text, summary = plain_name(name), as_text(content), _one_line(summary)
     if not name.strip():
         return Artifact(name, chunk, failed="an artifact needs a name")
@@ -69,7 +74,7 @@ def save(name: str, content: Any, summary: str = "", taken: Iterable[str] = ()) 
 
 
 def read(artifact: Artifact) -> Doing:
-    """The whole text of an artifact; returns ``(text, failed)``."""
+    """Read the full text of an artifact. Returns ``(text, failed)``."""
     if artifact.file:
         answer: ToolAnswer = yield InvokeTool("read_file", {"path": artifact.file})
         return ("", answer.detail or answer.failed) if answer.failed else (as_text(answer.value), "")
@@ -78,7 +83,7 @@ def read(artifact: Artifact) -> Doing:
 
 
 def load(artifact: Artifact) -> Doing:
-    """What a model is shown of an artifact, at most ``LOADED_CHARS``; returns ``(text, failed)``."""
+    """Read the text shown to a model, at most ``LOADED_CHARS`` long. Returns ``(text, failed)``."""
     text, failed = yield from read(artifact)
     return clip_chars(text, LOADED_CHARS), failed
 

@@ -1,4 +1,7 @@
-"""Runs branches of a program side by side: each to what it asks next, then all that together, until all have ended."""
+"""Runs branches of a program in parallel.
+
+Each branch runs to its next operation. All pending operations then form one group, and so on until every branch ended.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ Branch = Generator[Any, Any, Any]
 
 
 def side_by_side(branches: Sequence[Branch], most: int = 4, *, open_at_once: int | None = None) -> Branch:
-    """What each branch returns, in their order. What cannot stand in a ``Group`` is asked by itself."""
+    """Return the branches' results in order. Operations that a ``Group`` cannot contain are yielded one by one."""
     waiting = deque(enumerate(branches))
     pending: dict[int, tuple[Branch, Single]] = {}
     results: dict[int, Any] = {}
@@ -34,7 +37,7 @@ def side_by_side(branches: Sequence[Branch], most: int = 4, *, open_at_once: int
 def _advance(
     number: int, branch: Branch, answer: Any, pending: dict[int, tuple[Branch, Single]], results: dict[int, Any]
 ) -> Branch:
-    """Send a branch its answer and let it run to the effect it waits for next, or to its end."""
+    """Send a branch its answer and run it to its next groupable operation or to its end."""
     try:
         operation = branch.send(answer)
         while not isinstance(operation, InvokeTool | Complete | RunFrame | LoadSource):

@@ -1,4 +1,4 @@
-"""What the agent reads of the work that a program hands to it: the whole task, hints, inputs, and what to return."""
+"""The text of a task that a program delegates to the agent: the task, hints, inputs, and the expected result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INPUT_CHARS = 20_000
 
 
 def task_text(effect: RunFrame, frame: str) -> str:
-    """The task as it stands in the first message of ``frame``; an input that is too long is named by its file."""
+    """Return the task for the first message of ``frame``. An input that is too long is replaced by its file's path."""
     parts = [effect.task]
     if effect.using:
         parts.append("HINTS\n" + "\n".join(f"- {hint}" for hint in effect.using))
@@ -34,12 +34,12 @@ def task_text(effect: RunFrame, frame: str) -> str:
 
 
 def words_after_task() -> str:
-    """The words of ours that follow every task."""
+    """Return the fixed text that ends every task."""
     return task_text(RunFrame("", ""), "").strip().removesuffix(".")
 
 
 def input_files(effect: RunFrame, frame: str) -> dict[str, str]:
-    """Input to the file that it is written to when it is long; no two share one."""
+    """Map each input to the file used if it is long. No two inputs share a file."""
     found: dict[str, str] = {}
     for name in effect.inputs:
         plain = "".join(char if char.isalnum() or char in "_.-" else "_" for char in name)[:64].strip(".") or "input"
@@ -49,7 +49,7 @@ def input_files(effect: RunFrame, frame: str) -> dict[str, str]:
 
 
 def long_inputs(effect: RunFrame, frame: str) -> tuple[InvokeTool, ...]:
-    """The calls that write the inputs which are too long for the message."""
+    """Return the calls that write the inputs that are too long for the message."""
     texts = {name: as_text(value) for name, value in effect.inputs.items()}
     return tuple(
         InvokeTool("write_file", {"path": input_files(effect, frame)[name], "content": text, "parents": True})

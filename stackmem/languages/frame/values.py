@@ -1,4 +1,4 @@
-"""A program's values: the facts recorded of one (its kind, its size, a digest at the end of a phase), and its text."""
+"""Facts recorded about a program's values (kind, size, digest at the end of a phase), and their text form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BRIEF_DEPTH = 3
 
 
 def kind_and_size(value: Any) -> tuple[str, int]:
-    """A value's kind and size: characters of a text, items of a list, members of an object; else 0."""
+    """Return a value's kind and size: characters of a text, items of a list, members of an object, otherwise 0."""
     match value:
         case None:
             return "nothing", 0
@@ -36,26 +36,30 @@ def kind_and_size(value: Any) -> tuple[str, int]:
 
 
 def step_left(path: str, value: Any) -> StepLeft:
-    """The note that a step ended with ``value``."""
+    """Return the note that a step ended with ``value``."""
     return StepLeft(path, *kind_and_size(value))
 
 
 def variable_set(name: str, value: Any) -> VariableSet:
-    """The note that a variable has ``value`` now."""
+    """Return the note that a variable was set to ``value``."""
     return VariableSet(name, *kind_and_size(value))
 
 
 def digest_of(value: Any) -> str:
-    """SHA-256 of the value as JSON, members in their order; what is no JSON counts by its ``repr``."""
+    """Return the SHA-256 of the value as JSON, with members in their order.
+
+    Parts that JSON cannot represent are hashed by their ``repr``.
+    """
     try:
         raw = json.encode(value, enc_hook=repr)
-    except (UnicodeEncodeError, RecursionError, OverflowError, TypeError):  # half a character, or nested too deep
+    # a lone surrogate, or nesting that is too deep
+    except (UnicodeEncodeError, RecursionError, OverflowError, TypeError):
         raw = repr_of(value)
     return hashlib.sha256(raw).hexdigest()
 
 
 def repr_of(value: Any) -> bytes:
-    """What tells a value from others where JSON cannot hold it."""
+    """Return bytes that identify a value that JSON cannot represent."""
     try:
         return repr(value).encode(errors="backslashreplace")
     except (RecursionError, ValueError):
@@ -63,19 +67,19 @@ def repr_of(value: Any) -> bytes:
 
 
 def as_text(value: Any) -> str:
-    """A value as text: a text as it is, anything else as JSON."""
+    """Return a text unchanged and any other value as JSON."""
     if isinstance(value, str):
         return value
     try:
         return json.encode(value, enc_hook=str).decode()
     except RecursionError:
         return "(a value that is nested too deeply to be shown)"
-    except UnicodeEncodeError:  # half a character, which JSON can only escape
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can only escape
         return dumps(value, default=str)
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Every text in a value."""
+    """Yield every text inside a value."""
     match value:
         case str():
             yield value
@@ -90,7 +94,7 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def brief(value: Any, depth: int = 0) -> str:
-    """A value in few characters, whatever its size."""
+    """Return a short form of a value of any size."""
     many = 0 if depth == _BRIEF_DEPTH else _BRIEF_ITEMS
     match value:
         case str():

@@ -1,8 +1,8 @@
-"""YAML 1.2 as a tree in which everything knows where it stands, keys that occur twice included.
+"""YAML 1.2 as a tree in which every node knows its position. Duplicate keys are kept.
 
-Rule 1: what cannot be read is one ``YamlError`` with its line and column, never another exception.
-Rule 2: an alias stands for a copy, and copies count: a kilobyte of aliases cannot become a gigabyte of values.
-Rule 3: tags are refused; a date or a time is a text.
+Rule 1: invalid input raises a ``YamlError`` with line and column, never another exception.
+Rule 2: an alias is expanded to a copy, and copies are counted, so a kilobyte of aliases cannot become a gigabyte.
+Rule 3: tags are rejected. Dates and times stay texts.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _TEMPLATE_HINT = 'a value that begins with "{{" stands in quotes: "{{ name }}"'
 
 
 class Place(Struct, frozen=True):
-    """Line and column, both from 1."""
+    """A position: line and column, both counted from 1."""
 
     line: int
     column: int
 
 
 class Scalar(Struct, frozen=True):
-    """A text, number, truth value or nothing; ``literal`` is how it was written."""
+    """A text, number, boolean or null. ``literal`` is its source text."""
 
     place: Place
     value: str | int | float | bool | None
@@ -49,13 +49,13 @@ class Items(Struct, frozen=True):
 
 
 class Table(Struct, frozen=True):
-    """A mapping; its pairs in the order they were written, with every key that occurs."""
+    """A mapping. Its pairs are in source order and include duplicate keys."""
 
     place: Place
     pairs: tuple[tuple[Scalar, Tree], ...]
 
     def get(self, key: str) -> Tree | None:
-        """The value of the first pair with that key."""
+        """Return the value of the first pair with that key."""
         return next((value for name, value in self.pairs if name.value == key), None)
 
 
@@ -63,7 +63,7 @@ Tree = Scalar | Items | Table
 
 
 class YamlError(Exception):
-    """Text that is no YAML, or YAML that is refused."""
+    """Text that is not YAML, or YAML that is rejected."""
 
     def __init__(self, place: Place, message: str) -> None:
         super().__init__(message)
@@ -72,16 +72,16 @@ class YamlError(Exception):
 
 
 def parse_yaml(text: str) -> Tree:
-    """The one document of ``text``; an empty one is nothing."""
+    """Parse the single document in ``text``. An empty document is a null scalar."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
     from ruamel.yaml.reader import ReaderError
     from ruamel.yaml.scanner import Scanner
 
-    reader = YAML(typ="safe", pure=True)  # the round-trip reader marks in a folded text where it was folded
+    reader = YAML(typ="safe", pure=True)  # the round-trip reader would insert markers at the folds of a folded text
     reader.allow_duplicate_keys = True
     reader.Scanner = bounded_scanner(Scanner, MOST_DEPTH)
-    reader.composer.warn_double_anchors = False  # YAML 1.2 allows a second anchor of one name; the last one holds
+    reader.composer.warn_double_anchors = False  # YAML 1.2 allows redefining an anchor; the last definition wins
     try:
         node = reader.compose(text)
     except MarkedYAMLError as error:
@@ -105,7 +105,7 @@ def parse_yaml(text: str) -> Tree:
 
 
 def plain(tree: Tree) -> Any:
-    """The Python value; of a key that occurs twice the last value holds."""
+    """Return the Python value. For a duplicate key the last value wins."""
     match tree:
         case Scalar():
             return tree.value
@@ -116,7 +116,7 @@ def plain(tree: Tree) -> Any:
 
 
 def duplicate_keys(table: Table) -> Iterator[Scalar]:
-    """Every key that a pair before it has, too."""
+    """Yield every key that repeats an earlier one."""
     seen: set[str] = set()
     for key, _ in table.pairs:
         name = str(key.value)
@@ -126,7 +126,7 @@ def duplicate_keys(table: Table) -> Iterator[Scalar]:
 
 
 def kind_of(tree: Tree) -> str:
-    """What a value is, in the words of someone who writes YAML."""
+    """Describe the kind of a value in terms familiar to YAML authors."""
     match tree:
         case Items():
             return "a list"
@@ -143,7 +143,7 @@ def kind_of(tree: Tree) -> str:
 
 
 def line_of(text: str, place: Place) -> str:
-    """The line that a place stands in, as one can show it."""
+    """Return the source line at a position, made printable and cut to 160 characters."""
     lines = text.splitlines()
     shown = lines[place.line - 1] if 0 < place.line <= len(lines) else ""
     return "".join(char if char.isprintable() else " " for char in shown[:160]).rstrip()
@@ -164,7 +164,7 @@ def _begins_with_template(line: str) -> bool:
 
 
 class _Grower:
-    """Makes the tree; counts what aliases stand for."""
+    """Builds the tree and counts the values that aliases expand to."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
