@@ -1,4 +1,4 @@
-"""``stackmem compile``."""
+"""The ``stackmem compile`` command."""
 
 from __future__ import annotations
 

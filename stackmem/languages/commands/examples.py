@@ -1,4 +1,4 @@
-"""``stackmem examples``: the example programs that ship, which a person may look through, copy and run."""
+"""The ``stackmem examples`` command, which lists and copies the example programs in the package."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def command(
 
 
 def shipped_examples() -> Path:
-    """The folder of the examples: in the wheel beside the code, in a checkout beside the package."""
+    """Return the examples folder: inside the package in a wheel, next to the package in a checkout."""
     package = Path(__file__).resolve().parents[2]
     packaged = package / "_examples"
     return packaged if packaged.is_dir() else package.parent / "examples"
 
 
 def _first_sentence(main: Path) -> str:
-    """What a program says of itself first, without the mark of its comment or heading."""
+    """Return the first sentence of a program's leading comment or heading, without its markup."""
     lines = main.read_text("utf-8").splitlines()
     said = [line.lstrip("#;/ ").strip() for line in lines[:4] if line.strip()]
     heading = main.suffix == ".pb"  # a playbook begins with its agent's name

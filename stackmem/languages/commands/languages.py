@@ -1,4 +1,4 @@
-"""``stackmem languages``."""
+"""The ``stackmem languages`` command."""
 
 from __future__ import annotations
 

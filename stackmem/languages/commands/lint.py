@@ -1,4 +1,4 @@
-"""``stackmem lint``."""
+"""The ``stackmem lint`` command."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _line(finding: Finding) -> str:
 
 
 def _github(finding: Finding) -> str:
-    """A workflow command, as GitHub's runners read it."""
+    """Format a finding as a workflow command for GitHub's runners."""
 
     def escaped(text: str) -> str:
         return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -1,4 +1,4 @@
-"""``stackmem repl``."""
+"""The ``stackmem repl`` command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from stackmem.languages.sexp.reader import TypedLines
 from stackmem.run.open import Person
 
 _MOST_CHARS = 1_000_000
-"""What is typed beyond it is not waited for: no source may be longer, and the reader says so."""
+"""Maximum length of one expression. Longer input is passed on unfinished, and the reader reports the excess."""
 
 
 @takes("flags", settings(
@@ -70,14 +70,14 @@ def command(
 
 
 def _first() -> str:
-    """The first expression, before anything is copied or kept for it."""
+    """Read the first expression, before the workspace is copied or a run is stored."""
     while not (typed := _read(PROMPT).strip()):
         pass
     return typed
 
 
 def _read(question: str) -> str:
-    """One expression, over as many lines as it takes."""
+    """Read one expression, which may span several lines."""
     lines: list[str] = []
     typed = TypedLines()
     chars = 0
@@ -93,7 +93,10 @@ def _read(question: str) -> str:
 
 
 def _line(ask: str) -> str:
-    """What is typed, with its line's end; "" at the end of input. Streams that are closed or full are done without."""
+    """Read one line, including its line end; empty at the end of input.
+
+    Output errors are ignored, so closed or full streams do not end the session.
+    """
     with suppress(OSError):
         if sys.stderr is not None:
             sys.stderr.write(ask)
@@ -106,14 +109,14 @@ def _line(ask: str) -> str:
 
 
 def _ready_to_read() -> bool:
-    """Whether anything can be typed at all; bytes that are no UTF-8 are read as U+FFFD, as no trace can hold them."""
+    """Return whether input can be read. Invalid UTF-8 is read as U+FFFD, because a trace cannot store it."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
     return sys.stdin is not None
 
 
 def _remember(path: Path) -> None:
-    """Lines of earlier sessions are there with the arrow keys, and these are kept."""
+    """Load the input history of earlier sessions, and save it at exit."""
     try:
         import readline
     except ImportError:

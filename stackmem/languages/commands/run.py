@@ -1,4 +1,4 @@
-"""``stackmem run``."""
+"""The ``stackmem run`` command."""
 
 from __future__ import annotations
 

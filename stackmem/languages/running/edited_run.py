@@ -1,10 +1,12 @@
-"""A program's run gone on with by an edited program: a new run, which is given the recorded answers for as long as
-it asks the same, and then goes on live.
+"""Continues a program's run with an edited program.
 
-Rule 1: the other run is only read; the new one holds all of its own facts, and is replayed by itself.
-Rule 2: files are as they were when the two parted.
-Rule 3: of a run that halted, what was asked last is asked again, but for a tool that may not be called twice.
-Rule 4: its other sources are read as they are now, too, see ``edited_sources``.
+The result is a new run. It uses the recorded answers for as long as the edited program asks the same questions, and
+then continues live.
+
+Rule 1: the original run is only read. The new run contains all its events and can be replayed independently.
+Rule 2: files are as they were at the point of divergence.
+Rule 3: if the run halted, its last question is asked again, except for a tool that must not be called twice.
+Rule 4: the program's other sources are also read in their current version; see ``edited_sources``.
 """
 
 from __future__ import annotations
@@ -53,23 +55,23 @@ from .program_tape import Heard, Tape, play_tape, tape_of
 
 
 class Divergence(Struct, frozen=True):
-    """Where the edited program parted from the run."""
+    """The point at which the edited program diverged from the run."""
 
-    answers: int  # recorded answers that it was given
-    recorded: int  # how many there were
-    path: str  # the step that it was in, as its language names it; empty before the first
-    changed: tuple[str, ...] = ()  # paths of the sources that are other ones now
+    answers: int  # number of recorded answers used
+    recorded: int  # number of recorded answers in total
+    path: str  # step at the divergence, as its language names it; empty before the first step
+    changed: tuple[str, ...] = ()  # paths of the sources that have changed
 
 
 def continue_program(
     run_dir: Path,
     file: Path,
-    wanted: Mapping[str, str | None],  # limits, ``isolation`` and ``yes`` as flags spell them; None is not given
+    wanted: Mapping[str, str | None],  # limits, ``isolation`` and ``yes`` as flags spell them; None if not given
     environ: Mapping[str, str],
     person: Person,
-    tell_parted: Callable[[Divergence], object] = id,  # told where the two part, before anything is asked
+    tell_parted: Callable[[Divergence], object] = id,  # called at the point of divergence, before anything is asked
 ) -> ProgramResult:
-    """Run ``file`` in place of the run's program, against its recorded answers while it asks the same."""
+    """Run ``file`` in place of the run's program, using the recorded answers while it asks the same questions."""
     load_plugins()
     run = Run(run_dir.resolve())
     must_be_original(run, "gone on with")
@@ -88,7 +90,7 @@ def continue_program(
             opened.program, facts = _rerun(run, again, opened, moments)
         tell_parted(again.parted)
         state, said = fold(facts), tuple(event for event in facts if isinstance(event, Said))
-        person.tell(said, state)  # what else is told again was told by the other run
+        person.tell(said, state)  # the original run already printed everything else
         opened.program.listen(person.tell)
         if moments is not None:
             moments.go_live()
@@ -98,7 +100,7 @@ def continue_program(
 
 
 def _edited_request(run: Run, file: Path) -> RunRequest:
-    """The run's request, with ``file`` as its program."""
+    """Return the run's request with ``file`` as its program."""
     request, state = read_request(run.folder), run.state
     refuse_unbegun(request, state)
     if request.program is None or state.program is None:
@@ -115,13 +117,13 @@ def _edited_request(run: Run, file: Path) -> RunRequest:
 
 
 class _Again(Struct, frozen=True):
-    """What the new run will be, before anything of it is made."""
+    """The plan of the new run, before any of it is created."""
 
     request: RunRequest
     tape: Tape
-    begun: ProgramStarted  # the program as it begins, with the text that is its own now
-    texts: dict[str, str]  # the sources that are other ones now, by digest
-    state: State  # where the two part
+    begun: ProgramStarted  # the start of the program, with its edited text
+    texts: dict[str, str]  # changed sources, by digest
+    state: State  # at the point of divergence
     limits: Limits
     parted: Divergence
 
@@ -129,7 +131,7 @@ class _Again(Struct, frozen=True):
 def _again(
     run: Run, request: RunRequest, text: str, wanted: Mapping[str, str | None], scrub: Callable[[str], str]
 ) -> _Again:
-    """The edited program run once against the answers, with nothing performed."""
+    """Run the edited program once against the recorded answers, without performing effects."""
     sources = sources_of(run.folder)
     reader, last = run.records(), deque[Record](maxlen=1)
     tape = tape_of(_note_last(reader, last), sources, idempotent_tools() | {*BUILT_IN})
@@ -161,12 +163,15 @@ def _note_last(records: Iterable[Record], last: deque[Record]) -> Iterator[Recor
 
 
 def _instead(texts: Mapping[str, str], sources: TextOf) -> TextOf:
-    """The recorded sources, with those that are other ones now."""
+    """Return a lookup for the recorded sources that prefers the changed texts."""
     return lambda digest: texts[digest] if digest in texts else sources(digest)
 
 
 def _rerun(run: Run, again: _Again, opened: Opened, watch: Watcher | None) -> tuple[ProgramUnderWay, tuple[Event, ...]]:
-    """The program where it goes on live, and the facts up to there; every text that it is given is kept."""
+    """Return the program at the point where it continues live, and the events up to there.
+
+    Every text that the program receives is stored in the new run's folder.
+    """
     parts, run_dir, before = opened.parts, opened.places.run, again.tape.start.workspace
     text_of = _instead(again.texts, sources_of(run.folder))
     read = [heard.event.digest for heard in again.tape.heard if isinstance(heard.event, SourceLoaded)]
@@ -193,7 +198,10 @@ def _rerun(run: Run, again: _Again, opened: Opened, watch: Watcher | None) -> tu
 
 
 def reread_sources(tape: Tape, edited: EditedSources, text_of: TextOf) -> tuple[Tape, dict[str, str], tuple[str, ...]]:
-    """``(tape, texts by digest, paths)``: the answers with every source as it is now, and which sources changed."""
+    """Return the answers with every source in its current version, and which sources changed.
+
+    The result is ``(tape, texts by digest, paths)``.
+    """
     texts: dict[str, str] = {}
     changed: dict[str, None] = {}
     heard: list[Heard] = []

@@ -1,4 +1,4 @@
-"""A program's inputs and the answers to its questions, from flags and files."""
+"""Reads a program's inputs, and the answers to its questions, from flags and files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_BYTES = 10 * 1024 * 1024
 
 
 def read_inputs(given: Iterable[str], file: str | None, cwd: Path) -> dict[str, Any]:
-    """Name to value: from the file first, then from ``k=TEXT``, ``k:=JSON`` and ``k=@FILE``."""
+    """Map names to values: first those from the file, then ``k=TEXT``, ``k:=JSON`` and ``k=@FILE``."""
     found: dict[str, Any] = {}
     if file is not None:
         read = read_yaml(file, cwd, "--inputs")
@@ -51,7 +51,7 @@ def _input(text: str, cwd: Path) -> tuple[str, Any]:
 
 
 def read_answers(file: str | None, cwd: Path) -> list[str]:
-    """The answers of ``--answers``, in their order: a list, or a mapping whose values are taken in order."""
+    """Read the answers of ``--answers`` in order, from a list or from the values of a mapping."""
     if file is None:
         return []
     read = read_yaml(file, cwd, "--answers")
@@ -63,7 +63,7 @@ def read_answers(file: str | None, cwd: Path) -> list[str]:
 
 
 def read_yaml(file: str, cwd: Path, flag: str) -> Any:
-    """What a YAML file holds, as plain values; a date or time is its text."""
+    """Read a YAML file as plain values. Dates and times become texts."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
@@ -76,7 +76,7 @@ def read_yaml(file: str, cwd: Path, flag: str) -> Any:
 
 
 def _moment(value: Any) -> str:
-    """What YAML takes for a date where it stands without quotes."""
+    """Convert an unquoted date or time, which YAML parses into a date object, to text."""
     if isinstance(value, datetime):
         return value.isoformat(" ")
     if isinstance(value, date):

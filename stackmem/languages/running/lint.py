@@ -1,4 +1,8 @@
-"""Lints program files: each by its language, reading what it names from beside it; of a folder every one in it."""
+"""Lints program files.
+
+Each file is linted by its language, which may read the sources that the file names. Given a folder, every program file
+in it is linted.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +25,11 @@ from .opening import open_language
 from .prepare import read_program, source_reader, with_config
 
 _LEFT_OUT = ("node_modules", "__pycache__", "venv")
-"""Folders that are not looked into, as those whose names begin with a dot."""
+"""Folders to skip, in addition to those whose names begin with a dot."""
 
 
 class Linted(Struct, frozen=True):
-    """The findings on one file, in the order of its lines; ``path`` as it was named, ``file`` absolute."""
+    """The findings on one file, ordered by line. ``path`` is as the user named it, ``file`` is absolute."""
 
     path: str
     file: str
@@ -37,11 +41,11 @@ def lint_all(
     named: list[str],
     cwd: Path,
     *,
-    language: str | None = None,  # of files, the one they are in; of folders, the one whose files are looked at
-    config: str | None = None,  # the configuration, instead of the one that a run would find
-    libraries: tuple[str, ...] = (),  # what a run is given with ``--lib``
+    language: str | None = None,  # for files, their language; for folders, only files in this language are linted
+    config: str | None = None,  # configuration to use instead of the one that a run would find
+    libraries: tuple[str, ...] = (),  # the values of ``--lib``
 ) -> tuple[Linted, ...]:
-    """Lint files, and every file in folders that has the name of a program or of what programs consist of."""
+    """Lint files, and every file in folders that is named like a program or a part of one."""
     load_plugins()
     if language is not None:
         open_language(language)
@@ -63,7 +67,7 @@ def lint_all(
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The files below a folder, by their names; links to folders are not followed."""
+    """Yield the files below a folder in order of their names. Links to folders are not followed."""
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _LEFT_OUT)
         yield from (Path(place) / name for name in sorted(files))
@@ -75,7 +79,7 @@ def _fits(file: Path, language: str | None) -> bool:
 
 
 def _lint_found_file(file: Path, shown: str, config: str | None, cwd: Path, lib: tuple[str, ...]) -> Linted:
-    """A file that nobody named: where it cannot be read, that is what is found."""
+    """Lint a file found in a folder. If it cannot be read, that is reported as a finding."""
     try:
         return _lint_file(file, shown, None, config, cwd, lib)
     except UsageError as error:

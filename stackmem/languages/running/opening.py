@@ -1,4 +1,4 @@
-"""Opens languages by name, and a recorded program in its language."""
+"""Opens languages by name, and recorded programs in their language."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def open_program(
     keep: bool = True,
     watch: Watcher | None = None,
 ) -> ProgramDecider:
-    """The program that the record tells of, at its beginning; ``watch`` is told of its lines."""
+    """Return the recorded program, at its beginning. ``watch`` receives its moments."""
     try:
         language = open_language(event.language)
         port = DebugPort(watch, evolve(State(), start)) if watch else None
@@ -41,14 +41,14 @@ def open_program(
 
 
 def launch_of(event: ProgramStarted, start: RunStarted, text: str) -> Launch:
-    """What the interpreter is given, from what was recorded."""
+    """Rebuild the interpreter's arguments from the recorded events."""
     own = tuple(tool for tool in start.tools if tool.name in start.registered)
     options = {"window_tokens": start.window_tokens, **event.options}
     return Launch(event.path, text, event.inputs, event.module_path, start.workspace, options, own)
 
 
 def open_language(name: str) -> Language:
-    """The language."""
+    """Return the language called ``name``."""
     known = sorted(set(INTERPRETERS.values()))
     if name not in known:
         raise UsageError(f"no language {name[:80]!r}; known: {', '.join(known) or 'none'}")

@@ -1,4 +1,4 @@
-"""From what a person typed after ``stackmem run`` to a program that can be run; nothing is made yet."""
+"""Prepares a program from the arguments of ``stackmem run``. Creates no files."""
 
 from __future__ import annotations
 
@@ -28,39 +28,39 @@ from stackmem.tools.plugins import load_plugins
 from .opening import open_language
 
 HEAP_CHARS = 100_000
-"""The heap of a program's run, where nothing else is set."""
+"""Default heap size of a program's run."""
 INPUT_DEPTH = 200
 _OF_EMPTY_FOLDERS = "apl"
-"""The language whose documents say what a folder without any program comes to."""
+"""The language that defines the error for a folder without any program."""
 
 
 class ProgramArguments(Struct, frozen=True):
-    """What was typed."""
+    """The arguments of the command line."""
 
     named: str  # a program, or a folder with one
     inputs: dict[str, Any] = {}  # name to value
-    options: dict[str, Any] = {}  # what else the interpreter is told
-    workspace: str | None = None  # the folder that is copied; None is the program's own
+    options: dict[str, Any] = {}  # further options for the interpreter
+    workspace: str | None = None  # folder to copy; None for the program's own folder
     mounts: tuple[str, ...] = ()
     language: str | None = None
     interactive: bool = True
 
 
 class PreparedProgram(Struct, frozen=True):
-    """A program that can be run."""
+    """A program that is ready to run."""
 
     prepared: Prepared
     request: ProgramRequest
     language: Language
     text: str
-    outline: str = ""  # what ``--dry-run`` prints
-    halts: Halted | None = None  # what keeps it from running, found before it began; the run says the same
+    outline: str = ""  # text that ``--dry-run`` prints
+    halts: Halted | None = None  # error found before the start that prevents the run; running reports the same error
 
 
 def prepare_program(
     asked: ProgramArguments, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path
 ) -> PreparedProgram:
-    """What is to be run, under which settings, kept where."""
+    """Determine the program to run, its settings, and where its run is stored."""
     load_plugins()
     path, language = find_program(asked.named, asked.language, cwd)
     text = read_program(path)
@@ -88,7 +88,7 @@ def prepare_program(
 
 
 def _recordable(inputs: dict[str, Any]) -> dict[str, Any]:
-    """The inputs as they can be recorded: half a character is replaced."""
+    """Return the inputs in a form that can be recorded: lone surrogates are replaced."""
     try:
         whole: dict[str, Any] = whole_value(inputs, INPUT_DEPTH)
     except ValueError as error:
@@ -97,7 +97,7 @@ def _recordable(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_outline(ready: PreparedProgram) -> PreparedProgram:
-    """With the program's inputs checked and its tools resolved."""
+    """Check the program's inputs, resolve its tools, and add the outline."""
     request = ready.request
     place = Path(request.path)
     folders = reachable_folders(request, ready.prepared.subject.folder)
@@ -118,7 +118,7 @@ def with_outline(ready: PreparedProgram) -> PreparedProgram:
 
 
 def with_config(options: dict[str, Any], language: Language, cwd: Path, program: Path) -> dict[str, Any]:
-    """The options with the language's configuration: as it was given, else the nearest that is found."""
+    """Add the language's configuration to the options, unless it was given: the nearest one that exists."""
     if options.get("config") or not language.config:
         return options
     for folder in dict.fromkeys((cwd, *cwd.parents, program.parent, *program.parent.parents)):
@@ -129,7 +129,7 @@ def with_config(options: dict[str, Any], language: Language, cwd: Path, program:
 
 
 def find_program(named: str, language: str | None, cwd: Path) -> tuple[Path, Language]:
-    """The program and its language."""
+    """Return the program's path and its language."""
     path = (cwd / os.path.expanduser(named)).resolve()
     must_be_text(str(path), "the program's path")
     if path.is_dir():
@@ -148,7 +148,7 @@ def find_program(named: str, language: str | None, cwd: Path) -> tuple[Path, Lan
 
 
 def _mains() -> list[str]:
-    """The names of a folder's program in any language; none is opened for them."""
+    """Return the possible names of a folder's main program in all languages, without importing any of them."""
     return [f"main{suffix}" for suffix, _ in sorted(INTERPRETERS.items(), key=lambda each: each[1])]
 
 
@@ -164,7 +164,7 @@ def _main_of(folder: Path, language: str | None) -> Path:
 
 
 def _without_main(folder: Path, language: str | None, mains: list[str]) -> StackmemError:
-    """The halt of the language that the folder's programs are in, where it has one; else one sentence."""
+    """Return the error of the language that the folder's programs are written in, otherwise a general one."""
     languages = (language_of(path.name) for path in sorted(folder.iterdir()))
     opened = open_language(language or next(filter(None, languages), _OF_EMPTY_FOLDERS))
     if opened.no_main is not None:
@@ -173,7 +173,7 @@ def _without_main(folder: Path, language: str | None, mains: list[str]) -> Stack
 
 
 def read_program(path: Path) -> str:
-    """The text of a program, without a mark of byte order."""
+    """Return a program's text without its byte order mark."""
     try:
         raw = read_start(path, SOURCE_BYTES + 1)
         if len(raw) > SOURCE_BYTES:
@@ -194,7 +194,7 @@ def _folder(named: str, cwd: Path, flag: str) -> Path:
 
 
 def source_reader(loader: Loader) -> Callable[[LoadSource], Source]:
-    """Reads a source for a look at a program that is not run; nothing is kept."""
+    """Return a function that reads sources for checking a program without running it. It stores no copies."""
 
     def load(asked: LoadSource) -> Source:
         path, text, failed = loader.read(asked)

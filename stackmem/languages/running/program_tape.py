@@ -1,4 +1,4 @@
-"""The answers that a program's run was given, in their order, and how far another program asks the same."""
+"""The answers that a program's run received, in order, and how far another program asks the same questions."""
 
 from __future__ import annotations
 
@@ -21,27 +21,30 @@ from stackmem.trace.walk import RecordWalk, WalkedRecord
 
 
 class Heard(Struct, frozen=True):
-    """What was asked, and the fact that answered it."""
+    """An effect and the event that answered it."""
 
     asked: Effect
     event: facts.Event
 
 
 class Tape(Struct, frozen=True):
-    """A program's run as its answers."""
+    """A program's run as a sequence of answers."""
 
-    start: facts.RunStarted  # of the run, as it was last in force
+    start: facts.RunStarted  # the start event in force at the end of the run
     begun: ProgramStarted
     limits: Limits
     isolation: str
     heard: tuple[Heard, ...]
-    pending: Effect | None  # what had been asked and not answered; None where nothing had
+    pending: Effect | None  # effect that was asked but not answered, if any
 
 
 def tape_of(records: Iterable[Record], text_of: TextOf, repeatable: frozenset[str]) -> Tape:
-    """The answers of a run, without what failed of the provider; of a halt, its last question is left out."""
+    """Collect the answers of a run, without provider failures.
+
+    If the run halted, the answer to its last question is left out.
+    """
     walk, begun, heard, isolation = RecordWalk(records, text_of), None, list[Heard](), ""
-    reopened = False  # the record before took a halt back
+    reopened = False  # the previous record undid a halt
     for step in walk:
         event, program = step.record.event, walk.program
         if program is not None:
@@ -58,7 +61,7 @@ def tape_of(records: Iterable[Record], text_of: TextOf, repeatable: frozenset[st
         raise TraceError("no program had begun in that run; run it anew with stackmem run")
     if reopened:
         _forget(heard, program.decide(replace(state, clock_fresh=True)), repeatable)
-    pending = _pending(program, state, heard, repeatable)  # it may shorten what was heard
+    pending = _pending(program, state, heard, repeatable)  # may remove entries from ``heard``
     return Tape(state.begun, begun, state.limits, isolation, tuple(heard), pending)
 
 
@@ -82,7 +85,7 @@ def _pending(program: ProgramUnderWay, state: State, heard: list[Heard], repeata
 
 
 def _forget(heard: list[Heard], upcoming: facts.Event | Effect | None, repeatable: frozenset[str]) -> None:
-    """Take the answers of what is asked again from the end, unless asking again may do harm."""
+    """Remove trailing answers to questions that are asked again, unless repeating the call may do harm."""
     asked = effects_of(upcoming)
     while heard and any(_equal(effect, heard[-1]) for effect in asked):
         call = heard[-1].asked
@@ -92,7 +95,10 @@ def _forget(heard: list[Heard], upcoming: facts.Event | Effect | None, repeatabl
 
 
 def _heard(step: WalkedRecord) -> list[Heard]:
-    """The answer that the record is, if it is one: a provider's failure is asked again, and the clock read again."""
+    """Return the record as an answer, if it is one.
+
+    Failed model requests and clock readings are left out, because both are repeated.
+    """
     event, effect = step.record.event, step.effect
     if (
         effect is None
@@ -106,7 +112,10 @@ def _heard(step: WalkedRecord) -> list[Heard]:
 def play_tape(
     program: ProgramUnderWay, opening: tuple[facts.Event, ...], tape: Tape
 ) -> tuple[tuple[facts.Event, ...], State, int]:
-    """``(events, state, answers used)``: the program run against the answers for as long as it asks the same."""
+    """Run the program against the answers for as long as it asks the same questions.
+
+    Returns ``(events, state, number of answers used)``.
+    """
     state, events, used = State(), list(opening), 0
     for event in opening:
         state = evolve(state, event)
@@ -134,7 +143,7 @@ def _same(upcoming: Effect, heard: Heard) -> bool:
 
 
 def _equal(effect: Effect, heard: Heard) -> bool:
-    """Whether it asks what was asked; of a prompt its words count, and not which step it was."""
+    """Return whether an effect equals the recorded one. Prompts are compared by content, not by step number."""
     if type(effect) is not type(heard.asked):
         return False
     ask = effect.ask if isinstance(effect, Compact) else effect

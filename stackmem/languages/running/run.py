@@ -1,4 +1,4 @@
-"""One run of a program from its start to its result; the result of one is a compiled playbook."""
+"""Runs a program from start to result. One use of a run is to compile a playbook."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .prepare import PreparedProgram, ProgramArguments, prepare_program
 
 
 def run_program(ready: PreparedProgram, environ: Mapping[str, str], person: Person) -> ProgramResult:
-    """Run a program in a workspace of its own, and keep the whole run."""
+    """Run a program in a new workspace and store the complete run."""
     folder = ready.prepared.subject.folder
     plan = with_mounts(plan_run(ready.prepared, environ), ready.request, folder)
     prepared = with_copy(ready.prepared)
@@ -42,11 +42,11 @@ def run_program(ready: PreparedProgram, environ: Mapping[str, str], person: Pers
 
 
 def _started(request: ProgramRequest, text: str, folder: Path | None, opened: Opened) -> ProgramStarted:
-    """The program as the trace begins with it; its text is kept in the run's folder."""
+    """Return the event that starts the program in the trace, and store the program's text in the run's folder."""
     workspace = Path(opened.parts.workspace.path)
 
     def inside(path: Path) -> Path:
-        """The path as commands see it, where the workspace has it."""
+        """Return the path as commands see it, if the workspace contains it."""
         return workspace / path.relative_to(folder) if folder is not None and path.is_relative_to(folder) else path
 
     program, options = Path(request.path), dict(request.options)
@@ -59,16 +59,16 @@ def _started(request: ProgramRequest, text: str, folder: Path | None, opened: Op
 
 
 class Compiled(Struct, frozen=True):
-    """What came of it."""
+    """The result of compiling a program."""
 
     text: str
-    written: Path | None  # the file; None where the program is coded already
-    replies: int  # of the model; 0 where a compiled form of the same text was there
-    parts: tuple[str, ...] = ()  # what was compiled, such as ``Main (triggers, steps)``
+    written: Path | None  # the file; None if the program already has coded steps
+    replies: int  # number of model replies; 0 if a compiled form of the same text already existed
+    parts: tuple[str, ...] = ()  # the compiled parts, such as ``Main (triggers, steps)``
 
 
 def compile_program(named: str, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path) -> Compiled:
-    """Compile a program."""
+    """Compile a playbook program and write the result next to it."""
     from stackmem.languages.playbook.compiler import compiled_path
     from stackmem.languages.playbook.reader import read_program
 

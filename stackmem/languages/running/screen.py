@@ -1,4 +1,4 @@
-"""A program's run on the screen: what it says on stdout, what happens on stderr, its questions, and what it came to."""
+"""Shows a program's run in the terminal: its output on stdout, its progress on stderr, its questions, its result."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FOLDED_LINES = 40
 
 
 class ProgramScreen:
-    """Told of everything that happens in a program."""
+    """Receives everything that happens in a program and prints it."""
 
     def __init__(self, announcer: Announcer, *, quiet: bool, full: bool, as_json: bool) -> None:
         self._announcer = announcer
@@ -50,7 +50,7 @@ class ProgramScreen:
         self.halt_shown = False  # whether a halt's report was printed
 
     def __call__(self, happened: tuple[Happening, ...], state: State) -> None:
-        """Show what happened, in its order."""
+        """Print what happened, in order."""
         for happening in happened:
             if isinstance(happening, Event):
                 self._show_step(happening, state)
@@ -60,7 +60,7 @@ class ProgramScreen:
         self._changed.clear()
 
     def show_changes(self, moment: DebugMoment, _: State) -> None:
-        """Take what changed since the line before, to be shown behind what happened there."""
+        """Collect the changes since the previous line, to be printed after the events of that line."""
         self._changed += self._changes.lines(moment)
 
     def _show(self, happening: Happening) -> None:
@@ -81,7 +81,7 @@ class ProgramScreen:
                 say(self._fold(readable(text)))
 
     def _show_step(self, event: Event, state: State) -> None:
-        """The agent's own steps, in the frames that the program hands to it."""
+        """Print the agent's steps in frames that the program delegated to it."""
         if self.quiet or isinstance(event, ProgramEvent | RunStarted):
             return
         popped = isinstance(event, FramePopped) and len(state.popped) and state.popped[-1].frame.program != "steps"
@@ -99,7 +99,7 @@ class ProgramScreen:
 
 
 class Answers:
-    """Answers a program's questions: what was given first, then at the terminal."""
+    """Answers a program's questions, first from the given answers, then from the terminal."""
 
     def __init__(self, given: Iterable[str], *, interactive: bool) -> None:
         self._given = list(given)
@@ -111,14 +111,14 @@ class Answers:
         if not self._interactive or not sys.stdin.isatty():
             return None
         with suppress(EOFError, typer.Abort):
-            # The default lets an empty line be an answer: what need not be answered is left out by it.
+            # The default makes an empty line a valid answer, so optional questions can be skipped.
             answer = typer.prompt(readable(question), default="", show_default=False, err=True, prompt_suffix="\n> ")
             return str(answer)
         return None
 
 
 def watcher(screen: ProgramScreen, file: str, *, debug: bool, verbose: bool) -> Watcher | None:
-    """What is told of the lines of the program ``file``: the terminal's debugger, the screen's changes, or both."""
+    """Return the watcher for the program ``file``: the terminal debugger, the screen's changes, both, or None."""
     watchers: list[Watcher] = [screen.show_changes] if verbose else []
     watchers += [neighbor("doors: debug at the terminal")(Path(file).parent)] if debug else []
     return together(watchers) if watchers else None
@@ -127,10 +127,10 @@ def watcher(screen: ProgramScreen, file: str, *, debug: bool, verbose: bool) -> 
 def screen_of_kept(
     run_dir: Path, given: Iterable[str], answers: str | None, *, as_json: bool, quiet: bool, debug: bool, verbose: bool
 ) -> tuple[ProgramScreen, Person] | None:
-    """The screen and the person of a program's run that is taken up again; None where it is no program's."""
+    """Return the screen and person for resuming a program's run; None if the run has no program."""
     try:
         program = read_request(run_dir).program
-    except TraceError:  # said by what needs it more
+    except TraceError:  # reported later by the code that needs the request
         return None
     if program is None:
         return None
@@ -141,7 +141,7 @@ def screen_of_kept(
 
 
 def show_halt(halted: Halted, *, as_json: bool) -> NoReturn:
-    """What keeps a program from being begun, and exit with its code."""
+    """Print the error that prevents a program from starting, and exit with its code."""
     typer.echo(readable(halted.report), err=as_json)
     if as_json:
         echo_json({"outcome": "halted", "value": None, "said": [], "result": halted.report})
@@ -149,7 +149,7 @@ def show_halt(halted: Halted, *, as_json: bool) -> NoReturn:
 
 
 def show_program(result: ProgramResult, screen: ProgramScreen, *, as_json: bool) -> NoReturn:
-    """What the run came to, and exit with its code."""
+    """Print the run's result, and exit with its code."""
     run = result.run
     if run.failure:
         say(f"stackmem: {readable(run.failure)}")
@@ -184,7 +184,7 @@ def show_program(result: ProgramResult, screen: ProgramScreen, *, as_json: bool)
 def continue_kept(
     folder: Path, program: str, wanted: dict[str, str | None], screen: ProgramScreen, person: Person, *, as_json: bool
 ) -> NoReturn:
-    """Go on with an edited program, and exit with the new run's code."""
+    """Continue the run with an edited program, and exit with the new run's code."""
 
     def say_where(parted: Divergence) -> None:
         if not screen.quiet:
