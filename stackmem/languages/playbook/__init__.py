@@ -1,1 +1,1 @@
-"""Playbooks: programs in prose, whose every step a model executes and an orchestrator checks."""
+"""Playbooks: programs in prose. A model executes each step and an orchestrator checks it."""

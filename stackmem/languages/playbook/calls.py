@@ -1,4 +1,4 @@
-"""Calls: what a name means, which arguments it takes, and what is wrong with a call before it is made."""
+"""Resolves the name of a call, binds its arguments, and finds faults before the call is made."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _BUILT_IN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "SendMessage": (("target_agent_id", "message"), ("target", "message")),
     "WaitForMessage": (("source_agent_id",), ("source",)),
 }
-"""Name to its parameters, and to the short names that are taken for them."""
+"""Name to its parameters, and to the short parameter names that are also accepted."""
 BUILT_IN_CALLS = {name: f"{name}({', '.join(params)})" for name, (params, _) in _BUILT_IN.items()}
-"""Name to the call as the model is shown it."""
+"""Name to the call's signature as shown to the model."""
 _ADDRESSED = ("target", "message")
 _MOST_TOLD = 30
 _MOST_NAME = 80
 
 
 class Target(Struct, frozen=True):
-    """What a call's name means; without a playbook it is built in."""
+    """The playbook or built-in tool that a call's name refers to. ``book`` is None for a built-in tool."""
 
     name: str
     agent: str = ""
@@ -40,7 +40,7 @@ class Target(Struct, frozen=True):
 
 
 def find_target(program: PlaybookProgram, agent: str, name: str) -> Target | None:
-    """What ``name`` means to an agent: built in, its own, or another agent's that is public."""
+    """Resolve ``name`` for an agent: a built-in tool, one of its playbooks, or another agent's public playbook."""
     if name in _BUILT_IN:
         return Target(name)
     owner, _, inner = name.rpartition(".")
@@ -51,13 +51,16 @@ def find_target(program: PlaybookProgram, agent: str, name: str) -> Target | Non
 
 
 def _public(program: PlaybookProgram, agent: str, name: str) -> Target | None:
-    """The first agent's, in the order of the file, that is public."""
+    """Return the first public playbook with that name from another agent, in file order."""
     others = program.public.get(name, ())
     return next((Target(name, each, book) for each, book in others if each != agent), None)
 
 
 def bind_arguments(target: Target, call: CallTo) -> dict[str, Any] | str:
-    """Parameter to what is given for it, or what is wrong; ``Say(target, message)`` is taken as well."""
+    """Map each parameter to its argument, or return a description of the fault.
+
+    ``Say(target, message)`` is also accepted, as a ``SendMessage``.
+    """
     if target.book is None and target.name == "Say" and isinstance(_addressee(call), str):
         target = Target("SendMessage")
     names = [param.name for param in target.params]
@@ -79,7 +82,7 @@ def bind_arguments(target: Target, call: CallTo) -> dict[str, Any] | str:
 
 
 def _addressee(call: CallTo) -> Any:
-    """Whom a ``Say`` of two arguments names; None of one argument."""
+    """Return the recipient of a ``Say`` with two arguments; None for a single argument."""
     if len(call.values) + len(call.named) != len(_ADDRESSED):
         return None
     return call.values[0] if call.values else dict(call.named).get(_ADDRESSED[0])
@@ -90,7 +93,7 @@ def _signature(target: Target) -> str:
 
 
 def fault_of(world: PlaybookState, agent: AgentState, call: CallTo, pending: Collection[str]) -> str:
-    """What is wrong with a call and the calls inside it; the first fault, or nothing."""
+    """Return the first fault of a call or the calls nested in it; empty if there is none."""
     for each in calls_in(call):
         target = find_target(world.program, agent.agent.name, each.name)
         if target is None:
@@ -108,23 +111,23 @@ def fault_of(world: PlaybookState, agent: AgentState, call: CallTo, pending: Col
 
 
 def unknown_name(program: PlaybookProgram, agent: str, name: str) -> str:
-    """That nothing has this name, and what has one; of many the first."""
+    """Build the message for an unknown name, listing the known ones (at most 30 playbooks)."""
     known = list(islice(_names(program, agent), _MOST_TOLD + 1))
     told = [*known[:_MOST_TOLD], *(["…"] if len(known) > _MOST_TOLD else []), *_BUILT_IN]
     return f"there is no playbook {name[:_MOST_NAME]}; known: {', '.join(told)}"
 
 
 def _names(program: PlaybookProgram, agent: str) -> Iterator[str]:
-    """What an agent may call, its own first."""
+    """Yield the names an agent may call, its own first."""
     yield from program.names(agent)
     for named in program.public.values():
         yield from (f"{each}.{book.name}" for each, book in named if each != agent)
 
 
 def artifact_name(world: PlaybookState, agent: AgentState, given: Any, *, loading: bool) -> Any:
-    """The name that ``$x`` stands for as an artifact's: its value if that is a text, else ``x``.
+    """Return the artifact name that ``$x`` refers to: the value of ``$x`` if that is a text, otherwise ``x``.
 
-    Where it is loaded and no artifact has that name, it is the variable itself, with its ``$``.
+    When loading, and no artifact has that name, the variable itself is meant, and the name keeps its ``$``.
     """
     name = given.name if isinstance(given, Variable) else given[1:] if _is_variable_name(given) else ""
     if not name:

@@ -1,7 +1,9 @@
-"""Gives every playbook coded steps: default ones where it has none, a model's where they are plain sentences.
+"""Gives every playbook coded steps.
 
-A compiled program begins with a comment that names the digest of what it was compiled from; while that is still the
-program's digest, no model is asked.
+A playbook without steps gets the default ones. If its steps are plain sentences, the model compiles them.
+
+A compiled program begins with a comment that contains the digest of its source. As long as the digest matches, the
+model is not asked again.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from .tree import Playbook, PlaybookProgram, step_line
 INSTRUCTIONS = "stackmem:playbook/compile.md"
 MOST_TRIES = 3
 REFUSED = "\n\n---\nThe last answer was no coded program"
-"""Behind the program where it is asked for once more."""
+"""Appended to the program when the model is asked again."""
 _HEADER = re.compile(r"<!-- compiled from sha256:([0-9a-f]{64}) -->\n?")
 _FENCED = re.compile(r"\A\s*(`{3,}|~{3,})[\w.]*\n(.*)\n\1\s*\Z", re.S)
 
@@ -38,7 +40,7 @@ def header(text: str) -> str:
 
 
 def compiled_path(path: str) -> str:
-    """The file beside a program that its compiled form is kept in."""
+    """Return the file name of a program's compiled form, which is in the same folder."""
     stem = posixpath.basename(path)
     for suffix in (".playbook.md", ".pb"):
         if stem.lower().endswith(suffix):
@@ -48,7 +50,7 @@ def compiled_path(path: str) -> str:
 
 
 def compile_program(path: str, text: str) -> Routine:
-    """``(program, text)`` of a plain program in its coded form."""
+    """Compile a plain program. Returns ``(program, text)`` of the coded form."""
     source = read_program(text)
     kept: Source = yield LoadSource(compiled_path(path), path)
     program = kept_program(text, kept.text)
@@ -71,7 +73,7 @@ def compile_program(path: str, text: str) -> Routine:
 
 
 def kept_program(text: str, kept: str) -> PlaybookProgram | None:
-    """What the kept compiled form of a program is; None where it is of another text, or broken."""
+    """Read the stored compiled form; None if it belongs to a different text or is invalid."""
     found = _HEADER.match(kept)
     if not found or found[1] != digest_of(text):
         return None
@@ -82,7 +84,7 @@ def kept_program(text: str, kept: str) -> PlaybookProgram | None:
 
 
 def _read_coded(text: str, source: PlaybookProgram) -> PlaybookProgram:
-    """The compiled program, which is the source but for the codes."""
+    """Read a compiled program and check that it differs from its source only in the codes."""
     program = read_program(text)
     for _, book in program.all():
         if book.plain:
@@ -101,7 +103,7 @@ def _read_coded(text: str, source: PlaybookProgram) -> PlaybookProgram:
 
 
 def _changes(book: Playbook, made: Playbook) -> str:
-    """What a compiled playbook has otherwise, though it was not to be compiled."""
+    """Name the first part of a compiled playbook that was changed although it did not need compiling."""
     held: dict[str, list[Any]] = {
         "the parameters": [[param.name for param in each.params] for each in (book, made)],
         "the Python": ["".join(each.python.split()) for each in (book, made)],
@@ -142,7 +144,7 @@ _STEPS = (
 
 
 def with_default_steps(program: PlaybookProgram) -> PlaybookProgram:
-    """The program with the default steps in every prose playbook that has none."""
+    """Return the program with the default steps in every prose playbook that has none."""
     agents = tuple(
         replace(agent, playbooks=tuple(_with_steps(book) for book in agent.playbooks)) for agent in program.agents
     )

@@ -1,4 +1,4 @@
-"""A fault of a program's text, and the report of a program that halts."""
+"""Errors in a program's text, and the report of a program that halts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ MOST_SHOWN = 500
 
 
 class PlaybookError(Exception):
-    """The text is no program.
+    """The text is not a valid program.
 
     Attributes:
-        title: In short, as the linter names it.
-        line: In the file, from 1.
+        title: Short name of the fault, as the linter shows it.
+        line: Line in the file, from 1.
     """
 
     def __init__(self, title: str, message: str, line: int = 1) -> None:
@@ -26,7 +26,7 @@ class PlaybookError(Exception):
 
 
 def halt(kind: str, reason: str, where: str, shown: str = "") -> Halted:
-    """A halt: what, why, where (file and line), and the text that led to it."""
+    """Build a halt from its kind, the reason, the location (file and line), and the text that caused it."""
     text = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"
     lines = [f"Playbook halted: {kind}", f"  Reason: {reason}", f"  At: {where}"]
     if text:

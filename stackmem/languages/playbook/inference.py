@@ -1,10 +1,10 @@
-"""The way from the line where a playbook stands to a line that a reply names, where the reply leaves lines out.
+"""Finds the path from the current line of a playbook to a line that a reply names, if the reply leaves out lines.
 
-Rule 1: a condition, a jump, a TNK, and a ``YLD call`` with nothing queued are passed over: they do nothing themselves.
-Rule 2: a QUE is passed over where each of its calls is given elsewhere in the reply, or was made by a trigger at the
-line where the playbook stands, with equal arguments as far as the line writes them out.
-Rule 3: EXE, CHK, RET and every other YLD are never passed over, and no loop is begun anew before its last line: so no
-effect is left out.
+Rule 1: a condition, a jump, a TNK, and a ``YLD call`` with an empty queue may be skipped, because they have no effect.
+Rule 2: a QUE may be skipped if each of its calls appears elsewhere in the reply, or was made by a trigger at the
+current line, with equal arguments as far as the line spells them out.
+Rule 3: EXE, CHK, RET and every other YLD are never skipped, and a loop is not restarted before its last line, so no
+effect is lost.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from .tree import Playbook, StepLine, lines_after, target_of
 
 _CALL = re.compile(r"(?:\$(\w+)(?::\w+)?\s*=\s*)?(?<![\w.$])([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)\s*\(")
 _MOST_LINES = 200
-"""A way that has to be looked for among more lines is none."""
+"""Maximum number of lines searched; beyond that, no path is reported."""
 _MOST_CHARS = 2_000
-"""Of a QUE that are read for its calls."""
+"""Maximum number of characters of a QUE that are searched for calls."""
 _INTO = re.compile(r"\s*\$(\w+)(?::\w+)?\s*=")
 _WORD = re.compile(r"(?<![\w.$])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
 
 
 class GivenCall(Struct, eq=False):
-    """A call that stands at no line of its own."""
+    """A call that does not appear at a line that asks for it."""
 
     call: CallTo
-    into: str = ""  # the variable that it binds, or is to bind
-    made: bool = False  # it came back, with this ``value``
+    into: str = ""  # the variable it binds or will bind
+    made: bool = False  # whether the call has returned, with this ``value``
     value: Any = None
 
 
 class WantedCall(Struct, frozen=True):
-    """A call that a QUE asks for; without ``call`` its arguments are prose."""
+    """A call that a QUE line asks for. ``call`` is None if its arguments are prose."""
 
     name: str
     into: str = ""
@@ -48,14 +48,14 @@ class WantedCall(Struct, frozen=True):
 
 
 class PassedLine(Struct, frozen=True):
-    """A line that was passed over, and the calls that did what it asks for, each with the variable it binds."""
+    """A skipped line, and the calls that did what it asks for, each with the variable it binds."""
 
     line: StepLine
     calls: tuple[tuple[GivenCall, str], ...] = ()
 
 
 def wanted_calls(world: PlaybookState, agent: AgentState, line: StepLine) -> list[WantedCall]:
-    """The calls that a QUE asks for, by its text; a name that cannot be called is a word."""
+    """Return the calls that a QUE line asks for. Names that cannot be called count as ordinary words."""
 
     def known(name: str) -> bool:
         return find_target(world.program, agent.agent.name, name) is not None
@@ -84,16 +84,16 @@ def _written_calls(text: str, known: Callable[[str], bool]) -> Iterator[WantedCa
 
 
 class PathFinder(Struct, frozen=True):
-    """Looks for the way of one step."""
+    """Searches the path for one step."""
 
     world: PlaybookState
     agent: AgentState
     book: Playbook
-    given: list[GivenCall]  # the calls that stand at no line of their own
-    waiting: bool  # calls are queued, so that a ``YLD call`` would make them
+    given: list[GivenCall]  # the calls that do not appear at a line that asks for them
+    waiting: bool  # whether calls are queued, which a ``YLD call`` would make
 
     def path(self, at: StepLine | None, target: StepLine) -> list[PassedLine] | None:
-        """The lines between, in their order; None where there is no legal way without an effect left out."""
+        """Return the skipped lines in order; None if no legal path exists that loses no effect."""
         before: dict[StepLine, StepLine | None] = dict.fromkeys(self._following(at))
         todo = deque(before)
         while todo and len(before) <= _MOST_LINES:
@@ -109,7 +109,7 @@ class PathFinder(Struct, frozen=True):
         return None
 
     def _following(self, at: StepLine | None) -> list[StepLine]:
-        """The lines behind one; the head of a loop around it only behind the loop's last line."""
+        """Return the lines that can follow ``at``. The head of an enclosing loop follows only the loop's last line."""
         found = [line for line in lines_after(self.book, at) if line != at]
         if at is None:
             return found
@@ -118,7 +118,7 @@ class PathFinder(Struct, frozen=True):
         return [line for line in found if line.number != at.number[: len(line.number)] or self._ends(at, line)]
 
     def _ends(self, at: StepLine, loop: StepLine) -> bool:
-        """Whether a line is the last one of a loop around it."""
+        """Return whether a line is the last one of an enclosing loop."""
         inner = range(len(loop.number) + 1, len(at.number) + 1)
         return all(self.book.order.next_beside(at.number[:length]) is None for length in inner)
 
@@ -134,7 +134,7 @@ class PathFinder(Struct, frozen=True):
                 return False
 
     def _walk(self, before: dict[StepLine, StepLine | None], target: StepLine) -> list[PassedLine] | None:
-        """The lines up to the target, where there is a call of its own for each that a QUE asks for."""
+        """Return the lines up to the target if each call that their QUE lines ask for has its own given call."""
         lines: list[StepLine] = []
         line = before[target]
         while line is not None:
@@ -150,7 +150,7 @@ class PathFinder(Struct, frozen=True):
         return passed
 
     def _claims(self, line: StepLine, given: list[GivenCall]) -> list[tuple[GivenCall, str]] | None:
-        """A given call for each that a QUE asks for, with the variable it is to bind; None where one is missing."""
+        """Match each call that a QUE asks for with a given call and the variable to bind; None if one is missing."""
         wanted, left, claims = wanted_calls(self.world, self.agent, line), list(given), []
         for want in wanted:
             claim = next((call for call in left if self._does(call, want)), None)
@@ -161,7 +161,7 @@ class PathFinder(Struct, frozen=True):
         return claims if wanted else None
 
     def _does(self, given: GivenCall, want: WantedCall) -> bool:
-        """Whether a call does what a line asks for."""
+        """Return whether a call does what a line asks for."""
         names = [find_target(self.world.program, self.agent.agent.name, each) for each in (given.call.name, want.name)]
         if names[0] is None or names[0] != names[1] or (given.into and want.into and given.into != want.into):
             return False

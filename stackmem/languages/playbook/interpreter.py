@@ -1,8 +1,8 @@
-"""Runs a program: where it starts, agents by turns, and each playbook in a frame of its own.
+"""Runs a program: chooses where it starts, schedules its agents, and runs each playbook in its own frame.
 
-Rule 1: a reply that breaks the contract is answered with what is wrong; after three in a row the program halts.
-Rule 2: a frame that returned leaves its summary in the log and nothing else; its parameters get their old values.
-Rule 3: agents take turns in the order of the file; one runs until it waits for a message that is not there.
+Rule 1: a reply that breaks the contract is answered with its fault; after three in a row the program halts.
+Rule 2: a frame that returned leaves only its summary in the log, and its parameters get their old values back.
+Rule 3: agents run in file order; each runs until it waits for a message that has not arrived.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ Entries = dict[str, list[tuple[Playbook, dict[str, Any]]]]
 
 
 def check_inputs(program: PlaybookProgram, named: str, inputs: Mapping[str, Any]) -> None:
-    """Refuse inputs that the program cannot begin with, also where only its compiled form says where it begins."""
+    """Reject inputs that the program cannot start with.
+
+    This also works if only the compiled form will show where the program starts.
+    """
     if named or not program.plain_triggers:
         entries_of(program, named, inputs)
         return
@@ -47,7 +50,7 @@ def _must_be_known(name: str, known: list[str]) -> None:
 
 
 def entries_of(program: PlaybookProgram, named: str, inputs: Mapping[str, Any]) -> Entries:
-    """Agent to the playbooks that it begins with, each with its arguments."""
+    """Map each agent to its entry playbooks and their arguments."""
     chosen = _choose_entries(program, named)
     known = list(dict.fromkeys(param.name for _, book in chosen for param in book.params))
     given = {name.lstrip("$"): value for name, value in inputs.items()}
@@ -80,12 +83,12 @@ def _choose_entries(program: PlaybookProgram, named: str) -> list[tuple[Agent, P
 
 
 class _Thread(Struct, eq=False):
-    """One agent's own playbooks, one after another."""
+    """One agent's entry playbooks, run one after another."""
 
     here: Execution
     doing: Any
-    waits: Waiting | None = None  # what it waits for; None while it can go on
-    send: Any = None  # what it is sent next
+    waits: Waiting | None = None  # what it waits for; None while it can continue
+    send: Any = None  # value to send next
     value: Any = None
     done: bool = False
 
@@ -93,7 +96,7 @@ class _Thread(Struct, eq=False):
 def run_agents(
     world: PlaybookState, entries: dict[str, list[tuple[Playbook, dict[str, Any]]]], watch: DebugPort | None = None
 ) -> Routine:
-    """Run the entry playbooks of each agent; gives the value of the first agent's last one."""
+    """Run the entry playbooks of each agent and return the value of the first agent's last one."""
     threads = []
     for name, todo in entries.items():
         here = Execution(world, world.agents[name], [], run_playbook, watch)
@@ -127,7 +130,7 @@ def _ready(thread: _Thread) -> bool:
 
 
 def _run_turn(thread: _Thread) -> Routine:
-    """Let an agent run until it waits, or is through."""
+    """Run an agent until it waits or has finished."""
     if thread.waits is not None:
         thread.send = "\n".join(thread.here.agent.inbox.pop(thread.waits.source))
         thread.waits = None
@@ -137,7 +140,8 @@ def _run_turn(thread: _Thread) -> Routine:
             try:
                 answer = yield asked
             except Halted as refused:
-                asked = thread.doing.throw(refused)  # the line that asked for it says where it stands
+                # the playbook line that made the request adds its location to the halt
+                asked = thread.doing.throw(refused)
             else:
                 asked = thread.doing.send(answer)
         thread.waits = asked
@@ -150,7 +154,7 @@ _ABSENT = object()
 
 
 def run_playbook(here: Execution, book: Playbook, arguments: dict[str, Any]) -> Routine:
-    """Run a playbook or function; gives its value, or a ``CallFailure`` of a function."""
+    """Run a playbook or function and return its value, or a ``CallFailure`` if a function failed."""
     if book.python:
         return (yield from run_function(here, book, arguments))
     agent = here.agent
@@ -186,7 +190,7 @@ def run_playbook(here: Execution, book: Playbook, arguments: dict[str, Any]) -> 
 
 
 def _run_frame(here: Execution, frame: PlaybookFrame, called: str) -> Routine:
-    """The value that the playbook returns."""
+    """Run the frame and return the playbook's value."""
     instruction = f"Execute {called}"
     while True:
         answer: Completion = yield frame_request(here.world, here.agent, frame, instruction)
@@ -230,7 +234,7 @@ def _continuation(frame: PlaybookFrame, lines: list[str]) -> str:
 
 
 def _count_miss(here: Execution, frame: PlaybookFrame, turn: Turn, reply: str) -> str:
-    """What the model is told of a reply that broke the contract."""
+    """Return the model's next instruction after a reply that broke the contract."""
     frame.misses += 1
     shown_text = brief(turn.text or reply, 200)
     if frame.misses > MOST_MISSES:

@@ -1,4 +1,4 @@
-"""Playbooks as the machine sees them."""
+"""The language interface of playbooks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ CONTRACT = "stackmem:playbook/contract.md"
 
 
 def start(launch: Launch) -> Program:
-    """The program; see ``language.Language``. The option ``compile`` gives its coded text instead of running it."""
+    """Run the program; see ``language.Language``.
+
+    With the option ``compile`` it returns the coded text instead.
+    """
     program = _read(launch)
     named = str(launch.options.get("entry") or "")
     if launch.options.get("compile"):
         return (yield from compile_program(launch.path, launch.text))[1] if program.plain else launch.text
-    check_inputs(program, named, launch.inputs)  # what is wrong with the inputs is said before a model compiles
+    check_inputs(program, named, launch.inputs)  # report invalid inputs before a model is paid to compile
     if program.plain:
         program = (yield from compile_program(launch.path, launch.text))[0]
     program = with_default_steps(program)
@@ -53,7 +56,7 @@ def start(launch: Launch) -> Program:
 
 
 def outline(launch: Launch) -> Reading:
-    """Every playbook with its lines; where the program starts, and with what."""
+    """Return the lines of every playbook, and where the program starts with which inputs."""
     program = _read(launch)
     named = str(launch.options.get("entry") or "")
     lines = []
@@ -84,7 +87,7 @@ def _outline_lines(program: nodes.PlaybookProgram) -> Iterator[str]:
 
 
 def stop_lines(path: str, text: str) -> Iterator[int]:
-    """The steps that some way through their playbook comes to, and the functions."""
+    """Yield the lines of all functions, and of the steps that some path through their playbook reaches."""
     try:
         program = read_program(text)
     except PlaybookError:
@@ -114,12 +117,12 @@ def announcer() -> Announcer:
 
 
 def _instruction(tail: str) -> list[str]:
-    """The lines behind the state in the last part of a prompt."""
+    """Return the lines after the state in the last part of a prompt."""
     return tail.rpartition("*Current state*")[2].split("\n")
 
 
 def _compiled_parts(asked: Complete) -> str:
-    """What a request to compile is about, as its first words name it."""
+    """Return the parts that a compile request is about."""
     text = "".join(part.text for part in asked.messages[-1].parts if hasattr(part, "text"))
     try:
         return "; ".join(read_program(text.partition(REFUSED)[0]).plain)
@@ -128,7 +131,7 @@ def _compiled_parts(asked: Complete) -> str:
 
 
 class _PlaybookAnnouncer:
-    """Remembers how deep the frames are."""
+    """Formats happenings, indented by frame depth."""
 
     def __init__(self) -> None:
         self._depth = 0

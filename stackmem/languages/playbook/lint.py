@@ -1,4 +1,4 @@
-"""What can be known of a program before it runs: its calls, lines, variables and yields."""
+"""Checks a program before it runs: its calls, lines, variables and yields."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _NOTE = re.compile(r"\bN\d+\b")
 _TELLS = re.compile(r"\b(?:Say|SaveArtifact|SendMessage)\(")
 _COMPILED = "the model compiles the {1} of {0} before the program starts"
 _MOST_SHOWN = 80
-_MOST_PROSE = 100_000  # characters of one step that are read in vain
+_MOST_PROSE = 100_000  # maximum characters per step spent on text in parentheses that is not a call
 
 
 def lint(path: str, text: str) -> Reading:
-    """The findings, in the order of the lines."""
-    yield from ()  # a reading is a generator, also one that reads no other source
+    """Return the findings, ordered by line."""
+    yield from ()  # a reading must be a generator, even if it reads no other source
     try:
         program = read_program(text)
     except PlaybookError as error:
@@ -57,7 +57,7 @@ def lint(path: str, text: str) -> Reading:
 
 
 def remarks(path: str, text: str) -> tuple[Finding, ...]:
-    """What the program says that has no effect, or another one; a run tells it, too."""
+    """Return the parts of a program that have no effect here, or a different one. A run also prints them."""
     try:
         return _caveats(path, read_program(text))
     except PlaybookError:
@@ -89,12 +89,15 @@ def _calls(program: PlaybookProgram, agent: Agent, book: Playbook) -> Iterator[_
 
 
 def _faults_in(program: PlaybookProgram, agent: Agent, text: str) -> Iterator[tuple[str, str]]:
-    """What is wrong with the calls of a step; prose in parentheses is for the model to read, but for its name."""
+    """Yield the faults of the calls in a step.
+
+    If the text in parentheses is prose for the model, only the name is checked.
+    """
     done = prose = 0
     for found in _CALL.finditer(text):
         at = found.start(2)
         if at < done:
-            continue  # it was read with the call that it stands in
+            continue  # already parsed as part of an enclosing call
         calls = [CallTo(found[2])]
         reader = LiteralReader(text, at)
         if prose < _MOST_PROSE:
@@ -111,7 +114,7 @@ def _faults_in(program: PlaybookProgram, agent: Agent, text: str) -> Iterator[tu
 
 
 def _mismatch(target: Target, call: CallTo) -> str:
-    """What is wrong with the arguments of a call, where they are written out."""
+    """Return what is wrong with a call's arguments, if they are spelled out."""
     if target.book is None:
         return ""
     names = {param.name for param in target.params}
@@ -124,7 +127,7 @@ def _mismatch(target: Target, call: CallTo) -> str:
 
 
 def _yields(book: Playbook) -> Iterator[_Fault]:
-    """A queued call whose block never yields is made late, or not at all."""
+    """Find queued calls whose block never yields: they are made late, or not at all."""
     behind = ""
     for step in reversed(book.steps):
         if step.code != "QUE":
@@ -159,7 +162,7 @@ def _unreachable(book: Playbook) -> list[StepLine]:
 
 
 def _set_by(agent: Agent) -> frozenset[str]:
-    """The variables that a line of the agent sets, or may set."""
+    """Return the variables that some line of the agent sets or may set."""
     known = {param.name for each in agent.playbooks for param in each.params}
     for step in (step for each in agent.playbooks for step in each.steps):
         known |= {found[1] or found[2] for found in _SET.finditer(step.text)}

@@ -1,4 +1,7 @@
-"""Values as a model writes them: literals, ``$variables``, and calls with such arguments. Nothing is evaluated."""
+"""Parses values as a model writes them: literals, ``$variables``, and calls with such arguments.
+
+Nothing is evaluated.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from .tree import Param, Required
 MOST_DEPTH = 50
 MOST_DIGITS = 400
 _MOST_INT = 1 << 63
-"""What every JSON reader takes."""
+"""the 64-bit range that every JSON reader accepts"""
 _NUMBER = re.compile(r"[+-]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?(?![\w.])")
 _VARIABLE = re.compile(r"\$([A-Za-z_]\w*)")
 _CALLED = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)\s*\(")
@@ -28,7 +31,7 @@ _HEX = {"x": 2, "u": 4, "U": 8}
 
 
 class LiteralFault(Exception):  # noqa: N818 - a finding of the reader, shown to the model
-    """The text is no value; the message says why, and ``at`` where."""
+    """The text is not a value. The message gives the reason, ``at`` the position."""
 
     def __init__(self, message: str, at: int) -> None:
         super().__init__(message)
@@ -36,13 +39,13 @@ class LiteralFault(Exception):  # noqa: N818 - a finding of the reader, shown to
 
 
 class Variable(Struct, frozen=True):
-    """``$name``."""
+    """A variable, written ``$name``."""
 
     name: str
 
 
 class CallTo(Struct, frozen=True):
-    """``Name(values, name=value)``."""
+    """A call, written ``Name(values, name=value)``."""
 
     name: str
     values: tuple[Any, ...] = ()
@@ -50,19 +53,19 @@ class CallTo(Struct, frozen=True):
 
 
 def parts_of(value: Any) -> Iterator[Any]:
-    """A value and all that lists and maps in it hold, in their order; what is inside of a call is left to the call."""
+    """Yield a value and all nested parts of its lists and maps, in order. The inside of calls is not entered."""
     yield value
     for each in value if isinstance(value, list) else value.values() if isinstance(value, dict) else ():
         yield from parts_of(each)
 
 
 def variables_in(value: Any) -> list[str]:
-    """The names of the variables that a value mentions outside of its calls, in their order."""
+    """Return the names of the variables in a value, in order, except those inside calls."""
     return [part.name for part in parts_of(value) if isinstance(part, Variable)]
 
 
 def calls_in(value: Any) -> Iterator[CallTo]:
-    """Every call in a value, the inner ones first."""
+    """Yield every call in a value, inner calls first."""
     for part in parts_of(value):
         if isinstance(part, CallTo):
             for each in (*part.values, *(inner for _, inner in part.named)):
@@ -71,7 +74,7 @@ def calls_in(value: Any) -> Iterator[CallTo]:
 
 
 class LiteralReader:
-    """Reads values from a text, from left to right; ``at`` is where it stands."""
+    """Reads values from a text, from left to right. ``at`` is the current position."""
 
     def __init__(self, text: str, at: int = 0) -> None:
         self.text, self.at = text, at
@@ -86,7 +89,7 @@ class LiteralReader:
         return self.text[self.at : self.at + 1]
 
     def value(self, depth: int = 0) -> Any:
-        """The value that stands here."""
+        """Read the value at the current position."""
         if depth > MOST_DEPTH:
             raise LiteralFault(f"the value is nested over {MOST_DEPTH} deep", self.at)
         first = self.peek()
@@ -136,7 +139,7 @@ class LiteralReader:
         return value
 
     def _texts(self) -> str:
-        """A text, and those that stand right behind it, as one."""
+        """Read a text and join the texts directly after it, as Python does."""
         parts = [self._text()]
         while self.peek() in ('"', "'") and self.peek():
             parts.append(self._text())
@@ -157,7 +160,7 @@ class LiteralReader:
         return "".join(parts)
 
     def _escape(self) -> str:
-        """The character behind a backslash; what is no escape is kept as it was written."""
+        """Return the character after a backslash. An unknown escape is kept as written."""
         char = self.text[self.at : self.at + 1]
         self.at += 1
         if char in _HEX:
@@ -207,7 +210,7 @@ class LiteralReader:
             raise LiteralFault(f"{what} goes on with {_excerpt(self.text, self.at)}; a comma belongs there", self.at)
 
     def call(self, depth: int = 0) -> CallTo:
-        """The call that stands here."""
+        """Read the call at the current position."""
         found = _CALLED.match(self.text, self.at)
         if not found:
             raise LiteralFault(f"{_excerpt(self.text, self.at)} is no call", self.at)
@@ -238,7 +241,7 @@ _NAME = re.compile(r"\s*+\$?([A-Za-z_]\w*)\s*+(?::\s*+([A-Za-z_][\w\[\] |.]*+)\s
 
 
 def read_params(text: str, line: int) -> tuple[Param, ...]:
-    """The parameters, in their order."""
+    """Parse a parameter list, in order."""
     found: dict[str, Param] = {}
     at = 0
     text = text.rstrip()

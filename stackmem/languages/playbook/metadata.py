@@ -1,4 +1,4 @@
-"""Metadata lines under a heading, such as ``public: true``: what they ask for, and what of it has no effect here."""
+"""Reads metadata lines under a heading, such as ``public: true``, and reports those without effect here."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ NO_EFFECT = "Metadata Without Effect"
 
 
 class Metadata(Struct):
-    """What the lines under one heading ask for."""
+    """The metadata under one heading."""
 
-    public: bool | None = None  # other agents may call the playbook; None where nothing says so
-    entry: bool = False  # the program begins with it
-    mode: str = ""  # ``execution_mode``, and ``mode_line`` its place
+    public: bool | None = None  # whether other agents may call the playbook; None if unspecified
+    entry: bool = False  # whether the program begins with the playbook
+    mode: str = ""  # ``execution_mode``; ``mode_line`` is its line
     mode_line: int = 0
     caveats: list[Caveat] = []
 
     def take_from(self, text: str, line: int) -> str:
-        """Read the metadata of a paragraph that begins at ``line``; gives the text without it."""
+        """Read the metadata of a paragraph that begins at ``line``, and return the remaining text."""
         kept: list[str] = []
         block = ""
         for place, each in enumerate(text.split("\n"), line):
@@ -50,12 +50,12 @@ class Metadata(Struct):
         return "\n".join(kept).strip()
 
     def take_words(self, words: dict[str, Any], line: int) -> None:
-        """Read what a decorator says beside its triggers."""
+        """Read a decorator's keywords other than the triggers."""
         for name, value in words.items():
             self._take(f"{name}: {value}", line, nested=True)
 
     def _take(self, text: str, line: int, *, nested: bool = False) -> str:
-        """Read one line; gives its key, or nothing where it is a line of the description."""
+        """Read one line. Returns its key, or an empty text if it belongs to the description."""
         found = _LINE.fullmatch(text)
         key, value = (found[1], found[2].strip()) if found else ("", "")
         if key not in _KEYS:

@@ -1,4 +1,4 @@
-"""Puts a prompt together: what never changes first, then the frame's own, then a tail that is made anew each time."""
+"""Builds prompts: the part that never changes first, then the frame's part, then a tail that is new each time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CLOSING = "---\n**Follow the contract exactly; deviations break execution.**"
 
 
 def frame_request(world: PlaybookState, agent: AgentState, frame: PlaybookFrame, instruction: str) -> Complete:
-    """The completion that goes on with a frame."""
+    """Return the completion request that continues a frame."""
     fixed = "\n\n".join([world.contract.strip(), *([agent.agent.says] if agent.agent.says else [])])
     loaded = [Text(f"Artifact[{name}]\n\n{content}") for name, content in frame.loaded.items()]
     tail = "\n\n".join(
@@ -31,7 +31,7 @@ def frame_request(world: PlaybookState, agent: AgentState, frame: PlaybookFrame,
 
 
 def frame_part(program: PlaybookProgram, agent: Agent, book: Playbook) -> str:
-    """What stays the same as long as a frame lives: the playbook, what it may call, the triggers."""
+    """Return the part that stays the same while a frame lives: the playbook, its callable names, the triggers."""
     called = [each for each in agent.playbooks if each.name != book.name]
     own = [f"- `{each.signature}`{_returns(each)} {_first_line(each.says)}".rstrip() for each in (book, *called)]
     others = [
@@ -52,7 +52,7 @@ def frame_part(program: PlaybookProgram, agent: Agent, book: Playbook) -> str:
 
 
 def registry(agent: Agent) -> str:
-    """The triggers that the model must watch for."""
+    """Return the triggers that the model must watch for."""
     lines = [
         f'- {trigger.text}, `Trigger["{book.name}:{trigger.label}:{trigger.code}"]` by enqueuing `{book.signature}`'
         for book in agent.playbooks
@@ -63,7 +63,7 @@ def registry(agent: Agent) -> str:
 
 
 def _numbered_lines(book: Playbook) -> str:
-    """The playbook with the number of every line, also where the file leaves it out."""
+    """Return the playbook with a number on every line, including lines the file leaves unnumbered."""
     lines = [f"## {book.signature}{_returns(book)}", *([book.says] if book.says else [])]
     if book.triggers:
         lines += ["### Triggers", *(f"- {each.label}:{each.code} {each.text}" for each in book.triggers)]

@@ -1,6 +1,7 @@
-"""Functions of Python blocks: their signatures, read and not run; each runs in a process of its own in the sandbox.
+"""Functions of Python blocks.
 
-A function waits where it calls a playbook.
+Their signatures are parsed without running the code. Each function runs in its own process in the sandbox, and waits
+while a playbook that it calls is running.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ _MOST_CHARS = 200_000
 
 
 def functions_of(block: str, first_line: int) -> tuple[Playbook, ...]:
-    """The functions of a block whose first line is ``first_line`` of the file."""
+    """Return the functions of a block whose first line is line ``first_line`` of the file."""
     if len(block) > _MOST_CHARS:
         raise PlaybookError("Long Block", f"the block has over {_MOST_CHARS:,} characters; split it", first_line)
     try:
         tree = ast.parse(block)
-        symtable.symtable(block, "block", "exec")  # finds what parsing alone lets pass, as two arguments of one name
+        # reports errors that the parser accepts, such as duplicate parameter names
+        symtable.symtable(block, "block", "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None) or 1
         told = getattr(error, "msg", None) or "it is nested too deeply or holds a NUL"
@@ -102,7 +104,7 @@ def _triggers(texts: Any, line: int) -> tuple[Trigger, ...]:
 
 
 def _literal(node: ast.expr) -> Any:
-    """A literal's value; anything else is computed where the function runs, and None here."""
+    """Return a literal's value. Other expressions are computed when the function runs; they give None here."""
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -119,12 +121,12 @@ _BEGINS = re.compile(
     r"|(?:when|once|as soon as)\s+(?:the\s+|this\s+)?(?:program|agent)s?\s+(?:begins?|starts?|has started))\b",
     re.I,
 )
-"""A function's trigger without a code that is a beginning; any other is a condition."""
+"""A function's trigger without a code that matches is a beginning (BGN); any other is a condition (CND)."""
 _ERROR_CHARS = 2_000
 
 
 def run_function(here: Execution, book: Playbook, arguments: dict[str, Any]) -> Routine:
-    """What a function gives, or its ``CallFailure``; what it prints is shown."""
+    """Run a function and return its value or a ``CallFailure``. Its output is printed for the user."""
     for param in book.params:
         if param.name in arguments and not fits(arguments[param.name], param.kind):
             return CallFailure(f"{param.name} of {book.name} must be {param.kind}")
@@ -177,7 +179,7 @@ def _exchange(here: Execution, frame: PlaybookFrame) -> Routine:
 
 
 def _uses_state(book: Playbook) -> bool:
-    """Whether the function may look at the agent's variables; only then are they handed over."""
+    """Return whether the function may access the agent's variables. Only then are they passed to it."""
     return _AGENT.search(book.python) is not None
 
 
@@ -195,7 +197,7 @@ def _order(here: Execution, frame: PlaybookFrame) -> str:
 
 
 def _take_state(here: Execution, said: dict[str, Any]) -> Routine:
-    """Give the agent's variables the values that the function set; gives what is wrong with one."""
+    """Store the variables that the function set on the agent. Returns the fault of an invalid one, or an empty text."""
     state = said.get("state")
     changed, gone = (state.get("set"), state.get("unset")) if isinstance(state, dict) else (None, None)
     for name, value in changed.items() if isinstance(changed, dict) else ():
@@ -211,7 +213,7 @@ def _take_state(here: Execution, said: dict[str, Any]) -> Routine:
 
 
 def _last_message(ran: ToolAnswer) -> dict[str, Any]:
-    """What the process said last: ``call``, ``value`` or ``failed``, and the ``output`` before that."""
+    """Return the process's last message (``call``, ``value`` or ``failed``), with the ``output`` before it."""
     value = ran.value if isinstance(ran.value, dict) else {}
     if "call" in value:
         try:
@@ -236,7 +238,7 @@ def _last_message(ran: ToolAnswer) -> dict[str, Any]:
 
 
 def _answer(here: Execution, frame: PlaybookFrame, said: dict[str, Any]) -> Routine:
-    """What the function asks for, made, as it is told."""
+    """Make the call that the function asked for, and return the answer to send to it."""
     values, named = said.get("values"), said.get("named")
     call = CallTo(
         str(said["call"]),
@@ -255,7 +257,10 @@ def _answer(here: Execution, frame: PlaybookFrame, said: dict[str, Any]) -> Rout
 
 
 def _use_built_in(here: Execution, frame: PlaybookFrame, name: str, given: dict[str, Any]) -> Routine:
-    """What a built-in tool gives to a function: of an artifact, all that there is; where one is saved, its name."""
+    """Call a built-in tool for a function.
+
+    Unlike for the model, loading an artifact returns its full text, and saving one returns its name.
+    """
     if "artifact_name" not in given:
         return (yield from call_built_in(here, frame, name, given))
     named = artifact_name(here.world, here.agent, given["artifact_name"], loading=name == "LoadArtifact")
@@ -273,7 +278,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 def fits(value: Any, kind: str) -> bool:
-    """Whether a JSON value is of a type as it is annotated; a name that is not known fits anything."""
+    """Return whether a JSON value matches a type annotation. Unknown type names match anything."""
     kind = kind.strip().strip("\"'")
     if kind.startswith("Optional[") and kind.endswith("]"):
         return value is None or fits(value, kind[9:-1])

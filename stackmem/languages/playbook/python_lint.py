@@ -1,4 +1,4 @@
-"""What can be known of an agent's Python before it runs: names that nothing defines, and calls that do not fit."""
+"""Checks an agent's Python before it runs: undefined names, and calls with wrong arguments."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _GIVEN = {*dir(builtins), *BUILT_IN_CALLS, "Exit", "agent", "playbook", "__name_
 
 
 def python_faults(program: PlaybookProgram, agent: Agent) -> Iterator[tuple[int, str, str]]:
-    """``(line, title, message)`` of each fault; the source has been read, so it is Python."""
+    """Yield ``(line, title, message)`` of each fault. The reader has already checked the syntax of each block."""
     if not agent.python:
         return
     tree = ast.parse(agent.python)
     try:
         top = symtable.symtable(agent.python, agent.name, "exec")
-    except SyntaxError as error:  # each block is Python by itself; together they are not
+    except SyntaxError as error:  # each block is valid Python, but the combined source is not
         yield agent.python_line + (error.lineno or 1) - 1, "Invalid Python", f"the blocks are no Python: {error.msg}"
         return
     own = _module_names(top)
@@ -41,7 +41,7 @@ def python_faults(program: PlaybookProgram, agent: Agent) -> Iterator[tuple[int,
 
 
 def _module_names(table: symtable.SymbolTable) -> set[str]:
-    """The names that a source sets in its module, also from inside of functions."""
+    """Return the names that a source sets at module level, including through ``global`` in functions."""
     top = table.get_type() == "module"
     own = {
         symbol.get_name()
@@ -52,7 +52,7 @@ def _module_names(table: symtable.SymbolTable) -> set[str]:
 
 
 def _global_names(table: symtable.SymbolTable) -> set[str]:
-    """The names that a source looks up in its module: also those of one that it sets itself."""
+    """Return the names that a source looks up at module level, including names that it sets itself."""
     top = table.get_type() == "module"
     own = {
         symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced() and (top or symbol.is_global())
@@ -61,7 +61,7 @@ def _global_names(table: symtable.SymbolTable) -> set[str]:
 
 
 def _mismatch(program: PlaybookProgram, agent: Agent, node: ast.Call) -> str:
-    """What is wrong with the arguments of a call of a playbook or built-in tool, where all are written out."""
+    """Return what is wrong with the arguments of a call to a playbook or built-in tool, if all are spelled out."""
     name = node.func.id if isinstance(node.func, ast.Name) else ""
     target = find_target(program, agent.name, name)
     if target is None or any(isinstance(each, ast.Starred) for each in node.args):

@@ -1,7 +1,7 @@
-"""The program that runs a function of a Python block in a process of its own, in the sandbox: here it is text.
+"""The program, as text, that runs a function of a Python block in its own process in the sandbox.
 
-It reads ``order.json`` in its folder, asks for playbooks and built-in tools by files, and ends with one marked line:
-``value``, ``failed`` or ``exit``, with what was printed and which variables of the agent it changed.
+It reads ``order.json`` in its folder and calls playbooks and built-in tools through files. It ends with one marked line
+that contains ``value``, ``failed`` or ``exit``, the printed output, and the changed variables of the agent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads a program: Markdown to agents, playbooks and their lines. It evaluates nothing."""
+"""Reads a program: parses Markdown into agents, playbooks and their lines. Nothing is evaluated."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _KIND = re.compile(r"([^:(]*?)\s*:\s*(AI|Human)\s*", re.I)
 
 
 class _Draft(Struct):
-    """A playbook under way."""
+    """A playbook that is being read."""
 
     book: Playbook
     meta: Metadata
@@ -54,7 +54,7 @@ class _Draft(Struct):
     steps: list[StepLine] = []
     triggers: list[Trigger] = []
     notes: list[Remark] = []
-    plain: list[str] = []  # the sections that hold sentences without codes
+    plain: list[str] = []  # the sections whose sentences have no codes
 
     def mark_plain(self) -> None:
         if self.section not in self.plain:
@@ -62,7 +62,7 @@ class _Draft(Struct):
 
 
 class ListItem(Struct, frozen=True):
-    """One list item: its text, its line, and its place in the list, outermost first."""
+    """One list item: its text, its line, and its index path in the nested list, outermost first."""
 
     text: str
     line: int
@@ -70,7 +70,7 @@ class ListItem(Struct, frozen=True):
 
 
 def read_program(text: str) -> PlaybookProgram:
-    """The program."""
+    """Parse a program."""
     if len(text) > _MOST_CHARS:
         raise PlaybookError("Long Program", f"the program has over {_MOST_CHARS:,} characters; split it")
     return _ProgramReader(text).program()
@@ -78,12 +78,12 @@ def read_program(text: str) -> PlaybookProgram:
 
 @lru_cache(maxsize=1)
 def _markdown() -> MarkdownIt:
-    """Blocks alone: what stands inside a line is for the model."""
+    """Return a parser for blocks only. Inline markup is left for the model."""
     return MarkdownIt("commonmark", {"maxNesting": 2 * _MOST_DEPTH + 4}).disable(["inline", "lheading"])
 
 
 class _ProgramReader:
-    """Goes over the top-level blocks once."""
+    """Walks the top-level blocks once."""
 
     def __init__(self, text: str) -> None:
         self._lines = _blank_front_matter(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
@@ -111,7 +111,7 @@ class _ProgramReader:
         return PlaybookProgram(tuple(self._agents))
 
     def _block(self, tokens: list[Token], index: int) -> int:
-        """Take the block that begins at ``index``; gives the index behind it."""
+        """Read the block that begins at ``index``, and return the index after it."""
         token = tokens[index]
         end = _end(tokens, index)
         line = (token.map or [0])[0]
@@ -273,7 +273,10 @@ class _ProgramReader:
 
 
 def _joined(blocks: list[tuple[str, int]]) -> tuple[str, int]:
-    """An agent's blocks of Python as one source, each at its line of the file, and the line of the first."""
+    """Join an agent's Python blocks into one source, and return it with the file line of the first block.
+
+    Blank lines keep each block at its line in the file, so that line numbers in errors are right.
+    """
     source, first = "", blocks[0][1] if blocks else 0
     for text, line in blocks:
         source += "\n" * (line - first - source.count("\n")) + text
@@ -281,7 +284,7 @@ def _joined(blocks: list[tuple[str, int]]) -> tuple[str, int]:
 
 
 def _blank_front_matter(lines: list[str]) -> list[str]:
-    """With the front matter's lines blank, so that every line keeps its number."""
+    """Blank out the front matter, so that the other lines keep their numbers."""
     if lines and lines[0].startswith("#!"):
         lines = ["", *lines[1:]]
     start = next((index for index, line in enumerate(lines) if line.strip()), len(lines))
@@ -294,7 +297,7 @@ def _blank_front_matter(lines: list[str]) -> list[str]:
 
 
 def _parse_heading(text: str, line: int) -> Playbook:
-    """A playbook of its heading: a name, parameters in parentheses, a type behind an arrow."""
+    """Parse a playbook's heading: a name, parameters in parentheses, and a type after an arrow."""
     head, opened, rest = text.partition("(")
     params, closed, tail = rest.rpartition(")")
     if not opened or "->" in head:
@@ -311,7 +314,7 @@ def _parse_heading(text: str, line: int) -> Playbook:
 
 
 def _camel(text: str) -> str:
-    """A name as it is where it is one, else its words in CamelCase."""
+    """Return a valid name unchanged, and convert other texts to CamelCase."""
     words: list[str] = _WORD.findall(text)
     if len(words) == 1 and text.strip() == words[0] and not words[0][0].isdigit():
         return words[0]
@@ -331,7 +334,7 @@ def _public_names(text: str, line: int) -> list[tuple[str, int]]:
 
 
 def _end(tokens: list[Token], index: int) -> int:
-    """The index behind the block that opens at ``index``."""
+    """Return the index after the block that opens at ``index``."""
     if tokens[index].nesting != 1:
         return index + 1
     depth = 0
@@ -343,7 +346,7 @@ def _end(tokens: list[Token], index: int) -> int:
 
 
 def _items(tokens: list[Token]) -> Iterator[ListItem]:
-    """Every item of a list and of the lists inside it, in the order of the file."""
+    """Yield every item of a list and its nested lists, in file order."""
     place: list[int] = []
     texts: list[str] = []
     line = 0

@@ -1,8 +1,8 @@
-"""Reads a reply by the output contract: tolerant in form, strict in effect.
+"""Parses a reply that follows the output contract. It is tolerant in form and strict in effect.
 
-Rule 1: a back-ticked item ends where its brackets and quotes close, over any number of lines.
-Rule 2: ``yld`` counts at the start of a line and behind a Step, and nowhere else.
-Rule 3: what stands behind the first yield or Return is not read; what cannot be read ends the reading.
+Rule 1: a back-ticked item ends where its brackets and quotes close, and may span several lines.
+Rule 2: ``yld`` is recognized only at the start of a line and after a Step.
+Rule 3: text after the first yield or Return is not read, and an unreadable item ends the reading.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .tree import Number, number_of
 
 
 class TextItem(Struct, frozen=True):
-    """``recap``, ``plan``, a ``what?`` line, or text that belongs to nothing (``prose``)."""
+    """``recap``, ``plan``, a ``what?`` line, or text that is not part of an item (``prose``)."""
 
     kind: Literal["recap", "plan", "what", "prose"]
     text: str
@@ -29,7 +29,7 @@ class SetVar(Struct, frozen=True):
 
 
 class AtStep(Struct, frozen=True):
-    """A line of a playbook is executed; ``label`` is as it was written, ``code`` may be empty."""
+    """The execution of a playbook line. ``label`` is its number as written; ``code`` may be empty."""
 
     playbook: str
     number: Number
@@ -38,7 +38,7 @@ class AtStep(Struct, frozen=True):
 
 
 class Fired(Struct, frozen=True):
-    """A trigger; ``queues`` says that calls stand behind it on its line."""
+    """A fired trigger. ``queues`` is true if calls follow it on its line."""
 
     playbook: str
     number: int
@@ -47,12 +47,12 @@ class Fired(Struct, frozen=True):
 
 
 class Queued(Struct, frozen=True):
-    """A call, and the variable that its result is bound to."""
+    """A queued call, and the variable that its result is bound to."""
 
     call: CallTo
     into: str = ""
-    fired: bool = False  # it stands behind a trigger
-    spare: bool = False  # it stands at no line that asks for it
+    fired: bool = False  # whether it follows a trigger
+    spare: bool = False  # whether it does not appear at a line that asks for it
 
 
 class ReturnItem(Struct, frozen=True):
@@ -64,7 +64,7 @@ class Yielded(Struct, frozen=True):
 
 
 class Unreadable(Struct, frozen=True):
-    """From here on nothing of the reply is performed."""
+    """An unreadable item. The reply is not performed from here on."""
 
     why: str
     text: str
@@ -74,10 +74,10 @@ Item = TextItem | SetVar | AtStep | Fired | Queued | ReturnItem | Yielded | Unre
 
 
 class ReplyItems(Struct, frozen=True):
-    """A reply as it was read."""
+    """The parsed items of a reply."""
 
-    items: tuple[Item, ...]  # up to the first yield, Return or fault
-    ignored: str = ""  # what stands behind that, without what the contract allows there
+    items: tuple[Item, ...]  # up to and including the first yield, Return or fault
+    ignored: str = ""  # text after that, except what the contract allows there
 
 
 MOST_ITEM_CHARS = 200_000
@@ -110,7 +110,7 @@ _AFTER = re.compile(
 
 
 def read_reply(text: str) -> ReplyItems:
-    """The items of a reply, up to the first yield, Return or fault; never raises."""
+    """Parse a reply up to the first yield, Return or fault. Never raises."""
     if len(text) > MOST_REPLY_CHARS:
         told = f"the reply has {len(text):,} characters, at most {MOST_REPLY_CHARS:,} are read; write less"
         return ReplyItems((Unreadable(told, text[:200]),))
@@ -121,7 +121,7 @@ def read_reply(text: str) -> ReplyItems:
 
 
 def _ignored_text(rest: str, *, returned: bool) -> str:
-    """What of the rest the contract does not allow there."""
+    """Return the part of the rest that the contract does not allow there."""
     if not returned:
         return _FENCES.sub("", rest).strip()
     at = 0
@@ -153,7 +153,7 @@ class _ReplyReader:
         return len(self.text) if end < 0 else end
 
     def _line(self) -> None:
-        """Read a line, and all lines that an item on it goes on over."""
+        """Read a line, plus further lines if an item continues on them."""
         end = self._line_end()
         if _FENCE.fullmatch(self.text, self.at, end):
             self.at = end + 1
@@ -184,7 +184,7 @@ class _ReplyReader:
             self._fault(f"yld {to[:40]} is no yield; write user, call, return or exit", found.start())
 
     def _rest(self, *, trig: bool) -> None:
-        """The items of the line from here, and what stands between them."""
+        """Read the remaining items of the line, and the text between them."""
         parts: list[str] = []
         after_step, start = False, True
         while self.at < len(self.text):
@@ -205,7 +205,7 @@ class _ReplyReader:
                 return
             after_step = took and (after_step or isinstance(self._items[-1], AtStep))
             if not took:
-                stop = _STOP.search(self.text, self.at + 1)  # the next thing that could be an item
+                stop = _STOP.search(self.text, self.at + 1)  # the next position where an item could start
                 upto = self.at + 1 if self.text[self.at] == "`" else stop.start() if stop else len(self.text)
                 parts.append(self.text[self.at : upto])
                 self.at, after_step = upto, False
@@ -215,7 +215,7 @@ class _ReplyReader:
             self._items.append(TextItem("prose", " ".join(prose.split())))
 
     def _item(self, *, trig: bool, start: bool) -> bool:
-        """Read the item that stands here, if one does."""
+        """Read an item at the current position. Returns whether there was one."""
         at = self.at
         found = _HEAD.match(self.text, at) or (_BARE_HEAD.match(self.text, at) if start or trig else None)
         try:
@@ -278,7 +278,7 @@ class _ReplyReader:
         return SetVar(found[1], self._until_bracket("Var", empty=False))
 
     def _until_bracket(self, what: str, *, empty: bool) -> Any:
-        """The value up to the closing bracket; bare words are text."""
+        """Read the value up to the closing bracket. Bare words count as text."""
         reader = LiteralReader(self.text, self.at)
         if reader.peek() == "]":
             if not empty:
@@ -301,7 +301,7 @@ class _ReplyReader:
         return value
 
     def _bare(self) -> str:
-        """Bare words up to the bracket that closes; on one line."""
+        """Read bare words up to the closing bracket, which must be on the same line."""
         depth, at, end = 0, self.at, self._line_end()
         while at < end and (depth or self.text[at] != "]"):
             depth += {"[": 1, "]": -1}.get(self.text[at], 0)

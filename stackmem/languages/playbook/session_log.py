@@ -1,4 +1,4 @@
-"""The session log: what happened, in less and less detail the longer ago it was; values and items in its words."""
+"""The session log, which shortens older entries, and the text form of values and items."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .reply import AtStep, Fired, Item, Queued, ReturnItem, SetVar, TextItem, Un
 
 Level = Literal["HIGH", "MEDIUM", "LOW"]
 _REACH: dict[Level, tuple[int, int, int]] = {"HIGH": (30, 40, 50), "MEDIUM": (20, 30, 40), "LOW": (10, 20, 30)}
-"""Entries from the end that are shown in full, in 200 characters, in 50; the others are left out."""
+"""Ages (entries from the end) up to which an entry appears in full, in 200 and in 50 characters."""
 FULL_CHARS = 2_000
 KEPT = 50
 
 
 class LogEntry(Struct, frozen=True):
-    """One entry; empty ``compact`` and ``minimal`` are made from ``full``."""
+    """One entry. If ``compact`` or ``minimal`` is empty, it is derived from ``full``."""
 
     level: Level
     full: str
@@ -28,7 +28,7 @@ class LogEntry(Struct, frozen=True):
 
 
 class SessionLog:
-    """The newest entries; what can no longer be shown is forgotten."""
+    """The newest entries. Entries too old to be shown are discarded."""
 
     def __init__(self) -> None:
         self._entries: list[LogEntry] = []
@@ -45,12 +45,12 @@ class SessionLog:
                 self._entries, self.dropped = self._entries[over:], self.dropped + over
 
     def fold(self, mark: int, summary: str) -> None:
-        """Put a summary in the place of every entry from ``mark`` on, as ``len`` counted them."""
+        """Replace every entry from ``mark`` on (a former ``len`` of the log) by a summary."""
         self._entries = self._entries[: max(0, mark - self.dropped)]
         self.add("HIGH", summary)
 
     def text(self) -> str:
-        """The log as the model is shown it."""
+        """Return the log as shown to the model."""
         shown = [_at(entry, age) for age, entry in enumerate(reversed(self._entries))]
         return "\n".join(line for line in reversed(shown) if line)
 
@@ -65,13 +65,13 @@ def _at(entry: LogEntry, age: int) -> str:
 
 
 def brief(text: str, most: int) -> str:
-    """At most so many characters on one line; what would be almost nothing is nothing."""
+    """Shorten a text to ``most`` characters on one line. Empty if fewer than 13 characters would remain."""
     short = textwrap.shorten(" ".join(text.split())[: 10 * most], most, placeholder="...")
     return "" if len(short) < 13 and len(text) > most else short
 
 
 def head_and_tail(text: str, most: int) -> str:
-    """Head and tail of a text that is longer, with a mark between them."""
+    """Cut a long text to its head and tail, with a mark between them."""
     if len(text) <= most:
         return text
     half = (most - 60) // 2
@@ -82,7 +82,7 @@ VALUE_CHARS = 200
 
 
 def value_text(value: Any, most: int = VALUE_CHARS) -> str:
-    """A value as the contract writes it, cut at ``most`` characters."""
+    """Format a value as the contract writes it, cut at ``most`` characters."""
     text = _text(value)
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
@@ -102,13 +102,13 @@ def _text(value: Any) -> str:
 
 
 def call_text(call: CallTo, most: int = VALUE_CHARS) -> str:
-    """``F(1, k="v")``; each argument is cut."""
+    """Format a call such as ``F(1, k="v")``; each argument is cut at ``most`` characters."""
     parts = [value_text(each, most) for each in call.values]
     return f"{call.name}({', '.join([*parts, *(f'{name}={value_text(each, most)}' for name, each in call.named)])})"
 
 
 def item_text(item: Item) -> str:
-    """An item as it stands in the session log; empty where it stands there otherwise."""
+    """Format an item for the session log. Empty for items that are logged in another way."""
     match item:
         case TextItem():
             return f"{item.kind} - {item.text}" if item.kind in ("recap", "plan") else item.text
@@ -128,4 +128,4 @@ def item_text(item: Item) -> str:
         case Unreadable():
             return brief(item.text, VALUE_CHARS)
         case _:
-            assert_never(item)  # pragma: no cover - the type checker counts the cases
+            assert_never(item)  # pragma: no cover - the type checker ensures that all cases are handled

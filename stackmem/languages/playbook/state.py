@@ -1,4 +1,4 @@
-"""What the orchestrator knows of a program under way: agents, variables, artifacts, frames; and where a step runs."""
+"""The orchestrator's state of a running program (agents, variables, artifacts, frames), and an agent's execution."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from .session_log import SessionLog
 from .tree import Agent, Playbook, PlaybookProgram, StepLine
 
 LARGE_CHARS = 500
-"""A longer value stands in the state by its size and its start."""
+"""The state contains only the size and beginning of a longer value."""
 SHOWN_NAMES = 100
-"""So many variables, and so many artifacts, are shown in the state; the newest ones."""
+"""Maximum number of variables, and of artifacts, shown in the state. The newest ones are shown."""
 _START_CHARS = 80
 MOST_DEEP = 50
 MOST_VALUE_CHARS = 10 << 20
 _PART_CHARS = 10
 
 
-class Exit(Exception):  # noqa: N818 - ``yld exit``, on its way out through the frames
-    """The program ends here."""
+class Exit(Exception):  # noqa: N818 - ``yld exit``, while it unwinds the frames
+    """Ends the program."""
 
 
 class PlaybookFrame(Struct, eq=False):
-    """A playbook under way."""
+    """A running playbook."""
 
     book: Playbook
     arguments: dict[str, Any]
     mark: int = 0  # length of the session log when the frame began
     at: StepLine | None = None  # the line executed last
-    loaded: dict[str, str] = {}  # name of an artifact to its content, shown for the rest of the frame
-    # what the calls of the last yield bound, until the first Step of the reply that follows
+    loaded: dict[str, str] = {}  # artifact name to content, shown for the rest of the frame
+    # variables bound by the calls of the last yield, valid until the first Step of the next reply
     returned: dict[str, Any] = {}
-    recap: str = ""  # the last one
-    misses: int = 0  # replies in a row that broke the contract
-    made: list[Any] = []  # calls that came back and that no line asked for, since it stands at its line
-    python_line: int = 0  # where a function last called something; 0 before that, and of prose
+    recap: str = ""  # the latest recap
+    misses: int = 0  # consecutive replies that broke the contract
+    made: list[Any] = []  # returned calls that no line asked for, made since the frame reached its current line
+    python_line: int = 0  # line of a function's last call; 0 before the first call, and for prose
     summary: str = ""
 
     @property
@@ -59,7 +59,7 @@ class PlaybookFrame(Struct, eq=False):
 
 
 class AgentState:
-    """One agent: its variables are seen by all of its playbooks."""
+    """The state of one agent. All its playbooks share its variables."""
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
@@ -71,43 +71,43 @@ class AgentState:
         self.inbox: dict[str, list[str]] = {}
 
     def set(self, name: str, value: Any) -> None:
-        """Give a variable a value; one that changes makes fired triggers ready again."""
+        """Set a variable. A changed value makes fired triggers ready again."""
         if name not in self.variables or not same_value(self.variables[name], value):
             self.spent.clear()
         self.bind(name, value)
 
     def bind(self, name: str, value: Any) -> None:
-        """Give a parameter its value; triggers do not watch it."""
+        """Set a parameter, which triggers do not watch."""
         self.changed.add(name)
-        self.variables.pop(name, None)  # the newest ones stand last
+        self.variables.pop(name, None)  # keep the newest variables last
         self.variables[name] = value
 
 
 class PlaybookState:
-    """The program and all of its agents.
+    """The program and its agents.
 
     Attributes:
-        snoop: Messages between agents are shown to the person.
+        snoop: Whether to show the user the messages between agents.
     """
 
     def __init__(
         self, program: PlaybookProgram, path: str, contract: str, *, snoop: bool = False, source: str = ""
     ) -> None:
         self.program, self.path, self.contract, self.snoop = program, path, contract, snoop
-        self.source = source or path  # the whole path of the program
+        self.source = source or path  # the program's full path
         self.agents = {agent.name: AgentState(agent) for agent in program.agents}
-        self.artifacts: dict[str, Artifact] = {}  # those of every agent
-        self.frame: PlaybookFrame | None = None  # the one whose reply was taken last
+        self.artifacts: dict[str, Artifact] = {}  # artifacts of all agents
+        self.frame: PlaybookFrame | None = None  # the frame whose reply was read last
         self.python_calls = 0
         self.results = 0
 
     def where(self, frame: PlaybookFrame | None) -> str:
-        """File and line of what a frame executes; without one the file."""
+        """Return the file and line that a frame executes, or only the file without a frame."""
         return f"{self.path}:{frame.line} ({frame.place})" if frame else self.path
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Whether two JSON values are one; ``1`` and ``1.0`` are, ``1`` and ``true`` are not."""
+    """Return whether two JSON values are equal. ``1`` equals ``1.0`` but not ``true``."""
     if one is other:
         return True
     match one, other:
@@ -124,7 +124,7 @@ def same_value(one: Any, other: Any) -> bool:
 
 
 def resolve(value: Any, variables: dict[str, Any], kept: Iterable[str] = ()) -> Any:
-    """A value with its variables replaced, but for those in ``kept``; an unknown one stays."""
+    """Replace variables in a value by their values, except those in ``kept``. Unknown variables stay."""
     match value:
         case Variable() if value.name in variables and value.name not in kept:
             return variables[value.name]
@@ -140,9 +140,9 @@ def resolve(value: Any, variables: dict[str, Any], kept: Iterable[str] = ()) -> 
 
 
 def excess(value: Any) -> str:
-    """What is too much of a value that is put together of variables, or nothing: its depth, or its size.
+    """Return why a value built from variables is too deep or too large; empty if it is neither.
 
-    A list that holds itself twice is small in memory and without bound where it is written down.
+    The check is needed because lists that share parts are small in memory but can grow exponentially when written out.
     """
     size, left = 0, [(value, 0)]
     while left:
@@ -164,13 +164,13 @@ def excess(value: Any) -> str:
 
 
 def shortened_value(value: Any) -> Any:
-    """A value as it stands in the state: a large one by its size and start."""
+    """Return a value as shown in the state. A large one is replaced by its size and beginning."""
     text = as_text(value)
     return value if len(text) <= LARGE_CHARS else {"chars": len(text), "starts": text[:_START_CHARS]}
 
 
 def state_json(world: PlaybookState, agent: AgentState) -> str:
-    """The state as the model is shown it: stack, variables, artifacts."""
+    """Return the state as shown to the model: stack, variables, artifacts."""
     variables = list(agent.variables.items())
     artifacts = list(world.artifacts.values())
     told: dict[str, Any] = {
@@ -191,31 +191,31 @@ def state_json(world: PlaybookState, agent: AgentState) -> str:
 
 
 class Waiting(Struct, frozen=True):
-    """An agent can go on only with a message from ``source``; sent its text by the scheduler."""
+    """The agent needs a message from ``source`` to continue. The scheduler sends it the text."""
 
     agent: str
     source: str
 
 
 class CallFailure(Struct, frozen=True):
-    """A call came to nothing; the model is shown why."""
+    """A failed call. The model reads the reason."""
 
     why: str
 
 
 class Execution(Struct, frozen=True):
-    """Whose playbook runs, and what is open on the shared stack."""
+    """The agent whose playbook runs, and its open frames on the shared stack."""
 
     world: PlaybookState
     agent: AgentState
-    opened: list[EnterFrame]  # the frames that are open for the agent whose turn it is, outermost first
-    # runs a playbook or a function where an execution says; it is the interpreter's
+    opened: list[EnterFrame]  # open frames of the agent whose turn it is, outermost first
+    # the interpreter's function that runs a playbook or function for an execution
     run: Callable[[Execution, Playbook, dict[str, Any]], Routine]
-    watch: DebugPort | None = None  # a debugger, where there is one
-    called_at: str = ""  # file and line of the call; empty where the program begins
+    watch: DebugPort | None = None  # a debugger, if one is attached
+    called_at: str = ""  # file and line of the call; empty at the program's start
 
     def play(self, agent: str, book: Playbook, arguments: dict[str, Any], called_at: str) -> Routine:
-        """Run a playbook of ``agent`` that is called from here; gives its value."""
+        """Call a playbook of ``agent`` and return its value."""
         there = Execution(self.world, self.world.agents[agent], self.opened, self.run, self.watch, called_at)
         return (yield from self.run(there, book, arguments))
 
@@ -233,7 +233,10 @@ class Execution(Struct, frozen=True):
         yield LeaveFrame(result)
 
     def wait(self, source: str) -> Routine:
-        """The messages of ``source``, as one text; other agents take their turns until there are some."""
+        """Return the messages of ``source`` as one text. If there are none yet, other agents run until one arrives.
+
+        The agent's frames leave the shared stack while it waits, and are entered again afterwards.
+        """
         came = self.agent.inbox.pop(source, [])
         if came:
             return "\n".join(came)
@@ -244,7 +247,7 @@ class Execution(Struct, frozen=True):
         return text
 
     def notify_debugger(self, kind: Any, text: str = "", line: int = 0) -> None:
-        """Tell the debugger, where there is one; ``line`` is the one that is about to be executed."""
+        """Notify the debugger, if one is attached. ``line`` is the line that is about to run."""
         if self.watch is None:
             return
         variables = {f"${name}": value for name, value in self.agent.variables.items()}

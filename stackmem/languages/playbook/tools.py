@@ -1,4 +1,4 @@
-"""The tools that are built in, and the calls that a reply queued, made one after another in the order of the text."""
+"""The built-in tools, and the calls that a reply queued, made in the order of the text."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from .state import (
 
 HUMAN = "human"
 PERSON = (HUMAN, "user")
-"""The names that the person has for an agent."""
+"""The names by which agents address the user."""
 FRAME_CHARS = 300_000
-"""Most characters of all that is loaded in one frame."""
+"""Maximum number of characters loaded in one frame."""
 
 
 def run_queue(here: Execution, frame: PlaybookFrame, queue: list[Queued]) -> Routine:
-    """Make the calls; gives the lines that the model is told of them."""
+    """Make the queued calls, and return the lines about them for the model."""
     lines: list[str] = []
     frame.returned = {}
     for queued in queue:
@@ -57,7 +57,7 @@ def run_queue(here: Execution, frame: PlaybookFrame, queue: list[Queued]) -> Rou
 
 
 def _report_call(here: Execution, queued: Queued, value: Any, text: str) -> Routine:
-    """The lines on a call that came back; a large result becomes an artifact."""
+    """Return the lines about a call that returned. A large result becomes an artifact."""
     name = queued.call.name
     if name == "LoadArtifact":
         return [f"Loaded Artifact[{value}]"]
@@ -79,7 +79,7 @@ def _report_call(here: Execution, queued: Queued, value: Any, text: str) -> Rout
 
 
 def _make_call(here: Execution, frame: PlaybookFrame, call: CallTo) -> Routine:
-    """What a call gives, or its ``CallFailure``; the calls inside it are made first."""
+    """Make a call, after the calls nested in its arguments. Returns its value or a ``CallFailure``."""
     target = find_target(here.world.program, here.agent.agent.name, call.name)
     given = bind_arguments(target, call) if target else "it is unknown"
     if target is None or isinstance(given, str):
@@ -101,7 +101,7 @@ def _make_call(here: Execution, frame: PlaybookFrame, call: CallTo) -> Routine:
 
 
 def _value(here: Execution, frame: PlaybookFrame, value: Any) -> Routine:
-    """A value with its variables and calls replaced by what they come to."""
+    """Replace the variables and calls in a value by their results."""
     match value:
         case CallTo():
             made = yield from _make_call(here, frame, value)
@@ -126,7 +126,7 @@ def _value(here: Execution, frame: PlaybookFrame, value: Any) -> Routine:
 
 
 def call_built_in(here: Execution, frame: PlaybookFrame, name: str, given: dict[str, Any]) -> Routine:
-    """What a built-in tool gives, or its ``CallFailure``; the name of an artifact is one."""
+    """Call a built-in tool and return its value or a ``CallFailure``. Loading an artifact returns its name."""
     match name:
         case "Say":
             return (yield from _send(here, given.get("target_agent_id", HUMAN), as_text(given["message"])))
@@ -192,7 +192,7 @@ def _agents(here: Execution) -> str:
 
 
 def ask_person(here: Execution, question: str) -> Routine:
-    """What the person says."""
+    """Ask the user and return the answer."""
     text = yield AskUser(question)
     here.agent.spent.clear()
     here.agent.log.add("HIGH", f"User said: {text}")
@@ -200,12 +200,12 @@ def ask_person(here: Execution, question: str) -> Routine:
 
 
 SAID_CHARS = 10 << 20
-"""Most characters of one message with the artifacts in it."""
+"""Maximum length of a message, including the artifacts in it."""
 _SHOWN = re.compile(r"Artifact\[([^\]\n]{1,200})\]")
 
 
 def save(world: PlaybookState, name: Any, summary: Any, content: Any) -> Routine:
-    """Keep a text; gives what went wrong, or nothing."""
+    """Store a text as an artifact. Returns what went wrong, or an empty text."""
     if not isinstance(name, str) or not name.strip():
         return "the name of an artifact must be a text"
     artifact: kept.Artifact = yield from kept.save(name.strip(), content, as_text(summary), world.artifacts)
@@ -215,7 +215,7 @@ def save(world: PlaybookState, name: Any, summary: Any, content: Any) -> Routine
 
 
 def load(world: PlaybookState, agent: AgentState, name: Any) -> Routine:
-    """What is shown of an artifact or of a large variable: ``(text, failed)``."""
+    """Return ``(text, failed)`` with the shown form of an artifact or of a large variable."""
     if isinstance(name, str) and name[:1] == "$" and name[1:] in agent.variables:
         return clip_chars(as_text(agent.variables[name[1:]]), kept.LOADED_CHARS), ""
     artifact = world.artifacts.get(name.strip()) if isinstance(name, str) else None
@@ -226,7 +226,7 @@ def load(world: PlaybookState, agent: AgentState, name: Any) -> Routine:
 
 
 def read_whole(world: PlaybookState, agent: AgentState, name: Any) -> Routine:
-    """``(text, failed, summary)`` of an artifact, or of a large variable, whole."""
+    """Return ``(text, failed, summary)`` with the full text of an artifact or of a large variable."""
     if isinstance(name, str) and name[:1] == "$" and name[1:] in agent.variables:
         return as_text(agent.variables[name[1:]]), "", f"the variable {name}"
     artifact = world.artifacts.get(name.strip()) if isinstance(name, str) else None
@@ -242,7 +242,10 @@ def _no_artifact(world: PlaybookState, name: Any) -> str:
 
 
 def expand_artifacts(world: PlaybookState, text: str) -> Routine:
-    """``(text, failed)``: a text with each ``Artifact[name]`` replaced by its content; each is read once."""
+    """Replace each ``Artifact[name]`` in a text by its content.
+
+    Returns ``(text, failed)``. Each artifact is read once.
+    """
     parts, at, room = [], 0, SAID_CHARS
     read: dict[str, str] = {}
     for found in _SHOWN.finditer(text):

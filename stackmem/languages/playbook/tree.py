@@ -1,4 +1,7 @@
-"""A playbook program as it was read: agents, playbooks, and their lines, looked up by number and never searched for."""
+"""A parsed playbook program: agents, playbooks and their lines.
+
+Lines are looked up by number, so that long programs stay fast.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from msgspec import Struct
 from .errors import PlaybookError
 
 Number = tuple[int, ...]
-"""A line's place: ``02.01`` is ``(2, 1)``; leading zeros say nothing."""
+"""A line's number: ``02.01`` is ``(2, 1)``. Leading zeros do not matter."""
 
 _LOOP = re.compile(r"\s*(?:while|for|until|repeat|loop)\b", re.I)
 _TARGET = re.compile(r"(?:^|[\s:])(\d{1,9}(?:\.\d{1,9}){0,19})\b")
@@ -23,50 +26,50 @@ class StepLine(Struct, frozen=True):
     """One line under ``### Steps``."""
 
     number: Number
-    label: str  # its number as it was written, such as ``02.01``
+    label: str  # its number as written, such as ``02.01``
     code: str
-    text: str  # what it says, without number and code
-    line: int  # in the file, from 1
+    text: str  # the text after number and code
+    line: int  # line in the file, from 1
 
 
 def number_of(label: str) -> Number:
-    """``02.01`` as ``(2, 1)``."""
+    """Parse ``02.01`` to ``(2, 1)``."""
     return tuple(int(part) for part in label.split("."))
 
 
 def target_of(step: StepLine) -> Number | None:
-    """Where a JMP leads."""
+    """Return the number of the line that a JMP leads to."""
     found = _TARGET.search(step.text) if step.code == "JMP" else None
     return number_of(found[1]) if found else None
 
 
 class _LineBlock:
-    """The lines that stand directly in one line, in the order of the file."""
+    """The lines that are direct children of one line, in file order."""
 
     def __init__(self) -> None:
         self.numbers: list[Number] = []
-        self.highest: list[Number] = []  # of the numbers up to each
+        self.highest: list[Number] = []  # running maximum of the numbers
 
     def add(self, number: Number) -> None:
         self.numbers.append(number)
         self.highest.append(max(number, self.highest[-1]) if self.highest else number)
 
     def above(self, number: Number) -> Number | None:
-        """The first line with a higher number; ``number`` itself is none of the block."""
+        """Return the first line with a higher number than ``number``, which is not in the block."""
         index = bisect_right(self.highest, number)
         return self.numbers[index] if index < len(self.numbers) else None
 
 
 class LineOrder:
-    """The lines of one playbook."""
+    """The lines of one playbook, and how they follow one another."""
 
     def __init__(self, steps: tuple[StepLine, ...]) -> None:
         self.steps = steps
-        self.place = {step.number: index for index, step in enumerate(steps)}  # number to its index among the steps
+        self.place = {step.number: index for index, step in enumerate(steps)}  # number to index in ``steps``
 
     @cached_property
     def _blocks(self) -> dict[Number, _LineBlock]:
-        """Number around them to the lines inside."""
+        """Maps a parent's number to its child lines."""
         found: dict[Number, _LineBlock] = {}
         for step in self.steps:
             found.setdefault(step.number[:-1], _LineBlock()).add(step.number)
@@ -74,7 +77,7 @@ class LineOrder:
 
     @cached_property
     def _following(self) -> dict[Number, Number]:
-        """A line to the next one of its block."""
+        """Maps a line to the next one in its block."""
         return {
             number: behind
             for block in self._blocks.values()
@@ -83,7 +86,7 @@ class LineOrder:
 
     @cached_property
     def _loops(self) -> frozenset[Number]:
-        """The heads of loops: those that say so, and those that a JMP of their block leads back to."""
+        """The heads of loops: lines that announce a loop, and lines that a JMP inside them leads back to."""
         said = {
             step.number for step in self.steps if step.code == "LOP" or (step.code == "CND" and _LOOP.match(step.text))
         }
@@ -102,7 +105,7 @@ class LineOrder:
         return block.numbers[0] if block else None
 
     def next_beside(self, number: Number) -> Number | None:
-        """The next line of the same block; of a number that is no line, the first one above it."""
+        """Return the next line of the same block. For a number that is not a line, the first higher one."""
         if number in self.place:
             return self._following.get(number)
         block = self._blocks.get(number[:-1])
@@ -116,11 +119,11 @@ CODES = ("EXE", "TNK", "QUE", "CND", "CHK", "RET", "JMP", "YLD", "LOP", "ELS")
 
 
 class Required:
-    """Stands for the default of a parameter that has none."""
+    """Marks a parameter without a default."""
 
 
 class Param(Struct, frozen=True):
-    """A parameter; ``kind`` is a name of a type, or empty."""
+    """A parameter. ``kind`` is the name of a type, or empty."""
 
     name: str
     kind: str = ""
@@ -132,7 +135,7 @@ class Param(Struct, frozen=True):
 
 
 class Trigger(Struct, frozen=True):
-    """A line under ``### Triggers``; ``label`` is as it was written, such as ``T1``."""
+    """A line under ``### Triggers``. ``label`` is its number as written, such as ``T1``."""
 
     number: int
     label: str
@@ -142,7 +145,7 @@ class Trigger(Struct, frozen=True):
 
 
 class Remark(Struct, frozen=True):
-    """A line under ``### Notes``, named as ``CHK`` names it."""
+    """A line under ``### Notes``, with the name by which ``CHK`` refers to it."""
 
     name: str
     text: str
@@ -150,7 +153,7 @@ class Remark(Struct, frozen=True):
 
 
 class Caveat(Struct, frozen=True):
-    """What the program says that has no effect here, or another one; ``title`` is the linter's name of it."""
+    """A part of the program that has no effect here, or a different one. ``title`` is the linter's name for it."""
 
     title: str
     message: str
@@ -158,21 +161,22 @@ class Caveat(Struct, frozen=True):
 
 
 class Playbook(Struct, frozen=True, dict=True):
-    """One H2, or one ``@playbook`` function."""
+    """A playbook: one H2 section or one ``@playbook`` function."""
 
     name: str
     params: tuple[Param, ...]
     returns: str
     says: str
     line: int
-    steps: tuple[StepLine, ...] = ()  # in the order of the file. A function has none
+    steps: tuple[StepLine, ...] = ()  # in file order; empty for a function
     triggers: tuple[Trigger, ...] = ()
     notes: tuple[Remark, ...] = ()
     public: bool = False
-    python: str = ""  # the agent's blocks of Python, one of which defines the function; empty of prose
-    python_line: int = 0  # of the program's file, where they begin
-    plain: tuple[str, ...] = ()  # its sections of sentences without codes, which are compiled before it can run
-    entry: bool = False  # the program begins with it, whatever its triggers are
+    python: str = ""  # the agent's Python blocks, one of which defines the function; empty for prose
+    python_line: int = 0  # line of the program's file where the blocks begin
+    # its sections with sentences that have no codes and are compiled before the playbook can run
+    plain: tuple[str, ...] = ()
+    entry: bool = False  # whether the program begins with it, regardless of its triggers
     caveats: tuple[Caveat, ...] = ()
 
     @property
@@ -191,7 +195,7 @@ class Playbook(Struct, frozen=True, dict=True):
 
 
 class Agent(Struct, frozen=True, dict=True):
-    """One H1."""
+    """An agent: one H1 section."""
 
     name: str
     says: str
@@ -223,7 +227,7 @@ class PlaybookProgram(Struct, frozen=True, dict=True):
 
     @cached_property
     def public(self) -> dict[str, list[tuple[str, Playbook]]]:
-        """Name to the public playbooks that have it, each with its agent, in the order of the file."""
+        """Maps each name to the public playbooks with that name and their agents, in file order."""
         found: dict[str, list[tuple[str, Playbook]]] = {}
         for agent, playbook in self.all():
             if playbook.public:
@@ -235,23 +239,23 @@ class PlaybookProgram(Struct, frozen=True, dict=True):
         return found.find(name) if found else None
 
     def names(self, agent: str) -> tuple[str, ...]:
-        """The names of an agent's playbooks."""
+        """Return the names of an agent's playbooks."""
         found = self._agents.get(agent)
         return tuple(found.named) if found else ()
 
     @property
     def plain(self) -> tuple[str, ...]:
-        """What is to be compiled: playbooks with their sections of sentences, such as ``Main (triggers, steps)``."""
+        """The playbooks to compile with their plain sections, such as ``Main (triggers, steps)``."""
         return tuple(f"{book.name} ({', '.join(book.plain)})" for _, book in self.all() if book.plain)
 
     @property
     def plain_triggers(self) -> bool:
-        """Whether only the compiled program says where it begins."""
+        """Whether the program's start is unknown until it is compiled."""
         return any("triggers" in book.plain for _, book in self.all())
 
     @property
     def caveats(self) -> tuple[Caveat, ...]:
-        """All of them, in the order of the file."""
+        """All caveats, in file order."""
         own = [caveat for agent in self.agents for caveat in agent.caveats]
         own += [caveat for _, book in self.all() for caveat in book.caveats]
         return tuple(sorted(own, key=lambda caveat: caveat.line))
@@ -266,7 +270,7 @@ _MOST_PARTS = 20
 
 
 def label_of(number: Number) -> str:
-    """``(2, 1)`` as ``02.01``."""
+    """Format ``(2, 1)`` as ``02.01``."""
     return ".".join(f"{part:02}" for part in number)
 
 
@@ -276,7 +280,7 @@ def is_coded(text: str) -> bool:
 
 
 def step_line(text: str, line: int, by_place: Number) -> StepLine:
-    """A step from its list item."""
+    """Parse a step from its list item."""
     found = _CODED.match(text)
     label, code, says = (found[1], found[2], found[3] or "") if found else ("", text[:40], "")
     if code not in CODES:
@@ -290,12 +294,12 @@ def step_line(text: str, line: int, by_place: Number) -> StepLine:
 
 
 def is_plain_trigger(text: str) -> bool:
-    """Whether a trigger is a sentence that a model has yet to give a code."""
+    """Return whether a trigger is a sentence that has no code yet."""
     return not _TRIGGER.match(text) and not _NUMBERED.match(text)
 
 
 def trigger_line(text: str, line: int, place: int) -> Trigger:
-    """A trigger from its list item; without a number it has that of its place."""
+    """Parse a trigger from its list item. Without a number it gets that of its position."""
     found = _TRIGGER.match(text)
     if not found or len(found[1] or "") > _MOST_DIGITS:
         raise PlaybookError("Bad Trigger", "a trigger is written `T1:CND text`, with BGN, CND or EVT", line)
@@ -313,7 +317,7 @@ _BRANCHES = ("CND", "LOP", "ELS")
 
 
 def lines_after(book: Playbook, at: StepLine | None) -> tuple[StepLine, ...]:
-    """The lines that may come behind ``at``, in the order of the file; at the start the first one alone."""
+    """Return the lines that may follow ``at``, in file order. Only the first line may follow the start."""
     if at is None:
         return book.steps[:1]
     order = book.order
@@ -338,12 +342,16 @@ def _next_numbers(order: LineOrder, at: StepLine) -> Iterator[Number]:
 
 
 def _ancestors(number: Number) -> list[Number]:
-    """The numbers around a line, innermost first."""
+    """Return the numbers of the enclosing lines, innermost first."""
     return [number[:length] for length in range(len(number) - 1, 0, -1)]
 
 
 def _beside(order: LineOrder, at: StepLine) -> Iterator[Number]:
-    """The next line of the block behind a CND; behind the last of a block, that of the first ancestor which has one."""
+    """Yield the line after the current block.
+
+    After a CND this is the next line of the same block. After the last line of a block, it is the line that follows the
+    innermost ancestor that has one.
+    """
     own = order.next_beside(at.number)
     if own is not None:
         if at.code in _BRANCHES:

@@ -1,9 +1,9 @@
-"""One reply of the model, checked against the program item by item.
+"""Checks one reply of the model against the program, item by item.
 
-Rule 1: the pointer moves only where it may; where a reply leaves lines out, the way is worked out (``inference``).
-Rule 2: from the first fault on nothing of the reply is performed. Its queued calls are dropped, but for those before a
-Step that cannot follow: up to there the reply is good.
-Rule 3: arguments are read at their line, but for variables that an earlier queued call will bind.
+Rule 1: the pointer moves only to allowed lines; if a reply leaves lines out, ``inference`` finds the path.
+Rule 2: nothing after the first fault is performed, and queued calls are dropped. If the fault is a Step that cannot
+follow, the calls before it are kept, because the reply is good up to there.
+Rule 3: arguments are resolved at their line, except for variables that an earlier queued call will bind.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ _MOST_NAMED = 12
 
 
 class Turn(Struct):
-    """What a reply comes to."""
+    """The outcome of a reply."""
 
-    queue: list[Queued] = []  # calls to be made at its end
-    end: ReturnItem | Yielded | None = None  # its yield or Return; None where it has neither, or a fault
-    fault: str = ""  # what is wrong with it, and ``text`` the place
+    queue: list[Queued] = []  # calls to make at the end of the turn
+    end: ReturnItem | Yielded | None = None  # its yield or Return; None if it has neither, or a fault
+    fault: str = ""  # what is wrong with the reply; ``text`` is the place
     text: str = ""
-    keeps: bool = False  # what stands before the fault holds, and its calls are made
-    notes: list[str] = []  # what the model is told beside that
-    acted: bool = False  # it did something
+    keeps: bool = False  # whether the items before the fault stay in force and their calls are made
+    notes: list[str] = []  # further lines for the model
+    acted: bool = False  # whether the reply had any effect
 
 
 def take(here: Execution, frame: PlaybookFrame, reply: ReplyItems) -> Routine:
-    """Perform what a reply says, up to its end or its first fault; gives the ``Turn``."""
+    """Perform a reply up to its end or its first fault. Returns the ``Turn``."""
     reading = _ReplyCheck(here, frame, reply)
     turn = reading.turn
     for item in reply.items:
@@ -86,11 +86,11 @@ class _ReplyCheck:
         self._calls = {item.call.name for item in reply.items if isinstance(item, Queued) and not item.fired}
         self._behind_triggers = {id(item) for item in reply.items if isinstance(item, Queued) and item.fired}
         self._spare = self._spare_calls(reply)
-        self._places: dict[int, int] = {}  # of spare calls in the queue
+        self._places: dict[int, int] = {}  # queue positions of spare calls
         self.turn = Turn([], notes=[])
 
     def _spare_calls(self, reply: ReplyItems) -> dict[int, GivenCall]:
-        """The calls that stand at no line which asks for them, by the identity of their item."""
+        """Return the calls that do not appear at a line that asks for them, by the identity of their item."""
         spare: dict[int, GivenCall] = {}
         read: dict[Number, list[str]] = {}
         wanted: list[str] = []
@@ -129,7 +129,7 @@ class _ReplyCheck:
             case Unreadable():
                 self.turn.fault, self.turn.text = f"this cannot be read: {item.why}", item.text
             case _:
-                assert_never(item)  # pragma: no cover - the type checker counts the cases
+                assert_never(item)  # pragma: no cover - the type checker ensures that all cases are handled
 
     def _note_recap(self, said: TextItem) -> None:
         if said.kind == "recap" and said.text:
@@ -185,7 +185,7 @@ class _ReplyCheck:
         yield StepEntered(f"{book.name}:{line.label}", brief(f"{line.code} {line.text}", 200))
 
     def _infer(self, target: StepLine) -> Routine:
-        """Go the way to a line over those that the reply leaves out; gives whether there is one."""
+        """Advance to a line over the lines that the reply leaves out. Returns whether that is possible."""
         frame, book = self._frame, self._frame.book
         given = [*frame.made, *(call for item, call in self._spare.items() if self._counts(item))]
         finder = PathFinder(self._here.world, self._agent, book, given, bool(self.turn.queue))
@@ -205,11 +205,11 @@ class _ReplyCheck:
         return True
 
     def _counts(self, item: int) -> bool:
-        """Whether a spare call is or will be made: one behind a trigger only once it is queued."""
+        """Return whether a spare call is or will be made. A call after a trigger counts only once it is queued."""
         return item in self._places or item not in self._behind_triggers
 
     def _claim(self, call: GivenCall, into: str) -> Routine:
-        """Let a call stand for the line that was passed over; its result is bound as the line says."""
+        """Use a call for the skipped line that asks for it, and bind its result as that line says."""
         call.into = into or call.into
         if call.made:
             self._frame.made = [each for each in self._frame.made if each is not call]
@@ -273,7 +273,7 @@ class _ReplyCheck:
         self.turn.queue.append(Queued(call, into, item.fired, spare=spare is not None or item.spare))
 
     def _name_artifact(self, call: CallTo, pending: list[str]) -> CallTo:
-        """The call with ``$x`` as an artifact's name read as one."""
+        """Resolve ``$x`` in an artifact's name, and return the call."""
         target = find_target(self._here.world.program, self._agent.agent.name, call.name)
         given = bind_arguments(target, call) if target else ""
         if not isinstance(target, Target) or target.book or isinstance(given, str) or "artifact_name" not in given:
