@@ -1,1 +1,1 @@
-"""APL: procedures in YAML, executed step by step by code; a model is asked only where a step needs judgement."""
+"""APL: procedures in YAML that code executes step by step. A model is asked only for steps that need judgement."""

@@ -1,4 +1,4 @@
-"""What would halt a program whatever its inputs are: known before its first effect, to a run as to the linter."""
+"""Finds the faults that halt a program regardless of its inputs, for the linter and before a run's first effect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .tree import Fault, Program, Tool
 
 
 def check_program(path: str, program: Program, registry: Registry, shared: Registry) -> Reading:
-    """The ``Flow`` of a program, and of every tool and program that it calls."""
+    """Return the ``Flow`` of a program after checking it and every tool and program that it calls."""
     flow = Flow(path, registry, program.steps, At(path))
     yield from flow.program(program)
     _evaluate_constants(flow, path, program)
@@ -26,7 +26,7 @@ def check_program(path: str, program: Program, registry: Registry, shared: Regis
 
 
 def _evaluate_constants(flow: Flow, path: str, program: Program) -> None:
-    """They depend on nothing but each other, so what they come to is known."""
+    """Evaluate the constants. They depend only on each other, so their values are known before a run."""
     scope = Scope()
     scope.set("module_path", posixpath.dirname(path))
     try:
@@ -38,7 +38,7 @@ def _evaluate_constants(flow: Flow, path: str, program: Program) -> None:
 
 
 def check_tool(path: str, tool: Tool, registry: Registry) -> Reading:
-    """The ``Flow`` of a tool file, and of what it calls."""
+    """Return the ``Flow`` of a tool file after checking it and everything that it calls."""
     flow = Flow(path, registry, {}, At(path, validates=False))
     yield from flow.tool(tool)
     yield from _follow(flow, registry, registry)
@@ -46,14 +46,14 @@ def check_tool(path: str, tool: Tool, registry: Registry) -> Reading:
 
 
 def broken_tool_files(flow: Flow, registry: Registry) -> Iterator[str]:
-    """A sentence for each file of tools that cannot be read, and that nothing here needs."""
+    """Yield a sentence for each unreadable tool file that this program does not need."""
     for each in registry.broken:
         if each.name not in flow.used:
             yield f"The tool file {each.where} is left out: {each.fault.title}: {each.fault.message}"
 
 
 def _follow(flow: Flow, registry: Registry, shared: Registry) -> Reading:
-    """Looks into what is called, each once; what halts there is an error of the call."""
+    """Check everything that is called, each once. A halt in there becomes an error at the call."""
     seen = set[tuple[str, str, bool]]()
     waiting = [(call, call.place, call.caught, registry) for call in flow.calls]
     while waiting:
@@ -78,7 +78,11 @@ def _follow(flow: Flow, registry: Registry, shared: Registry) -> Reading:
 
 
 def _inside(call: Call, registry: Registry, shared: Registry) -> Reading:
-    """``(flow, registry)`` of a tool or program; raises ``Halt`` where it cannot be read."""
+    """Return ``(flow, registry)`` of a tool or program.
+
+    Raises:
+        Halt: The program cannot be read.
+    """
     if isinstance(call.of, KnownTool):
         tool = call.of
         flow = Flow(call.path, registry, {}, call.at)

@@ -1,4 +1,4 @@
-"""What a command printed: a text wherever one is wanted, with fields beside it."""
+"""The output of a command: usable as text, with additional fields."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stackmem.core.strict_json import strict_value
 
 
 class MalformedOutputError(Exception):
-    """A field was asked of an output that is not the JSON it would have to be."""
+    """A field was looked up in an output that is not valid JSON."""
 
     def __init__(self, output: CommandOutput, field: str) -> None:
         super().__init__(field)
@@ -18,18 +18,19 @@ class MalformedOutputError(Exception):
 
 
 class CommandOutput(str):
-    """The text that a command printed, without its trailing newlines; the rest of what came of it stands beside.
+    """A command's output without trailing newlines, with the exit code and stderr as fields.
 
-    It is a text wherever a text is wanted. Any field but the three is looked up in the JSON that it printed.
+    It can be used like any text. Other fields than ``stdout``, ``stderr`` and ``exit_code`` are looked up in the output
+    parsed as JSON.
     """
 
     __slots__ = ("_parsed", "command", "exit_code", "stderr", "stdout", "step")
 
-    # stdout, stderr: without trailing newlines
+    # both without trailing newlines
     stdout: str
     stderr: str
     exit_code: int
-    # step, command: where it came from, for the report when it turns out to be malformed
+    # where the output came from, for the report if it is malformed
     step: str
     command: str
     _parsed: tuple[Any] | tuple[()]
@@ -44,7 +45,7 @@ class CommandOutput(str):
         return made
 
     def field(self, name: object, missing: Any) -> Any:
-        """``missing`` where the output is no JSON, or has no such field."""
+        """Look up a field. Returns ``missing`` if the output is not JSON or has no such field."""
         if name == "stdout":
             return self.stdout
         if name == "stderr":
@@ -59,7 +60,7 @@ class CommandOutput(str):
         return missing
 
     def json(self, missing: Any) -> Any:
-        """The JSON value that it is; ``missing`` where it is none."""
+        """Return the output parsed as JSON; ``missing`` if it is not valid JSON."""
         if not self._parsed:
             try:
                 self._parsed = (strict_value(self.stdout, whole=True),)
@@ -69,6 +70,10 @@ class CommandOutput(str):
 
 
 def storable(value: Any) -> Any:
-    """The value; raises ``ValueError`` for half a character, and for a number that is none."""
+    """Return the value if it can be stored.
+
+    Raises:
+        ValueError: The value contains a lone surrogate, NaN or an infinity.
+    """
     json.dumps(value, ensure_ascii=False, allow_nan=False, default=str).encode()
     return value

@@ -1,4 +1,4 @@
-"""The linter's last stage: each step with the variables that are known when it is reached."""
+"""The linter's last stage: checks each step against the variables known when it is reached."""
 
 from __future__ import annotations
 
@@ -55,30 +55,36 @@ from .tree import (
 _UNKNOWN_VARIABLE = "Unresolved Template Variable"
 _MODULE_PATH = re.compile(r"^\{\{\s*module_path\s*\}\}/")
 _MOST_COMPARED = 100
-"""Unknown variables that are told with the nearest names; a hostile program may have any number."""
+"""Maximum number of unknown variables reported with similar names.
+
+The limit keeps hostile programs with many of them fast.
+"""
 _MOST_FOLLOWED = 1_000
-"""Steps that name named steps; a few that name each other would otherwise stand for millions."""
+"""Maximum number of named steps followed.
+
+A few named steps that run each other could otherwise expand to millions.
+"""
 
 Walk = Generator[LoadSource, Source, None]
 
 
 class Call(Struct, frozen=True):
-    """A call of what stands in another file."""
+    """A call to a tool or program in another file."""
 
-    place: Place  # the step's
+    place: Place  # position of the calling step
     path: str
     at: At
-    caught: bool  # it stands in a ``try``
+    caught: bool  # whether the call is inside a ``try``
     of: KnownTool | Source  # the tool, or the program's source
 
 
 class Flow(Refusals):
-    """Walks a program and collects what is wrong."""
+    """Walks a program and collects its faults."""
 
     def __init__(self, source: str, registry: Registry, named: Mapping[str, tuple[Step, ...]], place: At) -> None:
         super().__init__(source, place)
-        self.calls: list[Call] = []  # of tools and programs in files of their own
-        self.used: set[str] = set()  # the names of tools that are used
+        self.calls: list[Call] = []  # calls to tools and programs in other files
+        self.used: set[str] = set()  # names of the tools that are used
         self._registry = registry
         self._named = named
         self._assumed: list[frozenset[str]] = []
@@ -134,7 +140,7 @@ class Flow(Refusals):
         self._at = initial
 
     def _initial(self, value: Any, place: Place) -> None:
-        """A constant or a default."""
+        """Check a constant or the default of an input."""
         for text in texts(value):
             if why := fault_of(text):
                 self._invalid_template(text, why, place, INPUT_VALIDATION)
@@ -179,13 +185,13 @@ class Flow(Refusals):
         yield from self._branch(step.catch)
 
     def _branch(self, body: tuple[Step, ...]) -> Walk:
-        """Steps that may be left out."""
+        """Check steps that may be skipped."""
         self._branches += 1
         yield from self._steps(body)
         self._branches -= 1
 
     def _round(self, step: Foreach | While) -> Walk:
-        """A loop's steps; what a later one sets may be there in the next round."""
+        """Check a loop's steps. A variable set later in the body may exist from the second round on."""
         sets = {name for each in all_steps(step.body) for name in names_set(each, self._named)}
         self._branches += 1
         self._loops.append((frozenset(sets), self._branches))
@@ -226,13 +232,13 @@ class Flow(Refusals):
 
     @staticmethod
     def _names_in(items: Any) -> set[str]:
-        """The variables that a loop's items come from."""
+        """Return the variables that a loop's items are taken from."""
         if isinstance(items, str) and "{" not in items:
             return {items.split(".", 1)[0]}
         return {mention.name for text in texts(items) for mention in mentions(text)}
 
     def _came_from(self, name: str, sources: set[str]) -> None:
-        """A variable that is made of what came from outside comes from outside."""
+        """Mark a variable as coming from outside if one of its sources does."""
         (self._from_outside.add if sources & self._from_outside else self._from_outside.discard)(name)
 
     def _tool_step(self, step: ToolStep) -> Walk:
@@ -248,7 +254,7 @@ class Flow(Refusals):
         self._sets(step)
 
     def _call(self, step: ToolStep) -> None:
-        """Whether there is such a tool, and it is given what it takes."""
+        """Check that the tool exists and that the call's parameters fit."""
         self.used.add(step.tool)
         try:
             known = self._registry.get(step.tool)
@@ -272,7 +278,7 @@ class Flow(Refusals):
             self.calls.append(Call(step.head.place, known.source, at, self._tries > 0, known))
 
     def _run_apl(self, step: ToolStep) -> Walk:
-        """The inputs of a program whose path can be known."""
+        """Check the inputs of a called program whose path is known statically."""
         named = step.params.get("program")
         path = _MODULE_PATH.sub("", named) if isinstance(named, str) else "{"
         if "{" in path:
@@ -335,7 +341,7 @@ class Flow(Refusals):
             self._check_mentions(mentions(condition, expression=True), step.head.place, step.head.name)
 
     def _templates(self, step: ToolStep) -> None:
-        """Everything it mentions is known, and everything can be parsed."""
+        """Check that all mentioned variables are known and all templates can be parsed."""
         found = own_mentions(step, command=step.tool == "shell", variables=False, expressions=False)
         self._check_mentions(found, step.head.place, step.head.name)
         self._text_templates(step, [step.params, step.inputs, step.using, step.env, step.variables])

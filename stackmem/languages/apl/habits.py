@@ -1,4 +1,4 @@
-"""What runs, and may still not be what was meant: paths, commands, doubled names, and variables that nobody reads."""
+"""Warnings about steps that run but may not do what was meant: paths, commands, doubled names, unused variables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _DANGEROUS = re.compile(
 
 
 def habits(step: ToolStep, from_outside: Container[str]) -> Iterator[tuple[str, str]]:
-    """Title and message of each warning; ``from_outside`` are variables from tools, models and files."""
+    """Yield the title and message of each warning.
+
+    ``from_outside`` contains the variables whose values come from tools, models and files.
+    """
     if step.doubled_name:
         message = "`name` stands twice: the first names the step, the second is the tool's; `list_name` says it once."
         yield "Doubled Name", message
@@ -45,7 +48,7 @@ def _command(command: str, from_outside: Container[str]) -> Iterator[tuple[str, 
 
 
 def unused(steps: list[Step], used_outside: frozenset[str]) -> Iterator[tuple[Step, str]]:
-    """Each step that registers what no step reads."""
+    """Yield each step that registers a variable that no step reads."""
     used = set(used_outside)
     for step in steps:
         used |= {mention.name for mention in own_mentions(step, command=True)}
@@ -59,7 +62,7 @@ def unused(steps: list[Step], used_outside: frozenset[str]) -> Iterator[tuple[St
 
 
 def endless(step: While, named: Mapping[str, tuple[Step, ...]]) -> str:
-    """Why a loop may never end; empty where something in it writes what it tests."""
+    """Return why a loop may never end; empty if a step in it writes a variable of its condition."""
     tested = {mention.name for mention in mentions(step.test, expression=True)}
     written = {name for each in all_steps(step.body) for name in names_set(each, named)}
     if not tested or tested & written:

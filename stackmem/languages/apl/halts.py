@@ -1,4 +1,4 @@
-"""Stopping, as the language's halting protocol wants it: five fields under one banner."""
+"""Halts in the format of the language's halting protocol: five fields under a banner."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _MOST_NAME = 100
 _NOTHING: Mapping[str, Any] = {}
 
 
-class Halt(Exception):  # noqa: N818 - the language's own word
-    """Execution cannot go on.
+class Halt(Exception):  # noqa: N818 - the language's own term
+    """Execution cannot continue.
 
     Attributes:
         kind: The error type, such as ``Command Failed``.
         reason: One sentence.
-        near: Names that are known and much like the one that is not.
-        stderr: What the command that failed said there.
-        phase, step: The innermost; filled in on the way out, the first that knows them.
-        file: The source that the step stands in; line, column: its place there, 0 where only the file is known.
+        near: Known names similar to an unknown one.
+        stderr: The error output of a failed command.
+        phase, step: The innermost phase and step; set by the first caller that knows them.
+        file: The source of the step. ``line`` and ``column`` are 0 if only the file is known.
     """
 
     def __init__(
@@ -49,18 +49,18 @@ class Halt(Exception):  # noqa: N818 - the language's own word
         self.kind, self.reason, self.details = kind, reason, details
         self.near, self.stderr = near, stderr
         self.phase, self.step = phase, step
-        # what lies around the innermost, outermost first: tools, programs, and ``Item i of N`` of loops
+        # the enclosing tools, programs, and ``Item i of N`` of loops, outermost first
         self.trail: tuple[str, ...] = ()
         self.file, self.line, self.column = "", 0, 0
 
     def within(self, phase: str, step: str, trail: Sequence[str]) -> Halt:
-        """Told where it happened, unless it knows already."""
+        """Set the location in the program, unless it is already set."""
         if not self.phase:
             self.phase, self.step, self.trail = phase, step, tuple(trail)
         return self
 
     def at(self, file: str, place: Place | None = None) -> Halt:
-        """Told which place of which source it is about, unless it knows already."""
+        """Set the position in a source, unless it is already set."""
         if not self.file:
             self.file = file
             self.line, self.column = (place.line, place.column) if place else (0, 0)
@@ -79,7 +79,7 @@ class Halt(Exception):  # noqa: N818 - the language's own word
 
     @property
     def as_error(self) -> dict[str, Any]:
-        """What the steps of a ``catch`` see as ``error``."""
+        """The value of ``error`` in the steps of a ``catch``."""
         return {
             "type": self.kind, "reason": self.reason, "details": self.all_details, "stderr": self.stderr,
             "nearest": list(self.near), "step": self.step, "file": self.file, "line": self.line,
@@ -113,7 +113,7 @@ def _one_line(text: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Of the names that are known, at most three that are much like this one; of very many, the first are compared."""
+    """Return up to three known names similar to ``name``. At most 500 known names are compared."""
     names = sorted({each for each in known if len(each) <= _MOST_NAME})[:_MOST_COMPARED]
     return tuple(get_close_matches(name[:_MOST_NAME], names, 3, 0.6))
 
@@ -121,10 +121,10 @@ def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
 def template_error(
     fault: TemplateFault,
     text: str,
-    variables: Mapping[str, Any] = _NOTHING,  # what is set
-    made_by: Mapping[str, str] = _NOTHING,  # the steps that gave them, by name, where one did
+    variables: Mapping[str, Any] = _NOTHING,  # the variables that are set
+    made_by: Mapping[str, str] = _NOTHING,  # for each variable registered by a step, the step's name
 ) -> Halt:
-    """Of a template or condition ``text``."""
+    """Build the halt for a fault in a template or condition ``text``."""
     if not fault.missing:
         return invalid_template(text, fault.reason)
     if fault.is_field:
@@ -158,7 +158,7 @@ def _missing_field(fault: TemplateFault, text: str, variables: Mapping[str, Any]
 
 
 def unknown_tool(name: str, known: Iterable[str], unreadable: Sequence[str] = ()) -> Halt:
-    """``unreadable``: files of tools that could not be read; it may stand in one of them."""
+    """Build the halt for an unknown tool. ``unreadable`` lists tool files that may define it but cannot be read."""
     names = sorted(known)
     details = f"Known tools: {', '.join(names)}"
     if unreadable:
@@ -173,7 +173,7 @@ def unknown_step(name: str, known: Iterable[str]) -> Halt:
 
 
 def invalid_program(path: str, place: Place, message: str, line: str) -> Halt:
-    """Of a document that cannot be executed: its first fault, where it stands, and the line."""
+    """Build the halt for an invalid document from its first fault, the position, and the source line."""
     where = f"{path}:{place.line}:{place.column}"
     details = f"{where}: {line.strip()}" if line.strip() else where
     return Halt("Invalid Program", message, details).at(path, place)
@@ -230,7 +230,7 @@ def missing_parameter(tool: str, name: str) -> Halt:
 
 
 def command_failed(command: str, answer: ToolAnswer) -> Halt:
-    """Of a command with a non-zero exit, or one that was killed."""
+    """Build the halt for a command that exited with a non-zero code or was killed."""
     output = answer.value if isinstance(answer.value, dict) else {}
     if answer.failed not in ("", "exit", "timeout", "killed"):
         return tool_logic("The 'shell' tool could not run the command.", f'Command: "{command}", {answer.detail}')
@@ -246,7 +246,7 @@ def command_failed(command: str, answer: ToolAnswer) -> Halt:
 
 
 def source_failed(reason: str, source: Source, named: str) -> Halt:
-    """Of a source that could not be read: it is missing, or may not be read."""
+    """Build the halt for a source that is missing or must not be read."""
     if source.failed == "No such file":
         return Halt("File Not Found", reason, f'Path: "{named}"')
     return tool_logic(reason, f'Path: "{named}", {source.failed}')

@@ -1,6 +1,6 @@
-"""From tree to generator: executes steps in their order, every one of them, as it stands, and none twice.
+"""Executes a program as a generator: every step in order, exactly as written, and exactly once.
 
-Nothing here can skip a round of a loop or make up what a tool gave: the pointer is a Python ``for``.
+Code drives the loops, so a model cannot skip a round or invent a tool's result.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ Run = Callable[[tuple[Step, ...], Pointer], Doing]
 
 
 class Execution:
-    """One execution; it remembers only which steps look at an exit code, and which calls were found to be sound."""
+    """One execution. It caches only which steps read an exit code and which calls have been checked."""
 
     def __init__(self) -> None:
         self._looked_at: dict[int, tuple[Step, bool]] = {}
         self._checked: dict[int, Step] = {}
 
     def program(self, program: Program, pointer: Pointer, given_inputs: Mapping[str, Any]) -> Doing:
-        """Run a program in a scope of its own; gives its final scope without its inputs."""
+        """Run a program in a new scope. Returns the final scope without inputs and constants."""
         scope = Scope()
         scope.set("module_path", pointer.scope.variables["module_path"])
         try:
@@ -74,7 +74,7 @@ class Execution:
         yield PhaseEnded(path, digests)
 
     def steps(self, steps: tuple[Step, ...], pointer: Pointer) -> Doing:
-        """Gives what the last step gave."""
+        """Run steps and return the value of the last one."""
         value: Any = None
         for index, step in enumerate(steps):
             try:
@@ -144,12 +144,15 @@ class Execution:
             case "agent":
                 return (yield from interface_only(known, step, pointer, path))
             case "broken":
-                raise AssertionError(known.name)  # the registry does not give it
+                raise AssertionError(known.name)  # the registry never returns a broken tool
             case _:
                 assert_never(known.kind)
 
     def _refuse_unknown(self, known: KnownTool, step: ToolStep) -> None:
-        """A parameter that a tool of ours does not have is no hint to anybody: it would be passed over in silence."""
+        """Refuse a parameter that a built-in or custom tool does not have.
+
+        Unlike an agent, such a tool would silently ignore it.
+        """
         if id(step) in self._checked or known.kind == "agent":
             return
         unknown = check_call(known, step).unknown
@@ -288,9 +291,9 @@ def _refuse_depth(pointer: Pointer) -> None:
 
 
 def _in_rounds(run: Run, step: Foreach, items: list[Any], pointer: Pointer, path: str) -> Doing:
-    """What the last step of each round gave, in the order of the items; rounds run side by side.
+    """Run the rounds of a loop in parallel, and return the value of each round's last step, in item order.
 
-    A round has a register of its own: what it sets is gone when it ends, but for what its last step gives.
+    Each round has its own scope: variables that it sets are discarded when it ends.
     """
 
     def in_own_scope(number: int, item: Any) -> Doing:

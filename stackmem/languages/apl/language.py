@@ -1,4 +1,4 @@
-"""APL as the machine sees it: how a program starts, is outlined, and is announced to a person while it runs."""
+"""The language interface of APL: how a program is started, outlined, and announced to the user while it runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def announcer() -> Announcer:
 
 
 class _Announcements:
-    """Remembers which loops are open, that an agent has not said yet what it plans, and what runs side by side."""
+    """Tracks open loops, whether an agent's plan is due, and whether a group of operations is running."""
 
     def __init__(self) -> None:
         self._loops: dict[str, str] = {}
@@ -135,7 +135,7 @@ def _json(value: Any) -> str:
 
 
 def start(launch: Launch) -> Program:
-    """The program; see ``language.Language``."""
+    """Run the program; see ``language.Language``."""
     try:
         return (yield from _run(launch))
     except Halt as halt:
@@ -148,7 +148,7 @@ def start(launch: Launch) -> Program:
 
 
 def outline(launch: Launch) -> Reading:
-    """Every step that would run, a line each, its tool resolved."""
+    """Return a line for every step that would run, with its tool resolved."""
     try:
         program, _, _, registry, _ = yield from _load(launch, check=True)
         scope = Scope()
@@ -164,7 +164,7 @@ def outline(launch: Launch) -> Reading:
 
 
 def stop_lines(path: str, text: str) -> Iterator[int]:
-    """The steps of a program or a tool; those under ``def_step`` where a step runs them."""
+    """Yield the lines of the steps of a program or tool. Steps under ``def_step`` count only if some step runs them."""
     if path.lower().endswith(".tool.apl"):
         tool, _ = load_tool(text)
         yield from (step.head.place.line for step in all_steps(tool.body if tool else ()))
@@ -195,7 +195,7 @@ def _run(launch: Launch) -> Doing:
 
 
 def _load(launch: Launch, *, check: bool) -> Reading:
-    """``(program, config, tools of every program, its own tools, what was left out)``."""
+    """Return ``(program, config, registry for all programs, the program's registry, skipped tool files)``."""
     program = read_program(launch.path, launch.text)
     known = [each.name for each in program.inputs]
     for name in launch.inputs:
@@ -215,7 +215,7 @@ def _load(launch: Launch, *, check: bool) -> Reading:
 
 
 def no_main(folder: str) -> Halted:
-    """What running a folder without a main program comes to."""
+    """Return the error for running a folder without a main program."""
     return no_entry_point(folder).within(INITIALIZATION, PROGRAM_RESOLUTION, ()).at(folder).to_halted(INITIALIZATION)
 
 
@@ -229,7 +229,7 @@ def _outline_lines(program: tree.Program, registry: Registry) -> Iterator[str]:
 
 
 def _step_lines(steps: tuple[Step, ...], registry: Registry, depth: int) -> Iterator[str]:
-    """Each step with its condition, and what stands in it."""
+    """Yield each step with its condition and the steps nested in it."""
     for step in steps:
         condition = f" if {step.head.condition}" if step.head.condition else ""
         yield f"{'  ' * depth}{step.head.name}: {_does(step, registry)}{condition}"

@@ -1,7 +1,7 @@
-"""Everything that can be known of a program before it runs, and the report in the layout that APL's own tools print.
+"""Lints programs, and formats the report in the layout of APL's own tools.
 
-Stages: the standard library, configuration and tools; the document's shape; then every step in its order, with the
-variables that are known when it is reached.
+The stages are: the standard library, configuration and tools; the shape of the document; then each step in order, with
+the variables known when it is reached.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .tree import Fault, Program
 
 
 def lint_report(path: str, findings: tuple[Finding, ...]) -> str:
-    """Errors, then warnings; empty where nothing was found: success says nothing."""
+    """Format errors first, then warnings. Empty without findings."""
     if not findings:
         return ""
     lines = ["APL VALIDATION REPORT", "", f"File: {path}", ""]
@@ -51,7 +51,7 @@ _WORDS = re.compile(r"[^a-z0-9]+")
 
 
 def lint(path: str, text: str, config: str = "", tools: tuple[ToolSpec, ...] = ()) -> Reading:
-    """The findings on a program, a tool file, a standard library or a configuration, in the order of its lines."""
+    """Return the findings on a program, tool file, standard library or configuration, ordered by line."""
     name = posixpath.basename(path).lower()
     if name.endswith(".aplconfig"):
         return (yield from _lint_config(path))
@@ -97,7 +97,7 @@ def _lint_config(path: str) -> Reading:
 
 
 def _registry(path: str, program: Program, named: str, own: tuple[ToolSpec, ...]) -> Reading:
-    """``(registry, tools of every program, errors)``: what cannot be read halts a run, too."""
+    """Return ``(registry, registry for all programs, errors)``. The errors would also halt a run."""
     errors: list[Fault] = []
     shared: Registry
     try:
@@ -135,7 +135,7 @@ def _finding(path: str, fault: Fault, *, error: bool) -> Finding:
 
 
 def _of_halt(path: str, halt: Halt) -> Fault:
-    """A fault of this file stands at its place; that of another is told whole."""
+    """Convert a halt to a fault. A halt in this file keeps its position; another is reported in full at line 1."""
     if halt.file == path and halt.line:
         title, _, message = halt.reason.partition(": ")
         return Fault(Place(halt.line, halt.column), title, message)

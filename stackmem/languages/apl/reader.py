@@ -1,6 +1,6 @@
-"""From text to tree: a program, a tool file or a library.
+"""Parses the text of a program, a tool file or a library into a tree.
 
-A document is read as far as it can be; all that is wrong with it becomes a fault at its place.
+A document is read as far as possible. Everything wrong with it becomes a fault at its position.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ UNDESCRIBED = "Missing Description"
 
 @lru_cache(maxsize=32)
 def load_program(text: str) -> tuple[Program | None, tuple[Fault, ...]]:
-    """The program as far as it can be read, and what is wrong with it; None where it is no mapping at all."""
+    """Read as much of a program as possible. Returns it with its faults; None if the document is not a mapping."""
     shapes = Shapes()
     table = _document(text, "A program", shapes)
     if table is None:
@@ -52,7 +52,7 @@ def load_program(text: str) -> tuple[Program | None, tuple[Fault, ...]]:
 
 @lru_cache(maxsize=32)
 def load_tool(text: str) -> tuple[Tool | None, tuple[Fault, ...]]:
-    """A ``*.tool.apl``; None where it has no name or is no mapping."""
+    """Read a ``*.tool.apl`` file. The tool is None if it has no name or the document is not a mapping."""
     shapes = Shapes()
     document = _document(text, "A tool file", shapes)
     if document is None:
@@ -77,7 +77,7 @@ def load_tool(text: str) -> tuple[Tool | None, tuple[Fault, ...]]:
 
 @lru_cache(maxsize=32)
 def load_library(text: str) -> tuple[tuple[Tool, ...], tuple[Fault, ...]]:
-    """An ``APL_STL.yml``: tools by their interface alone; their ``body`` is empty."""
+    """Read an ``APL_STL.yml``. Its tools have only an interface; their ``body`` is empty."""
     shapes = Shapes()
     try:
         tree = parse_yaml(text)
@@ -96,7 +96,10 @@ def load_library(text: str) -> tuple[tuple[Tool, ...], tuple[Fault, ...]]:
 
 
 def inputs(table: Table, shapes: Shapes, *, undescribed: str = _INPUT) -> tuple[Input, ...]:
-    """``undescribed``: the title under which the linter asks for a description; empty asks for none."""
+    """Read the declared inputs.
+
+    ``undescribed`` is the title of the linter's note about a missing description; if empty, none is expected.
+    """
     found: dict[str, Input] = {}
     for item in shapes.items(table.get("inputs"), "`inputs`", _INPUT):
         entry = shapes.table(item, "An input", _INPUT)
@@ -145,7 +148,10 @@ def _document(text: str, what: str, shapes: Shapes) -> Table | None:
 
 
 def _lenient(text: str, shapes: Shapes) -> Tree:
-    r"""The document; a backslash in double quotes that begins no escape of YAML (``sed 's/\.git$//'``) is itself."""
+    r"""Parse a document and tolerate invalid escapes in double quotes, as in ``sed 's/\.git$//'``.
+
+    A backslash that does not begin a YAML escape is read as a plain backslash and noted.
+    """
     for _ in range(_MOST_REPAIRED):
         try:
             return parse_yaml(text)
@@ -168,7 +174,7 @@ def _sentence(message: str) -> str:
 
 
 def _phase(name: str, key: Scalar, body: Tree, steps: Steps, shapes: Shapes) -> Phase:
-    """A list of steps, or one loop."""
+    """Read a phase, which is a list of steps or a single loop."""
     if not isinstance(body, Table):
         return Phase(name, key.place, steps.read(body, f"The phase `{name}`"))
     kinds = [kind for kind in _LOOPS if body.get(kind) is not None]

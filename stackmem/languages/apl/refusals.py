@@ -1,4 +1,4 @@
-"""What the linter finds, and the halt that each of its errors comes to in a run."""
+"""The linter's findings, and the halt that each error would cause in a run."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from .tree import Fault, Step
 
 
 class At(Struct, frozen=True):
-    """Where the steps stand that are looked at."""
+    """The location of the steps that are being checked."""
 
-    module: str  # the program whose ``module_path`` they see
+    module: str  # path of the program that ``module_path`` refers to
     phase: str = ""
     trail: tuple[str, ...] = ()
-    validates: bool = True  # their inputs are looked at before any phase, as a program's are
+    validates: bool = True  # whether the inputs are checked before any phase, as in a program
 
 
 class Refusals:
-    """Collects them."""
+    """Collects findings and halts."""
 
     def __init__(self, source: str, at: At) -> None:
-        # errors, warnings: of the linter, in the order they were met
+        # the linter's findings in the order they were found
         self.errors: list[Fault] = []
         self.warnings: list[Fault] = []
-        self.halts: list[Halt] = []  # what each error comes to in a run; those that a ``try`` would catch are left out
+        self.halts: list[Halt] = []  # the halt of each error, except those that a ``try`` would catch
         self._path = source
         self._at = at
         self._tries = 0
@@ -42,7 +42,7 @@ class Refusals:
         self.add(fault, halt.within(self._at.phase, step, self._at.trail))
 
     def add(self, fault: Fault, halt: Halt, *, caught: bool = False) -> None:
-        """An error of the linter, which is a halt of a run unless a ``try`` catches it."""
+        """Add an error. In a run it is a halt, unless a ``try`` catches it."""
         self.errors.append(fault)
         if not self._tries and not caught:
             self.halts.append(halt.at(self._path, fault.place))

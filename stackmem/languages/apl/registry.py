@@ -1,6 +1,6 @@
-"""Which tool a name stands for, and whether a step gives it what it takes, by the text alone.
+"""Resolves tool names, and checks statically whether a step's parameters fit its tool.
 
-A name is looked up among built-ins, custom tools, the person's own and the standard library, in that order.
+A name is looked up among the built-ins, the custom tools, the user's own tools and the standard library, in this order.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from .halts import Halt, invalid_program, nearest, unknown_tool
 from .tree import Fault, Input, Output, Step, Tool, ToolStep
 
 CODE_TOOLS = ("split", "initialize_list", "append_to_list", "create_directory")
-"""Tools of the standard library that need no judgement."""
+"""Tools of the standard library that need no judgement and are implemented in code."""
 
 Kind = Literal["built-in", "code", "custom", "own", "agent", "broken"]
 
 
 class Parameter(Struct, frozen=True):
-    """A parameter of a built-in."""
+    """A parameter of a built-in tool."""
 
     name: str
     required: bool = False
-    instead: tuple[str, ...] = ()  # other spellings of it
+    instead: tuple[str, ...] = ()  # alternative spellings
 
 
 BUILT_INS: dict[str, tuple[Parameter, ...]] = {
@@ -49,7 +49,7 @@ BUILT_INS: dict[str, tuple[Parameter, ...]] = {
     "run_apl": (Parameter("program", required=True), Parameter("with_inputs")),
     "agent_native": (Parameter("prompt", required=True), Parameter("outputs")),
 }
-"""What cannot be overridden, and what each takes."""
+"""The built-in tools, which cannot be overridden, and their parameters."""
 
 SPELLINGS: dict[tuple[str, str], tuple[str, ...]] = {
     ("append_to_list", "items"): ("item",),
@@ -57,22 +57,22 @@ SPELLINGS: dict[tuple[str, str], tuple[str, ...]] = {
     ("initialize_list", "name"): ("list_name",),
     ("rank_items", "from"): ("in", "list"),
 }
-"""Other spellings of parameters of the standard library."""
+"""Alternative spellings of the standard library's parameters."""
 
 _TEXTS: dict[str, tuple[str, ...]] = {
     "shell": ("command",), "read_file": ("path",), "write_file": ("to_file",), "git_clone": ("repo_path",),
     "run_apl": ("program",), "agent_native": ("prompt",), "split": ("from", "delimiter"), "create_directory": ("path",),
 }  # fmt: skip
-"""What has to be a text."""
+"""Parameters that must be texts."""
 
 
 class BrokenFile(Struct, frozen=True):
-    """A file of tools that cannot be read."""
+    """A tool file that cannot be read."""
 
     path: str
     fault: Fault
-    name: str = ""  # the tool that it would define, as far as its text tells; else empty
-    line: str = ""  # the text of the line where the fault is
+    name: str = ""  # the tool it would define, if its text shows the name
+    line: str = ""  # source line of the fault
 
     @property
     def halt(self) -> Halt:
@@ -87,34 +87,38 @@ class KnownTool(Struct, frozen=True):
     """A tool that a step can name."""
 
     name: str
-    kind: Kind  # ``broken`` where its file cannot be read
+    kind: Kind  # ``broken`` if its file cannot be read
     description: str = ""
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
     body: tuple[Step, ...] = ()
-    source: str = ""  # the file it stands in; empty for what ships
-    broken: BrokenFile | None = None  # what is wrong with that file
+    source: str = ""  # the file that defines it; empty for tools shipped with the language
+    broken: BrokenFile | None = None  # the fault of its file
     place: Place = Place(1, 1)
 
     @property
     def gives_result(self) -> bool:
-        """It ships, and its one output is ``result``: what it gives is that value itself."""
+        """Whether it is a standard tool whose only output is ``result``: a call then returns that value itself."""
         return self.kind in ("code", "agent") and not self.source and [each.name for each in self.outputs] == ["result"]
 
 
 class Registry(Struct, frozen=True):
-    """Every tool by name."""
+    """All tools by name."""
 
     tools: dict[str, KnownTool] = field(default_factory=dict)
-    shadowed: tuple[str, ...] = ()  # says in a sentence each what hid what
-    # files of tools that cannot be read; a tool that such a file defines is known, and cannot be used
+    shadowed: tuple[str, ...] = ()  # one sentence for each tool that hides another
+    # unreadable tool files; a tool that such a file defines is known but cannot be used
     broken: tuple[BrokenFile, ...] = ()
 
     def find(self, name: str) -> KnownTool | None:
         return self.tools.get(name)
 
     def get(self, name: str) -> KnownTool:
-        """Raises ``Halt`` where there is no such tool, or its file is broken."""
+        """Return a tool by name.
+
+        Raises:
+            Halt: The tool does not exist, or its file is broken.
+        """
         known = self.tools.get(name)
         if known is None:
             raise unknown_tool(name, self.tools, [each.where for each in self.broken])
@@ -123,7 +127,7 @@ class Registry(Struct, frozen=True):
         return known
 
     def with_custom(self, found: Iterable[tuple[Tool | BrokenFile, str]], place: str) -> Registry:
-        """With custom tools over what was there, built-ins excepted."""
+        """Return a registry with custom tools added. They override existing tools except built-ins."""
         tools, said, broken = dict(self.tools), list(self.shadowed), list(self.broken)
         for tool, source in found:
             old = tools.get(tool.name)
@@ -146,7 +150,7 @@ class Registry(Struct, frozen=True):
 
 
 def base_registry(library: Iterable[Tool], own: Iterable[ToolSpec]) -> Registry:
-    """Built-ins, the standard library, and the person's own tools over it."""
+    """Return the registry of the built-ins, the standard library, and the user's tools, which override it."""
     tools = {
         tool.name: KnownTool(
             tool.name, "code" if tool.name in CODE_TOOLS else "agent", tool.description, tool.inputs, tool.outputs
@@ -171,11 +175,11 @@ _TAKEN = {
     "git_clone": ("timeout_seconds", "register"),
     "set_vars": ("vars",),
 }
-"""Keys of a step that only these built-ins look at."""
+"""Step keys that only these built-ins use."""
 
 
 def _keys(step: ToolStep) -> Iterator[str]:
-    """Those of the step's own keys that only some tools look at."""
+    """Yield the step's keys that only some tools use."""
     if step.env:
         yield "env"
     if step.variables:
@@ -189,7 +193,7 @@ def _keys(step: ToolStep) -> Iterator[str]:
 
 
 def misfits(known: KnownTool, step: ToolStep) -> Iterator[str]:
-    """A message for each value that stands there as it is and that the tool never takes."""
+    """Yield a message for each literal value that its tool never accepts."""
     if known.kind not in ("built-in", "code"):
         return
     given = step.params if step.tool in ("run_apl", "agent_native") else {**step.params, **step.inputs}
@@ -206,9 +210,9 @@ def misfits(known: KnownTool, step: ToolStep) -> Iterator[str]:
 
 
 class CallFaults(Struct, frozen=True):
-    """What is wrong with a call."""
+    """The faults of a call."""
 
-    missing: tuple[tuple[str, str, str], ...] = ()  # ``(title, message, name)`` for each thing that it lacks
+    missing: tuple[tuple[str, str, str], ...] = ()  # ``(title, message, name)`` of each missing parameter
     unknown: tuple[str, ...] = ()  # a message for each parameter that the tool does not have
 
 
@@ -223,7 +227,7 @@ def check_call(known: KnownTool, step: ToolStep) -> CallFaults:
 
 
 def named_variables(step: ToolStep) -> Iterator[str]:
-    """Variables that a parameter takes by their bare name."""
+    """Yield the variables that a parameter refers to by bare name."""
     for key in _MUST_BE_KNOWN.get(step.tool, ()):
         value = step.params.get(key, step.inputs.get(key))
         if isinstance(value, str) and _IDENTIFIER.fullmatch(value):
@@ -232,7 +236,8 @@ def named_variables(step: ToolStep) -> Iterator[str]:
 
 def _check_built_in(step: ToolStep) -> CallFaults:
     parameters = BUILT_INS[step.tool]
-    inputs = {} if step.tool in ("run_apl", "agent_native") else step.inputs  # theirs are another program's, an agent's
+    # for these two, the inputs belong to another program or to an agent
+    inputs = {} if step.tool in ("run_apl", "agent_native") else step.inputs
     own = {name for name in _keys(step) if name not in _TAKEN.get(step.tool, ())}
     given = {*step.params, *inputs, *own} | ({"vars"} if step.tool == "set_vars" and step.variables else set())
     spellings = [(each.name, *each.instead) for each in parameters]

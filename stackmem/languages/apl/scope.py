@@ -1,4 +1,4 @@
-"""The Execution Register, which holds what a program or a tool knows while it runs, and the Execution Pointer."""
+"""The Execution Register (the variables of a running program or tool) and the Execution Pointer."""
 
 from __future__ import annotations
 
@@ -40,16 +40,20 @@ _TRUE, _FALSE = ("true", "yes", "1", 1), ("false", "no", "0", 0)
 class Scope:
     """Variables by name."""
 
-    # A variable that is a list holds a list of its own, so that appending to it changes nothing else.
+    # Each list variable has its own copy of the list, so that appending to it affects no other variable.
 
     def __init__(self) -> None:
         self.constants: frozenset[str] = frozenset()
         self.variables: dict[str, Any] = {}
-        self.made_by: dict[str, str] = {}  # the step that registered each
-        self.results: set[str] = set()  # those that are the one ``result`` of a standard tool
+        self.made_by: dict[str, str] = {}  # variable to the step that registered it
+        self.results: set[str] = set()  # variables that are the single ``result`` of a standard tool
 
     def set(self, name: str, value: Any) -> None:
-        """Raises ``Halt`` where the name is a constant."""
+        """Set a variable.
+
+        Raises:
+            Halt: The name is a constant.
+        """
         self.refuse_constant(name)
         held = self.variables.get(name)
         self.variables[name] = value if value is held else self._own(value)
@@ -57,14 +61,14 @@ class Scope:
         self.results.discard(name)
 
     def register(self, name: str, value: Any, step: str, *, is_result: bool) -> None:
-        """Set what a step gave."""
+        """Set the variable that a step registers."""
         self.set(name, value)
         self.made_by[name] = step
         if is_result:
             self.results.add(name)
 
     def set_constants(self, constants: Mapping[str, Any]) -> None:
-        """Each may be a template over those before it."""
+        """Set the constants. Each may be a template over earlier ones."""
         for name, value in constants.items():
             self.set(name, self.resolve(value))
         self.constants = frozenset(constants)
@@ -74,7 +78,7 @@ class Scope:
             raise constant_changed(name)
 
     def copy(self) -> Scope:
-        """For one round of a parallel loop: what it sets, nobody else sees."""
+        """Copy the scope for one round of a parallel loop, so that its variables are not visible outside."""
         copied = Scope()
         copied.constants = self.constants
         copied.made_by, copied.results = dict(self.made_by), set(self.results)
@@ -82,7 +86,7 @@ class Scope:
         return copied
 
     def resolve(self, value: Any) -> Any:
-        """With every text in it rendered; keys stay as they are."""
+        """Render every text inside a value. Keys are not rendered."""
         match value:
             case str():
                 return self._own(self._as_halts(lambda: render(value, self.variables, self.results), value))
@@ -103,7 +107,7 @@ class Scope:
         return self._as_halts(lambda: evaluate(expression, self.variables, self.results), expression)
 
     def by_name(self, value: Any, *, literal: bool) -> Any:
-        """What a parameter stands for that takes a variable's name, a template, or the value itself."""
+        """Resolve a parameter that accepts a variable's name, a template, or the value itself."""
         if isinstance(value, str) and "{" not in value and _NAME.fullmatch(value):
             if value.split(".", 1)[0] in self.variables:
                 return self._own(self.evaluate(value))
@@ -112,7 +116,7 @@ class Scope:
         return self.resolve(value)
 
     def _as_halts(self, work: Callable[[], _T], text: str) -> _T:
-        """What it gives; its faults as halts."""
+        """Run ``work`` and convert its faults to halts."""
         try:
             return work()
         except TemplateFault as fault:
@@ -126,7 +130,10 @@ class Scope:
 
 
 def bind_inputs(declared: tuple[Input, ...], given: Mapping[str, Any], scope: Scope) -> Scope:
-    """``scope`` with the inputs in it: those given, then defaults, which may be templates over those before."""
+    """Set the inputs in ``scope`` and return it.
+
+    Defaults may be templates over earlier inputs.
+    """
     known = {each.name for each in declared}
     unknown = [name for name in given if name not in known]
     if unknown:
@@ -142,7 +149,11 @@ def bind_inputs(declared: tuple[Input, ...], given: Mapping[str, Any], scope: Sc
 
 
 def convert(value: Any, kind: AsType, tool: str) -> Any:
-    """The value as the type that ``as_type`` asks for; raises ``Halt`` where it is none."""
+    """Convert a value to the type named by ``as_type``.
+
+    Raises:
+        Halt: The value cannot be converted.
+    """
     text = value if isinstance(value, str) else None
     try:
         match kind:
@@ -185,7 +196,7 @@ def _bool(value: Any) -> bool:
 
 
 def _list(value: Any) -> list[Any]:
-    """A list as it is, JSON that is one, or the lines of a text."""
+    """Return a list unchanged, parse a text as a JSON list, or split it into lines."""
     if isinstance(value, str):
         try:
             found = strict_value(value, whole=True)
@@ -198,7 +209,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def plain_output(value: Any) -> Any:
-    """A JSON value: a command's output as an object of its three fields, wherever it stands."""
+    """Convert to plain JSON. Each command output inside the value becomes an object of its three fields."""
     match value:
         case CommandOutput():
             return {"stdout": value.stdout, "stderr": value.stderr, "exit_code": value.exit_code}
@@ -211,33 +222,33 @@ def plain_output(value: Any) -> Any:
 
 
 Doing = Generator[Operation | Note, Answer, Any]
-"""A part of the execution; gives the value of what it did."""
+"""A part of the execution. Returns the value of what it did."""
 
 WHILE_LIMIT = 1_000
 _CALL_CHARS = 400
 
 
 class Pointer(Struct, frozen=True):
-    """The Execution Pointer and what surrounds it."""
+    """The Execution Pointer and its surroundings."""
 
     scope: Scope
-    registry: Registry  # the tools of the running program; ``shared`` are those that every program sees
+    registry: Registry  # tools of the running program; ``shared`` contains those that every program sees
     shared: Registry
-    source: str  # the file that is executed, as ``LoadSource.beside`` takes it
-    workspace: str  # the workspace as tools see it
+    source: str  # the executed file, in the form ``LoadSource.beside`` expects
+    workspace: str  # path of the workspace as tools see it
     phase: str = ""
-    path: str = ""  # of the running step's parent, for the trace: names with slashes between them
-    trail: tuple[str, ...] = ()  # what lies around the running steps: tools, programs, items of loops
-    depth: int = 0  # programs and tools around this one
+    path: str = ""  # path of the parent of the running step, for the trace: names separated by slashes
+    trail: tuple[str, ...] = ()  # what encloses the running steps: tools, programs, loop items
+    depth: int = 0  # number of enclosing programs and tools
     named: Mapping[str, tuple[Step, ...]] = {}
-    while_limit: int = WHILE_LIMIT  # rounds of a ``while``
-    watch: DebugPort | None = None  # a debugger, where there is one
-    frame: str = ""  # what runs, for the debugger; empty is the program ``source``
-    # the pointers around this one, innermost first, each with the line of its call
+    while_limit: int = WHILE_LIMIT  # maximum rounds of a ``while`` loop
+    watch: DebugPort | None = None  # a debugger, if one is attached
+    frame: str = ""  # name of the running frame for the debugger; if empty, the file name of ``source``
+    # the enclosing pointers, innermost first, each with the line of its call
     callers: tuple[tuple[Pointer, int], ...] = ()
 
     def at(self, name: str) -> str:
-        """The path of a step: names with slashes between them, and U+2215 for a slash in a name."""
+        """Return the path of a step. A slash in a name is replaced by U+2215."""
         own = name.replace("/", "\N{DIVISION SLASH}")
         return f"{self.path}/{own}" if self.path else own
 
@@ -245,11 +256,11 @@ class Pointer(Struct, frozen=True):
         return replace(self, path=path, trail=(*self.trail, *around))
 
     def calls(self, step: Step, frame: str) -> Pointer:
-        """The pointer with which what a step calls is run; where it points to is still to be set."""
+        """Return the pointer for running what a step calls. Its scope and source are not set yet."""
         return replace(self, frame=frame, callers=((self, step.head.place.line), *self.callers))
 
     def notify_debugger(self, kind: Any, text: str, line: int = 1) -> None:
-        """Tell the debugger, where there is one; ``line`` is the one that is about to be executed."""
+        """Notify the debugger, if one is attached. ``line`` is the line that is about to run."""
         if self.watch is None:
             return
         views = [
@@ -264,17 +275,17 @@ class Pointer(Struct, frozen=True):
         self.watch(DebugMoment(kind, tuple(views), text))
 
     def set(self, name: str, value: Any) -> Note:
-        """The note that a variable has a value now; it has it."""
+        """Set a variable and return the note that records it."""
         self.scope.set(name, value)
         return variable_set(name, value)
 
     def register(self, name: str, value: Any, step: str, *, is_result: bool) -> Note:
-        """The note that a step registered a value."""
+        """Set the variable that a step registers, and return the note that records it."""
         self.scope.register(name, value, step, is_result=is_result)
         return variable_set(name, value)
 
 
 def call_line(tool: str, params: Mapping[str, Any]) -> str:
-    """A call on one line, long values in short."""
+    """Format a call on one line, with long values shortened."""
     text = " ".join([tool, *(f"{name}={brief(value)}" for name, value in params.items())])
     return text if len(text) <= _CALL_CHARS else f"{text[:_CALL_CHARS]}…"

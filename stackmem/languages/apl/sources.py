@@ -1,4 +1,4 @@
-"""Reading programs, tools, the standard library and configuration; each source is asked for as an effect."""
+"""Loads programs, tools, the standard library and configuration. Each source is requested as an effect."""
 
 from __future__ import annotations
 
@@ -30,22 +30,26 @@ Reading = Generator[LoadSource, Source, Any]
 
 
 class Config(Struct, frozen=True):
-    """An ``.aplconfig``."""
+    """The contents of an ``.aplconfig`` file."""
 
-    path: str = ""  # empty where there is none
-    runtime: str = ""  # the folder of the file it names holds the standard library; its text is not executed
+    path: str = ""  # empty without a configuration
+    runtime: str = ""  # a file whose folder contains the standard library; the file itself is not executed
     linter: str = ""
     tool_paths: tuple[str, ...] = ()
-    while_limit: int = 0  # rounds of a ``while``; 0 is the default
+    while_limit: int = 0  # maximum rounds of a ``while`` loop; 0 for the default
 
 
 def invalid(path: str, fault: Fault, text: str) -> Halt:
-    """Of a document that cannot be executed."""
+    """Build the halt for a document that cannot be executed."""
     return invalid_program(path, fault.place, f"{fault.title}: {fault.message}", line_of(text, fault.place))
 
 
 def read_program(path: str, text: str) -> Program:
-    """Raises ``Halt`` for its first fault."""
+    """Read a program.
+
+    Raises:
+        Halt: The program has a fault; the first one is reported.
+    """
     program, faults = load_program(text)
     if faults or program is None:
         raise invalid(path, faults[0], text)
@@ -53,14 +57,18 @@ def read_program(path: str, text: str) -> Program:
 
 
 def read_config(named: str, beside: str) -> Reading:
-    """The configuration at a path; without one an empty one."""
+    """Load the configuration at a path; empty if no path is given."""
     if not named:
         return Config()
     return _config((yield from _load(LoadSource(named, beside), "The configuration could not be read.")))
 
 
 def _load(operation: LoadSource, reason: str, named: str = "") -> Generator[LoadSource, Source, Source]:
-    """The source; raises ``Halt`` where it cannot be read, ``named`` as the program spells it."""
+    """Load a source. ``named`` is its path as the program spells it.
+
+    Raises:
+        Halt: The source cannot be read.
+    """
     source = yield operation
     if source.failed:
         raise source_failed(reason, source, named or operation.path)
@@ -91,7 +99,7 @@ def _config(source: Source) -> Config:
 
 
 def base_of(config: Config, own: Any) -> Reading:
-    """The registry before any program is read: built-ins, library, manifest, global tools."""
+    """Build the registry that all programs share: built-ins, library, manifest and global tools."""
     library = yield from _library(config)
     registry = base_registry(library, own)
     if not config.path:
@@ -127,7 +135,7 @@ def _tools_of_library(source: Source) -> tuple[Tool, ...]:
 
 
 def registry_of(program: Program, source: str, base: Registry) -> Reading:
-    """The registry of one program: with its own tools over ``base``."""
+    """Build the registry of one program: its own tools on top of ``base``."""
     named = "local_tool_paths"
     try:
         found = yield from _tools_in(program.local_tool_paths, source)
@@ -143,7 +151,7 @@ def registry_of(program: Program, source: str, base: Registry) -> Reading:
 def _tools_in(
     folders: tuple[str, ...], beside: str
 ) -> Generator[LoadSource, Source, list[tuple[Tool | BrokenFile, str]]]:
-    """The tools of folders, each scanned flat, files in the order of their names."""
+    """Load the tools of each folder in order of file names. Subfolders are not searched."""
     found = []
     for folder in folders:
         listing = yield from _load(LoadSource(folder, beside, listing=True), "A folder of tools could not be read.")
@@ -168,7 +176,7 @@ def _tool(source: Source) -> Tool | BrokenFile:
 
 
 def load_program_at(named: str, pointer: Pointer) -> Generator[LoadSource, Source, tuple[Program, str, str]]:
-    """``(program, its path, its folder)`` of a program that a step names: a file, or a folder with ``main.apl``."""
+    """Load a program that a step names: a file, or a folder with ``main.apl``. Returns ``(program, path, folder)``."""
     wanted = named
     if not named.lower().endswith(".apl"):
         listing: Source = yield LoadSource(named, pointer.source, listing=True)

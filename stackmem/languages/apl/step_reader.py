@@ -1,4 +1,4 @@
-"""Asking a YAML tree for what a document must have, and reading steps: tools, loops, cases, attempts."""
+"""Reads steps (tools, loops, switches, ``try``) and checks the shape of a YAML tree."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .tree import DIRECTIVES, AsType, Fault, Foreach, Head, RunStep, Step, Switc
 
 
 class Shapes:
-    """Reads a tree; what does not fit becomes a fault, and reading goes on with the default."""
+    """Reads parts of a tree. A part of the wrong shape becomes a fault, and reading continues with a default."""
 
     def __init__(self) -> None:
         self.faults: list[Fault] = []
@@ -19,7 +19,7 @@ class Shapes:
 
     @property
     def notes(self) -> tuple[Fault, ...]:
-        """What keeps nothing from running."""
+        """Faults that do not prevent a run."""
         return tuple(self._notes)
 
     def note(self, place: Place, title: str, message: str) -> None:
@@ -29,7 +29,7 @@ class Shapes:
         self.faults.append(Fault(place, title, message))
 
     def table(self, tree: Tree | None, what: str, title: str) -> Table | None:
-        """A mapping without doubled keys."""
+        """Return a mapping. Duplicate keys are faults."""
         if tree is None:
             return None
         if not isinstance(tree, Table):
@@ -48,7 +48,7 @@ class Shapes:
         return tree.items
 
     def text(self, table: Table, key: str, what: str, title: str) -> str:
-        """A text that is not empty; what is missing is a fault, too."""
+        """Return a non-empty text. A missing one is also a fault."""
         value = table.get(key)
         if isinstance(value, Scalar) and isinstance(value.value, str) and value.value.strip():
             return value.value
@@ -59,7 +59,7 @@ class Shapes:
         return ""
 
     def description(self, table: Table, what: str, undescribed: str) -> str:
-        """What the table says of itself; where it says nothing, that is noted under the title ``undescribed``."""
+        """Return the description in a table. A missing one is noted under the title ``undescribed``."""
         value = table.get("description")
         if isinstance(value, Scalar) and value.value is not None and value.literal.strip():
             return str(value.value)
@@ -78,21 +78,21 @@ class Shapes:
         return False
 
     def values(self, table: Table, key: str, title: str) -> dict[str, Any]:
-        """A mapping of any values, in their order."""
+        """Return a mapping of arbitrary values, in order."""
         inner = self.table(table.get(key), f"`{key}`", title)
         return plain(inner) if inner else {}
 
     def refuse_unknown(
         self, table: Table, known: Collection[str], what: str, title: str, hint: str | None = None
     ) -> None:
-        """A fault for every key that is not known; ``hint`` takes the place of the list of those that are."""
+        """Add a fault for every unknown key. ``hint`` replaces the list of known keys in the message."""
         for key, _ in table.pairs:
             if key.value not in known:
                 rest = f"; known: {', '.join(sorted(known))}" if hint is None else hint
                 self.fault(key.place, title, f"`{str(key.value)[:60]}` is no {what}{rest}.")
 
     def texts(self, table: Table, key: str, title: str) -> Iterator[tuple[str, Place]]:
-        """One text, or a list of them."""
+        """Yield a single text or each text of a list."""
         value = table.get(key)
         single = isinstance(value, Scalar) and isinstance(value.value, str)
         for item in (value,) if single else self.items(value, f"`{key}`", title):
@@ -124,7 +124,7 @@ _ALLOWED: dict[str, set[str]] = {
 
 
 class Steps:
-    """Reads lists of steps; ``shapes`` keeps what is wrong with them."""
+    """Reads lists of steps. ``shapes`` collects their faults."""
 
     def __init__(self, shapes: Shapes) -> None:
         self._shapes = shapes
@@ -137,7 +137,7 @@ class Steps:
         return tuple(step for step in found if step is not None)
 
     def loop(self, table: Table, kind: str, head: Head, depth: int) -> Step | None:
-        """The loop that a phase or a step with ``foreach``, ``parallel_foreach`` or ``while`` is."""
+        """Read the loop of a phase or step with ``foreach``, ``parallel_foreach`` or ``while``."""
         title = _WHILE if kind == "while" else _FOREACH
         body_tree = table.get("run")
         body = self.read(body_tree, "`run`", depth + 1)
@@ -309,7 +309,7 @@ class Steps:
         return register
 
     def _seconds(self, tree: Tree | None) -> Any:
-        """A number, or a template that becomes one."""
+        """Read a number, or a template for one."""
         if tree is None:
             return None
         if isinstance(tree, Scalar) and not isinstance(tree.value, bool) and tree.value is not None:
@@ -334,7 +334,7 @@ class Steps:
         return None
 
     def _refuse_doubled(self, tree: Table, allowed: int) -> None:
-        """Keys that stand twice; ``name`` may, once more, in a step with a tool."""
+        """Reject duplicate keys. ``name`` may occur twice in a step with a tool, whose parameter the second one is."""
         seen: dict[str, int] = {}
         for key, _ in tree.pairs:
             name = str(key.value)

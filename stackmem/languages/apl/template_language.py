@@ -1,10 +1,10 @@
-"""The Jinja that APL speaks: strict, immutable, bounded, and blind to Python.
+"""The Jinja dialect of APL: strict, immutable, bounded, and without access to Python objects.
 
-Rule 1: a dot or a bracket looks up a key or an index, never an attribute; the ``loop`` of a ``for`` and the output of a
-        command, which is text with fields, excepted.
-Rule 2: a variable that is missing may be passed on, asked whether it is defined, or replaced by ``default`` or ``or``;
-        any other use of it is an error that names it.
-Rule 3: what a template can make is bounded: characters, loop rounds, digits; there are no powers and no macros.
+Rule 1: a dot or a bracket looks up a key or an index, never an attribute. The exceptions are the ``loop`` of a ``for``
+and a command's output, which is text with fields.
+Rule 2: a missing variable may be passed on, tested with ``is defined``, or replaced by ``default`` or ``or``. Any other
+use is an error that names it.
+Rule 3: templates are bounded in characters, loop rounds and digits. Powers and macros are not available.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .command_output import CommandOutput, MalformedOutputError
 MOST_CHARS = 1_000_000
 MOST_ROUNDS = 100_000
 MOST_BITS = 63
-"""What every reader of JSON can hold."""
+"""The size of integers that every JSON reader supports."""
 
 _FILTERS = (
     "abs", "capitalize", "count", "d", "default", "dictsort", "escape", "first", "float", "int", "items", "last",
@@ -45,7 +45,7 @@ _LOOP_FIELDS = {
 
 
 class Missing(StrictUndefined):
-    """A variable or field that is not there. A field of it is as missing as it is, under the same name."""
+    """A missing variable or field. A field of it is also missing, under the same name."""
 
     __slots__ = ()
 
@@ -53,14 +53,14 @@ class Missing(StrictUndefined):
         self.refuse()
 
     def refuse(self) -> NoReturn:
-        """Raise what a use of it comes to."""
+        """Raise the error for using the missing value."""
         if isinstance(self._undefined_obj, CommandOutput) and self.held is _UNSET:
             raise MalformedOutputError(self._undefined_obj, self.missing_name)
         raise MissingError(self)
 
     @property
     def held(self) -> Any:
-        """What it was looked up in; of a command's output the JSON that it is."""
+        """The value in which the lookup failed; for a command's output, its parsed JSON."""
         looked_in = self._undefined_obj
         return looked_in.json(_UNSET) if isinstance(looked_in, CommandOutput) else looked_in
 
@@ -78,11 +78,11 @@ class Missing(StrictUndefined):
 
     @property
     def is_field(self) -> bool:
-        """Of a variable that is set."""
+        """Whether it is a field of an existing variable."""
         return self._undefined_obj is not _UNSET
 
 
-_UNSET: Any = Undefined()._undefined_obj  # noqa: SLF001 - the marker that the library keeps to itself
+_UNSET: Any = Undefined()._undefined_obj  # noqa: SLF001 - Jinja's marker for an undefined variable is private
 
 
 class MissingError(UndefinedError):
@@ -96,7 +96,7 @@ class MissingError(UndefinedError):
 
 
 class _ColonArguments(Extension):
-    """``| name: 'x', 2`` means ``| name('x', 2)``."""
+    """Parses ``| name: 'x', 2`` as ``| name('x', 2)``."""
 
     def filter_stream(self, stream: TokenStream) -> Iterator[Token]:
         tokens = [*stream]
@@ -125,7 +125,7 @@ def _ends_argument(token: Token) -> bool:
 
 
 class _Bounds(NodeTransformer):
-    """Puts our own filters where a template could grow, repeat itself, or meet what is missing."""
+    """Inserts filters that bound the size of output and loops, and that handle missing values."""
 
     def visit_Or(self, node: nodes.Or) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
@@ -158,13 +158,13 @@ class _Bounds(NodeTransformer):
         return node
 
     def visit_Const(self, node: nodes.Const) -> nodes.Node:  # noqa: N802
-        whole(node.value)  # 1e999 is infinite
+        whole(node.value)  # rejects infinite numbers such as 1e999
         return node
 
     def visit_Macro(self, node: nodes.Macro) -> nodes.Node:  # noqa: N802
         raise SecurityError(f"{{% {type(node).__name__.lower()} %}} is not taken")
 
-    visit_CallBlock = visit_Macro  # noqa: N815 - the visitor's own spelling
+    visit_CallBlock = visit_Macro  # noqa: N815 - the visitor requires this spelling
     visit_Include = visit_Import = visit_FromImport = visit_Extends = visit_Block = visit_Macro  # noqa: N815
 
 
@@ -173,7 +173,7 @@ def _filter(node: nodes.Expr, name: str) -> nodes.Filter:
 
 
 class TemplateEnvironment(ImmutableSandboxedEnvironment):
-    """The environment."""
+    """The Jinja environment with APL's filters and limits."""
 
     intercepted_binops = frozenset(("+", "*", "**", "%"))
 
@@ -186,8 +186,8 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             cache_size=0,
             finalize=text_of,
         )
-        self.rounds = 0  # what the loops of the template that runs have done
-        # variables that are the one ``result`` of a standard tool, and answer to that name as well
+        self.rounds = 0  # loop rounds of the template that is running
+        # variables that are the single ``result`` of a standard tool; they also have that name as a field
         self.results: Container[str] = ()
         self.globals = {"range": safe_range}
         own: dict[str, Callable[..., Any]] = {
@@ -265,7 +265,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
 
 
 def whole(value: Any) -> Any:
-    """What an expression made, as a JSON value: a range or what a filter passes on one by one is a list."""
+    """Convert an expression's value to plain JSON. Ranges and other iterables become lists."""
     match value:
         case Missing():
             value.refuse()
@@ -285,14 +285,14 @@ def whole(value: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """A value where a text is wanted: a text as it is, anything else as JSON."""
+    """Return a text unchanged and any other value as JSON."""
     if isinstance(value, Missing):
         value.refuse()
     return value if isinstance(value, str) else json.dumps(whole(value), ensure_ascii=False)
 
 
 def concatenate(parts: Iterable[Any]) -> str:
-    """Texts joined, within the bounds of a template."""
+    """Join texts within the size limit of a template."""
     made, size = [], 0
     for part in parts:
         text = text_of(part)
@@ -330,7 +330,7 @@ def _split(text: Any, separator: str | None = None) -> list[str]:
 
 
 def _quote(value: Any) -> str:
-    """One word of a shell command, whatever it holds."""
+    """Quote a value as one word of a shell command."""
     return shlex.quote(text_of(value))
 
 

@@ -1,4 +1,4 @@
-"""Texts with ``{{ }}`` and conditions: rendering them, and what they mention."""
+"""Renders texts with ``{{ }}``, evaluates conditions, and finds the variables they mention."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ class TemplateFault(Exception):  # noqa: N818 - it becomes the halt of that name
     def __init__(self, reason: str, missing: str = "", *, is_field: bool = False, held: Any = None) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.missing = missing  # the variable or field that is not there; empty where something else is wrong
+        self.missing = missing  # the missing variable or field; empty for other faults
         self.is_field = is_field
-        self.held = held  # what the field was looked up in
+        self.held = held  # the value in which the field was looked up
 
 
 class Mention(Struct, frozen=True):
     """A variable that a template needs."""
 
     name: str
-    path: tuple[str, ...] = ()  # what is looked up in it, as far as it is written out
-    guarded: bool = False  # it may be missing
-    quoted: bool = False  # it passes the ``quote`` filter
+    path: tuple[str, ...] = ()  # the constant part of the lookup path in the variable
+    guarded: bool = False  # whether the variable may be missing
+    quoted: bool = False  # whether the value passes the ``quote`` filter
 
 
 def render(text: str, scope: Mapping[str, Any], results: Container[str] = ()) -> Any:
-    """The text with its holes filled; a text that is one hole and nothing else is that value, its type kept."""
+    """Fill the holes in a text. A text that consists of a single hole keeps the type of its value."""
     if "{" not in text:
         return text
     whole = _WHOLE.fullmatch(text)
@@ -65,7 +65,7 @@ def render(text: str, scope: Mapping[str, Any], results: Container[str] = ()) ->
 
 
 def evaluate(expression: str, scope: Mapping[str, Any], results: Container[str] = ()) -> Any:
-    """The value of an expression without braces."""
+    """Evaluate an expression without braces."""
     try:
         _LANGUAGE.rounds, _LANGUAGE.results = 0, results
         template, looked_up = _compile_expression(expression.strip())
@@ -80,7 +80,10 @@ def evaluate(expression: str, scope: Mapping[str, Any], results: Container[str] 
 
 
 def holds(condition: str, scope: Mapping[str, Any], results: Container[str] = ()) -> bool:
-    """Whether an ``if`` or ``while`` holds; braces around the whole of it do not matter."""
+    """Return whether the condition of an ``if`` or ``while`` is true.
+
+    Braces around the whole condition are optional.
+    """
     return bool(evaluate(bare(condition), scope, results))
 
 
@@ -90,10 +93,10 @@ def bare(condition: str) -> str:
 
 
 def literal_stretches(command: str) -> tuple[tuple[int, int], ...]:
-    """The single-quoted stretches of a shell command that hold another language's braces: start and end of each.
+    """Return the start and end of the single-quoted parts of a shell command that contain another language's braces.
 
-    Such a stretch has a ``{{…}}`` that is no expression of ours (``{{range .}}``, ``{{.url}}``). It is left alone as a
-    whole, since ``{{end}}`` next to it is not ours either.
+    Such a part contains a ``{{…}}`` that is not a valid expression here (``{{range .}}``, ``{{.url}}``). The whole part
+    is left unchanged, because an ``{{end}}`` next to it does not belong to APL either.
     """
     found = []
     for start, end in _single_quoted(command):
@@ -104,7 +107,7 @@ def literal_stretches(command: str) -> tuple[tuple[int, int], ...]:
 
 
 def render_command(command: str, scope: Mapping[str, Any], results: Container[str] = ()) -> str:
-    """A shell command with its holes filled and its literal stretches left alone."""
+    """Fill the holes in a shell command, except in its literal parts."""
     stretches = literal_stretches(command)
     if not stretches:
         return text_of(render(command, scope, results))
@@ -116,7 +119,7 @@ def render_command(command: str, scope: Mapping[str, Any], results: Container[st
 
 
 def is_expression(text: str) -> bool:
-    """Whether it can be parsed; what it mentions need not be there."""
+    """Return whether a text can be parsed as an expression. Its variables need not exist."""
     try:
         _compile_expression(text.strip(" -+\t\n"))
     except _FAULTS:
@@ -125,7 +128,7 @@ def is_expression(text: str) -> bool:
 
 
 def fault_of(text: str, *, expression: bool = False) -> str:
-    """Why a template, or a condition, cannot be parsed; empty where it can."""
+    """Return why a template or condition cannot be parsed; empty if it can."""
     try:
         if expression:
             _compile_expression(bare(text).strip())
@@ -137,7 +140,7 @@ def fault_of(text: str, *, expression: bool = False) -> str:
 
 
 def defined_by(condition: str) -> frozenset[str]:
-    """The variables that are certain to be set where a condition holds."""
+    """Return the variables that are certain to be set if a condition is true."""
     try:
         return _defined_in(Parser(_LANGUAGE, bare(condition).strip(), state="variable").parse_expression())
     except _FAULTS:
@@ -145,7 +148,7 @@ def defined_by(condition: str) -> frozenset[str]:
 
 
 def mentions(text: str, *, expression: bool = False) -> tuple[Mention, ...]:
-    """The variables that a template or a condition needs, in their order; none where it cannot be parsed."""
+    """Return the variables that a template or condition needs, in order; empty if it cannot be parsed."""
     try:
         if expression:
             tree: nodes.Node = Parser(_LANGUAGE, bare(text).strip(), state="variable").parse_expression()
@@ -163,7 +166,7 @@ def _compile(text: str) -> Template:
 
 @lru_cache(maxsize=2048)
 def _compile_expression(text: str) -> tuple[Template, bool]:
-    """The expression as a template that sets ``result``, and whether it only looks something up."""
+    """Compile an expression to a template that sets ``result``. Also returns whether it is only a lookup."""
     parser = Parser(_LANGUAGE, text, state="variable")
     parsed = parser.parse_expression()
     if not parser.stream.eos:
@@ -182,7 +185,7 @@ def _fault(error: BaseException) -> TemplateFault:
 
 
 def _single_quoted(command: str) -> Iterator[tuple[int, int]]:
-    """Start and end, quotes included, of each single-quoted stretch as a shell reads it."""
+    """Yield the start and end, including quotes, of each single-quoted part as a shell reads it."""
     at, in_double = 0, False
     while at < len(command):
         char = command[at]
@@ -243,7 +246,7 @@ def _mentions_in(node: nodes.Node, local: frozenset[str], *, guarded: bool, quot
 
 
 def _choice(node: nodes.If | nodes.CondExpr, local: frozenset[str], guarded: bool, quoted: bool) -> Iterator[Mention]:
-    """What its test says is defined is known in the branch where that holds."""
+    """Yield the mentions in a choice. Variables that its test shows to be defined are known in that branch."""
     yield from _mentions_in(node.test, local, guarded=guarded, quoted=quoted)
     here, there = local | _defined_in(node.test), local | _defined_in(node.test, negated=True)
     if isinstance(node, nodes.If):
@@ -256,7 +259,7 @@ def _choice(node: nodes.If | nodes.CondExpr, local: frozenset[str], guarded: boo
 
 
 def _defined_in(node: nodes.Node, *, negated: bool = False) -> frozenset[str]:
-    """Variables that are defined where a test holds; ``negated``: where it does not."""
+    """Return the variables that are defined if a test is true, or, with ``negated``, if it is false."""
     match node:
         case nodes.Test(name="defined" | "undefined"):
             inner: nodes.Node = node.node
@@ -275,7 +278,7 @@ def _defined_in(node: nodes.Node, *, negated: bool = False) -> frozenset[str]:
 
 
 def _in_order(body: list[nodes.Node], local: frozenset[str], guarded: bool, quoted: bool) -> Iterator[Mention]:
-    """What ``set`` names is known from there on."""
+    """Yield mentions in order. A name assigned with ``set`` is known from there on."""
     for node in body:
         yield from _mentions_in(node, local, guarded=guarded, quoted=quoted)
         if isinstance(node, nodes.Assign):

@@ -1,7 +1,7 @@
-"""What a step's tool does.
+"""Implements the tools of steps.
 
-Built-ins and the standard library's deterministic tools need no judgement; the others are each a frame of the agent's
-own, which gives one JSON value.
+Built-ins and the deterministic tools of the standard library run as code. Every other tool is a frame of the agent that
+returns one JSON value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .tree import Output, ToolStep
 MOST_SECONDS = 3_600.0
 _NOTHING = object()
 _TAKES_ANY_INPUT = ("run_apl", "agent_native")
-"""Their ``with_inputs`` are another program's inputs, or the agent's."""
+"""Tools whose ``with_inputs`` are the inputs of another program or of the agent."""
 
 
 def set_vars(step: ToolStep, pointer: Pointer, path: str) -> Doing:
@@ -64,7 +64,7 @@ def _run(step: ToolStep, pointer: Pointer, path: str, arguments: dict[str, Any])
 
 
 def _output(step: ToolStep, command: str, answer: ToolAnswer) -> CommandOutput:
-    """What later steps see; a command that failed in a way they do not look at halts."""
+    """Build the output that later steps see. Halts if the command timed out or was killed."""
     if answer.failed not in ("", "exit"):
         raise command_failed(command, answer)
     value = answer.value if isinstance(answer.value, dict) else {}
@@ -76,7 +76,7 @@ def _output(step: ToolStep, command: str, answer: ToolAnswer) -> CommandOutput:
 
 
 def failure(output: CommandOutput) -> Halt:
-    """Of a command whose exit code nobody looks at."""
+    """Build the halt for a failed command whose exit code no step reads."""
     return command_failed(output.command, ToolAnswer({"exit_code": output.exit_code, "stderr": output.stderr}, "exit"))
 
 
@@ -110,7 +110,7 @@ def create_directory(step: ToolStep, pointer: Pointer, path: str) -> Doing:
 
 
 def git_clone(step: ToolStep, pointer: Pointer, path: str) -> Doing:
-    """Clones into ``workspace/NAME``; gives ``{repo_local_path, cloned}``."""
+    """Clone into ``workspace/NAME``. Returns ``{repo_local_path, cloned}``."""
     repository = text_param(step, pointer, "git_clone", "repo_path")
     folder = pointer.scope.resolve(parameter(step, "workspace")) or pointer.workspace
     name = posixpath.basename(repository.rstrip("/")).removesuffix(".git") or "repository"
@@ -176,7 +176,7 @@ def append_to_list(step: ToolStep, pointer: Pointer, path: str) -> Doing:
     added = items if isinstance(items, list) else [items]
     if not named:
         return [*held, *added]
-    held.extend(added)  # its own list: nothing else holds it, see Scope
+    held.extend(added)  # safe to change in place, because no other variable shares the list; see ``Scope``
     yield pointer.set(target, held)
     return list(held) if step.register else held
 
@@ -196,7 +196,7 @@ CODE: dict[str, Callable[[ToolStep, Pointer, str], Doing]] = {
 
 
 def parameter(step: ToolStep, name: str, default: Any = None) -> Any:
-    """A parameter under any of its spellings, from the step itself or its ``with_inputs``."""
+    """Return a parameter under any of its spellings, from the step itself or its ``with_inputs``."""
     places = (step.params,) if step.tool in _TAKES_ANY_INPUT else (step.inputs, step.params)
     built_in = next((each for each in BUILT_INS.get(step.tool, ()) if each.name == name), None)
     others = built_in.instead if built_in else SPELLINGS.get((step.tool, name), ())
@@ -222,7 +222,10 @@ def text_param(step: ToolStep, pointer: Pointer, tool: str, name: str) -> str:
 
 
 def checked_outputs(tool: str, declared: tuple[str, ...], scope: Mapping[str, Any]) -> dict[str, Any]:
-    """What a custom tool gives: the declared names, from its register or from a JSON object that it registered."""
+    """Return the declared outputs of a custom tool.
+
+    They are taken from its variables, or from a JSON object that one of its steps registered.
+    """
     if all(name in scope for name in declared):
         return {name: scope[name] for name in declared}
     for register, value in scope.items():
@@ -268,7 +271,10 @@ _CANNOT = (
 
 
 def agent_native(step: ToolStep, pointer: Pointer, path: str) -> Doing:
-    """``agent_native``: the step's own prompt; without ``outputs`` JSON if it is some, else the text."""
+    """Run the step's own prompt in a frame of the agent.
+
+    Without ``outputs`` the result is parsed as JSON if possible, and is otherwise a text.
+    """
     prompt = pointer.scope.resolve(parameter(step, "prompt"))
     if not isinstance(prompt, str) or not prompt.strip():
         raise missing_parameter("agent_native", "prompt")
@@ -281,7 +287,7 @@ def agent_native(step: ToolStep, pointer: Pointer, path: str) -> Doing:
 
 
 def interface_only(known: KnownTool, step: ToolStep, pointer: Pointer, path: str) -> Doing:
-    """A tool that has a description and no body."""
+    """Run a tool that has a description but no body, in a frame of the agent."""
     params = {**step.params, **step.inputs}
     inputs = {}
     for each in known.inputs:
@@ -319,7 +325,10 @@ def _ask(
     typed: bool,
     bare: bool = False,
 ) -> Doing:
-    """``bare``: a tool whose one output is ``result`` gives that value itself."""
+    """Run a task in a frame of the agent and return its result.
+
+    With ``bare``, a tool whose only output is ``result`` returns that value itself.
+    """
     single = bare and len(outputs) == 1 and outputs[0].name == "result"
     hints = _hints(step, pointer)
     yield StepEntered(path, call_line(step.tool, inputs))
@@ -344,7 +353,7 @@ def _ask(
 
 
 def _hints(step: ToolStep, pointer: Pointer) -> tuple[str, ...]:
-    """Its ``using``: texts; one template may stand for a text or for a whole list."""
+    """Return the hints of ``using``. A single template may produce one text or the whole list."""
     hints = pointer.scope.resolve(list(step.using))
     if len(hints) == 1 and isinstance(hints[0], list):
         hints = hints[0]
@@ -380,7 +389,7 @@ def _returns(outputs: tuple[Output, ...], *, single: bool, typed: bool) -> str:
 
 
 def _schema(outputs: tuple[Output, ...], *, single: bool) -> dict[str, Any]:
-    """Any JSON for a single result; else an object with every output, or with an error."""
+    """Return the schema: any JSON for a single result, otherwise an object with every output or with an error."""
     if single or not outputs:
         return {}
     wanted = {"type": "object", "required": [output.name for output in outputs]}

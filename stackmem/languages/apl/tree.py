@@ -1,4 +1,4 @@
-"""An APL document as values that know where they stand, and what a step reads and sets, by its text alone."""
+"""An APL document as values that know their position, and static analysis of what a step reads and sets."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ AsType = Literal["json", "int", "float", "bool", "list", "str"]
 
 
 class Fault(Struct, frozen=True):
-    """What is wrong with a document."""
+    """A fault of a document."""
 
     place: Place
-    title: str  # in the linter's words, such as ``Unknown Tool``
+    title: str  # as the linter shows it, such as ``Unknown Tool``
     message: str
 
 
 class Input(Struct, frozen=True):
-    """A declared input of a program or a tool."""
+    """A declared input of a program or tool."""
 
     name: str
     place: Place
@@ -43,13 +43,13 @@ class Output(Struct, frozen=True):
 
 
 class Head(Struct, frozen=True):
-    """What every step has."""
+    """The parts common to all steps."""
 
     name: str
     place: Place
-    condition: str = ""  # its ``if``; empty where it has none
+    condition: str = ""  # the ``if`` condition; empty if there is none
     directives: tuple[str, ...] = ()
-    places: dict[str, Place] = field(default_factory=dict)  # of each of its keys
+    places: dict[str, Place] = field(default_factory=dict)  # positions of the step's keys
 
     def at(self, key: str) -> Place:
         return self.places.get(key, self.place)
@@ -60,27 +60,27 @@ class ToolStep(Struct, frozen=True, tag=True):
 
     head: Head
     tool: str
-    params: dict[str, Any] = field(default_factory=dict)  # the parameters that stand in the step itself
-    inputs: dict[str, Any] = field(default_factory=dict)  # its ``with_inputs``
-    variables: dict[str, Any] = field(default_factory=dict)  # its ``vars``, in their order
+    params: dict[str, Any] = field(default_factory=dict)  # parameters written directly in the step
+    inputs: dict[str, Any] = field(default_factory=dict)  # the values of ``with_inputs``
+    variables: dict[str, Any] = field(default_factory=dict)  # the values of ``vars``, in order
     using: tuple[Any, ...] = ()  # hints for an agent
     env: dict[str, Any] = field(default_factory=dict)
     register: str = ""
     as_type: AsType | None = None
     allow_failure: bool = False
     timeout_seconds: Any = None
-    doubled_name: bool = False  # the step has ``name`` twice, and the second is the tool's parameter
+    doubled_name: bool = False  # whether the step has ``name`` twice; the second is the tool's parameter
 
 
 class Foreach(Struct, frozen=True, tag=True):
     """A loop over a list."""
 
     head: Head
-    items: Any  # the name of a variable, a template, or the list itself
+    items: Any  # a variable's name, a template, or the list itself
     loop_var: str
     body: tuple[Step, ...]
-    max_concurrency: int = 0  # 0 for one after another
-    register: str = ""  # of a parallel loop: takes the list of what each round's last step gave
+    max_concurrency: int = 0  # 0 runs the rounds one after another
+    register: str = ""  # for a parallel loop: the variable for the list of each round's last value
 
 
 class While(Struct, frozen=True, tag=True):
@@ -90,7 +90,7 @@ class While(Struct, frozen=True, tag=True):
 
 
 class Switch(Struct, frozen=True, tag=True):
-    """The first case whose key, as text, equals the value; else the default."""
+    """Runs the first case whose key, as text, equals the value; otherwise the default."""
 
     head: Head
     value: str
@@ -99,7 +99,7 @@ class Switch(Struct, frozen=True, tag=True):
 
 
 class Try(Struct, frozen=True, tag=True):
-    """A body, and the steps that run when it halts; they see ``error``."""
+    """Runs a body, and if it halts, the ``catch`` steps, which see ``error``."""
 
     head: Head
     body: tuple[Step, ...]
@@ -107,7 +107,7 @@ class Try(Struct, frozen=True, tag=True):
 
 
 class RunStep(Struct, frozen=True, tag=True):
-    """The steps that ``def_step`` keeps under a name, in the scope of this place."""
+    """Runs the steps that ``def_step`` stores under a name, in the current scope."""
 
     head: Head
     named: str
@@ -117,16 +117,16 @@ Step = ToolStep | Foreach | While | Switch | Try | RunStep
 
 
 class Phase(Struct, frozen=True):
-    """Plain steps, or one loop that stands for the whole phase."""
+    """A list of steps, or one loop that makes up the whole phase."""
 
     name: str
     place: Place
     steps: tuple[Step, ...]
-    looped: bool = False  # its one step is the phase's own loop
+    looped: bool = False  # whether its single step is the phase's own loop
 
 
 class Program(Struct, frozen=True):
-    """A whole program; phases in the order of the file."""
+    """A whole program, with phases in file order."""
 
     phases: tuple[Phase, ...]
     inputs: tuple[Input, ...] = ()
@@ -135,11 +135,11 @@ class Program(Struct, frozen=True):
     constants: dict[str, Any] = field(default_factory=dict)
     steps: dict[str, tuple[Step, ...]] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
-    notes: tuple[Fault, ...] = ()  # what the linter asks for, and a run goes on without
+    notes: tuple[Fault, ...] = ()  # remarks of the linter that do not prevent a run
 
 
 class Tool(Struct, frozen=True):
-    """A ``*.tool.apl``; its notes as a program's."""
+    """A ``*.tool.apl`` file. ``notes`` is as in ``Program``."""
 
     name: str
     place: Place
@@ -151,7 +151,7 @@ class Tool(Struct, frozen=True):
 
 
 def bodies(step: Step) -> tuple[tuple[str, tuple[Step, ...]], ...]:
-    """The lists of steps that stand in a step, each with its title where it has one."""
+    """Return the step lists nested directly in a step, each with its title if it has one."""
     match step:
         case Foreach() | While():
             return (("", step.body),)
@@ -164,7 +164,7 @@ def bodies(step: Step) -> tuple[tuple[str, tuple[Step, ...]], ...]:
 
 
 def all_steps(steps: tuple[Step, ...]) -> Iterator[Step]:
-    """Every step, those that stand in others too."""
+    """Yield every step, including nested ones."""
     for step in steps:
         yield step
         for _, body in bodies(step):
@@ -172,7 +172,7 @@ def all_steps(steps: tuple[Step, ...]) -> Iterator[Step]:
 
 
 def conditions(step: Step) -> Iterator[str]:
-    """Its own expressions without braces."""
+    """Yield the step's own expressions, which have no braces."""
     if step.head.condition:
         yield step.head.condition
     match step:
@@ -185,7 +185,7 @@ def conditions(step: Step) -> Iterator[str]:
 
 
 def templates(step: Step, *, variables: bool = True) -> Iterator[str]:
-    """Its own texts that may hold templates."""
+    """Yield the step's own texts that may contain templates."""
     match step:
         case ToolStep():
             for part in (step.params, step.inputs, step.using, step.env, step.timeout_seconds):
@@ -200,7 +200,7 @@ def templates(step: Step, *, variables: bool = True) -> Iterator[str]:
 def own_mentions(
     step: Step, *, command: bool = False, variables: bool = True, expressions: bool = True
 ) -> Iterator[Mention]:
-    """What its own texts need."""
+    """Yield the variables that the step's own texts need."""
     for condition in conditions(step) if expressions else ():
         yield from mentions(condition, expression=True)
     for text in templates(step, variables=variables):
@@ -208,7 +208,7 @@ def own_mentions(
 
 
 def command_mentions(command: str) -> Iterator[Mention]:
-    """What a shell command needs outside its literal stretches."""
+    """Yield the variables that a shell command needs outside its literal parts."""
     done = 0
     for start, end in literal_stretches(command):
         yield from mentions(command[done:start])
@@ -217,13 +217,13 @@ def command_mentions(command: str) -> Iterator[Mention]:
 
 
 def exit_codes_read(step: Step) -> frozenset[str]:
-    """Names whose ``.exit_code`` is read anywhere in a step."""
+    """Return the variables whose ``.exit_code`` is read anywhere in a step."""
     found = (mention for each in all_steps((step,)) for mention in own_mentions(each))
     return frozenset(mention.name for mention in found if mention.path == ("exit_code",))
 
 
 def registers(step: Step) -> Iterator[str]:
-    """The names that a step sets for certain: not those in its branches."""
+    """Yield the names that a step certainly sets, not counting those in its branches."""
     if isinstance(step, ToolStep):
         if step.register:
             yield step.register
@@ -232,10 +232,10 @@ def registers(step: Step) -> Iterator[str]:
 
 
 def later_reads_exit_code(steps: tuple[Step, ...], index: int) -> bool:
-    """Whether the output that step ``index`` registers has its exit code read later in the same list of steps.
+    """Return whether a later step of the list reads the exit code of the output that step ``index`` registers.
 
-    Then a failure is no accident but something that the program looks at. What comes after the name was registered
-    anew does not count.
+    If so, the program handles a failure itself, and the command must not halt it. Steps after the name has been
+    registered again do not count.
     """
     step = steps[index]
     register = step.register if isinstance(step, ToolStep) else ""
@@ -250,7 +250,7 @@ def later_reads_exit_code(steps: tuple[Step, ...], index: int) -> bool:
 
 
 def names_set(step: Step, named: Mapping[str, tuple[Step, ...]]) -> Iterator[str]:
-    """Every name that a step may set."""
+    """Yield every name that a step may set."""
     match step:
         case ToolStep():
             yield from step.variables
