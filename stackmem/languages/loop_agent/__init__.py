@@ -1,1 +1,1 @@
-"""The loop agent: one JSON decision a turn, over a structured payload; the decisions are carried out by code."""
+"""The loop agent: a model returns one JSON decision per turn over a structured payload, and code carries it out."""

@@ -1,6 +1,6 @@
-"""Commands that a model hands to its person: what they could open or send, and what is done at once.
+"""Commands from a model to the user: things the user can open or send, and things done automatically.
 
-Nothing here opens, sends or refreshes anything by itself: a command is told and recorded. One that does not fit raises
+This code never opens, sends or refreshes anything. It only displays and records the commands. An invalid command raises
 ``Misfit``.
 """
 
@@ -15,12 +15,12 @@ from msgspec import Struct
 from .reply_json import Misfit, count, member, required_member, word
 
 MOST_MAIL = 1_800
-"""Characters of an address that mail programs take."""
+"""Maximum length of a link that mail programs accept."""
 _RESOURCES = ("Record", "Dashboard", "Report", "Form", "View")
 
 
 class Command(Struct, frozen=True):
-    """One command; ``line`` is what a person reads."""
+    """One command. ``line`` is the text shown to the user."""
 
     type: str
     line: str
@@ -32,12 +32,12 @@ class Command(Struct, frozen=True):
 
 
 def read_actionable(value: Any) -> tuple[Command, ...]:
-    """What the person may do."""
+    """Read the commands that the user can carry out."""
     return _read_commands(value, "actionableCommands", _ACTIONABLE)
 
 
 def read_automatic(value: Any) -> tuple[Command, ...]:
-    """What is done at once."""
+    """Read the commands that take effect automatically."""
     return _read_commands(value, "automaticCommands", _AUTOMATIC)
 
 
@@ -52,7 +52,8 @@ def _read_commands(value: Any, place: str, known: dict[str, Any]) -> tuple[Comma
         if not isinstance(each, dict):
             raise Misfit(f"{here} must be an object")
         type_ = word(each, "type", here, tuple(known), "")
-        line = " ".join(known[type_](each, here).split())  # on one line, so that none can look like another
+        # a single line, so that one command cannot be made to look like several
+        line = " ".join(known[type_](each, here).split())
         found.append(Command(type_, line, each))
     return tuple(found)
 

@@ -1,11 +1,11 @@
-"""When results leave the prompt or are shortened in it, and when a long conversation is summed up.
+"""Removes or shortens old results in the prompt, and summarizes long conversations.
 
-A result is due when it is older than its turns. Changing it means that everything behind it is written anew, so it is
-changed only once what is saved, there and behind, is at least what then stands behind it; until then it is deferred.
-The place of the first result that is changed is the boundary: before it the prompt keeps its bytes.
+A result is due when it is older than its number of turns. Changing it invalidates the cached prompt after it. It is
+therefore changed only once the characters saved from there on are at least the characters that remain after it; until
+then it is deferred. The first result that is changed is the boundary: the prompt before it keeps its bytes.
 
-Summing up is guarded against churn: only from three quarters of the budget on, down to three tenths; never for less
-than 500 tokens of gain or fewer than three entries; after a failure not before five turns have passed.
+Summaries are guarded against churn. They start at 75% of the token budget and reduce the conversation to 30%. They need
+a gain of at least 500 tokens and at least three entries, and wait five turns after a failure.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _MARK_CHARS = 60
 
 
 def due(entry: ConversationEntry, turn: int) -> bool:
-    """Whether its time is over."""
+    """Return whether a result is older than its number of turns."""
     return entry.volatile and entry.expires is not None and turn - entry.turn > entry.expires.turns
 
 
 def boundary(entries: list[ConversationEntry], turn: int) -> int:
-    """The index from which on results that are due are changed; the number of entries where nothing is."""
+    """Return the index from which due results are changed; the number of entries if none are."""
     found, saved, behind = len(entries), 0, 0
     for index in range(len(entries) - 1, -1, -1):
         entry = entries[index]
@@ -53,7 +53,7 @@ def _kept_chars(entry: ConversationEntry) -> int:
 
 
 def prune(conversation: AgentConversation, turn: int) -> list[int]:
-    """Remove and shorten what is due behind the boundary; returns the indexes that want a summary by the model."""
+    """Remove and shorten due results after the boundary. Returns the indexes of those to be summarized by the model."""
     start, asking = boundary(conversation.entries, turn), list[int]()
     for index in range(start, len(conversation.entries)):
         entry = conversation.entries[index]
@@ -69,7 +69,7 @@ def prune(conversation: AgentConversation, turn: int) -> list[int]:
 
 
 def remove(entry: ConversationEntry) -> ConversationEntry:
-    """With a mark in its place, unless that is no shorter."""
+    """Replace an entry's text by a mark, unless the text is already as short."""
     if len(entry.text) <= _MARK_CHARS:
         return entry
     return replace(
@@ -78,7 +78,7 @@ def remove(entry: ConversationEntry) -> ConversationEntry:
 
 
 def compact(entry: ConversationEntry, chars: int) -> ConversationEntry:
-    """With its first characters; one that is short already stays. What was expanded once cannot be again."""
+    """Cut an entry to its first characters, if it is longer. An entry can be expanded at most once."""
     once = bool(entry.number) and not (entry.final and entry.original is None)
     again = "Agent can request expansion if needed." if once else "It cannot be expanded again."
     mark = f"\n\n[Compacted: showing first {chars:,} of {len(entry.text):,} characters. {again}]"
@@ -88,7 +88,7 @@ def compact(entry: ConversationEntry, chars: int) -> ConversationEntry:
 
 
 def summarize(entry: ConversationEntry, summary: str) -> ConversationEntry:
-    """With a model's summary; an empty one, or one that is no shorter, is its first characters instead."""
+    """Replace an entry's text by the model's summary, or cut it if the summary is empty or not shorter."""
     mark = f"[AI Summary of {len(entry.text):,} chars. Agent can request full expansion if needed.]"
     text = f"[#{entry.number}] {mark}\n\n{summary.strip()}"
     if not summary.strip() or len(text) >= len(entry.text):
@@ -101,10 +101,10 @@ _TRIMMED_CHARS = 1_000
 
 
 def take_rung(conversation: AgentConversation, turn: int, rung: int) -> bool:
-    """One rung of the ladder for a prompt that is longer than the model takes; whether it changed anything.
+    """Apply one step of shrinking a prompt that exceeds the model's window. Returns whether it changed anything.
 
-    0: results of five turns and more leave; 1: those of three are shortened; 2: those of two leave; 3: all are
-    shortened; 4: the last thing that was told is cut to 1,000 characters.
+    0: remove results that are five or more turns old; 1: shorten those of three or more turns; 2: remove those of two
+    or more; 3: shorten all; 4: cut the last entry that is not the model's to 1,000 characters.
     """
     match rung:
         case 0 | 2:
@@ -121,7 +121,7 @@ def take_rung(conversation: AgentConversation, turn: int, rung: int) -> bool:
 def _change_results(
     conversation: AgentConversation, upto: int, change: Callable[[ConversationEntry], ConversationEntry]
 ) -> bool:
-    """Change the results of turns up to ``upto`` that become shorter by it; whether one did."""
+    """Apply ``change`` to results of turns up to ``upto`` if it shortens them. Returns whether any changed."""
     shorter = {
         index: new
         for index, entry in enumerate(conversation.entries)
@@ -142,20 +142,20 @@ _STRUCTURAL = frozenset('{}[]:,"')
 
 
 def tokens_of(text: str) -> int:
-    """Estimated tokens: ``(characters - half of the spaces) / 4``, and a twentieth of what gives JSON its form."""
+    """Estimate tokens as ``(characters - spaces / 2) / 4`` plus 5% of the characters of JSON punctuation."""
     spaces = sum(map(text.count, " \n\t\r"))
     structural = sum(map(text.count, _STRUCTURAL))
     return int((len(text) - 0.5 * spaces) / 4 + 0.05 * structural)
 
 
 def budget_of(own: int | None, window: int | None) -> int:
-    """The agent's own budget within the model's window; 8,000 where neither is known."""
+    """Return the smaller of the agent's budget and the model's window; 8,000 if neither is known."""
     known = [each for each in (own, window) if each]
     return min(known) if known else UNKNOWN_WINDOW
 
 
 class FoldPlan(Struct, frozen=True):
-    """What is to be summed up: the entries from the second to ``upto``, that one not included."""
+    """A planned summary of the entries from the second up to, but not including, ``upto``."""
 
     upto: int
     text: str
@@ -166,7 +166,7 @@ class Skipped(Struct, frozen=True):
 
 
 def plan_fold(conversation: AgentConversation, budget: int) -> FoldPlan | Skipped | None:
-    """What is to be summed up now, why it is not although it is time, or None."""
+    """Return the summary to make now, why a due one is skipped, or None if none is due."""
     sizes = [tokens_of(entry.text) for entry in conversation.entries]
     if sum(sizes) < TRIGGER * budget:
         return None
@@ -176,7 +176,7 @@ def plan_fold(conversation: AgentConversation, budget: int) -> FoldPlan | Skippe
         room -= sizes[upto]
     while upto < len(sizes) and not conversation.entries[upto].from_model:
         upto += 1
-    if upto == len(sizes):  # the last thing that was told stays in any case
+    if upto == len(sizes):  # never fold the last entry that was addressed to the model
         upto = max(index for index, entry in enumerate(conversation.entries) if entry.from_model or index == 0)
     folded = conversation.entries[1:upto]
     if sum(entry.kind != "summary" for entry in folded) < LEAST_ENTRIES:
@@ -194,7 +194,7 @@ def _entry_text(entry: ConversationEntry) -> str:
 
 
 def fold_entries(conversation: AgentConversation, fold: FoldPlan, summary: str, turn: int) -> None:
-    """Put the summary in the place of what it sums up."""
+    """Replace the folded entries by their summary."""
     text = f"[Summary of the conversation up to here]\n{summary.strip()}"
     conversation.entries[1 : fold.upto] = [ConversationEntry("summary", text, turn)]
 
@@ -208,7 +208,7 @@ COMPACT = "Sum up this result in at most 100 words; keep exact names, numbers an
 
 
 def shorten_conversation(session: AgentSession) -> Routine:
-    """Remove and shorten what is due, and sum up where the conversation is long."""
+    """Remove and shorten due results, and summarize the conversation if it is long."""
     conversation = session.conversation
     before = sum(entry.final for entry in conversation.entries)
     asking = prune(conversation, session.turn)
@@ -242,7 +242,7 @@ def _fold(session: AgentSession) -> Routine:
 
 
 def _summary(session: AgentSession, text: str) -> Routine:
-    """The model's summary; empty where it failed."""
+    """Request a summary from the model. Empty if the request failed."""
     answer: Completion = yield Complete(prompt(text), SYSTEM, name="summary", model=session.agent.model)
     session.tokens += answer.usage.total
     found: Any = "" if answer.failed else answer.text
@@ -250,7 +250,7 @@ def _summary(session: AgentSession, text: str) -> Routine:
 
 
 def recover(session: AgentSession) -> None:
-    """Take the next rung that changes anything."""
+    """Apply the next shrinking step that changes the prompt. Ends the agent if there is none."""
     while session.rung < RUNGS:
         session.rung += 1
         if take_rung(session.conversation, session.turn, session.rung - 1):

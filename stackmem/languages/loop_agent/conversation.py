@@ -1,8 +1,8 @@
-"""What an agent has said and been told, and the prompt that comes of it.
+"""An agent's conversation, and the prompt made from it.
 
-Rule 1: entries are appended; an entry that stands before the pruning boundary of ``compaction`` keeps its bytes.
-Rule 2: what changes from turn to turn (the payload, the results of a loop) stands in a tail after the last breakpoint,
-        and no later prompt holds it.
+Rule 1: entries are only appended. Entries before the pruning boundary (see ``compaction``) keep their bytes.
+Rule 2: parts that change every turn (the payload, loop results) are in a tail after the last breakpoint, and are not
+repeated in later prompts.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class ConversationEntry(Struct, frozen=True):
     """One part of the conversation."""
 
     kind: Kind
-    text: str  # as it is shown
-    turn: int  # when it was added
-    number: int = 0  # what the model calls it by to see it whole; 0 has none
-    expires: Expiry | None = None  # none stays as it is
-    original: str | None = None  # the whole text, where ``text`` is a shortened one that may be expanded
-    final: bool = False  # it was removed, shortened or expanded, and stays as it is now
+    text: str  # the text shown to the model
+    turn: int  # the turn in which it was added
+    number: int = 0  # number by which the model can ask to see it in full; 0 if it has none
+    expires: Expiry | None = None  # None keeps the entry unchanged
+    original: str | None = None  # the full text of a shortened entry that can be expanded
+    final: bool = False  # whether it was removed, shortened or expanded, and now stays as it is
 
     @property
     def from_model(self) -> bool:
@@ -39,7 +39,7 @@ class ConversationEntry(Struct, frozen=True):
 
     @property
     def volatile(self) -> bool:
-        """Whether it is to change some time."""
+        """Whether the entry will change later."""
         return self.expires is not None and self.expires.mode != "none" and not self.final
 
 
@@ -52,12 +52,12 @@ class AgentConversation:
     """The entries of one agent."""
 
     def __init__(self, request: str, turn: int = 0) -> None:
-        # oldest first; the first is the request
+        # oldest first; the first entry is the request
         self.entries: list[ConversationEntry] = [ConversationEntry("request", request, turn)]
         self._numbers = 0
 
     def reply(self, text: str, turn: int) -> None:
-        """Add what the model said; of a very long reply head and tail."""
+        """Add the model's reply. A reply over 30,000 characters is cut to its head and tail."""
         self.entries.append(
             ConversationEntry("reply", clip_chars(text, REPLY_CHARS) if text.strip() else "(an empty reply)", turn)
         )
@@ -66,13 +66,16 @@ class AgentConversation:
         self.entries.append(ConversationEntry("note", text, turn))
 
     def result(self, kind: Kind, text: str, turn: int, expires: Expiry | None = None) -> int:
-        """Add a result; returns its number."""
+        """Add a result and return its number."""
         self._numbers += 1
         self.entries.append(ConversationEntry(kind, f"[#{self._numbers}] {text}", turn, self._numbers, expires))
         return self._numbers
 
     def expand(self, number: int, turn: int) -> bool:
-        """Show a result whole, at the end; what stood stays as it is. Whether that could be done."""
+        """Append the full text of a shortened result, which itself stays as it is.
+
+        Returns whether that was possible. If not, the model reads why.
+        """
         place = next((index for index, each in enumerate(self.entries) if each.number == number and number), None)
         entry = self.entries[place] if place is not None else None
         if entry is None or place is None or entry.original is None:
@@ -83,10 +86,10 @@ class AgentConversation:
         return True
 
     def prompt(self, tail: str) -> PromptMessages:
-        """The messages; they end with the user's, and that ends with the tail.
+        """Build the messages. The last one is the user's and ends with the tail.
 
-        One breakpoint stands before the first result that is likely to change next: what changed before stands further
-        up, and what was deferred then seldom pays later on. What changes next is read up to there and no further.
+        One breakpoint is set before the result that will probably change next: the first entry after the last changed
+        one that can still change. The cache can then be read up to there.
         """
         messages: list[Message] = []
         steady: tuple[int, int] | None = None

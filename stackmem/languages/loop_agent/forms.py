@@ -1,7 +1,7 @@
-"""Forms that a model asks its person to fill in: read, shown as text, and their answers checked.
+"""Forms that a model asks the user to fill in: parsing, display as text, and checking of answers.
 
-An answer is a text: what was typed at a terminal, or an entry of an answers file (a list or object there is JSON here).
-A form that no answer could fit, such as one whose least number is above its largest, is a misfit.
+An answer is a text, typed in the terminal or from an answers file, where a list or object becomes JSON. A form that no
+answer could satisfy, such as one whose minimum is above its maximum, is rejected.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class FormQuestion(Struct, frozen=True):
     id: str
     label: str
     type: str  # one of ``TYPES``
-    more: dict[str, Any] = {}  # the type's own members, such as ``min`` and ``maxLength``
+    more: dict[str, Any] = {}  # members of the question's type, such as ``min`` and ``maxLength``
     options: tuple[FormOption, ...] = ()
-    multiple: bool = False  # several options may be chosen
+    multiple: bool = False  # whether several options may be chosen
     required: bool = False
     default: Any = None
     help: str = ""
@@ -61,21 +61,21 @@ class ResponseForm(Struct, frozen=True):
     questions: tuple[FormQuestion, ...]
     title: str = ""
     description: str = ""
-    submit: str = "Submit"  # what its button would say
+    submit: str = "Submit"  # label of the submit button
 
     @property
     def says(self) -> str:
-        """What stands for a message where there is none."""
+        """Message used if the response has none."""
         return self.title or self.questions[0].label
 
     @property
     def is_choice(self) -> bool:
-        """One question that is answered by a button, without a title."""
+        """Whether the form is a single question, without a title, that is answered by choosing a button."""
         return len(self.questions) == 1 and not self.title and self.questions[0].type in ("buttongroup", "radio")
 
 
 def read_form(value: Any) -> ResponseForm:
-    """The form."""
+    """Parse a form."""
     place = "responseForm"
     if not isinstance(value, dict):
         raise Misfit(f"{place} must be an object")
@@ -120,7 +120,7 @@ def _question(value: Any, place: str) -> FormQuestion:
 
 
 def _members(type_: dict[str, Any], place: str) -> dict[str, Any]:
-    """The type's own members, those that are there."""
+    """Read the members of the question's type that are present."""
     more = {name: member(type_, name, str, place, "") for name in _WORDS}
     more["maxLength"] = count(type_, "maxLength", place, 0, 0, _MOST_CHARS)
     found = {name: value for name, value in more.items() if value}
@@ -135,7 +135,7 @@ def _members(type_: dict[str, Any], place: str) -> dict[str, Any]:
 
 
 def _default(question: FormQuestion, given: Any, place: str) -> Any:
-    """What stands for an empty answer; it must fit as any answer. Nothing is no default."""
+    """Read the value of an empty answer, which must be a valid answer itself. None without a default."""
     if given is None or given in ("", []):
         return None
     answer = read_answer(question, given if isinstance(given, str) else json.dumps(given, ensure_ascii=False))
@@ -158,7 +158,7 @@ def _options(type_: dict[str, Any], place: str) -> tuple[FormOption, ...]:
 
 
 def question_text(question: FormQuestion, *, buttons: bool = False) -> str:
-    """The question as a person reads it; ``buttons`` puts its options side by side, with as few words as buttons."""
+    """Format a question for the user. ``buttons`` lists the options on one line, like buttons."""
     lines = [question.label + (" *" if question.required else "")]
     if question.help:
         lines.append(question.help)
@@ -191,14 +191,14 @@ def _hint(question: FormQuestion) -> str:
 
 
 class FormAnswer(Struct, frozen=True):
-    """An answer's value, or what is wrong with it; None without a fault is no answer."""
+    """The value of an answer, or its fault. None without a fault means unanswered."""
 
     value: Any = None
     fault: str = ""
 
 
 def read_answer(question: FormQuestion, text: str) -> FormAnswer:
-    """What a text says to a question."""
+    """Parse the answer to a question."""
     plain = text.strip()
     if plain in ("", "null", "[]"):
         if question.default is not None:
@@ -269,7 +269,7 @@ def _read_choice(question: FormQuestion, text: str) -> FormAnswer:
 
 
 def _option(options: tuple[FormOption, ...], word: Any) -> FormOption | None:
-    """By its value, its label, or its number as shown."""
+    """Find an option by its value, label, or displayed number."""
     text = str(word).strip().lower()
     for key in ("value", "label"):
         for option in options:
@@ -317,9 +317,9 @@ MOST_TRIES = 10
 
 
 def ask_form(message: str, form: ResponseForm) -> Routine:
-    """The answers as JSON, question's id to value; what was left empty is null.
+    """Ask the questions of a form. Returns the answers as a JSON object by question id; empty answers are null.
 
-    An answer that is an object of questions' ids answers all that is left of the form: what it leaves out is empty.
+    An answer that is a JSON object of question ids answers the rest of the form. Questions missing from it are empty.
     """
     head = [message, *(text for text in (form.title, form.description) if text and text != message)]
     found: dict[str, Any] = {}
@@ -344,7 +344,7 @@ def ask_form(message: str, form: ResponseForm) -> Routine:
 
 
 def _by_id(text: str, questions: tuple[FormQuestion, ...]) -> dict[str, str]:
-    """The answer to each question in an object of some questions' ids; empty where the text is anything else."""
+    """Parse an answer that is an object of question ids. Empty for any other text."""
     if not text.lstrip().startswith("{"):
         return {}
     value = json_value(text, {})

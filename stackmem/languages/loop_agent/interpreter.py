@@ -1,9 +1,10 @@
-"""The loop: ask for a decision, carry it out, ask again.
+"""The main loop: request a decision, carry it out, repeat.
 
-Rule 1: every decision leads to something that the next prompt holds; a reply that cannot be used is told why.
-Rule 2: nothing goes on forever: three malformed replies, ten failed steps, five empty retries or thirty times the same
-        actions in a row end the agent, and so does each of its limits. What does nothing ends no row of failures.
-Rule 3: what was refused, failed or did nothing is a fact of the turn, as it is told to the model.
+Rule 1: every decision has an effect on the next prompt. For an unusable reply, the prompt contains the reason.
+Rule 2: the loop always ends. The agent ends after three malformed replies, ten failed steps, five empty retries or
+thirty repetitions of the same actions in a row, and at each of its limits. A turn without effect does not reset the
+count of failures.
+Rule 3: refusals, failures and steps without effect are recorded as events of the turn, in the words sent to the model.
 Rule 4: the payload changes before the step of the same response is carried out.
 """
 
@@ -50,7 +51,7 @@ from .sub_agents import agent_of
 
 
 def run_agent(session: AgentSession) -> Routine:
-    """The agent's ``Finish``."""
+    """Run an agent to its end and return its ``Finish``."""
     system = system_prompt(session.agent, session.params, session.parent, _descriptions(session), session.data)
     yield from watch(session)
     name, prompt = (session.agent.places[key].line if key in session.agent.places else 0 for key in ("name", "prompt"))
@@ -91,7 +92,7 @@ def _refuse_spent(session: AgentSession) -> None:
 
 
 def _decide(session: AgentSession, system: str) -> Routine:
-    """The model's response; a prompt that is too long is shortened and sent again."""
+    """Request the model's response. A prompt that is too long is shortened and sent again."""
     yield from shorten_conversation(session)
     while True:
         loops = [loop.text for loop in session.loops]
@@ -116,7 +117,7 @@ def _decide(session: AgentSession, system: str) -> Routine:
 
 
 def _decision_text(response: Response) -> str:
-    """The decision in the words of the format, and what was said."""
+    """Describe the decision in the terms of the response format, with its message."""
     step, said = response.step, response.message
     match step:
         case Actions():
@@ -135,7 +136,7 @@ def _decision_text(response: Response) -> str:
 
 
 def _carry_out(session: AgentSession, response: Response) -> Routine:
-    """The end, or None where the loop goes on."""
+    """Carry out a response. Returns the ``Finish``, or None if the loop continues."""
     step = response.step
     if not isinstance(step, Malformed):
         session.malformed = 0
@@ -161,7 +162,10 @@ def _carry_out(session: AgentSession, response: Response) -> Routine:
 
 
 def _perform_step(session: AgentSession, response: Response) -> Routine:
-    """The end, or None; every kind of step returns, so that the type checker counts them."""
+    """Perform the step of a response. Returns the ``Finish``, or None if the loop continues.
+
+    Every case returns, so that the type checker verifies that all kinds of steps are handled.
+    """
     step = response.step
     match step:
         case Success():
@@ -189,7 +193,7 @@ def _perform_step(session: AgentSession, response: Response) -> Routine:
 
 
 def _count_failure(session: AgentSession, *, ok: bool) -> None:
-    """Count a step that failed."""
+    """Count consecutive failed steps, and end the agent at its limit."""
     session.failed = 0 if ok else session.failed + 1
     if session.failed >= session.agent.limits.failures:
         raise AgentEnded("Failed", f"{session.failed} steps failed in a row; the last: {session.fault[:500]}")
@@ -215,7 +219,10 @@ def _again(session: AgentSession) -> None:
 
 
 def _success(session: AgentSession, finish: Finish) -> Finish | None:
-    """The end; None where actions have to run before it, or the payload does not fit, which is told."""
+    """Accept the agent's end, if it is allowed.
+
+    Returns None if actions must run first or the payload does not fit its schema; the model then reads why.
+    """
     short = [
         f"{action.name} ({session.runs.get(action.name, 0)} of {action.min_runs})"
         for action in session.agent.actions

@@ -1,4 +1,4 @@
-"""The loop agent as the machine sees it."""
+"""The language interface of the loop agent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_REQUEST = "Do what your definition says; nothing more was asked for."
 
 
 def start(launch: Launch) -> Program:
-    """The program; see ``language.Language``. Its value is the payload as the agent leaves it."""
+    """Run the program; see ``language.Language``. Its value is the final payload."""
     loaded: LoadedAgent = yield from _load(launch)
     agent = loaded.agent
     window = launch.options.get("window_tokens")
@@ -51,7 +51,7 @@ def start(launch: Launch) -> Program:
 
 
 def _load(launch: Launch) -> Reading:
-    """The agent and all that it can ask; inputs and tools are checked."""
+    """Load the agent and all its sub-agents, and check inputs and tools."""
     try:
         loaded: LoadedAgent = yield from load_agents(launch.path, launch.text)
     except BrokenDefinition as broken:
@@ -67,7 +67,7 @@ def _load(launch: Launch) -> Reading:
 
 
 def _check_all(loaded: LoadedAgent, launch: Launch) -> None:
-    """Refuse what the linter calls an error, in any of the files."""
+    """Halt on the first fault in any of the files that the linter reports as an error."""
     agents = {launch.path: loaded.agent, **dict(loaded.files.values())}
     for path, agent in agents.items():
         text = loaded.texts[path]
@@ -89,7 +89,7 @@ def _check_inputs(agent: Agent, launch: Launch) -> None:
 
 
 def outline(launch: Launch) -> Reading:
-    """Every agent with its actions and sub-agents, a line each."""
+    """Return a line for each agent, action and sub-agent."""
     loaded: LoadedAgent = yield from _load(launch)
     return tuple(line for source, agent in every_agent(loaded, launch.path) for line in _outline_lines(agent, source))
 
@@ -105,7 +105,7 @@ def _outline_lines(agent: Agent, source: str) -> Iterator[str]:
 
 
 def stop_lines(path: str, text: str) -> Iterator[int]:
-    """Name and prompt of each agent, for its turns and its decisions, and its actions and sub-agents."""
+    """Yield the lines of each agent's name (for its turns) and prompt (for its decisions), actions and sub-agents."""
     waiting = [load_agent(text)[0]]
     while waiting:
         agent = waiting.pop()
@@ -117,13 +117,13 @@ def stop_lines(path: str, text: str) -> Iterator[int]:
 
 
 def models(launch: Launch) -> Reading:
-    """The models that the agents name."""
+    """Return the models that the agents name."""
     loaded: LoadedAgent = yield from _load(launch)
     return tuple(agent.model for _, agent in every_agent(loaded, launch.path) if agent.model)
 
 
 def settings_of(text: str) -> dict[str, str]:
-    """The run's settings that a definition asks for, by their names: its limits in dollars and seconds."""
+    """Return the run settings that a definition requests: its limits in dollars and seconds."""
     agent, _ = load_agent(text)
     if agent is None:
         return {}

@@ -1,6 +1,6 @@
-"""Everything that can be known of an agent before it runs, the examples in its prompt included.
+"""Checks an agent before it runs, including the examples in its prompt.
 
-What is an error here ends a run before its first effect, too: both look with ``check_agent``.
+Runs use the same ``check_agent``, so an error here also ends a run before its first effect.
 """
 
 from __future__ import annotations
@@ -40,11 +40,14 @@ _INDEX = re.compile(r"\{\{[^{}]*\}\}|(?<=\[)(?:\*|[A-Za-z_]\w*)(?=\])")
 _MEMBERS = frozenset(
     ("nextStep", "taskComplete", "payloadChangeRequest", "responseForm", "actionableCommands", "automaticCommands")
 )
-"""What makes an object in a prompt a response."""
+"""Members that identify a JSON object in a prompt as a response."""
 
 
 def lint(path: str, text: str, tools: tuple[ToolSpec, ...] | None = None) -> Reading:
-    """The findings on a definition, in the order of its lines; those of other files stand where it names them."""
+    """Return the findings on a definition by line.
+
+    Findings in other files are reported at the line that names the file.
+    """
     agent, faults = load_agent(text)
     gathered = list(faults)
     if agent is not None:
@@ -54,7 +57,7 @@ def lint(path: str, text: str, tools: tuple[ToolSpec, ...] | None = None) -> Rea
 
 
 def _check_files(agent: Agent, path: str, tools: tuple[ToolSpec, ...] | None) -> Reading:
-    """Faults in the files of sub-agents, and of theirs, without which this agent does not run either."""
+    """Return the errors in the files of direct and indirect sub-agents, which also prevent this agent from running."""
     found = list[DefinitionFault]()
     known = {path}
     waiting = [(path, sub, sub.place) for sub in named_files(agent)]
@@ -85,7 +88,7 @@ def _finding(path: str, fault: DefinitionFault) -> Finding:
 
 
 def check_agent(agent: Agent, text: str, tools: tuple[ToolSpec, ...] | None) -> Iterator[DefinitionFault]:
-    """What is wrong with a sound definition, and with those that stand in it."""
+    """Yield the faults of a definition that could be read, including its inline sub-agents."""
     yield from _check(with_tools(agent, tools or ()), text.splitlines(), tools)
 
 
@@ -121,7 +124,7 @@ def _no_schema(schema: dict[str, Any], place: Place, says: str) -> Iterator[Defi
 
 
 def _not_allowed(agent: Agent, mapping: Any, place: Place, says: str) -> Iterator[DefinitionFault]:
-    """Places that a mapping names and that ``allowed_paths`` never lets it write."""
+    """Yield a fault for each target of a mapping that ``allowed_paths`` does not permit."""
     for target in _targets(mapping) if agent.allowed else ():
         if not reaches(agent.allowed, target):
             told = f"{says} writes outside of `allowed_paths`; allow it, or map the result to what is allowed"
@@ -137,7 +140,7 @@ def _targets(mapping: Any) -> Iterator[Path]:
 
 
 def _prompt(agent: Agent, lines: list[str]) -> Iterator[DefinitionFault]:
-    """What is wrong with the slots and the examples in a prompt, each at its own line where that can be found."""
+    """Yield the faults of slots and examples in a prompt, each at its own line if that can be found."""
     place = agent.places.get("prompt", Place(1, 1))
     for slot in list(dict.fromkeys(_SLOT.findall(agent.prompt)))[:_MOST_SLOTS]:
         meant = nearest_name(slot, SLOTS) if slot not in SLOTS else ""
@@ -159,7 +162,7 @@ def _prompt(agent: Agent, lines: list[str]) -> Iterator[DefinitionFault]:
 
 
 def _bare_examples(prompt: str) -> Iterator[str]:
-    """The responses that stand in a prompt without a fence."""
+    """Yield the responses in a prompt that are not inside a code fence."""
     rest, read, end = _EXAMPLE.sub("", prompt), json.JSONDecoder(), 0
     for found in list(_BARE.finditer(rest))[:_MOST_BARE]:
         if found.start() < end:
@@ -173,14 +176,14 @@ def _bare_examples(prompt: str) -> Iterator[str]:
 
 
 def _where(lines: list[str], place: Place, words: str) -> Iterator[Place]:
-    """Where the words stand in the file, from a place on."""
+    """Yield the positions in the file where the words occur, starting at a line."""
     for at in range(place.line - 1, len(lines)):
         if words in lines[at]:
             yield Place(at + 1, lines[at].index(words) + 1)
 
 
 def _example(agent: Agent, text: str, place: Place) -> Iterator[DefinitionFault]:
-    """What is wrong with a response that the prompt shows."""
+    """Yield the faults of an example response in the prompt."""
     step = read_response(text).step
     match step:
         case Malformed():
@@ -203,7 +206,7 @@ def _example(agent: Agent, text: str, place: Place) -> Iterator[DefinitionFault]
 
 
 def _collection(agent: Agent, named: str, place: Place) -> Iterator[DefinitionFault]:
-    """What is wrong with the path of a collection; the payload may grow, so that an unknown one is a warning."""
+    """Yield the faults of a collection's path. The payload may grow, so an unknown path is only a warning."""
     if named.lower().startswith("static:"):
         return
     path = parse_path(named[len("payload.") :] if named.lower().startswith("payload.") else named)
@@ -225,7 +228,7 @@ def _collection(agent: Agent, named: str, place: Place) -> Iterator[DefinitionFa
 
 
 def _references(step: ForEach | While, place: Place) -> Iterator[DefinitionFault]:
-    """References that begin with a name that is not there."""
+    """Yield a warning for each reference that begins with an unknown name."""
     names = (step.item, step.index if isinstance(step, ForEach) else "index", "payload", "data")
     does = step.does
     within = does.params if isinstance(does, ActionCall) else [does.message, does.template, does.context]
@@ -255,7 +258,10 @@ def _call(agent: Agent, call: ActionCall | Ask, place: Place) -> Iterator[Defini
 
 
 def _parameters(action: AgentAction, call: ActionCall, place: Place) -> Iterator[DefinitionFault]:
-    """Parameters that the action does not take, as it seems; an example may leave out what it needs."""
+    """Yield a warning for each parameter that the action apparently does not take.
+
+    An example may omit required ones.
+    """
     properties = action.params.get("properties")
     known = properties if isinstance(properties, dict) else {}
     for name in call.params:

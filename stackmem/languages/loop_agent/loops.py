@@ -1,11 +1,10 @@
 """ForEach and While: one decision, many iterations.
 
-Rule 1: results stand in the order of the items, whatever ran beside what.
-Rule 2: iterations that run together see the payload as it was before the loop; what they change is merged in the
-        order of the items.
-Rule 3: an outcome is let go once it is written down and merged; a condition that looks at ``results`` keeps them.
-Rule 4: an item without a result leaves null at the index that was named for it, so that no result moves.
-Rule 5: without ``continueOnError`` nothing begins after the batch in which something failed.
+Rule 1: results are in the order of the items, regardless of which iterations ran in parallel.
+Rule 2: parallel iterations see the payload as it was before the loop. Their changes are merged in item order.
+Rule 3: an outcome is discarded once it is written and merged, unless a condition uses ``results``.
+Rule 4: an item without a result leaves null at its index, so that the other results keep their positions.
+Rule 5: without ``continueOnError``, no new batch starts after one with a failure.
 """
 
 from __future__ import annotations
@@ -32,20 +31,20 @@ _MOST_HOLES = 100
 
 
 class _Iterations:
-    """What the iterations of one loop share."""
+    """The state shared by the iterations of one loop."""
 
     def __init__(self, session: AgentSession, does: ActionCall | Ask, path: str, *, together: bool = False) -> None:
         self.session, self.does, self.path = session, does, path
         self.warnings: list[str] = []
-        self.failed: int | None = None  # which one failed first; None where none has
-        self.holes: list[int] = []  # those without a result at the place that was named for it
-        self.fault = ""  # why it did
+        self.failed: int | None = None  # index of the first failed iteration; None if none failed
+        self.holes: list[int] = []  # iterations that left null at their target index
+        self.fault = ""  # why the first failed iteration failed
         self.merged = PayloadMerge(session.payload, session.agent.allowed, together=together)
         crush, shown = session.params["crushActionResults"], session.agent.loop_result_turns > 0
         self.results = LoopResults(session.family.numbers, crush=crush, shown=shown)
 
     def act(self, names: ReferenceNames) -> Any:
-        """What is done, with its references resolved."""
+        """Return the loop's action or request with its references resolved."""
         if isinstance(self.does, ActionCall):
             return replace(self.does, params=self._resolve(self.does.params, names))
         message = self._resolve(self.does.message, names)
@@ -60,7 +59,7 @@ class _Iterations:
         return resolve(value, names, self.warnings, self.merged.give)
 
     def record(self, index: int, names: ReferenceNames, answer: SubAgentAnswer) -> Routine:
-        """Note an outcome, and merge what it writes."""
+        """Record an outcome and merge its writes."""
         outcome, writes = answer.outcome, answer.writes
         for refused in answer.refused:
             add_warning(self.warnings, refused)
@@ -76,7 +75,7 @@ class _Iterations:
         yield from self.results.take(outcome)
 
     def run_one(self, names: ReferenceNames, index: int) -> Routine:
-        """One iteration by itself; gives its outcome."""
+        """Run a single iteration and return its outcome."""
         act = self.act(names)
         if isinstance(act, ActionCall):
             outcomes = yield from run_batch(self.session, (act,), 1)
@@ -88,7 +87,7 @@ class _Iterations:
         return asked.outcome
 
     def note_count(self) -> Routine:
-        """Note how many there were, and the first that failed."""
+        """Record the number of iterations, and the first failure."""
         yield StepLeft(self.path, "list", self.results.count)
         if self.failed is not None:
             first = (
@@ -106,7 +105,7 @@ class _Iterations:
 
 
 def collection_of(payload: Any, named: str) -> list[Any] | None:
-    """The list that ``collectionPath`` names; None where there is none."""
+    """Return the list at ``collectionPath``; None if the value is missing or not a list."""
     if named.strip().lower().startswith("static:"):
         items = json_value(named.strip()[len("static:") :])
         return items if isinstance(items, list) else None
@@ -118,7 +117,7 @@ def collection_of(payload: Any, named: str) -> list[Any] | None:
 
 
 def run_for_each(session: AgentSession, loop: ForEach, path: str) -> Routine:
-    """The loop's ``LoopDone``, or a sentence on why it cannot begin."""
+    """Run a ForEach. Returns its ``LoopDone``, or a sentence on why it cannot start."""
     items = collection_of(session.payload, loop.collection)
     if items is None:
         return f'Collection path "{loop.collection}" not an array'
@@ -128,7 +127,7 @@ def run_for_each(session: AgentSession, loop: ForEach, path: str) -> Routine:
     if left:
         told = f"the last {left:,} of {left + len(items):,} items were left out, since maxIterations is {loop.most:,}"
         rounds.warnings.append(told)
-    width = loop.width if loop.parallel else 1  # how many begin before their answers are looked at
+    width = loop.width if loop.parallel else 1  # number of iterations started before their answers are checked
     before, stopped = session.payload, ""
     for start in range(0, len(items), width):
         yield from _between(session, loop.delay_ms if start else 0)
@@ -147,7 +146,7 @@ def run_for_each(session: AgentSession, loop: ForEach, path: str) -> Routine:
 
 
 def _between(session: AgentSession, delay_ms: int) -> Routine:
-    """Before an iteration, or a batch of them."""
+    """Wait or check the limits before an iteration or a batch."""
     yield from (pause(session, delay_ms / 1_000) if delay_ms else refuse_overspent(session))
 
 
@@ -172,7 +171,7 @@ def _names(session: AgentSession, loop: ForEach, item: Any, index: int, payload:
 
 
 def run_while(session: AgentSession, loop: While, path: str) -> Routine:
-    """The loop's ``LoopDone``, or a sentence on why it cannot begin."""
+    """Run a While. Returns its ``LoopDone``, or a sentence on why it cannot start."""
     fault = syntax_fault(loop.condition)
     if fault:
         return f"{fault} (condition: {loop.condition[:200]})"

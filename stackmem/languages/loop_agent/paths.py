@@ -1,7 +1,7 @@
-"""Places in a JSON value: looked up, changed in a draft, and allowed to be changed.
+"""Paths in a JSON value: lookup, changes to a draft, and rules for allowed changes.
 
-A rule is ``path`` or ``path:add,update,delete``; it holds for what lies below the path, too. ``*`` is any one member
-or item, ``**`` any number of them, ``items[*]`` every item; the rule ``*`` is everything.
+A rule is ``path`` or ``path:add,update,delete`` and also applies to everything below the path. ``*`` matches any one
+member or item, ``**`` any number of levels, ``items[*]`` every item. The rule ``*`` matches everything.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,9})\]|\[\"([^\"\]]+)\"\]|\['([^'\]]+
 
 
 class AbsentValue:
-    """Nothing stands at a place; the one value of it is ``MISSING``."""
+    """The type of ``MISSING``, which marks a path without a value."""
 
 
 MISSING = AbsentValue()
 
 
 def parse_path(text: str) -> Path | None:
-    """The path of ``text``, or None, also beyond 100 steps; the empty text and ``$`` are the whole value."""
+    """Parse a path.
+
+    None if it is invalid or has over 100 steps. An empty text, ``$`` and ``*`` mean the whole value.
+    """
     text = text.strip()
     if text in ("", "$", "*"):
         return ()
@@ -44,7 +47,7 @@ def parse_path(text: str) -> Path | None:
 
 
 def path_text(path: Path) -> str:
-    """The path as text."""
+    """Format a path as text."""
     made = ""
     for step in path:
         made += f"[{step}]" if isinstance(step, int) else f".{step}" if made else step
@@ -52,7 +55,7 @@ def path_text(path: Path) -> str:
 
 
 def look_up(value: Any, path: Path) -> Any:
-    """What stands there, or ``MISSING``."""
+    """Return the value at a path, or ``MISSING``."""
     for step in path:
         if isinstance(value, dict) and str(step) in value:
             value = value[str(step)]
@@ -65,7 +68,7 @@ def look_up(value: Any, path: Path) -> Any:
 
 
 def index_of(step: str | int) -> int | None:
-    """Which item of a list a step names; None where it names none."""
+    """Return the list index that a step refers to; None if it is not an index."""
     if isinstance(step, int):
         return step
     return int(step) if step.isascii() and step.isdigit() and len(step) < 10 else None
@@ -83,13 +86,13 @@ class Rule(Struct, frozen=True):
     operations: tuple[str, ...] = OPERATIONS
 
     def __str__(self) -> str:
-        """As a model reads it, such as ```items.*.price` (add, update)``."""
+        """Format for the model, such as ```items.*.price` (add, update)``."""
         some = "" if self.operations == OPERATIONS else f" ({', '.join(self.operations)})"
         return f"`{'.'.join(self.steps)}`{some}"
 
 
 def parse_rule(text: str) -> Rule | str:
-    """The rule, or what is wrong with it."""
+    """Parse a rule, or return what is wrong with it."""
     path, colon, rest = text.strip().rpartition(":")
     path, named = (path, rest) if colon else (rest, "")
     operations = tuple(word.strip().lower() for word in named.split(",")) if colon else OPERATIONS
@@ -103,7 +106,7 @@ def parse_rule(text: str) -> Rule | str:
 
 
 def denial(rules: tuple[Rule, ...], path: Path, operation: Operation) -> str:
-    """Why the operation is not allowed there; empty where it is. No rules allow everything."""
+    """Return why an operation is not allowed at a path; empty if it is. Without rules everything is allowed."""
     steps = tuple(map(str, path))
     if not rules or any(operation in rule.operations and _covers(rule.steps, steps) for rule in rules):
         return ""
@@ -111,7 +114,10 @@ def denial(rules: tuple[Rule, ...], path: Path, operation: Operation) -> str:
 
 
 def visible(value: Any, rules: tuple[Rule, ...], path: Path = ()) -> Any:
-    """The part of a value that rules name, each item of a list at its place; ``MISSING`` where they name none of it."""
+    """Return the part of a value that the rules cover, or ``MISSING`` if there is none.
+
+    List items keep their positions.
+    """
     if not denial(rules, path, "update"):
         return value
     if isinstance(value, dict):
@@ -125,18 +131,21 @@ def visible(value: Any, rules: tuple[Rule, ...], path: Path = ()) -> Any:
 
 
 def reaches(rules: tuple[Rule, ...], path: Path) -> bool:
-    """Whether a rule lets something be written at the path, above it or below it."""
+    """Return whether a rule allows a write at the path, above it or below it."""
     steps = tuple(map(str, path))
     return any(_places(rule.steps, steps) and {"add", "update"} & set(rule.operations) for rule in rules)
 
 
 def _covers(rule: tuple[str, ...], path: tuple[str, ...]) -> bool:
-    """Whether the rule's steps lead to the path or to something above it."""
+    """Return whether the rule's steps match the path or one of its ancestors."""
     return any(all(each == "**" for each in rule[at:]) for at in _places(rule, path))
 
 
 def _places(rule: tuple[str, ...], path: tuple[str, ...]) -> set[int]:
-    """Places in the rule that the path leads to; its end is reached where it leads to something above the path."""
+    """Return the positions in the rule after matching all steps of the path.
+
+    A rule that matches an ancestor of the path stays at its end.
+    """
     places = {0}
     for step in path:
         places = {after for at in places for after in _after(rule, at, step)}
@@ -144,7 +153,7 @@ def _places(rule: tuple[str, ...], path: tuple[str, ...]) -> set[int]:
 
 
 def _after(rule: tuple[str, ...], at: int, step: str) -> set[int]:
-    """Places in the rule that one step leads to from ``at``; its end stays its end."""
+    """Return the positions in the rule after one more step from ``at``. At its end it stays there."""
     if at == len(rule):
         return {at}
     if rule[at] == "**":
@@ -153,20 +162,21 @@ def _after(rule: tuple[str, ...], at: int, step: str) -> set[int]:
 
 
 class Draft:
-    """A JSON value under change; a thousand changes in a long list cost one copy of it.
+    """A JSON value under change, with copy on write. A thousand changes in a long list copy the list once.
 
-    Each container on the way to a change is copied once, and changed in place from then on. What it was made from is
-    never changed, and neither is what was put into it; a container that somebody else was given is copied again.
+    Each container on the path of a change is copied once and changed in place from then on. The original value and the
+    values that were put in are never changed. A container that was shared through ``give`` is copied again.
     """
 
     def __init__(self, value: Any) -> None:
         self.value = value
-        self._own: dict[int, Any] = {}  # containers made here, by id; one lies in no other that is not here
+        # containers created here, by id; each is reachable only through other containers created here
+        self._own: dict[int, Any] = {}
 
     def put(self, path: Path, new: Any) -> None:
-        """Set what stands there; what lies on the way is made, what is no object or list is replaced.
+        """Set the value at a path, creating or replacing containers on the way.
 
-        Null stands between the end of a list and what is put behind it.
+        If an index is beyond the end of a list, the gap is filled with null.
         """
         if not path:
             self.value = new
@@ -179,7 +189,7 @@ class Draft:
         _store(holder, path[-1], new)
 
     def take(self, path: Path) -> None:
-        """Take away what stands there, which something must."""
+        """Remove the value at a path. It must exist."""
         *way, last = path
         holder = self.value = self._own_copy(self.value)
         for step in way:
@@ -189,12 +199,12 @@ class Draft:
         del holder[index_of(last) if isinstance(holder, list) else str(last)]
 
     def give(self, value: Any) -> None:
-        """Note that somebody else has ``value`` now, and may keep it."""
+        """Note that ``value`` was shared with other code, which may keep it."""
         if id(value) in self._own:
             self._own.clear()
 
     def _fit(self, value: Any, step: str | int) -> Any:
-        """A container of one's own in which the step can be made."""
+        """Return an own container in which the step can be stored."""
         if isinstance(value, list) and index_of(step) is not None:
             return self._own_copy(value)
         if isinstance(step, int) and not isinstance(value, dict):

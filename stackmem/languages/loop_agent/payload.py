@@ -1,11 +1,11 @@
-"""What a change request makes of a payload.
+"""Applies change requests to a payload.
 
-What a model often does by mistake is flagged: text cut away, things removed, placeholders.
+Frequent mistakes of models are flagged: truncated text, removed values, placeholders.
 
-Rule 1: the payload that is given is never changed; what comes of it is a new value.
-Rule 2: for one key, ``replaceElements`` first; else updates, then removals, then additions, so that positions in lists
-        are those the model saw.
-Rule 3: what is corrected is a warning, what is not allowed is blocked and named; nothing is dropped in silence.
+Rule 1: the original payload is never changed; the result is a new value.
+Rule 2: for one key, ``replaceElements`` applies first, or else updates, then removals, then additions. List positions
+therefore refer to the list that the model saw.
+Rule 3: corrections are warnings, and denied operations are listed as blocked. Nothing is dropped silently.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ WORDS = ("newElements", "updateElements", "removeElements", "replaceElements", "
 
 
 class PayloadChange(Struct, frozen=True):
-    """What came of a request."""
+    """The result of a change request."""
 
     result: Any
-    edits: tuple[PayloadEdit, ...] = ()  # what was done, in order
+    edits: tuple[PayloadEdit, ...] = ()  # applied edits, in order
     warnings: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()  # why somebody should look at it again; empty where nothing is odd
-    blocked: tuple[str, ...] = ()  # what was not allowed
-    # those of the warnings that say what was done in another way than it was asked for
+    flags: tuple[str, ...] = ()  # reasons for a second look; empty if the change is unremarkable
+    blocked: tuple[str, ...] = ()  # operations that were not allowed
+    # the warnings about requests that were carried out in a different way
     corrections: tuple[str, ...] = ()
 
 
 def fault_of(request: Any) -> str:
-    """What is wrong with the form of a request; empty where nothing is."""
+    """Return what is wrong with the form of a request; empty if it is valid."""
     if not isinstance(request, dict):
         return "payloadChangeRequest must be an object"
     for word in WORDS[:-1]:
@@ -51,7 +51,7 @@ def fault_of(request: Any) -> str:
 def apply_change(
     payload: Any, request: dict[str, Any], rules: tuple[Rule, ...] = (), *, ignore_stray: bool = False
 ) -> PayloadChange:
-    """The payload with a request applied that has no fault of form."""
+    """Apply a request of valid form to the payload."""
     work = _PayloadEditor(Draft(payload if isinstance(payload, dict) else {}), rules)
     new, update, remove, replace = (dict(request.get(word) or {}) for word in WORDS[:-1])
     if not ignore_stray:
@@ -72,7 +72,7 @@ def apply_change(
 
 
 def write_one(draft: Draft, path: Path, value: Any, rules: tuple[Rule, ...], *, gone: bool = False) -> tuple[str, ...]:
-    """Set one value at one place, or take away what stands there; what was not allowed."""
+    """Set or remove the value at one path. Returns what was not allowed."""
     work = _PayloadEditor(draft, rules)
     there = look_up(draft.value, path) is not MISSING
     if there:
@@ -111,7 +111,7 @@ class _PayloadEditor:
     def adopt_stray(
         self, request: dict[str, Any], new: dict[str, Any], update: dict[str, Any], other: tuple[dict[str, Any], ...]
     ) -> None:
-        """Keys beside the known words are what the model forgot to wrap."""
+        """Apply keys outside the known words, which the model forgot to wrap."""
         for key, value in request.items():
             if key in WORDS or key.startswith(("_", "$")):
                 continue
@@ -124,7 +124,7 @@ class _PayloadEditor:
 
     def replace(self, path: Path, value: Any) -> None:
         there = look_up(self.result, path) is not MISSING
-        if there and denial(self.rules, path, "add"):  # what cannot be put there again is not taken away
+        if there and denial(self.rules, path, "add"):  # do not remove a value that may not be added again
             self.blocked.append(denial(self.rules, path, "add"))
             return
         if there:
@@ -133,7 +133,7 @@ class _PayloadEditor:
             self.add_allowed(path, _without_marks(value))
 
     def add_allowed(self, path: Path, value: Any) -> None:
-        """Add what is not there; of an object that may not be added as a whole, the members that may."""
+        """Add a value. If an object may not be added as a whole, add the members that may."""
         if isinstance(value, dict) and denial(self.rules, path, "add") and self._may_add_within(path, value):
             for name, member in value.items():
                 self.add_allowed((*path, name), member)
@@ -194,7 +194,7 @@ class _PayloadEditor:
         self._delete_items(path, marked)
 
     def _append(self, path: Path, items: list[Any]) -> None:
-        """Append all at once: one by one, a long list would be copied as often as it has items."""
+        """Append all items in one step. Appending them one by one would copy a long list for every item."""
         have = look_up(self.result, path)
         kept = list(have)
         for item in items:
@@ -225,7 +225,10 @@ class _PayloadEditor:
             self.warnings.append(f"'{path_text(path)}' in removeElements was kept: only \"{DELETE}\" removes")
 
     def _delete_items(self, path: Path, marked: list[int]) -> None:
-        """Take items away at once, for the same reason; last ones first, as one by one they would have to be."""
+        """Remove several items in one step, because removing them one by one would copy the list for every item.
+
+        The edits are recorded from the last item to the first.
+        """
         have, gone = look_up(self.result, path), set[int]()
         for index in reversed(marked):
             place = (*path, index)
@@ -245,7 +248,7 @@ class _PayloadEditor:
 
 
 def _without_marks(value: Any) -> Any:
-    """A new value without marks of deletion in it."""
+    """Return a new value without deletion marks inside it."""
     match value:
         case dict():
             return {name: _without_marks(each) for name, each in value.items() if each != DELETE}
@@ -261,18 +264,18 @@ def _same(one: Any, other: Any) -> bool:
 
 _CUT = 0.3
 _WORTH_CHARS = 50
-"""A text that was shorter may shrink without a word."""
+"""Texts that were shorter than this may shrink without a flag."""
 _PLACEHOLDER = re.compile(
     r"…|\[?\.{3}\]?|TODO|TBD"
     r"|(?i:etc\.?|\(?(rest|remainder) (of .{1,40} )?(unchanged|omitted|as before|goes here)\)?)"
 )
-"""In capitals ``TODO`` is a mark; in small letters it is as often the state of a task."""
+"""``TODO`` counts only in capitals, because in lower case it is often the status of a task."""
 
 _ENDS = ("...", "…", " etc", " etc.")
 
 
 class PayloadEdit(Struct, frozen=True):
-    """One thing that was done to a payload; ``before`` and ``after`` are None where nothing stood or stands."""
+    """One change of a payload. ``before`` or ``after`` is None if the value was added or removed."""
 
     operation: Operation
     path: Path
@@ -281,7 +284,7 @@ class PayloadEdit(Struct, frozen=True):
 
 
 def flags_of(edits: tuple[PayloadEdit, ...]) -> tuple[str, ...]:
-    """What somebody should look at again, a sentence each."""
+    """Return one sentence for each edit that needs a second look."""
     return tuple(flag for edit in edits for flag in _flags(edit))
 
 

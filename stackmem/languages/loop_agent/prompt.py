@@ -1,6 +1,7 @@
-"""The system prompt of an agent: the same bytes for as long as the agent runs. A section that is off is absent.
+"""The system prompt of an agent. Its bytes stay the same while the agent runs.
 
-First the flags that say which sections there are, then the sections, then how they are put together.
+Sections that are switched off are left out. This module contains first the flags that select sections, then the
+sections, then their assembly.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _COUNTS = ("maxSubAgentsInPrompt", "maxActionsInPrompt")
 
 
 class PromptParams(Struct, frozen=True):
-    """All of them."""
+    """All prompt parameters."""
 
-    flags: dict[str, bool]  # every flag by its name
-    types: dict[str, bool]  # which parts the definition of a response has
-    # most_sub_agents, most_actions: how many are described; -1 is all
+    flags: dict[str, bool]  # every flag by name
+    types: dict[str, bool]  # which parts the response's type definition has
+    # how many sub-agents and actions are described; -1 for all
     most_sub_agents: int = -1
     most_actions: int = -1
 
@@ -42,10 +43,10 @@ class PromptParams(Struct, frozen=True):
 
 
 def prompt_params(*layers: Any) -> PromptParams:
-    """What holds when each layer overrides those before it; a flag is on unless it is ``false``.
+    """Combine parameters; each layer overrides the earlier ones. A flag is on unless it is ``false``.
 
-    A part of the response's definition goes with the section that explains it, unless it is set by itself. The payload
-    alone stays in it, since it can be changed without being shown.
+    By default, a part of the response's type definition is included if the section that explains it is. The payload's
+    part always is by default, because a payload can be changed without being shown.
     """
     given: dict[str, Any] = {}
     types: dict[str, Any] = {}
@@ -68,7 +69,7 @@ def _most(value: Any) -> int:
 
 
 def unknown_params(given: dict[str, Any]) -> Iterator[str]:
-    """What is wrong with an agent's ``prompt_params``."""
+    """Yield what is wrong with an agent's ``prompt_params``."""
     known = (*_FLAGS, *_COUNTS, "includeResponseTypeDefinition")
     for name, value in given.items():
         if name not in known:
@@ -195,7 +196,7 @@ COMMANDS = """## Commands
 
 
 def results_rule(turns: int, *, changes: bool) -> str:
-    """How long a loop's results are shown; the engine and the prompt say the same number."""
+    """Return the rule about how long loop results are shown. The engine uses the same number of turns."""
     shown = {0: "not shown at all", 1: "shown for ONE turn only"}.get(turns, f"shown for {turns} turns only")
     store = "you must store with `payloadChangeRequest` in your next response, or let `outputMapping` write it"
     if not changes:
@@ -204,7 +205,7 @@ def results_rule(turns: int, *, changes: bool) -> str:
 
 
 def response_type(params: PromptParams, *, several: bool) -> str:
-    """The definition of a response, with the parts that are on; ``several`` sub-agents can be asked together."""
+    """Return the response's type definition. ``several``: the agent has more than one sub-agent."""
     types = {**params.types, "subAgents": several}
     steps = "'Actions' | 'Sub-Agent' | 'Chat' | 'Retry'"
     steps += (" | 'ForEach'" if types["forEach"] else "") + (" | 'While'" if types["while"] else "")
@@ -254,7 +255,7 @@ _PAYLOAD_CHARS = 30_000
 def system_prompt(
     agent: Agent, params: PromptParams, parent: str = "", described: dict[str, str] | None = None, given: Any = None
 ) -> str:
-    """The prompt."""
+    """Build the system prompt."""
     parts = [*_contract(agent, params), *_capabilities(agent, params, parent, described or {})]
     parts += _definition(agent, params, parent, given if isinstance(given, dict) else {})
     parts += _documents(params)
@@ -376,7 +377,7 @@ def _documents(params: PromptParams) -> Iterator[str]:
 
 
 def tail(payload: Any, params: PromptParams, loops: list[str]) -> str:
-    """What stands at the end of one prompt and of no later one."""
+    """Return the part at the end of the prompt that is not repeated in later prompts."""
     parts = list(loops)
     if params["includePayloadInPrompt"]:
         shown = clip_chars(json.dumps(payload, ensure_ascii=False, indent=1, default=str), _PAYLOAD_CHARS)

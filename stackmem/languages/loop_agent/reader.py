@@ -1,4 +1,4 @@
-"""From the text of a ``.agent.yaml`` to the agent, with every fault and its place; and all agents that it can ask."""
+"""Reads a ``.agent.yaml`` file into an agent with positioned faults, and loads all agents that it can ask."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ SUB_AGENT_KEYS = ("name", "file", "inline", "messages", "read_paths", "write_pat
 LIMIT_KEYS = ("iterations", "tokens", "failures", "context_tokens", "usd", "seconds")
 EXPIRY_KEYS = ("turns", "mode", "by", "chars", "prompt")
 MOST_DEPTH = 8
-"""Agents inside of one another."""
+"""Maximum nesting depth of inline agents."""
 _NOWHERE = Place(1, 1)
 
 
 def load_agent(text: str) -> tuple[Agent | None, tuple[DefinitionFault, ...]]:
-    """The agent, and what is wrong; None where the text is no YAML or no mapping."""
+    """Read an agent and its faults. The agent is None if the text is not YAML or not a mapping."""
     try:
         tree = parse_yaml(text)
     except YamlError as error:
@@ -196,17 +196,20 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "count": ("a whole number from 0", lambda value: type(value) is int and value >= 0),
     "number": ("a number above 0", lambda value: type(value) in (int, float)),
 }
-"""What a key may hold, in words, and whether a value is that."""
+"""The kinds of values: their description, and a check for them."""
 MOST = 1_000_000_000
 _MOST_MEANT = 50
-"""Findings after which no more is guessed at, so that a file of strange keys is read in a moment."""
+"""Number of faults after which no more similar names are suggested.
+
+The limit keeps files with many unknown keys fast.
+"""
 
 
 class MappingReader:
-    """One mapping; faults gather in a list that all mappings of a file share.
+    """Reads one mapping. All mappings of a file share one list of faults.
 
     Attributes:
-        says: What it is, in messages.
+        says: The name of the mapping in messages.
     """
 
     def __init__(self, tree: Tree, says: str, keys: tuple[str, ...], faults: list[DefinitionFault]) -> None:
@@ -233,7 +236,7 @@ class MappingReader:
         return {str(key.value): value.place for key, value in self._table.pairs}
 
     def tree(self, key: str) -> Tree | None:
-        """The value; None where the key is absent or holds nothing."""
+        """Return a value; None if the key is absent or null."""
         tree = self._table.get(key)
         return None if isinstance(tree, Scalar) and tree.value is None else tree
 
@@ -280,7 +283,7 @@ class MappingReader:
         return None
 
     def _read(self, key: str, kind: str, default: Any) -> Any:
-        """The value of a kind; the default where there is none, or where it does not fit, which is a fault."""
+        """Return the value if it has the given kind. Otherwise add a fault and return the default."""
         tree = self.tree(key)
         if tree is None:
             return default
@@ -295,12 +298,12 @@ class MappingReader:
 Files = dict[tuple[str, str], tuple[str, Agent]]
 
 
-class BrokenDefinition(Exception):  # noqa: N818 - a finding, told as a halt
-    """A definition that cannot be used; the message has its place, its line and a caret."""
+class BrokenDefinition(Exception):  # noqa: N818 - a finding that is reported as a halt
+    """A definition that cannot be used. The message contains its position, source line and a caret."""
 
 
 class LoadedAgent(Struct, frozen=True):
-    """An agent and all that it can ask; ``texts`` are those of the files, by their paths."""
+    """An agent and all agents that it can ask. ``texts`` maps file paths to their texts."""
 
     agent: Agent
     files: Files
@@ -308,7 +311,7 @@ class LoadedAgent(Struct, frozen=True):
 
 
 def load_agents(path: str, text: str) -> Reading:
-    """The agent with all that it can ask."""
+    """Load an agent and all agents that it can ask."""
     agent = _load_sound(path, text)
     files: Files = {}
     known, texts = {path: agent}, {path: text}
@@ -332,7 +335,7 @@ def load_agents(path: str, text: str) -> Reading:
 
 
 def named_files(agent: Agent) -> Iterator[SubAgent]:
-    """The sub-agents that stand in files, those of inline ones too."""
+    """Yield the sub-agents that are in files, including those of inline agents."""
     for sub in agent.sub_agents:
         if sub.inline is not None:
             yield from named_files(sub.inline)
@@ -349,14 +352,14 @@ def _load_sound(path: str, text: str) -> Agent:
 
 
 def fault_report(path: str, text: str, fault: DefinitionFault) -> str:
-    """``path:line:column: message``, the line, and a caret under the place."""
+    """Format ``path:line:column: message``, the source line, and a caret under the column."""
     line = line_of(text, fault.place)
     caret = " " * (min(fault.place.column, len(line) + 1) - 1) + "^"
     return f"{path}:{fault.place.line}:{fault.place.column}: {fault.message}\n    {line}\n    {caret}"
 
 
 def every_agent(loaded: LoadedAgent, path: str) -> Iterator[tuple[str, Agent]]:
-    """``(file, agent)`` of all of them, inline ones too."""
+    """Yield ``(file, agent)`` for all agents, including inline ones."""
     seen: set[str] = set()
     for source, agent in [(path, loaded.agent), *loaded.files.values()]:
         if source not in seen:
@@ -372,7 +375,7 @@ def _inner(source: str, agent: Agent) -> Iterator[tuple[str, Agent]]:
 
 
 def unknown_tool(loaded: LoadedAgent, path: str, tools: tuple[ToolSpec, ...]) -> str:
-    """The first action whose tool is not there; empty where all are."""
+    """Return a message about the first action whose tool does not exist; empty if all exist."""
     known = (*BUILT_IN, *(tool.name for tool in tools))
     for source, agent in every_agent(loaded, path):
         for action in agent.actions:

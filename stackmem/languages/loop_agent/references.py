@@ -1,9 +1,9 @@
-"""What the texts in a loop's parameters stand for: ``item.a.b``, ``payload.x[0]``, ``{{index}}``.
+"""Resolves references in a loop's parameters: ``item.a.b``, ``payload.x[0]``, ``{{index}}``.
 
-Rule 1: a text that is one reference as a whole becomes the value, with its type.
-Rule 2: what cannot be resolved stays as it is written (without its braces), and is a warning where it has a dot.
-Rule 3: what a reference gave is never looked through for references again.
-Rule 4: a value that is put together of references is bounded: a payload that holds itself twice doubles each time.
+Rule 1: a text that is a single reference becomes the value, with its type.
+Rule 2: an unresolved reference stays as written, without its braces, and is a warning if it has a dot.
+Rule 3: resolved values are not searched for further references.
+Rule 4: values built from references are bounded, because a payload that contains itself twice doubles each time.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _LARGE = f"a value has more than {MOST_CHARS:,} characters"
 
 
 def excess(value: Any) -> str:
-    """What is too much of a value, its depth or its size as it is written down; empty where nothing is.
+    """Return why a value is too deep or too large when written out; empty if it is neither.
 
-    What stands at many places in it is looked through once.
+    Parts that occur in several places are measured once.
     """
     known: dict[int, tuple[int, int]] = {}
 
     def measure(part: Any, depth: int) -> tuple[int, int]:
-        """Characters and levels of a part; nothing is said of what is too much already."""
+        """Return the characters and levels of a part, stopping early once a limit is exceeded."""
         if not isinstance(part, list | dict):
             return _PART_CHARS + (len(part) if isinstance(part, str) else 0), 0
         found = known.get(id(part))
@@ -61,13 +61,13 @@ _WORD = re.compile(r"[A-Za-z_$][\w$]*(?:\.[\w$-]+|\[\d+\])*")
 
 
 class ReferenceNames(Struct, frozen=True):
-    """What stands to be named in one iteration."""
+    """The names that references can use in one iteration."""
 
-    values: dict[str, Any]  # name to value; the loop's own variables first
-    own: tuple[str, ...] = ()  # names that also stand for themselves as bare words
+    values: dict[str, Any]  # name to value, the loop's own variables first
+    own: tuple[str, ...] = ()  # names that are also resolved as bare words
 
     def find(self, text: str) -> Any:
-        """What a reference gives, or ``MISSING``."""
+        """Return the value of a reference, or ``MISSING``."""
         path = parse_path(text)
         if not path or not isinstance(path[0], str):
             return MISSING
@@ -77,7 +77,7 @@ class ReferenceNames(Struct, frozen=True):
 
 
 def resolve(value: Any, names: ReferenceNames, warnings: list[str], give: Callable[[Any], object] = id) -> Any:
-    """``value`` with every reference in it resolved, at any depth; keys stay."""
+    """Return ``value`` with every reference inside it resolved. Keys are not resolved."""
     match value:
         case str():
             found = _text(value, names, warnings)
@@ -92,7 +92,7 @@ def resolve(value: Any, names: ReferenceNames, warnings: list[str], give: Callab
 
 
 def heads(value: Any) -> Iterator[tuple[str, bool]]:
-    """The names that what looks like references in a value begin with, and whether each stands in braces."""
+    """Yield the first name of each apparent reference in a value, and whether it is in braces."""
     for text in texts(value):
         for found in _BRACES.finditer(text):
             path = parse_path(found[1])
@@ -125,7 +125,7 @@ def _text(text: str, names: ReferenceNames, warnings: list[str]) -> Any:
 
 
 def _fill(text: str, names: ReferenceNames, warnings: list[str]) -> str:
-    """The text with its references filled in, as long as it stays within what a value may be."""
+    """Fill in the references of a text, up to the maximum size of a value."""
     size = len(text)
 
     def one(match: re.Match[str]) -> str:
@@ -155,6 +155,6 @@ def _warn_unresolved(text: str, warnings: list[str]) -> str:
 
 
 def add_warning(warnings: list[str], told: str) -> None:
-    """Add one that is not there yet, as long as they are few enough to be read."""
+    """Add a warning unless it is already there or there are too many to read."""
     if told not in warnings and len(warnings) < _MOST_WARNINGS:
         warnings.append(told)

@@ -1,9 +1,9 @@
-"""One JSON object out of a model's reply: read strictly, with two repairs and no more; and its members.
+"""Parses a model's reply as one JSON object, strictly except for two repairs, and reads its members.
 
-Rule 1: a fence around the object is taken off; comments and trailing commas outside of strings are taken out; both are
-        recorded.
-Rule 2: everything else that is not one JSON object is a fault with its position, never an exception.
-Rule 3: what is taken away becomes space, so that every position is one in the reply as the model wrote it.
+Rule 1: a code fence around the object is removed, as are comments and trailing commas outside strings. Both repairs are
+recorded.
+Rule 2: any other reply that is not one JSON object is a fault with its position, never an exception.
+Rule 3: removed characters become spaces, so that every position refers to the reply as the model wrote it.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _NOT_A_BREAK = re.compile(r"[^\n]")
 
 
 class ReplyObject(Struct, frozen=True):
-    """What a reply holds."""
+    """The parsed content of a reply."""
 
-    value: dict[str, Any] | None  # the object; None where there is a fault
-    text: str  # the object's own text, at its place in the reply
-    fault: str = ""  # one sentence with the position; empty where there is none
-    repairs: tuple[str, ...] = ()  # what was taken out of it
+    value: dict[str, Any] | None  # the object; None if there is a fault
+    text: str  # the object's text, at its position in the reply
+    fault: str = ""  # one sentence with the position; empty if the reply is valid
+    repairs: tuple[str, ...] = ()  # what was removed from the reply
 
 
 def read_object(reply: str) -> ReplyObject:
-    """The one object of a reply."""
+    """Parse the single object of a reply."""
     if len(reply) > MOST_CHARS:
         told = f"the reply has {len(reply):,} characters, at most {MOST_CHARS:,} are read"
         return ReplyObject(None, "", f"{told} ({line_and_column(reply, MOST_CHARS)})")
@@ -54,7 +54,7 @@ def read_object(reply: str) -> ReplyObject:
 
 
 def _unwrap(reply: str) -> tuple[str, list[str]]:
-    """The reply without the space and the fence around it, each character at its place; and what was taken off."""
+    """Blank out the whitespace and fence around a reply. Returns the text and what was removed."""
     end, repairs = len(reply.rstrip()), list[str]()
     start = len(reply) - len(reply.lstrip("\ufeff").lstrip())
     fence = _FENCE.match(reply, start, end)
@@ -76,7 +76,7 @@ def _load(text: str) -> tuple[Any, str]:
 
 
 def _clean(text: str) -> tuple[str, list[str]]:
-    """The text with comments and trailing commas blanked, and what that was."""
+    """Blank out comments and trailing commas. Returns the text and what was removed."""
     bare = _COMMENT.sub(_blank_match, text)
     cleaned = _LAST_COMMA.sub(_blank_match, bare)
     found = ["comments were taken out"] if bare != text else []
@@ -84,7 +84,7 @@ def _clean(text: str) -> tuple[str, list[str]]:
 
 
 def _blank_match(match: re.Match[str]) -> str:
-    """A comment or a comma that nothing follows; texts, and commas that nothing precedes, stay."""
+    """Blank out a comment or trailing comma. Strings, and commas without a preceding value, stay."""
     return _blank(match[0]) if match[0] == "," or match[0][0] == "/" else match[0]
 
 
@@ -92,30 +92,30 @@ _BEHIND_PLACE = re.compile(r"[^\w.\[\]]")
 
 
 def json_kind(value: Any) -> str:
-    """What a JSON value is, in words."""
+    """Describe the kind of a JSON value."""
     kinds = ((dict, "an object"), (list, "a list"), (str, "a text"), (bool, "true or false"), (type(None), "null"))
     return next((words for kind, words in kinds if isinstance(value, kind)), "a number")
 
 
 def json_value(text: str, default: Any = None) -> Any:
-    """The value of a text that may be JSON; the default where it is not."""
+    """Parse a text that may be JSON; return the default if it is not."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return default
 
 
-class Misfit(Exception):  # noqa: N818 - a finding that is told to the model
-    """A member has the wrong form; the message begins with its place, unless another is given."""
+class Misfit(Exception):  # noqa: N818 - a finding that is sent to the model
+    """A member has the wrong form. The message begins with its place, unless ``place`` is given."""
 
     def __init__(self, told: str, place: str | None = None) -> None:
         super().__init__(told)
-        # of the member, such as that of ``nextStep.actions[2].name``; () is the whole reply
+        # path of the member, such as ``nextStep.actions[2].name``; () for the whole reply
         self.path: Path = parse_path(_BEHIND_PLACE.split(told, 1)[0] if place is None else place) or ()
 
 
 def member(value: dict[str, Any], name: str, kind: type, place: str, default: Any) -> Any:
-    """``value[name]``; the default where it is absent or null. The whole reply has the place ""."""
+    """Return ``value[name]``; the default if it is absent or null. The place of the whole reply is ""."""
     found = value.get(name)
     if found is None:
         return default
@@ -125,7 +125,7 @@ def member(value: dict[str, Any], name: str, kind: type, place: str, default: An
 
 
 def required_member(value: dict[str, Any], name: str, kind: type, place: str) -> Any:
-    """As ``member``, but it must be there, a text not empty."""
+    """Read a member that must be present and, if a text, not empty."""
     found = member(value, name, kind, place, None)
     if found is None or (kind is str and not found.strip()):
         raise Misfit(f"{place}.{name} is missing")
@@ -133,7 +133,7 @@ def required_member(value: dict[str, Any], name: str, kind: type, place: str) ->
 
 
 def count(value: dict[str, Any], name: str, place: str, default: int, least: int, most: int) -> int:
-    """A whole number within bounds."""
+    """Read a whole number within bounds."""
     found = value.get(name)
     if isinstance(found, float) and found.is_integer():
         found = int(found)
@@ -145,7 +145,7 @@ def count(value: dict[str, Any], name: str, place: str, default: int, least: int
 
 
 def word(value: dict[str, Any], name: str, place: str, words: tuple[str, ...], default: str) -> str:
-    """One of some words, in any case."""
+    """Read one of several words, ignoring case."""
     found = str(member(value, name, str, place, default))
     known = next((each for each in words if each.lower() == found.strip().lower()), None)
     if known is None:
@@ -154,7 +154,7 @@ def word(value: dict[str, Any], name: str, place: str, words: tuple[str, ...], d
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, with a scalar's own text."""
+    """Describe the kind of a value, or show the value if it is a scalar."""
     return json_kind(value) if isinstance(value, dict | list) else f"{value!r}"[:80]
 
 

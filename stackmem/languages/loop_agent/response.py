@@ -1,19 +1,19 @@
-"""What a reply asks for: the decision table.
+"""Interprets a model's reply.
 
-| a reply | comes to |
+| reply | result |
 |---|---|
 | empty | ``Failed`` |
-| not one JSON object, or something in it does not fit | ``Malformed``: the model is asked again, with the place |
-| ``nextStep.type`` Chat | ``Chat``, also of a complete task; without a message its reasoning, else ``Malformed`` |
-| ``taskComplete`` true | ``Success``; any other step is dropped with a warning |
-| no step; a form, or actionable commands | ``Chat`` with the message, else the form's title or the first label |
+| not one JSON object, or with an invalid member | ``Malformed``: the model is asked again and reads the position |
+| ``nextStep.type`` is Chat | ``Chat``, even if complete; without a message its reasoning, else ``Malformed`` |
+| ``taskComplete`` is true | ``Success``; any other step is dropped with a warning |
+| no step; a form or actionable commands | ``Chat`` with the message, else the form's title or the first label |
 | no step; a message | ``Chat`` |
-| no step; a payload change or automatic commands | ``Again``: it is carried out and the loop goes on |
-| no step; a reasoning alone | ``Chat`` with the reasoning |
-| nothing of these | ``Malformed`` |
-| a step without a type | the type is the one whose member is there |
+| no step; a payload change or automatic commands | ``Again``: it is carried out and the loop continues |
+| no step; only a reasoning | ``Chat`` with the reasoning |
+| none of these | ``Malformed`` |
+| a step without a type | the type whose member is present |
 
-The functions that read a part of a reply raise ``Misfit`` where something in it does not fit.
+The functions that read a part of a reply raise ``Misfit`` if a member of it is invalid.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TAKEN = ("payload", "results", "errors", "data")
 
 
 class ActionCall(Struct, frozen=True):
-    """An action with its parameters; ``mapping`` is a loop's ``outputMapping``."""
+    """An action with its parameters. ``mapping`` is the ``outputMapping`` of a loop."""
 
     name: str
     params: dict[str, Any] = {}
@@ -46,7 +46,7 @@ class ActionCall(Struct, frozen=True):
 
 
 class Ask(Struct, frozen=True):
-    """A sub-agent with what it is asked."""
+    """A request to a sub-agent."""
 
     name: str
     message: str
@@ -56,7 +56,7 @@ class Ask(Struct, frozen=True):
 
 
 class ForEach(Struct, frozen=True):
-    """Do one thing for every item."""
+    """Does one thing for every item of a list."""
 
     collection: str
     does: ActionCall | Ask
@@ -70,7 +70,7 @@ class ForEach(Struct, frozen=True):
 
 
 class While(Struct, frozen=True):
-    """Do one thing for as long as a condition holds."""
+    """Does one thing for as long as a condition is true."""
 
     condition: str
     does: ActionCall | Ask
@@ -81,7 +81,7 @@ class While(Struct, frozen=True):
 
 
 def read_for_each(value: dict[str, Any], place: str) -> ForEach:
-    """Read one."""
+    """Read a ForEach."""
     item, index = _variable(value, "itemVariable", place, "item"), _variable(value, "indexVariable", place, "index")
     if item.lower() == index.lower():
         raise Misfit(f"{place}.indexVariable must not be the item variable")
@@ -99,7 +99,7 @@ def read_for_each(value: dict[str, Any], place: str) -> ForEach:
 
 
 def read_while(value: dict[str, Any], place: str) -> While:
-    """Read one; its condition is looked at when it begins."""
+    """Read a While. Its condition is checked when the loop starts."""
     item = _variable(value, "itemVariable", place, "attempt")
     if item.lower() == "index":
         raise Misfit(f"{place}.itemVariable must not be index, which counts the iterations")
@@ -174,7 +174,7 @@ _PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "subAgent": (_ASK_KNOWN, ()),
     "subAgents": (_ASK_KNOWN, ()),
 }
-"""A part of a reply to its members, and to those of them that are parts of the same kind."""
+"""Each part of a reply with its members, and the members that are themselves such parts."""
 _NOTHING = "it asks for nothing: give a nextStep, or set taskComplete to true"
 
 
@@ -192,24 +192,24 @@ class Actions(Struct, frozen=True):
 
 
 class SubAgents(Struct, frozen=True):
-    """Several sub-agents, side by side where they may be."""
+    """Requests to several sub-agents, which run in parallel if allowed."""
 
     asks: tuple[Ask, ...]
 
 
 class Expand(Struct, frozen=True):
-    """Show the result with this number whole."""
+    """A request to show the result with this number in full."""
 
     index: int
     reason: str
 
 
 class Again(Struct, frozen=True):
-    """Nothing but another turn."""
+    """A request for another turn without any action."""
 
 
 class Malformed(Struct, frozen=True):
-    """The model is asked again."""
+    """An invalid reply. The model is asked again."""
 
     fault: str
 
@@ -222,7 +222,7 @@ Step = Success | Chat | Actions | Ask | SubAgents | ForEach | While | Expand | A
 
 
 class Response(Struct, frozen=True):
-    """A reply as it was understood."""
+    """An interpreted reply."""
 
     step: Step
     message: str = ""
@@ -231,11 +231,11 @@ class Response(Struct, frozen=True):
     automatic: tuple[commands.Command, ...] = ()
     scratchpad: Any = None
     warnings: tuple[str, ...] = ()  # what was dropped or repaired
-    repairs: tuple[str, ...] = ()  # those of the warnings that say what was taken out of the reply before it was read
+    repairs: tuple[str, ...] = ()  # the warnings about what was removed from the reply before parsing
 
 
 def read_response(text: str) -> Response:
-    """What the reply asks for."""
+    """Interpret a reply."""
     if not text.strip():
         return Response(Failed("the reply is empty"))
     found = read_object(text)
@@ -283,7 +283,7 @@ def _response(value: dict[str, Any], warnings: list[str]) -> Response:
 
 
 def _unknown_members(value: dict[str, Any]) -> Iterator[str]:
-    """The places of the members that are none of a reply's, its step's, or of what the step carries out."""
+    """Yield the places of unknown members of the reply, its step, and the parts of the step."""
     yield from (name[:40] for name in value if name not in _KNOWN)
     waiting: list[tuple[str, str, Any]] = [("nextStep", "nextStep", value.get("nextStep"))]
     while waiting:
@@ -317,7 +317,7 @@ def _without_step(
 
 
 def _type_of(step: dict[str, Any], *, complete: bool) -> str:
-    """The type in lower case; where it is missing, that of the one member that is there."""
+    """Return the type in lower case. If it is missing, it is derived from the only member present."""
     given = step.get("type")
     if given is not None and not isinstance(given, str):
         if complete:

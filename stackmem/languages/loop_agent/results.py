@@ -1,8 +1,9 @@
-"""What an agent reads of what was done: an action's result, a sub-agent's, and those of a loop's iterations.
+"""The text of results for the agent: those of an action, a sub-agent, or a loop's iterations.
 
-Rule 1: an outcome is written down when it comes and is let go, however many there are; what stays of it is a line.
-Rule 2: a file is written as soon as it is full, while the loop goes on.
-Rule 3: results of at most 30,000 characters in all are shown in full, and stand in no file.
+Rule 1: an outcome is written out when it arrives and then discarded, regardless of how many there are. Only one line of
+it is kept.
+Rule 2: a file is written as soon as it is full, while the loop continues.
+Rule 3: results of up to 30,000 characters in total appear in full and are not written to a file.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ TOLD_AFTER = 3
 
 
 class ActionOutcome(Struct, frozen=True):
-    """What one action or sub-agent came to."""
+    """The outcome of one action or sub-agent."""
 
     name: str
     ok: bool
     value: Any = None
-    code: str = "SUCCESS"  # in one word; ``SUCCESS`` where it did what was asked
-    told: str = ""  # one sentence more
+    code: str = "SUCCESS"  # one word; ``SUCCESS`` if it succeeded
+    told: str = ""  # an additional sentence
 
 
 def value_text(value: Any) -> str:
-    """A value as text: a text as it is, anything else as JSON."""
+    """Return a text unchanged and any other value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def action_text(outcome: ActionOutcome, *, crush: bool, failures: int = 0) -> str:
-    """An action's result as it stands in the conversation; ``failures`` counts those of the same action so far."""
+    """Format an action's result for the conversation. ``failures`` counts the consecutive failures of this action."""
     lines = [f"## {outcome.name} {'✓' if outcome.ok else '✗'}"]
     lines.append(f"**Result:** {outcome.code}" + (f" — {outcome.told}" if outcome.told else ""))
     if outcome.value is not None:
@@ -50,7 +51,7 @@ def action_text(outcome: ActionOutcome, *, crush: bool, failures: int = 0) -> st
 
 
 def iteration_text(number: int, outcome: ActionOutcome, *, crush: bool) -> str:
-    """An iteration's result in full."""
+    """Format an iteration's result in full."""
     told = f" — {outcome.told}" if outcome.told else ""
     shown = _outcome_text(outcome, crush=crush)
     return f"### Iteration {number}\n{'✓' if outcome.ok else '✗'} {outcome.code}{told}\n{shown}"
@@ -65,9 +66,9 @@ _LEAST_ROWS = 2
 
 
 def crush_json(value: Any) -> str | None:
-    """The value as text with tables in it; None where that is no shorter than its JSON, or there is no table in it.
+    """Return a value as text with tables, or None if it has no table or the text is not shorter than JSON.
 
-    A text that holds JSON is taken as that JSON.
+    A text that contains JSON is parsed first.
     """
     if isinstance(value, str):
         if len(value) < LEAST_CHARS or value.lstrip()[:1] not in ("{", "["):
@@ -94,7 +95,7 @@ def _crush(value: Any) -> str | None:
 
 
 def _table(rows: list[Any]) -> str | None:
-    """Rows of objects that share most of their members, a line each."""
+    """Format objects that share most of their members as a table, one row per line."""
     if len(rows) < _LEAST_ROWS or not all(isinstance(row, dict) and row for row in rows):
         return None
     columns, widest = dict[str, None](), max(map(len, rows))
@@ -113,21 +114,21 @@ def _json(value: Any) -> str:
 
 
 FILE_BYTES = 4 * 1024 * 1024
-"""Of one file of results: what one call can write, with room to spare."""
+"""Maximum size of one results file; leaves room below the limit of a single write call."""
 _HEAD_CHARS = 80
 
 
 class LoopResults:
-    """The outcomes of one loop, taken in their order."""
+    """Collects the outcomes of one loop in order."""
 
     def __init__(self, numbers: Iterator[int], *, crush: bool, shown: bool = True) -> None:
-        """Results of a loop; those that will not be ``shown`` are counted only."""
-        # how many of them failed
-        self.count = self.errors = 0  # of them all
+        """Create an empty collection. If the results are not ``shown``, they are only counted."""
+        # number of failures
+        self.count = self.errors = 0  # number of outcomes
         self._numbers, self._crush, self._shown = numbers, crush, shown
         self._sections: list[str] | None = []
         self._section_chars = 0
-        self._lines = (_Lines(), _Lines())  # of what failed, and of what did not
+        self._lines = (_Lines(), _Lines())  # lines of the failed and of the successful outcomes
         self._rows: list[str] = []
         self._row_bytes = 0
         self._stem = ""
@@ -135,7 +136,7 @@ class LoopResults:
         self._lost = ""
 
     def take(self, outcome: ActionOutcome) -> Routine:
-        """Note the next outcome; what fills a file is written to it."""
+        """Record the next outcome. Writes a file once one is full."""
         index, self.count = self.count, self.count + 1
         self.errors += not outcome.ok
         if not self._shown:
@@ -154,7 +155,10 @@ class LoopResults:
         self._row_bytes += size
 
     def text(self, head: str) -> Routine:
-        """All of them in full where they are short; else what fits of a line each, errors first, and all in files."""
+        """Return all results in full if they are short.
+
+        Otherwise return one line per result as far as they fit, errors first, and write all results to files.
+        """
         if self._sections is not None and not self._stem:
             return "\n\n".join([head, *self._sections])
         yield from self._write()
@@ -187,7 +191,7 @@ class LoopResults:
 
 
 class _Lines:
-    """A line for each outcome of one sort, as long as it could be shown."""
+    """One line for each outcome of one kind, as long as they could be shown."""
 
     def __init__(self) -> None:
         self.shown: list[str] = []
@@ -203,12 +207,12 @@ class _Lines:
 
 
 class LoopDone(Struct, frozen=True):
-    """What a loop came to."""
+    """The result of a loop."""
 
     kind: str  # ``ForEach`` or ``While``; ``over`` is its collection or condition
     over: str
     results: LoopResults
-    stopped: str = ""  # why it ended before its time; empty where it did not
+    stopped: str = ""  # why it ended early; empty if it did not
     warnings: tuple[str, ...] = ()
 
     @property
@@ -223,7 +227,7 @@ class LoopDone(Struct, frozen=True):
 
     @property
     def head(self) -> str:
-        """What stands above the results."""
+        """The text above the results."""
         lines = [
             "## Loop Completed",
             f"**Type:** {self.kind}",

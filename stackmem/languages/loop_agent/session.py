@@ -1,11 +1,11 @@
-"""One agent at work: what it was given, what it has, and what it has used.
+"""The state of one running agent: its input, its conversation and payload, and its usage.
 
-A sub-agent is held to the dollars and the seconds of its definition, each time that it is asked.
+The dollar and second limits of a sub-agent's definition apply to each request to it.
 
-Rule 1: what it asks of others counts, and they are held to it, too.
-Rule 2: it is looked at before each turn, each batch of a loop and each wait; what is under way is not cut off.
-Rule 3: where no price is known, dollars cannot be held; the person is told once. Those of the agent that is run are the
-        run's own, see ``language.Language.settings``.
+Rule 1: the usage of agents that it asks counts towards these limits, which apply to those agents too.
+Rule 2: limits are checked before each turn, each loop batch and each wait. Work in progress is not interrupted.
+Rule 3: without a known price, dollar limits cannot be enforced, and the user gets one notice. The limits of the top
+agent are the run's own limits; see ``language.Language.settings``.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _REASON_CHARS = 1_000
 _NOWHERE = Place(1, 1)
 
 
-class AgentEnded(Exception):  # noqa: N818 - the agent's own end, not a crash
-    """The agent cannot go on."""
+class AgentEnded(Exception):  # noqa: N818 - the agent's regular end, not a crash
+    """The agent cannot continue."""
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(reason)
@@ -47,40 +47,40 @@ class AgentEnded(Exception):  # noqa: N818 - the agent's own end, not a crash
 
 
 class RunContext(Struct, frozen=True):
-    """What all agents of a run share."""
+    """The state shared by all agents of a run."""
 
-    run: Callable[[AgentSession], Routine]  # the loop itself
-    # the file that names it, and its name there, to the path of an agent's file and the agent
+    run: Callable[[AgentSession], Routine]  # the agent loop
+    # maps (the referring file, the file name used there) to the path of an agent's file and the agent
     files: dict[tuple[str, str], tuple[str, Agent]]
-    numbers: Iterator[int]  # of the files that results are written to
-    window: int | None = None  # tokens that the model takes; None is not known
-    watch: DebugPort | None = None  # a debugger, where there is one
-    # names of the agents of which it was told that their dollars cannot be counted
+    numbers: Iterator[int]  # numbers for the names of result files
+    window: int | None = None  # the model's window in tokens; None if unknown
+    watch: DebugPort | None = None  # a debugger, if one is attached
+    # names of agents for which the notice about uncounted dollars was printed
     unpriced: set[str] = field(default_factory=set)
 
 
 class Finish(Struct, frozen=True):
-    """How an agent ended well."""
+    """The successful end of an agent."""
 
     message: str
     payload: Any
-    chat: bool = False  # it has something to say rather than a result
+    chat: bool = False  # whether the message is a question or remark instead of a result
 
 
 class ShownLoop(Struct):
-    """A loop's results in the tail, and the turns for which they stay."""
+    """A loop's results in the tail, and for how many turns they stay."""
 
     text: str
     turns: int
 
 
 class AgentSession:
-    """An agent under way.
+    """A running agent.
 
     Attributes:
-        path: Its place, in notes.
+        path: Its place in notes, made of names.
         source: The file that names it.
-        repeated: Times in a row that ``last_actions``, a digest, gave the same results.
+        repeated: How often in a row ``last_actions``, a digest, gave the same results.
     """
 
     def __init__(
@@ -91,26 +91,26 @@ class AgentSession:
         self.conversation = AgentConversation(request)
         self.path, self.source, self.depth, self.data, self.apart = path, source, depth, data, apart
         self.parent = ""
-        self.above: AgentSession | None = None  # the agent that asked it; None asked nobody
-        self.line = agent.places.get("name", _NOWHERE).line  # of its definition, as a debugger was told last
+        self.above: AgentSession | None = None  # the agent that asked this one, if any
+        self.line = agent.places.get("name", _NOWHERE).line  # line of its definition last reported to a debugger
         self.turn = 0
         self.tokens = 0
         self.malformed = self.failed = self.bare = 0
         self.rung = self.misfits = 0
-        self.fault = ""  # of the step that failed last
+        self.fault = ""  # fault of the last failed step
         self.fold_after = 0
         self.fold_told = ""
-        # runs, failures: of each action, by its name
+        # runs and consecutive failures by action name
         self.runs: dict[str, int] = {}
         self.failures: dict[str, int] = {}
         self.loops: list[ShownLoop] = []
         self.repeated, self.last_actions = 0, ""
-        self.unreported: list[StepFailed] = []  # what was not done in this turn, until it is a fact
-        # limits of dollars and seconds that hold here; those of its parents come first
+        self.unreported: list[StepFailed] = []  # failures of this turn that are not yet recorded as events
+        # dollar and second limits in force, those of its parents first
         self.watches: tuple[Any, ...] = ()
 
     def notify_debugger(self, kind: Any, text: str, line: int = 0) -> None:
-        """Tell the debugger, where there is one; ``line`` is the one that is about to be executed."""
+        """Notify the debugger, if one is attached. ``line`` is the line that is about to run."""
         if self.family.watch is None:
             return
         self.line = line or self.line
@@ -128,7 +128,11 @@ class AgentSession:
         self.conversation.tell(text, self.turn)
 
     def tell_notes(self, about: str, notes: Sequence[str], remarks: Sequence[str] = ()) -> None:
-        """Tell what was not done, or what among it is a remark only; the model's own words in it are cut."""
+        """Send the model notes on what was not done. Long notes are cut, because they can contain the model's own
+        words.
+
+        Notes that are also in ``remarks`` are not recorded as failures.
+        """
         if notes:
             shown = [f"- {mark_cut(note, _NOTE_CHARS)}" for note in notes[:_MOST_NOTES]]
             left = len(notes) - len(shown)
@@ -141,19 +145,19 @@ class AgentSession:
         self.note_failures([fault])
 
     def note_failures(self, reasons: Sequence[str], about: str = "") -> None:
-        """Keep what was not done, to be reported as facts when the turn ends."""
+        """Keep failures to be recorded as events at the end of the turn."""
         path, left = f"{self.path}/turn {self.turn}", len(reasons) - _MOST_NOTES
         told = [about + " ".join(reason.split()) for reason in reasons[:_MOST_NOTES]]
         told += [f"{about}and {left:,} more"] if left > 0 else []
         self.unreported += [StepFailed(path, mark_cut(reason, _REASON_CHARS)) for reason in told]
 
     def report(self) -> Routine:
-        """Make facts of what was not done in this turn."""
+        """Yield the failures of this turn as events."""
         facts, self.unreported = self.unreported, []
         yield from facts
 
     def misfit(self) -> list[str]:
-        """What is to be told of a payload that does not fit its schema; nothing where it does."""
+        """Return a message if the payload does not fit its schema; otherwise an empty list."""
         schema = self.agent.payload_schema
         fault = first_fault(self.payload, schema) if schema else ""
         return [f"the payload does not fit its schema now: {fault}"] if fault else []
@@ -163,14 +167,14 @@ class AgentSession:
         self.failures[action.name] = 0 if ok else self.failures.get(action.name, 0) + 1
 
     def age_loops(self) -> None:
-        """One more turn was shown the results of loops."""
+        """Count a turn in which loop results were shown, and drop those whose turns are used up."""
         for shown in self.loops:
             shown.turns -= 1
         self.loops = [shown for shown in self.loops if shown.turns > 0]
 
 
 class SpendingWatch(Struct, frozen=True):
-    """An agent's limits, and what the run had used when it was asked."""
+    """An agent's limits, and the run's usage at the time the agent was asked."""
 
     name: str
     limits: AgentLimits
@@ -178,7 +182,7 @@ class SpendingWatch(Struct, frozen=True):
 
 
 def watch(session: AgentSession) -> Routine:
-    """Begin to hold a sub-agent to its limits, where it has such."""
+    """Start watching the dollar and second limits of a sub-agent, if it has any."""
     limits = session.agent.limits
     if session.depth and (limits.usd is not None or limits.seconds is not None):
         before: Spending = yield ReadSpending(limits.seconds is not None)
@@ -186,7 +190,7 @@ def watch(session: AgentSession) -> Routine:
 
 
 def refuse_overspent(session: AgentSession, wait_seconds: float = 0.0) -> Routine:
-    """Look at what was used; a wait that would outlast the seconds has used them."""
+    """End the agent if a limit is used up, or if a wait would exceed the seconds."""
     watches: tuple[SpendingWatch, ...] = session.watches
     if not watches:
         return
@@ -207,6 +211,6 @@ def refuse_overspent(session: AgentSession, wait_seconds: float = 0.0) -> Routin
 
 
 def pause(session: AgentSession, seconds: float) -> Routine:
-    """Wait, if the time is there."""
+    """Wait, if the limits allow it."""
     yield from refuse_overspent(session, seconds)
     yield Wait(seconds)

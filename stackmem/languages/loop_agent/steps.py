@@ -1,4 +1,4 @@
-"""Carries out what a decision asks of others: actions, sub-agents and loops; their results and where those go."""
+"""Carries out decisions that involve actions, sub-agents and loops, and stores their results."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ SUB_AGENT_EXPIRY = Expiry(3, "remove")
 MOST_ACTIONS = 1_000
 MOST_AGENTS = 50
 AGENTS_TOGETHER = 5
-"""Of one response; how many of them may be under way at a time."""
+"""Maximum number of sub-agents of one response that run at the same time."""
 
 
 def run_calls(session: AgentSession, step: Actions) -> Routine:
-    """Whether any of the actions did what was asked."""
+    """Run the actions of a step. Returns whether any of them succeeded."""
     if len(step.calls) > MOST_ACTIONS:
         told = f"{len(step.calls):,} actions were asked for; one response may have {MOST_ACTIONS:,}, a ForEach as many"
         session.tell_failure(f"{told} as its list has items")
@@ -49,7 +49,7 @@ def run_calls(session: AgentSession, step: Actions) -> Routine:
 
 
 def _count_repeated(session: AgentSession, step: Actions, outcomes: list[ActionOutcome]) -> None:
-    """Count the same actions with the same results over the same payload in a row: they bring nothing new."""
+    """Count repetitions of the same actions with the same results and payload, which make no progress."""
     calls, results = [[each.name, each.params] for each in step.calls], [[each.code, each.value] for each in outcomes]
     digest = digest_of([calls, results, session.payload])
     same = digest == session.last_actions and any(outcome.ok for outcome in outcomes)
@@ -78,9 +78,10 @@ def _take_payload(session: AgentSession, merged: PayloadMerge, warnings: list[st
 
 
 def run_sub_agents(session: AgentSession, asks: tuple[Ask, ...]) -> Routine:
-    """A ``Finish`` where the success of sub-agents ends their parent, else whether one succeeded.
+    """Ask sub-agents.
 
-    What one of them has to ask is no end: the parent goes on with it.
+    Returns a ``Finish`` if their success ends the parent, otherwise whether any of them succeeded. A sub-agent that has
+    a question does not end the parent, which continues with the question.
     """
     if len(asks) > MOST_AGENTS:
         session.tell_failure(f"{len(asks):,} sub-agents were asked for; one response may have {MOST_AGENTS}")
@@ -111,7 +112,7 @@ def run_sub_agents(session: AgentSession, asks: tuple[Ask, ...]) -> Routine:
 
 
 def run_loop(session: AgentSession, step: ForEach | While) -> Routine:
-    """Whether the loop ran, and did anything that it was to do."""
+    """Run a loop. Returns whether it ran and not all of its iterations failed."""
     before = session.payload
     path = f"{session.path}/turn {session.turn}"
     done: LoopDone | str

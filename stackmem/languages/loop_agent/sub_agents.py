@@ -1,8 +1,8 @@
-"""Asks other agents: each in a frame of its own, or side by side, with its own conversation and its own payload.
+"""Runs sub-agents, one by one or in parallel, each with its own conversation and payload.
 
-Rule 1: a sub-agent is given what it may read of the payload, over what its own definition begins with.
-Rule 2: only what it changed, within what it may write, is for its parent; the rest is refused by name.
-Rule 3: what it was shown in part is neither replaced nor removed as a whole.
+Rule 1: a sub-agent receives the parts of the payload it may read, merged into its initial payload.
+Rule 2: the parent receives only changes at places the sub-agent may write. Other changes are refused by name.
+Rule 3: a value that the sub-agent saw only in part cannot be replaced or removed as a whole.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BOOKENDS = 2
 
 
 class SubAgentAnswer(Struct, frozen=True):
-    """What a sub-agent came to, what of its changes is for its parent, and what is not."""
+    """A sub-agent's outcome, the changes for its parent, and the changes that were refused."""
 
     outcome: ActionOutcome
     writes: tuple[Write, ...] = ()
@@ -37,7 +37,7 @@ class SubAgentAnswer(Struct, frozen=True):
 
 
 def agent_of(session: AgentSession, name: str) -> tuple[SubAgent, str, Agent] | str:
-    """``(entry, file, agent)`` of a sub-agent, or what is wrong."""
+    """Return ``(entry, file, agent)`` of a sub-agent, or what is wrong with the name."""
     sub = session.agent.sub_agent(name)
     if isinstance(sub, str):
         return sub
@@ -48,7 +48,10 @@ def agent_of(session: AgentSession, name: str) -> tuple[SubAgent, str, Agent] | 
 
 
 def runs_alone(session: AgentSession, name: str) -> bool:
-    """Whether a sub-agent must not run beside others: it has something to use, or its dollars are counted."""
+    """Return whether a sub-agent must not run in parallel with others.
+
+    This is so if it has actions or sub-agents, or a dollar limit.
+    """
     known = agent_of(session, name)
     if isinstance(known, str):
         return True
@@ -57,7 +60,7 @@ def runs_alone(session: AgentSession, name: str) -> bool:
 
 
 def ask_agents(session: AgentSession, asks: Sequence[tuple[str, Ask]], payload: Any, most: int) -> Routine:
-    """What comes of each ``(path, ask)``, in their order; those that may run beside others do, at most so many."""
+    """Ask several ``(path, ask)`` and return the answers in order. Up to ``most`` run in parallel, if they may."""
     answers: dict[int, SubAgentAnswer] = {}
     together = [index for index, (_, ask) in enumerate(asks) if not runs_alone(session, ask.name)]
     branches = [ask_agent(session, asks[index][1], payload, asks[index][0], apart=True) for index in together]
@@ -71,7 +74,7 @@ def ask_agents(session: AgentSession, asks: Sequence[tuple[str, Ask]], payload: 
 
 
 def ask_agent(session: AgentSession, ask: Ask, payload: Any, path: str, *, apart: bool = False) -> Routine:
-    """What comes of asking; the payload is not changed, see ``SubAgentAnswer.writes``."""
+    """Ask a sub-agent and return its answer. The payload is not changed; see ``SubAgentAnswer.writes``."""
     known = agent_of(session, ask.name)
     if isinstance(known, str):
         return SubAgentAnswer(ActionOutcome(ask.name[:80], ok=False, code="UNKNOWN_AGENT", told=known))
@@ -109,7 +112,7 @@ def _begins(sub: SubAgent, agent: Agent, payload: Any) -> dict[str, Any]:
 
 
 def _for_parent(sub: SubAgent, given: Any, after: Any, payload: Any) -> tuple[tuple[Write, ...], tuple[str, ...]]:
-    """What the sub-agent changed and may write, and what of its changes is refused."""
+    """Return the changes for the parent, and the refused ones."""
     merged = PayloadMerge(given, sub.writes, together=False)
     merged.merge(0, writes_between(given, after))
     found, refused = list[Write](), merged.warnings
@@ -126,7 +129,7 @@ def _for_parent(sub: SubAgent, given: Any, after: Any, payload: Any) -> tuple[tu
 
 
 def _members(write: Write, before: Any, payload: Any) -> Iterator[Write]:
-    """An object that the sub-agent did not see goes into the one that is there, member by member."""
+    """Split an object that the sub-agent did not see into its members, if the parent already has an object there."""
     whole = write.appended or write.gone or before is not MISSING
     if whole or not isinstance(write.value, dict) or not isinstance(look_up(payload, write.path), dict):
         yield write
@@ -150,13 +153,13 @@ def _request(session: AgentSession, ask: Ask, sub: SubAgent) -> str:
 
 
 def _before_asking(entries: list[ConversationEntry]) -> list[ConversationEntry]:
-    """Without the response that asks, whose words for the sub-agent it has already."""
+    """Return the entries before the response that asks, because the sub-agent already receives its message."""
     asking = max((index for index, entry in enumerate(entries) if entry.from_model), default=len(entries))
     return entries[:asking]
 
 
 def parent_messages(entries: list[ConversationEntry], mode: Mode) -> list[str]:
-    """What a sub-agent sees of its parent's conversation."""
+    """Return what a sub-agent sees of its parent's conversation."""
     texts = [f"{'PARENT' if entry.from_model else 'TOLD'}: {entry.text}" for entry in entries]
     match mode:
         case "none":

@@ -1,4 +1,4 @@
-"""Actions: a tool under a name of the agent's own. Runs them, together where that is allowed, with their retries."""
+"""Runs actions (tools under names chosen by the agent), in parallel if allowed, and with retries."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ BUILT_IN: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def with_tools(agent: Agent, tools: tuple[ToolSpec, ...]) -> Agent:
-    """The agent, inline ones in it too, with its tools' own words where an action has none."""
+    """Fill in the tools' descriptions and schemas for actions without their own, including inline agents."""
     own = {tool.name: (tool.description, tool.parameters) for tool in tools}
     return _with(agent, {**BUILT_IN, **own})
 
@@ -69,7 +69,7 @@ def _describe(action: AgentAction, known: dict[str, tuple[str, dict[str, Any]]])
 
 
 def nearest_name(name: str, known: Collection[str]) -> str:
-    """The known name that was meant, as it seems; empty where none is like it."""
+    """Return the known name that was probably meant; empty if none is similar."""
     found = difflib.get_close_matches(name[:100].lower(), [each.lower() for each in known], n=1, cutoff=0.75)
     return next((each for each in known if each.lower() == found[0]), "") if found else ""
 
@@ -77,19 +77,19 @@ def nearest_name(name: str, known: Collection[str]) -> str:
 MOST_TOGETHER = 10
 _LONGEST_WAIT = 60.0
 NOT_RUN = ("UNKNOWN_ACTION", "MAX_RUNS", "BAD_PARAMETERS")
-"""Codes of what no tool was asked for, so that nothing else in the trace tells of it."""
+"""Codes of actions for which no tool was called, so that no other event records them."""
 _HOPELESS = ("bad_arguments", "unknown_tool")
 
 
 class ReadyAction(Struct, frozen=True):
-    """An action that can be run."""
+    """An action that is ready to run."""
 
     action: AgentAction
     effect: InvokeTool
 
 
 def prepare(session: AgentSession, call: ActionCall) -> ReadyAction | ActionOutcome:
-    """The action with its parameters checked, or why it is not run."""
+    """Check the parameters of an action. Returns the prepared action, or the outcome if it cannot run."""
     action = session.agent.action(call.name)
     if isinstance(action, str):
         return ActionOutcome(call.name[:80], ok=False, code="UNKNOWN_ACTION", told=action)
@@ -107,7 +107,7 @@ def prepare(session: AgentSession, call: ActionCall) -> ReadyAction | ActionOutc
 
 
 def run_actions(session: AgentSession, calls: tuple[ActionCall, ...]) -> Routine:
-    """The outcome of each call, in order; neighbours that may run together do."""
+    """Run calls and return their outcomes in order. Adjacent calls run in parallel if all of them may."""
     outcomes: list[ActionOutcome] = []
     at = 0
     while at < len(calls):
@@ -125,7 +125,7 @@ def may_join(session: AgentSession, call: ActionCall) -> bool:
 
 
 def run_batch(session: AgentSession, calls: tuple[ActionCall, ...], most: int) -> Routine:
-    """The outcomes of calls that are made together; those that fail are repeated as their definitions say."""
+    """Run calls in parallel and return their outcomes. Failed ones are retried as their definitions say."""
     outcomes: dict[int, ActionOutcome] = {}
     waiting: list[tuple[int, ReadyAction]] = []
     for index, call in enumerate(calls):
@@ -168,7 +168,7 @@ def _outcome(name: str, answer: ToolAnswer) -> ActionOutcome:
 
 
 def mapping_of(session: AgentSession, call: ActionCall) -> Any:
-    """Where the result of a call goes: as the call says, else as the action's definition does."""
+    """Return the output mapping of a call, or else that of the action's definition."""
     if call.mapping is not None:
         return call.mapping
     action = session.agent.action(call.name)

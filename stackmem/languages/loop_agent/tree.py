@@ -1,4 +1,4 @@
-"""What a ``NAME.agent.yaml`` says, as values."""
+"""The content of a ``NAME.agent.yaml`` file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_FAILURES = 10
 
 
 class DefinitionFault(Struct, frozen=True):
-    """What is wrong with a definition; ``code`` is the linter's word."""
+    """A fault of a definition. ``code`` is the linter's name for it."""
 
     place: Place
     code: str
@@ -26,41 +26,41 @@ class DefinitionFault(Struct, frozen=True):
 
 
 class Expiry(Struct, frozen=True):
-    """When a result leaves the prompt, or is shortened in it."""
+    """When and how a result is removed from the prompt or shortened."""
 
-    turns: int  # it is due when it is older than this
+    turns: int  # a result older than this is due
     mode: Literal["none", "remove", "compact"] = "remove"  # ``none`` keeps it
-    # how it is compacted: its first ``chars`` characters, or a summary by the model
+    # how it is compacted: cut to its first ``chars`` characters, or summarized by the model
     by: Literal["first", "summary"] = "first"
     chars: int = 500
-    prompt: str = ""  # what the model is asked for; empty is the built-in request
+    prompt: str = ""  # request for the summary; empty for the built-in one
 
 
 class AgentLimits(Struct, frozen=True):
-    """What one run of the agent may use."""
+    """Limits of one run of the agent."""
 
     iterations: int = MOST_ITERATIONS
     tokens: int | None = None
     failures: int = MOST_FAILURES
-    # estimated tokens of the conversation at three quarters of which it is summarised; None is the model's own window,
-    # and 8,000 where that is not known
+    # estimated tokens of the conversation; it is summarized at 75% of them. None uses the model's window, or 8,000 if
+    # that is unknown
     context_tokens: int | None = None
-    # usd, seconds: of the agent that is run, they become the run's own; of a sub-agent, those of each time it is asked,
-    # see ``session``
+    # for the top agent, these become the run's own limits; for a sub-agent, they apply to each time it is asked, see
+    # ``session``
     usd: float | None = None
     seconds: float | None = None
 
 
 class AgentAction(Struct, frozen=True):
-    """Something the agent may do: a tool under a name of its own."""
+    """A tool under a name chosen by the agent."""
 
     name: str
     tool: str
     description: str = ""
-    params: dict[str, Any] = {}  # a JSON Schema; empty takes anything
-    output_mapping: Any = None  # as a loop's ``outputMapping``; None has none
-    parallel: bool = False  # it may run beside others, if its tool may
-    retries: int = 0  # times it is repeated after a failure
+    params: dict[str, Any] = {}  # a JSON Schema; empty accepts anything
+    output_mapping: Any = None  # like a loop's ``outputMapping``; None if it has none
+    parallel: bool = False  # whether it may run in parallel with others, if its tool may
+    retries: int = 0  # number of repetitions after a failure
     min_runs: int = 0
     max_runs: int | None = None
     expires: Expiry | None = None
@@ -68,14 +68,14 @@ class AgentAction(Struct, frozen=True):
 
 
 class SubAgent(Struct, frozen=True):
-    """Another agent that this one may ask; exactly one of ``file`` and ``inline`` is there."""
+    """Another agent that this one may ask. Exactly one of ``file`` and ``inline`` is set."""
 
     name: str
     place: Place
     file: str = ""
     inline: Agent | None = None
     messages: Mode = "none"
-    # reads, writes: what of the payload it is given, and what of its changes is taken; none is all
+    # the parts of the payload it receives, and the parts it may change; empty for all
     reads: tuple[Rule, ...] = ()
     writes: tuple[Rule, ...] = ()
 
@@ -89,26 +89,26 @@ class Agent(Struct, frozen=True):
     model: str = ""
     actions: tuple[AgentAction, ...] = ()
     sub_agents: tuple[SubAgent, ...] = ()
-    payload: dict[str, Any] = {}  # what its payload begins with
-    payload_schema: dict[str, Any] = {}  # a JSON Schema; empty asks nothing
-    # what becomes of a last payload that does not fit its schema: it is given back, or ends the agent, or stands with a
-    # word to the person
+    payload: dict[str, Any] = {}  # the initial payload
+    payload_schema: dict[str, Any] = {}  # a JSON Schema; empty accepts anything
+    # what happens if the final payload does not fit its schema: the model tries again, the agent fails, or the payload
+    # is kept and the misfit is recorded
     on_misfit: Literal["retry", "fail", "warn"] = "retry"
-    allowed: tuple[Rule, ...] = ()  # paths it may change; none is all
+    allowed: tuple[Rule, ...] = ()  # paths it may change; empty for all
     prompt_params: dict[str, Any] = {}
     limits: AgentLimits = AgentLimits()
     loop_result_turns: int = 1
-    expires: Expiry | None = None  # overrides what actions and kinds of results say
-    # what the model is asked for where the conversation is summed up; empty is the built-in request
+    expires: Expiry | None = None  # overrides the settings of actions and of kinds of results
+    # request for summaries of the conversation; empty for the built-in one
     summary_prompt: str = ""
     places: dict[str, Place] = field(default_factory=dict)
 
     def action(self, name: str) -> AgentAction | str:
-        """The action that a model calls so, or what is wrong with the name."""
+        """Find an action by the name a model used, or return what is wrong with the name."""
         return _find_named(name, self.actions, "action")
 
     def sub_agent(self, name: str) -> SubAgent | str:
-        """The sub-agent that a model calls so, or what is wrong with the name."""
+        """Find a sub-agent by the name a model used, or return what is wrong with the name."""
         return _find_named(name, self.sub_agents, "sub-agent")
 
 
@@ -116,7 +116,7 @@ Named = TypeVar("Named", AgentAction, SubAgent)
 
 
 def _find_named(name: str, among: Sequence[Named], kind: str) -> Named | str:
-    """The one of that name in any case, else the only one that contains it, else what is wrong."""
+    """Find an entry by name ignoring case, or the only one that contains the name; otherwise describe the problem."""
     wanted = name.strip().lower()
     exact = [each for each in among if each.name.lower() == wanted]
     if exact:

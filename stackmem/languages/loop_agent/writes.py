@@ -1,4 +1,4 @@
-"""Where results go in the payload, what happened between two payloads, and many iterations brought together."""
+"""Writes results into a payload, computes the difference of two payloads, and merges parallel iterations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STEP_NAME = re.compile(r"\[(?:\*|([A-Za-z_]\w*))\]")
 
 
 class Write(Struct, frozen=True):
-    """One value at one place; ``appended`` items go behind the list that stands there, ``gone`` takes it away."""
+    """One write to a path. ``appended`` adds the items to the list at the path; ``gone`` removes the value."""
 
     path: Path
     value: Any = None
@@ -28,8 +28,8 @@ class Write(Struct, frozen=True):
 
 
 def writes_between(before: Any, after: Any, path: Path = ()) -> Iterator[Write]:
-    """What leads from one to the other."""
-    if before is after:  # what an agent left alone is not looked through
+    """Yield the writes that turn ``before`` into ``after``."""
+    if before is after:  # shortcut for parts that the agent did not change
         return
     if isinstance(before, dict) and isinstance(after, dict):
         for name in before:
@@ -47,23 +47,26 @@ def writes_between(before: Any, after: Any, path: Path = ()) -> Iterator[Write]:
 
 
 class PayloadMerge:
-    """A payload into which iterations are merged one by one, in their order; the last one wins, and is told of."""
+    """A payload into which iterations are merged in order. On a conflict the last write wins, with a warning."""
 
     def __init__(self, payload: Any, rules: tuple[Rule, ...], *, together: bool, names: Sequence[str] = ()) -> None:
-        """A payload to merge into; only what ran ``together`` can be at odds, and is told by its names or numbers."""
+        """Start a merge into a payload.
+
+        Only iterations that ran ``together`` can conflict. Warnings refer to them by ``names`` or by number.
+        """
         self._together, self._names = together, names
         self._draft = Draft(payload)
         self.warnings: list[str] = []
         self._rules = rules
         self._first: dict[Path, tuple[int, Write]] = {}
-        self._within: dict[Path, int] = {}  # above a place that was written: who wrote there first
+        self._within: dict[Path, int] = {}  # ancestors of written paths, with the first iteration that wrote below them
 
     @property
     def payload(self) -> Any:
         return self._draft.value
 
     def give(self, value: Any) -> None:
-        """Note that an iteration was given ``value``, which may be a part of the payload."""
+        """Note that an iteration received ``value``, which may be a part of the payload."""
         self._draft.give(value)
 
     def merge(self, index: int, writes: Iterator[Write] | tuple[Write, ...]) -> None:
@@ -76,7 +79,7 @@ class PayloadMerge:
             self._put(write.path, write.value, gone=write.gone)
 
     def leave_holes(self, targets: Iterator[Path]) -> bool:
-        """Put null at each index of a list that is named and holds nothing; whether one was put."""
+        """Put null at each targeted list index that has no value yet. Returns whether any was put."""
         put = False
         for target in targets:
             at = next((number for number, step in enumerate(target, 1) if isinstance(step, int)), 0)
@@ -118,7 +121,7 @@ class PayloadMerge:
             add_warning(self.warnings, refused)
 
     def _gap(self, path: Path) -> str:
-        """Why a list is not filled up to an index in the path; empty where it can be."""
+        """Return why a list cannot be filled up to an index in the path; empty if it can."""
         for at, step in enumerate(path):
             have = look_up(self.payload, path[:at])
             length = len(have) if isinstance(have, list) else 0
@@ -128,7 +131,7 @@ class PayloadMerge:
 
 
 def pairs_of(mapping: Any) -> tuple[tuple[str, str], ...] | None:
-    """``(result path, payload path)``, each as text; None where it is no mapping."""
+    """Return ``(result path, payload path)`` pairs as text; None if the mapping is invalid."""
     if isinstance(mapping, str) and mapping.lstrip().startswith("{") and not mapping.lstrip().startswith("{{"):
         mapping = json_value(mapping)
     if isinstance(mapping, str):
@@ -139,7 +142,10 @@ def pairs_of(mapping: Any) -> tuple[tuple[str, str], ...] | None:
 
 
 def mapping_fault(mapping: Any) -> str:
-    """What is wrong with an output mapping; empty where nothing is. References in payload paths are not looked at."""
+    """Return what is wrong with an output mapping; empty if it is valid.
+
+    References in payload paths are not checked.
+    """
     pairs = pairs_of(mapping)
     if pairs is None:
         return "an output mapping is a payload path, or an object of result path to payload path"
@@ -152,20 +158,23 @@ def mapping_fault(mapping: Any) -> str:
 
 
 def is_mapped(mapping: Any, outcome: ActionOutcome) -> bool:
-    """Whether a result is written: of a failed command where ``exit_code`` is named, so that its failure is data."""
+    """Return whether a result is written.
+
+    A failed command is written only if the mapping names ``exit_code``, which shows that its failure counts as data.
+    """
     if outcome.ok:
         return True
     return isinstance(outcome.value, dict) and any(source == "exit_code" for source, _ in pairs_of(mapping) or ())
 
 
 def targets_of(mapping: Any, names: ReferenceNames) -> Iterator[Path]:
-    """The places in the payload that a sound mapping names."""
+    """Yield the payload paths that a valid mapping names."""
     for _, target in pairs_of(mapping) or ():
         yield parse_path(_bare(_spelled(target, names, []))) or ()
 
 
 def writes_of(mapping: Any, result: Any, names: ReferenceNames, warnings: list[str]) -> tuple[Write, ...]:
-    """What a sound mapping writes of a result."""
+    """Return the writes of a valid mapping for a result."""
     found = []
     for source, target in pairs_of(mapping) or ():
         value = look_up(result, parse_path(source) or ())
@@ -181,7 +190,7 @@ def writes_of(mapping: Any, result: Any, names: ReferenceNames, warnings: list[s
 
 
 def _spelled(target: str, names: ReferenceNames, warnings: list[str]) -> str:
-    """The payload path with what it refers to, as in ``a[{{index}}]``, ``a[index]``, and ``a[*]``, the item's place."""
+    """Resolve references in a payload path, as in ``a[{{index}}]``, ``a[index]``, or ``a[*]`` for the item's index."""
     braced = _with_braces(target)
     return str(resolve(braced, names, warnings)) if "{{" in braced else target
 

@@ -1,1 +1,1 @@
-"""Conditions, as a small part of JavaScript: text, tree, value."""
+"""Conditions in a small subset of JavaScript: parsing and evaluation."""

@@ -1,8 +1,8 @@
-"""Evaluates conditions, as JavaScript would: over JSON values only, in a bounded number of steps.
+"""Evaluates conditions with JavaScript semantics, on JSON values only, in a bounded number of steps.
 
-Rule 1: a lookup finds members and items of JSON values, never an attribute of a Python object.
-Rule 2: a missing member is undefined; a member of undefined or null is an error; an unknown name is an error.
-Rule 3: every visit of a node counts, also within functions that are called for items.
+Rule 1: a lookup finds members and items of JSON values, never attributes of Python objects.
+Rule 2: a missing member is undefined. A member of undefined or null, or an unknown name, is an error.
+Rule 3: every visit of a node counts as a step, including those in functions called for each item.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _CONSTANTS: dict[str, Any] = {
 
 
 class ConditionVerdict(Struct, frozen=True):
-    """Whether a condition holds, or why that cannot be said."""
+    """Whether a condition is true, or why it cannot be evaluated."""
 
     holds: bool
     fault: str = ""
 
 
 def syntax_fault(text: Any) -> str:
-    """Why a text is no condition; empty where it is one."""
+    """Return why a text is not a valid condition; empty if it is."""
     try:
         parse(text)
     except ConditionFault as fault:
@@ -54,7 +54,7 @@ def syntax_fault(text: Any) -> str:
 
 
 def verdict(text: Any, names: dict[str, Any]) -> ConditionVerdict:
-    """Whether the condition holds for these names."""
+    """Return whether the condition is true for these names."""
     try:
         node = parse(text)
         if node is None:
@@ -65,7 +65,7 @@ def verdict(text: Any, names: dict[str, Any]) -> ConditionVerdict:
 
 
 def value_of(text: Any, names: dict[str, Any]) -> tuple[Any, str]:
-    """What an expression gives for these names, and why there is no value; undefined is None."""
+    """Return ``(value, fault)`` of an expression for these names. Undefined becomes None."""
     try:
         node = parse(text)
         value = None if node is None else _Evaluator().evaluate(node, names)
@@ -75,7 +75,7 @@ def value_of(text: Any, names: dict[str, Any]) -> tuple[Any, str]:
 
 
 class _Evaluator:
-    """One evaluation; it counts."""
+    """One evaluation, which counts its steps."""
 
     def __init__(self) -> None:
         self._visits = 0

@@ -1,4 +1,4 @@
-"""The grammar of conditions: text to tree. Nothing here evaluates; depth and length are bounded.
+"""The grammar of conditions, and a parser from text to tree. Depth and length are bounded. Nothing is evaluated.
 
 expression := unary (operator unary)*          by precedence: || && equality comparison sum product
 unary      := ("!" | "-" | "+" | "typeof") unary | postfix
@@ -36,8 +36,8 @@ _ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0"}
 
 
-class ConditionFault(Exception):  # noqa: N818 - a finding that is told, not a crash
-    """What is wrong with a condition, in one sentence."""
+class ConditionFault(Exception):  # noqa: N818 - a finding to report, not a crash
+    """The fault of a condition, in one sentence."""
 
 
 class Literal(Struct, frozen=True):
@@ -53,46 +53,46 @@ class ListLiteral(Struct, frozen=True):
 
 
 class Unary(Struct, frozen=True):
-    """``operators`` from left to right, as written."""
+    """Prefix operators, left to right as written, and their operand."""
 
     operators: tuple[str, ...]
     operand: Node
 
 
 class Chain(Struct, frozen=True):
-    """Operands of one level of precedence, applied from the left."""
+    """Operands of one level of precedence, evaluated from left to right."""
 
     first: Node
     rest: tuple[tuple[str, Node], ...]
 
 
 class Member(Struct, frozen=True):
-    """``.name``."""
+    """A member lookup, ``.name``."""
 
     name: str
 
 
 class ItemLookup(Struct, frozen=True):
-    """``[key]``."""
+    """An item lookup, ``[key]``."""
 
     key: Node
 
 
 class MethodCall(Struct, frozen=True):
-    """``(arguments)``."""
+    """A call, ``(arguments)``."""
 
     arguments: tuple[Node | Arrow, ...]
 
 
 class Postfix(Struct, frozen=True):
-    """A value and what is looked up in it, step by step."""
+    """A value and a sequence of lookups and calls on it."""
 
     target: Node
     steps: tuple[Member | ItemLookup | MethodCall, ...]
 
 
 class Arrow(Struct, frozen=True):
-    """A function; it stands only as an argument."""
+    """An arrow function, which is allowed only as an argument."""
 
     parameters: tuple[str, ...]
     body: Node
@@ -108,7 +108,7 @@ class _ConditionToken(Struct, frozen=True):
 
 
 def parse(text: Any) -> Node | None:
-    """The tree; None where there is nothing but space."""
+    """Parse a condition. None if it is only whitespace."""
     if not isinstance(text, str) or not text:
         raise ConditionFault("Expression must be a non-empty string")
     if len(text) > MOST_CHARS:
@@ -143,7 +143,10 @@ def _tokens(text: str) -> list[_ConditionToken]:
 
 
 def _is_word(name: str, before: list[_ConditionToken]) -> bool:
-    """A member may have any name but those that lead into the language itself."""
+    """Return whether a forbidden name must be rejected here.
+
+    A member may have most names, but not those for prototypes.
+    """
     return name in _ALWAYS or not (before and before[-1].text == ".")
 
 
@@ -184,7 +187,7 @@ class _Parser:
         return ConditionFault(f"Expression is not a parseable single expression: {told} at column {token.at + 1}")
 
     def _take(self, *texts: str) -> str:
-        """The operator, if it is one of these; else empty."""
+        """Consume the next operator if it is one of these; otherwise return an empty text."""
         token = self._next
         if token.kind in ("op", "name") and token.text in texts:
             self._at += 1
@@ -196,7 +199,7 @@ class _Parser:
             raise self._unexpected()
 
     def _level(self, level: int) -> Node:
-        """One operand, and all operators of this level or a tighter one; the levels are a loop, not a recursion."""
+        """Parse an operand and all operators of at least this level, in a loop instead of by recursion."""
         node = self._unary()
         pending: list[tuple[int, Node, list[tuple[str, Node]], str]] = []
         while True:
@@ -283,7 +286,7 @@ class _Parser:
         return Arrow(parameters, self._level(0))
 
     def _parameters(self) -> tuple[str, ...] | None:
-        """The parameters of an arrow function, if one begins here."""
+        """Parse the parameters of an arrow function, if one begins here."""
         at, names = self._at, list[str]()
         if self._tokens[at].kind == "name":
             names, at = [self._tokens[at].text], at + 1
@@ -304,7 +307,8 @@ class _Parser:
 def _unescape(text: str) -> str:
     made = _ESCAPE.sub(_unescape_match, text)
     try:
-        return made.encode("utf-16", "surrogatepass").decode("utf-16")  # two escaped halves are one character
+        # combines escaped surrogate pairs into one character
+        return made.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
         raise ConditionFault(
             "Expression is not a parseable single expression: a text holds half of a surrogate pair"

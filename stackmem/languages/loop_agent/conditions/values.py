@@ -1,7 +1,7 @@
-"""JavaScript's values, operators and methods over JSON, as far as conditions go; none changes anything.
+"""The JavaScript values, operators and methods that conditions need, on JSON values. None of them change a value.
 
-Every number is a float, as in JavaScript. Texts count, and compare by, whole characters: where JavaScript sees the two
-halves of one beyond U+FFFF, this sees one. What takes long is charged to ``visit``.
+Every number is a float, as in JavaScript. Texts are counted and compared by code points: a character beyond U+FFFF is
+one character, not two as in JavaScript. Expensive operations report their cost to ``visit``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .syntax import ConditionFault
 
 MOST_TEXT = 100_000
 CHARS_READ, CHARS_MADE, ITEMS = 1_000, 5_000, 10
-"""What one step may do at most."""
+"""The work that one step may do."""
 _OBJECT = "[object Object]"
 SPACE = "".join(
     map(chr, (*range(9, 14), 32, 160, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000, 0xFEFF))
@@ -31,14 +31,14 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {"<": lt, ">": gt, "<=": le
 
 
 class Undefined:
-    """What a missing member is; its one value is ``UNDEFINED``."""
+    """The type of ``UNDEFINED``, the value of a missing member."""
 
 
 UNDEFINED = Undefined()
 
 
 def truthy(value: Any) -> bool:
-    """As JavaScript has it: an empty list or object is true, 0, NaN and the empty text are not."""
+    """Return JavaScript's truth value: empty lists and objects are true; 0, NaN and the empty text are false."""
     if isinstance(value, list | dict) or callable(value):
         return True
     return not (value is UNDEFINED or value is None or value in (0, "", False) or value != value)  # noqa: PLR0124 - NaN
@@ -59,7 +59,7 @@ def type_of(value: Any) -> str:
 
 
 def apply_prefix(operator: str, value: Any, visit: Visit) -> Any:
-    """A prefix operator."""
+    """Apply a prefix operator."""
     match operator:
         case "!":
             return not truthy(value)
@@ -72,7 +72,7 @@ def apply_prefix(operator: str, value: Any, visit: Visit) -> Any:
 
 
 def apply_infix(operator: str, left: Any, right: Any, visit: Visit) -> Any:
-    """An infix operator, except the two that may leave out their right side."""
+    """Apply an infix operator other than ``&&`` and ``||``, which may skip their right operand."""
     match operator:
         case "===":
             return strictly_equal(left, right)
@@ -152,7 +152,7 @@ def _calculate(operator: str, left: float, right: float) -> float:
 
 
 def number_of(value: Any, visit: Visit) -> float:
-    """``Number(value)``; what is no number is NaN."""
+    """Return ``Number(value)``; NaN if the value is not a number."""
     match value:
         case None | bool() | int() | float():
             return _float(0 if value is None else value)
@@ -181,7 +181,7 @@ def _numeral(text: str) -> float:
 
 
 def text_of(value: Any, visit: Visit) -> str:
-    """``String(value)``."""
+    """Return ``String(value)``."""
     match value:
         case str():
             return value
@@ -211,7 +211,10 @@ def _digits(number: float) -> str:
 
 
 def _join(items: list[Any], visit: Visit) -> str:
-    """Of a list, and of the lists in it; without recursion, for a condition can nest them as deep as it has steps."""
+    """Join nested lists as JavaScript does.
+
+    Uses a loop, because a condition can nest lists deeper than Python's stack.
+    """
     visit(len(items) // ITEMS)
     parts: list[str] = []
     size, open_ = 0, [enumerate(items)]
@@ -232,7 +235,7 @@ def _join(items: list[Any], visit: Visit) -> str:
 
 
 def member(value: Any, name: str) -> Any:
-    """``value.name``, ``length`` included; of a list or text also its items."""
+    """Return ``value.name``, including ``length`` and the items of lists and texts."""
     if isinstance(value, dict):
         return value.get(name, UNDEFINED)
     if isinstance(value, str | list):
@@ -244,7 +247,7 @@ def member(value: Any, name: str) -> Any:
 
 
 def _last(text: str, part: str) -> int:
-    """``text.rfind(part)`` in time that grows with the length alone, which only ``find`` takes."""
+    """Return ``text.rfind(part)`` in linear time, which only ``find`` guarantees."""
     found = text[::-1].find(part[::-1])
     return -1 if found < 0 else len(text) - len(part) - found
 
@@ -267,7 +270,7 @@ _ITERATING = ("some", "every", "find", "filter", "map", "reduce")
 
 
 def call_method(owner: Any, method: str, arguments: list[Any], visit: Visit) -> Any:
-    """What a method gives."""
+    """Call a method and return its value."""
     first = arguments[0] if arguments else UNDEFINED
     own = isinstance(owner, dict) and method in owner
     if method in ("toString", "valueOf") and not own and not (arguments and type_of(owner) == "number"):
@@ -293,7 +296,7 @@ def call_method(owner: Any, method: str, arguments: list[Any], visit: Visit) -> 
 
 def _place(owner: list[Any], method: str, wanted: Any, visit: Visit) -> Any:
     visit(len(owner) // ITEMS)
-    if method == "includes" and wanted != wanted:  # noqa: PLR0124 - of all places only here NaN equals itself
+    if method == "includes" and wanted != wanted:  # noqa: PLR0124 - here, JavaScript treats NaN as equal
         return any(isinstance(each, float) and math.isnan(each) for each in owner)
     places = [index for index, each in enumerate(owner) if strictly_equal(each, wanted)]
     if method == "includes":
