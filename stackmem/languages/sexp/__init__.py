@@ -1,4 +1,4 @@
-"""S-expression workflows: a small Lisp whose atomic tasks are frames; the evaluator also stands alone."""
+"""S-expression workflows: a small Lisp whose atomic tasks are frames. The evaluator can also be used separately."""
 
 from .errors import Budget, SexpEvaluationError, SexpSyntaxError, TaskError, UnboundSymbolError
 from .evaluator import SexpEvaluator

@@ -1,6 +1,7 @@
-"""What each name of a source is bound to, and what no form will take, without running anything.
+"""Static analysis of a source: binds its names and reports what no form accepts, without running anything.
 
-Nodes wait in a list, so that no depth of nesting is too much. What ``try`` or ``log-message`` would catch is a warning.
+Nodes wait in a list instead of on the call stack, so any nesting depth works. Faults that ``try`` or ``log-message``
+would catch are warnings.
 """
 
 from __future__ import annotations
@@ -40,16 +41,20 @@ from .values import to_source
 
 _MOST_NEAR = 20
 _MOST_COMPARED = 1_000
-"""Names for which a near one is looked for, and names that it is looked for among: a hostile source has very many."""
+"""Maximum number of unknown names for which similar names are sought, and of candidates compared.
+
+The limits keep hostile sources with very many names fast.
+"""
 
 
 class Analysis:
-    """Of one source."""
+    """The analysis of one source."""
 
     def __init__(self, nodes: list[Node], around: Surroundings | None = None) -> None:
         self.faults: list[Fault] = []
-        self.evaluated: list[Form] = []  # the forms that are evaluated, and are not quoted, lists of names or clauses
-        # names that nothing binds, with the first place of each; ``needed`` where nothing would catch that
+        # forms that are evaluated, in contrast to quoted forms, lists of names, and clauses
+        self.evaluated: list[Form] = []
+        # unbound names with their first occurrence; ``needed`` contains those whose error nothing would catch
         self.free: dict[str, Name] = {}
         self.needed: dict[str, Node] = {}
         self._around = around or Surroundings()
@@ -97,7 +102,7 @@ class Analysis:
         scope.names[name.name] = Bound(name.at, quiet=quiet, params=params if known else None)
 
     def _body(self, nodes: list[Node], scope: LintScope, *, quiet: bool = False) -> None:
-        """Bind what ``bind`` and ``define`` bind in this scope, then look at the nodes."""
+        """Bind the names of ``bind`` and ``define`` in this scope, then visit the nodes."""
         waiting = list(reversed(nodes))
         while waiting:
             node = waiting.pop()
@@ -156,7 +161,7 @@ class Analysis:
         wide = [] if len(self.free) > _MOST_NEAR else [*known, *islice(bound, _MOST_COMPARED)][:_MOST_COMPARED]
         near = get_close_matches(name[:80], sorted(wide), 1, 0.75)
         message = f"nothing here binds '{name}'" + (f"; is '{near[0]}' meant?" if near else "")
-        if self._around.is_whole and "__" not in name:  # a tool of a server is SERVER__TOOL
+        if self._around.is_whole and "__" not in name:  # tools of a server are named SERVER__TOOL
             self._error(head, "unknown operator", message, scope)
         else:
             self._warn(head, "unknown operator", message)
@@ -176,7 +181,10 @@ class Analysis:
         self._warn(node, "unbound", f"nothing here binds '{name.name}'; give it with --input")
 
     def _applied(self, function: Node, count: int, form: Form, scope: LintScope, *, name: str = "") -> None:
-        """Of a function that ``form`` calls with so many arguments; ``name`` is that of ``map`` and its like."""
+        """Check a call of a function with ``count`` arguments.
+
+        ``name`` is the form that makes the call, such as ``map``, if it is not a direct call.
+        """
         value = literal(function)
         takes: tuple[int, int] | None = None
         called = function.name if isinstance(function, Name) else "the lambda"
@@ -202,11 +210,11 @@ class Analysis:
             self._error(function if name else form, "arity", f"{told} takes {counted(*takes)}{by}", scope)
 
     def _is_global(self, name: str) -> bool:
-        """Whether a name is a function's without a variable."""
+        """Return whether a name refers to a function even without a variable."""
         return name in DOCUMENT or name in ADDED or name in self._tasks or self._is_tool(name)
 
     def _global_takes(self, name: str) -> tuple[int, int] | None:
-        """How many arguments a name takes by position, where no variable has it."""
+        """Return how many positional arguments a name accepts if it is not a variable."""
         if name in self._tasks:
             task = self._tasks[name]
             names = tuple(task.params) if task else ()
@@ -254,7 +262,7 @@ class Analysis:
                 self._plain_operator(node, name, scope)
 
     def _plain_operator(self, node: Form, name: str, scope: LintScope) -> None:
-        """A primitive, or a form whose arguments are all evaluated here."""
+        """Check a primitive, or a form that evaluates all its arguments in the current scope."""
         args = node.items[1:]
         if name in ("map", "filter", "reduce"):
             count = len(args) - 1 if name == "map" else 2 if name == "reduce" else 1
@@ -351,7 +359,7 @@ class Analysis:
             self._wait([pair[1]], scope)
 
     def _invocation(self, node: Form, name: str, scope: LintScope) -> None:
-        """A call of a task or a tool by the names of its arguments."""
+        """Check a call of a task or tool with named arguments."""
         given = self._pairs(node, name, scope)
         if name in self._tasks:
             task = self._tasks[name]
@@ -362,7 +370,7 @@ class Analysis:
             self._report(tool_faults(name, PARAMETERS[plain_name(name)] or (), given), node, scope)
 
     def _pairs(self, node: Form, name: str, scope: LintScope) -> Given:
-        """The arguments of a call that are pairs, each once; the others are faults."""
+        """Return the arguments of a call that are pairs, each name once. The others are faults."""
         given: dict[str, tuple[Name, Node]] = {}
         for item in node.items[1:]:
             pair = pair_of(item)
@@ -383,7 +391,7 @@ def _calls(nodes: list[Node], name: str) -> list[Form]:
 
 
 def _lambda_count(node: Node) -> int | None:
-    """How many arguments a function that is written out takes."""
+    """Return how many arguments a literal lambda accepts."""
     if not isinstance(node, Form) or len(node.items) < 3 or name_of(node.items[0]) != "lambda":
         return None
     params = node.items[1]

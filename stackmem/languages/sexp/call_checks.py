@@ -1,4 +1,4 @@
-"""What no run will take of a call, as far as its arguments are written out: their number, names and values."""
+"""Checks calls statically, as far as their arguments are literals: their number, names and values."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ ARITY: dict[str, tuple[int, int]] = {
     "length": (1, 1), "assoc": (2, 2), "string-split": (1, 2), "string-join": (1, 2), "task-ok?": (1, 1),
     "task-content": (1, 1), "task-exit-code": (1, 1), "defatom": (3, ANY),
 }  # fmt: skip
-"""Operator to how many arguments it takes at least and at most; one that is not here takes any."""
+"""Minimum and maximum number of arguments by operator. An operator that is not listed accepts any number."""
 
 UNKNOWN = object()
 _DEEPEST = 50
 _MOST_UNKNOWN = 2
 _SAMPLES: tuple[Any, ...] = (1, "a", [])
-"""Of values that are not known: what a primitive takes at all, it takes with one of these."""
+"""Substitutes for unknown values. Whatever a primitive accepts, it accepts with one of these."""
 
 Check = tuple[Node, str, str]
-"""The node that is wrong, the title of the finding, its message."""
+"""The faulty node, the title of the finding, and its message."""
 Given = list[tuple[Name, Node]]
 
 
 def literal(node: Node) -> Any:
-    """The value of a node that is written out; ``UNKNOWN`` of any other."""
+    """Return the value of a literal node; ``UNKNOWN`` for any other."""
     if isinstance(node, Atom):
         return node.value
     if isinstance(node, Name) or node.height > _DEEPEST:
@@ -56,7 +56,7 @@ def literal(node: Node) -> Any:
 
 
 def arity_fault(name: str, count: int) -> str:
-    """That an operator does not take so many arguments; empty where it does."""
+    """Return a message if an operator does not accept this number of arguments; otherwise an empty text."""
     least, most = ARITY.get(name, (0, ANY))
     return "" if least <= count <= most else f"'{name}' takes {counted(least, most)}, got {count}"
 
@@ -67,7 +67,10 @@ def counted(least: int, most: int) -> str:
 
 
 def value_fault(name: str, args: list[Node]) -> str:
-    """What a primitive says of its arguments, whatever those are that are not written out; empty where it may be."""
+    """Return the error a primitive raises for its literal arguments whatever the others are.
+
+    Empty if some values of the other arguments would be accepted.
+    """
     primitive = DOCUMENT.get(name) or ADDED.get(name)
     values = [literal(arg) for arg in args]
     unknown = [number for number, value in enumerate(values) if value is UNKNOWN]
@@ -89,7 +92,7 @@ def value_fault(name: str, args: list[Node]) -> str:
 
 
 def task_faults(task: TaskDefinition, given: Given) -> Iterator[Check | tuple[None, str, str]]:
-    """What is wrong with a call by name; a fault of the whole call has no node."""
+    """Yield the faults of a call with named arguments. A fault of the whole call has no node."""
     name, params = task.template["name"], task.params
     known = {*params, "files", "context", "history_config"}
     for key, value in given:
@@ -115,12 +118,12 @@ def _type_faults(task: str, key: Name, kind: str, node: Node) -> Iterator[Check]
 
 
 def type_warning(kind: Name) -> str:
-    """That a type is held against nothing; empty where it is."""
+    """Return a message if values are not checked against a type; otherwise an empty text."""
     return "" if known_type(kind.name) else f"'{kind.name[:80]}' is no type that is checked; known: {KNOWN}"
 
 
 def setting_faults(given: Given, *, history: bool) -> Iterator[Check]:
-    """Of the keys that are never inputs, where their values are written out."""
+    """Yield the faults of the keys that are settings instead of inputs, if their values are literals."""
     checks: dict[str, Any] = {"files": files_of, "context": context_of}
     if history:
         checks["history_config"] = history_of
@@ -134,7 +137,7 @@ def setting_faults(given: Given, *, history: bool) -> Iterator[Check]:
 
 
 def tool_faults(name: str, known: tuple[str, ...], given: Given) -> Iterator[Check | tuple[None, str, str]]:
-    """What a tool that is built in does not take."""
+    """Yield the faults of a call to a built-in tool."""
     takes = f"it takes {', '.join(known)}"
     for key, node in given:
         value = literal(node)
@@ -150,7 +153,7 @@ def tool_faults(name: str, known: tuple[str, ...], given: Given) -> Iterator[Che
 
 
 def form_value_fault(name: str, args: list[Node]) -> str:
-    """What ``loop`` and ``load`` say of a first argument that is written out; empty where it may be."""
+    """Return the error of ``loop`` or ``load`` for a literal first argument; empty if it is valid."""
     value = literal(args[0]) if args else UNKNOWN
     if name == "loop" and value is not UNKNOWN:
         if isinstance(value, bool) or not isinstance(value, int):
@@ -162,7 +165,7 @@ def form_value_fault(name: str, args: list[Node]) -> str:
 
 
 def context_faults(given: Given) -> Iterator[Check]:
-    """Of the parameters of ``get_context``."""
+    """Yield the faults of the parameters of ``get_context``."""
     for key, node in given:
         value = literal(node)
         if key.name not in CONTEXT_KEYS:
@@ -172,7 +175,7 @@ def context_faults(given: Given) -> Iterator[Check]:
 
 
 def clause_faults(shape: LoopShape, form: Form) -> Iterator[Check]:
-    """Of the clauses of a loop of phases."""
+    """Yield the faults of the clauses of a phase loop."""
     known = shape.clauses
     seen: set[str] = set()
     for clause in form.items[1:]:

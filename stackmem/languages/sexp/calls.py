@@ -1,7 +1,7 @@
-"""Calls of tasks and tools, ``(name (key expression)…)``, and the types that ``defatom`` may give parameters.
+"""Calls of tasks and tools, ``(name (key expression)…)``, and the parameter types of ``defatom``.
 
-A type's name in any case of letters; with a ``?`` behind it the value may be ``nil`` as well. Every other name tells
-the reader something and is not held against the value; the linter says so.
+Type names are case-insensitive. A type that ends with ``?`` also accepts ``nil``. Values are not checked against other
+type names, which only inform the reader; the linter reports them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _is_object(value: Any) -> bool:
-    """A mapping, or a list of pairs."""
+    """Return whether a value is a mapping or a list of pairs."""
     return isinstance(value, Mapping) or as_mapping(value) is not None
 
 
@@ -54,7 +54,7 @@ KNOWN = ", ".join(_CHECKS)
 
 
 def typed_params(params: Any) -> dict[str, str]:
-    """Parameter to type, of a template's parameters; those of a stranger's template may be anything."""
+    """Return the typed parameters of a template. A template from another program may contain anything."""
     found = params.items() if isinstance(params, Mapping) else ()
     return {
         str(name): one["type"]
@@ -64,13 +64,13 @@ def typed_params(params: Any) -> dict[str, str]:
 
 
 def optional_params(params: Any) -> frozenset[str]:
-    """The parameters that a call may leave out."""
+    """Return the parameters that a call may omit."""
     found = params.items() if isinstance(params, Mapping) else ()
     return frozenset(str(name) for name, one in found if isinstance(one, Mapping) and one.get("optional") is True)
 
 
 def least_count(names: tuple[str, ...], optional: frozenset[str]) -> int:
-    """How many arguments a call by position must give."""
+    """Return the minimum number of positional arguments."""
     return max((number for number, name in enumerate(names, 1) if name not in optional), default=0)
 
 
@@ -79,13 +79,13 @@ def known_type(kind: str) -> bool:
 
 
 def fits(value: Any, kind: str) -> bool:
-    """Whether a value is of the type; a name that is none of ours fits anything."""
+    """Return whether a value has the type. An unknown type name accepts any value."""
     check = _CHECKS.get(_plain(kind))
     return check is None or check(value) or (kind.endswith("?") and is_null(value))
 
 
 def misfit(task: str, name: str, kind: str, value: Any) -> str:
-    """That a value is not of its parameter's type."""
+    """Return the message for a value that does not have its parameter's type."""
     shown = "a function" if isinstance(value, Closure) else to_source(value, _SHOWN)
     return f"Task '{task}' takes '{name}' as {kind}, got: {shown}"
 
@@ -103,7 +103,7 @@ class Calls:
     """Makes the requests of one evaluation.
 
     Attributes:
-        kind: What a name is, see ``asks.Host``.
+        kind: Returns the kind of a name; see ``requests.Host``.
     """
 
     def __init__(self, host: Any) -> None:
@@ -114,7 +114,7 @@ class Calls:
         return bool(self._host.kind(name))
 
     def invoke(self, machine: Machine, form: Form, env: Env) -> Doing:
-        """A call whose arguments are not evaluated yet."""
+        """Call a task or tool whose arguments are not evaluated yet."""
         name = name_of(form.items[0])
         kind = self._host.kind(name)
         arguments: dict[str, Any] = {}
@@ -133,7 +133,7 @@ class Calls:
         return (yield from self._request(machine, name, kind, arguments, form))
 
     def apply_named(self, machine: Machine, name: str, args: list[Any], form: Form) -> Doing:
-        """A call by position, as ``map`` makes it."""
+        """Call a task or tool with positional arguments, as ``map`` does."""
         kind, names = self._host.kind(name), self._host.parameters(name)
         if names is None or (kind == "tool" and len(args) == 1 and isinstance(args[0], dict)):
             mapping = as_mapping(args[0]) if len(args) == 1 else None
@@ -202,7 +202,7 @@ def files_of(value: Any) -> list[str] | None:
 
 
 def _settings(value: Any, name: str, known: dict[str, Any]) -> dict[str, Any]:
-    """Settings by their names, checked."""
+    """Return settings by name after checking them."""
     found = as_mapping(value)
     if found is None:
         raise SexpEvaluationError(f"'{name}' must be a mapping or a list of pairs, got: {to_source(value, 80)}")
@@ -237,7 +237,7 @@ def context_of(value: Any) -> ContextManagement | None:
 
 
 def history_of(value: Any) -> HistoryConfigSettings | None:
-    """The settings of ``history_config``; None where it is not given."""
+    """Return the settings of ``history_config``; None if it is not given."""
     if value is None:
         return None
     pairs = as_mapping(value) or {}

@@ -1,6 +1,6 @@
-"""How each form is evaluated, worked out once: at once by a function, or step by step by the interpreter.
+"""Plans the evaluation of each form once: immediately by a function, or stepwise by the interpreter.
 
-Expressions of primitives over names, atoms and each other become one Python function of the environment.
+Expressions of primitives over names, atoms and each other are compiled to one Python function of the environment.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _QUICK: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class Evaluating(Protocol):
-    """What a plan has to know of the machine that it is made for."""
+    """The parts of the machine that a plan needs."""
 
     forms: dict[str, Any]
     added: dict[str, Any]
@@ -40,19 +40,19 @@ class Evaluating(Protocol):
     invoke: Handler
 
     def unbound(self, node: Name) -> Any:
-        """What a name without a value stands for."""
+        """Return the value of a name that is not bound."""
 
     def locate(self, error: SexpEvaluationError, form: Form | Name) -> SexpEvaluationError:
-        """The error with its place."""
+        """Add the position to an error."""
 
 
 class FormPlan:
-    """What to do with a form.
+    """How to evaluate a form.
 
     Attributes:
-        way: ``AT_ONCE`` by ``run``; ``BRANCH`` into one of ``nexts`` by the value of ``run``; ``CALL`` of the function
-            that ``run`` gives, with ``args``; ``STEPWISE`` by the generator that ``start`` makes.
-        nodes: What it counts, without what is evaluated later.
+        way: ``AT_ONCE``: call ``run``. ``BRANCH``: continue with one of ``nexts``, depending on ``run``. ``CALL``: call
+            the function returned by ``run`` with ``args``. ``STEPWISE``: run the generator created by ``start``.
+        nodes: The number of nodes to charge, without those that are evaluated later.
     """
 
     __slots__ = ("args", "nexts", "nodes", "run", "start", "way")
@@ -66,7 +66,7 @@ class FormPlan:
 def plan_of(
     machine: Evaluating, form: Form, application: Handler, primitive_call: Handler, *, whole: bool = True
 ) -> FormPlan:
-    """How a form is evaluated; unless ``whole``, each form in it by itself."""
+    """Plan a form. Unless ``whole``, each form inside it is planned separately."""
     compiled = compile_node(machine, form, 0) if whole else None
     if compiled:
         return FormPlan(AT_ONCE, compiled[1], compiled[0])
@@ -101,13 +101,13 @@ def _branch(machine: Evaluating, form: Form) -> FormPlan:
 
 
 def compile_node(machine: Evaluating, node: Node, depth: int) -> tuple[Run, int] | None:
-    """A function of the environment, and how many nodes it counts; None where the driver is needed."""
+    """Compile a node to a function of the environment, with its node count; None if it needs the interpreter."""
     if type(node) is Name:
         return _lookup_of(node.name, lambda: machine.unbound(node)), 1
     if type(node) is Atom:
         value = node.value
         return (lambda _: value), 1
-    assert isinstance(node, Form)  # noqa: S101 - the third of three
+    assert isinstance(node, Form)  # noqa: S101 - Node has only three members
     if not node.items:
         return (lambda _: []), 1
     head = node.items[0]
@@ -128,7 +128,7 @@ def compile_node(machine: Evaluating, node: Node, depth: int) -> tuple[Run, int]
 
 
 def _compiled_form(machine: Evaluating, form: Form, name: str, depth: int) -> tuple[Run, int] | None:
-    """``quote`` and ``set!`` of what can be compiled, where they are rightly written."""
+    """Compile ``quote``, and ``set!`` of a compilable expression, if they are well-formed."""
     if name == "quote" and len(form.items) == 2:
         body = form.items[1]
         return (lambda _: datum(body, machine.meter.budget)), 2 + size_of(body)
@@ -154,7 +154,10 @@ def _assigning(machine: Evaluating, target: Name, run: Run, form: Form) -> Run:
 
 
 def _lookup_of(name: str, unbound: Callable[[], Any] | None) -> Run:
-    """Looks a name up; where nothing binds it, ``unbound`` says what it is, or ``MISSING``."""
+    """Return a function that looks up a name.
+
+    If it is not bound, the function calls ``unbound`` or returns ``MISSING``.
+    """
 
     def look_up(env: SexpEnvironment) -> Any:
         scope: SexpEnvironment | None = env
@@ -196,7 +199,7 @@ def _call_of(machine: Evaluating, name: str, primitive: Primitive, runs: list[Ru
 
 
 def application_scope(function: Closure, args: list[Any]) -> SexpEnvironment:
-    """The scope of one call."""
+    """Return the scope of one call."""
     env = SexpEnvironment.__new__(SexpEnvironment)
     env.bindings = dict(zip(function.params, args, strict=True))
     env.parent = function.env

@@ -1,6 +1,6 @@
-"""What a ``defatom`` says, by its text alone: the task as a template, and everything that is wrong with it.
+"""Reads a ``defatom`` statically into a task template and a list of its faults.
 
-The evaluator raises the first fault; the linter tells all of them.
+The evaluator raises the first fault; the linter reports all of them.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ OPTIONS = (*_TEXTS, *_LISTS)
 
 
 class TaskDefinition(Struct, frozen=True):
-    """A task as it is written."""
+    """A task as defined in the source."""
 
-    template: dict[str, Any]  # what a host registers; its output format is as it stands there
-    # what is wrong, each with the node that is; the first is what an evaluation raises
+    template: dict[str, Any]  # the template that a host registers, with its output format as written
+    # each fault with its node; an evaluation raises the first one
     faults: tuple[tuple[Node, SexpEvaluationError], ...]
-    types: tuple[Name, ...]  # the nodes that name the types of its parameters
-    form: Form  # the whole of it
+    types: tuple[Name, ...]  # nodes that name the types of its parameters
+    form: Form  # the whole form
 
     @property
     def params(self) -> dict[str, dict[str, Any]]:
-        """Parameter to ``{type, optional?}``."""
+        """Maps each parameter to ``{type, optional?}``."""
         found: dict[str, dict[str, Any]] = self.template.get("params", {})
         return found
 
@@ -46,17 +46,17 @@ class TaskDefinition(Struct, frozen=True):
 
     @property
     def schema_file(self) -> str:
-        """The file that its schema stands in; empty where it stands in none."""
+        """The file that contains its schema; empty if there is none."""
         return self._schema if self._schema.endswith(".json") else ""
 
     @property
     def schema_name(self) -> str:
-        """The name that its schema is bound to; empty where it is to none."""
+        """The name to which its schema is bound; empty if there is none."""
         return "" if self.schema_file else self._schema
 
     @property
     def slots(self) -> dict[str, str]:
-        """Each slot of the instructions to the parameter that fills it; empty where none does."""
+        """Maps each slot of the instructions to the parameter that fills it; empty if there is none."""
         found: dict[str, str] = {}
         for slot in SLOT.findall(self.template.get("instructions", "")):
             first = slot.split(".")[0]
@@ -65,7 +65,7 @@ class TaskDefinition(Struct, frozen=True):
 
 
 def definition_of(form: Form, budget: Budget | None = None) -> TaskDefinition:
-    """The task of a ``(defatom …)``; its clauses come in any order behind its name."""
+    """Read the task of a ``(defatom …)``. The clauses after its name can be in any order."""
     items = form.items[1:]
     if len(items) < 3:
         message = f"'defatom' requires at least name, params, and instructions arguments. Got {len(items)}."
@@ -99,7 +99,7 @@ def definition_of(form: Form, budget: Budget | None = None) -> TaskDefinition:
 
 
 def definitions_of(nodes: list[Node]) -> list[TaskDefinition]:
-    """Every task with a name that the source defines."""
+    """Return every named task that the source defines."""
     found = []
     for node in walk(nodes):
         if isinstance(node, Form) and len(node.items) > 3 and name_of(node.items[0]) == "defatom":
@@ -125,7 +125,10 @@ def _clause(nodes: list[Node], key: str) -> Form | None:
 
 
 def _params(clause: Form | None, form: Form, faults: Faults) -> tuple[dict[str, dict[str, Any]], tuple[Name, ...]]:
-    """``(parameters, nodes that name types)``: ``p``, ``(p type)``, or ``(p optional type)``."""
+    """Return ``(parameters, nodes that name types)``.
+
+    A parameter is written ``p``, ``(p type)``, or ``(p optional type)``.
+    """
     found: dict[str, dict[str, Any]] = {}
     types: list[Name] = []
     if clause is None:
@@ -156,7 +159,7 @@ def _instructions(clause: Form | None, form: Form, faults: Faults) -> str:
 
 
 def _option(node: Node, key: str, budget: Budget | None) -> Any:
-    """The value of an optional clause."""
+    """Read the value of an optional clause."""
     if not isinstance(node, Form) or not key:
         raise SexpEvaluationError(f"An optional argument of 'defatom' is (name value), got: {_datum_source(node)}")
     items = node.items
@@ -208,7 +211,7 @@ def _check_format(wanted: dict[str, Any]) -> None:
 
 
 def schema_fault(named: Any) -> SexpEvaluationError:
-    """That something stands for no schema."""
+    """Return the error for a value that is not a schema."""
     return SexpEvaluationError(
         "The schema of 'output_format' is a JSON Schema as text, a file that ends in .json, or a name that is "
         f"bound to one, got: {to_source(named, 80)}"
@@ -216,7 +219,7 @@ def schema_fault(named: Any) -> SexpEvaluationError:
 
 
 def read_schema(text: str) -> dict[str, Any]:
-    """The JSON Schema that a text is."""
+    """Parse a text as a JSON Schema."""
     value, fault = read_json(text)
     if fault or not isinstance(value, dict):
         raise SexpEvaluationError("The schema of 'output_format' is no JSON object.", "", fault)
@@ -224,7 +227,7 @@ def read_schema(text: str) -> dict[str, Any]:
 
 
 def checked_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema itself."""
+    """Return the schema if it can be used, otherwise raise."""
     error = schema_error(schema)
     if error:
         raise SexpEvaluationError("The schema of 'output_format' cannot be used.", "", error)
@@ -232,7 +235,7 @@ def checked_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unquote(value: Any) -> Any:
-    """``'x`` and ``(quote x)`` are x here, at the top and as a value of a pair."""
+    """Remove the quote from ``'x`` and ``(quote x)``, at the top and in the values of pairs."""
     if isinstance(value, list) and len(value) == 2 and isinstance(value[0], Symbol) and value[0] == "quote":
         return value[1]
     if isinstance(value, list):

@@ -1,11 +1,11 @@
-"""What can be wrong with a workflow, and what an evaluation may use before it is wrong, too.
+"""Errors of workflows, and the budget of an evaluation.
 
 ::
 
-    SexpSyntaxError      a source that cannot be read; a ValueError
+    SexpSyntaxError      a source that cannot be parsed; also a ValueError
     SexpEvaluationError  an expression that cannot be evaluated
-    └── UnboundSymbolError   a name without a value; a NameError, too
-    TaskError            a collaborator's, a spent budget or limit: no ``try`` catches it
+    └── UnboundSymbolError   a name without a value; also a NameError
+    TaskError            an error of a collaborator, a spent budget or a limit; ``try`` never catches it
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from stackmem.errors import ProgramError
 
 
 class SexpSyntaxError(ProgramError, ValueError):
-    """A source that is no S-expression.
+    """A source that is not a valid S-expression.
 
     Attributes:
-        line, column: Of the place, from 1.
+        line, column: The position, counted from 1.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class SexpSyntaxError(ProgramError, ValueError):
 
 
 class SourcePlace:
-    """A place in a source, and its line."""
+    """A position in a source, with its line."""
 
     __slots__ = ("column", "line", "path", "text")
 
@@ -54,7 +54,7 @@ class SourcePlace:
 
     @classmethod
     def of(cls, path: str, source: str, at: int) -> SourcePlace:
-        """Of the character ``at``."""
+        """Return the place of the character at index ``at``."""
         start = source.rfind("\n", 0, at) + 1
         end = source.find("\n", at)
         text = source[start : end if end >= 0 else len(source)]
@@ -62,7 +62,7 @@ class SourcePlace:
 
     @property
     def excerpt(self) -> str:
-        """``path:line:column``, the line, and a caret under the place."""
+        """``path:line:column``, the source line, and a caret under the column."""
         begin = max(0, self.column - 1 - 80)
         line = "".join(char if char.isprintable() else " " for char in self.text[begin : begin + 120])
         caret = " " * (self.column - 1 - begin) + "^"
@@ -70,13 +70,13 @@ class SourcePlace:
 
 
 class LineIndex:
-    """Line and column of characters of one source, of which many are asked for."""
+    """Fast lookup of line and column for many positions in one source."""
 
     def __init__(self, source: str) -> None:
         self._ends = [found.start() for found in re.finditer("\n", source)]
 
     def of(self, at: int) -> tuple[int, int]:
-        """Of the character ``at``, both from 1."""
+        """Return line and column of the character at index ``at``, both counted from 1."""
         line = bisect_left(self._ends, at)
         return line + 1, at - (self._ends[line - 1] if line else -1)
 
@@ -87,12 +87,12 @@ class SexpEvaluationError(ProgramError):
     def __init__(self, message: str, expression: str = "", error_details: str = "") -> None:
         super().__init__(message)
         self.message = message  # one sentence
-        self.expression = expression  # the source of the innermost expression that is known
-        self.error_details = error_details  # what lies below, empty where nothing does
-        self.place: SourcePlace | None = None  # where it stands; None until it is known
+        self.expression = expression  # source text of the innermost known expression
+        self.error_details = error_details  # the underlying error, if any
+        self.place: SourcePlace | None = None  # its position; None until known
 
     def locate(self, place: SourcePlace, expression: str) -> SexpEvaluationError:
-        """Told where it happened, unless it knows already."""
+        """Set the position, unless it is already set."""
         if self.place is None:
             self.place = place
             self.expression = self.expression or expression
@@ -108,60 +108,60 @@ class SexpEvaluationError(ProgramError):
 
 
 class UnboundSymbolError(SexpEvaluationError, NameError):
-    """A symbol that nothing binds."""
+    """A symbol that is not bound."""
 
     def __init__(self, message: str, symbol: str = "") -> None:
         super().__init__(message)
-        self.symbol = symbol  # its name, where its value was wanted; empty where it was to be called or set
+        self.symbol = symbol  # name of the symbol if its value was read; empty if it was called or set
 
 
 def unbound_symbol(error: BaseException | None) -> str | None:
-    """The ``symbol`` of the unbound one that an error comes from; None where it comes from none."""
+    """Return the ``symbol`` of the unbound symbol that caused an error; None if there is none."""
     while error is not None and not isinstance(error, UnboundSymbolError):
         error = error.__cause__
     return error.symbol if error is not None else None
 
 
 class TaskError(ProgramError):
-    """What no expression can catch: a collaborator's error, a spent budget, a limit of the run.
+    """An error that no expression can catch: a collaborator's error, a spent budget, or a limit of the run.
 
     Attributes:
         type: ``RESOURCE_EXHAUSTION``, ``TASK_FAILURE``, ``INVALID_OUTPUT`` or ``VALIDATION_ERROR``.
-        reason: What ran out, or why.
+        reason: The limit that ran out, or the cause of the failure.
     """
 
     def __init__(self, kind: str, message: str, reason: str = "", details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
         self.type, self.message, self.reason = kind, message, reason
         self.details = details or {}
-        # of the expression at the top of a source that it ended; None until it is known
+        # position of the failed top-level expression; None until known
         self.place: SourcePlace | None = None
 
 
 def error_line(error: BaseException) -> str:
-    """A stranger's exception in one line."""
+    """Format an exception from outside code on one line."""
     text = " ".join(str(error).split())[:300]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 class Budget(Struct, frozen=True):
-    """How much each thing may be."""
+    """Limits of an evaluation."""
 
-    steps: int = 1_000_000  # nodes evaluated, atoms among them
-    depth: int = 1_000  # calls of closures within each other
+    steps: int = 1_000_000  # evaluated nodes, including atoms
+    depth: int = 1_000  # nested calls of closures
     text: int = 10_000_000  # characters of one text
     digits: int = 10_000  # decimal digits of one integer
-    items: int = 1_000_000  # of one list
-    nested: int = 1_000  # levels of one value that is quoted, given from outside, handed on or returned
+    items: int = 1_000_000  # items of one list
+    nested: int = 1_000  # levels of a value that is quoted, passed in or out, or returned
     source: int = 1_000_000  # characters of one source
 
 
 BREATH = 2_000_000
-"""Steps, less than a second or two of them."""
+"""Number of steps between two pauses; they take about a second or two."""
 
 
 class Meter:
-    """What one evaluation has used of its budget."""
+    """The usage of one evaluation."""
 
     __slots__ = ("_breath", "budget", "steps")
 
@@ -170,26 +170,26 @@ class Meter:
         self._breath = BREATH
 
     def needs_breath(self) -> bool:
-        """Whether so much was done since the last time that somebody may want to stop it."""
+        """Return whether enough steps have passed to let the user stop the evaluation."""
         if self.steps < self._breath:
             return False
         self._breath = self.steps + BREATH
         return True
 
     def charge(self, steps: int) -> None:
-        """Count work that is more than a node's: long lists and texts cost what their length costs."""
+        """Charge extra steps, for operations whose cost depends on the length of lists and texts."""
         self.steps += steps
         if self.steps > self.budget.steps:
             raise exhaustion("steps", self.budget.steps, "evaluation steps")
 
 
 def exhaustion(what: str, most: int, word: str) -> TaskError:
-    """What a spent budget is; ``what`` is its name here."""
+    """Return the error for a spent budget. ``what`` is the name of the limit."""
     return TaskError("RESOURCE_EXHAUSTION", f"The evaluation takes more than {most:,} {word}.", what)
 
 
 def within_budget(value: Any, budget: Budget) -> Any:
-    """The number or the list, where it is within the budget."""
+    """Return the number or list if it is within the budget, otherwise raise."""
     if isinstance(value, int):
         if value.bit_length() > budget.digits * 3.33:
             raise exhaustion("digits", budget.digits, "digits in one number")

@@ -1,4 +1,4 @@
-"""One evaluation for a host within a budget, and ``SexpEvaluator`` for Python users with collaborators of their own."""
+"""Evaluates sources for a host within a budget, and offers ``SexpEvaluator`` for Python code with its own hosts."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from .tree import Form, Node, bound_names
 from .values import SexpEnvironment, containers, from_python, is_null, to_source
 
 OWN_FORMS = frozenset({*DOCUMENT_FORMS, *LOOPS, *OUTSIDE_FORMS, "defatom"})
-"""The document's special forms; nothing overrides them."""
+"""The special forms of the language document. Nothing overrides them."""
 ADDITIONS = frozenset({*ADDED_FORMS, *OUTSIDE_ADDED, *ADDED})
-"""What yields to a variable, a task or a tool of its name."""
+"""Additional functions, which variables, tasks and tools of the same name override."""
 OPERATORS = OWN_FORMS | ADDITIONS | frozenset(DOCUMENT)
 
 
 class Evaluation:
-    """Evaluates sources in their order, with one count of steps."""
+    """Evaluates sources in order, with a common step count."""
 
     def __init__(self, host: Host, budget: Budget, watch: DebugPort | None = None) -> None:
         calls = Calls(host)
@@ -52,7 +52,7 @@ class Evaluation:
         self.machine = Machine(forms, added, budget, calls.knows, calls.invoke, calls.apply_named, watch)
 
     def run(self, nodes: list[Node], env: SexpEnvironment) -> Doing:
-        """The last expression's value; yields asks."""
+        """Evaluate the nodes and return the last value. Yields requests."""
         names = bound_names(nodes)
         scope: SexpEnvironment | None = env
         while scope is not None:
@@ -74,9 +74,9 @@ class Evaluation:
 
 
 class SexpEvaluator:
-    """Evaluates workflows; tasks defined in one evaluation are there in the next.
+    """Evaluates workflows. Tasks defined in one evaluation are available in the next.
 
-    The collaborators are taken by their methods: ``task_system.find_template(name)``,
+    The collaborators can be any objects with these members: ``task_system.find_template(name)``,
     ``task_system.register_template(template)``, ``task_system.execute_atomic_template(request)``,
     ``handler.tool_executors`` (name to a function of one mapping) and
     ``memory_system.get_relevant_context_for(context_input)``.
@@ -89,15 +89,15 @@ class SexpEvaluator:
         memory_system: Any,
         *,
         budget: Budget | None = None,  # of each evaluation
-        log: Callable[[str], object] = id,  # told what ``log-message`` says
+        log: Callable[[str], object] = id,  # receives the texts of ``log-message``
         read_text: Callable[[str, str], tuple[str, str]] | None = None,
     ) -> None:
-        """Keep the collaborators; nothing is asked of them yet. None has no tasks, no tools, no memory."""
+        """Store the collaborators without calling them. A None disables tasks, tools or memory."""
         self.budget = budget or Budget()
         self._host = _Collaborators(task_system, handler, memory_system, log, read_text)
 
     def evaluate_string(self, sexp_string: str, initial_env: SexpEnvironment | None = None) -> Any:
-        """The value of the last top-level expression."""
+        """Evaluate a source and return the value of its last top-level expression."""
         nodes = read(sexp_string, "", self.budget.source)
         env = SexpEnvironment() if initial_env is None else initial_env
         doing = Evaluation(self._host, self.budget).run(nodes, env)
@@ -117,7 +117,7 @@ class SexpEvaluator:
 
 
 class _Collaborators:
-    """The host that three Python objects are."""
+    """A host that delegates to three Python objects."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class _Collaborators:
         return next((tools[one] for one in sorted(tools) if one.replace(":", "_") == plain), None)
 
     def answer(self, ask: Request) -> Any:
-        """What the collaborators say."""
+        """Answer a request with the help of the collaborators."""
         match ask:
             case SubtaskRequest():
                 return self._task(ask)
@@ -227,7 +227,7 @@ class _Collaborators:
 
 
 def _path(match: Any) -> str:
-    """A match's path, by any of the names that memory systems use."""
+    """Return a match's path under any of the names that memory systems use."""
     if isinstance(match, tuple | list):
         return str(match[0]) if match else ""
     return next((str(value) for key in ("path", "source_path", "id") if (value := _part(match, key))), "")
@@ -241,7 +241,7 @@ def _part(value: Any, name: str) -> Any:
 
 
 def _result(name: str, value: Any) -> Any:
-    """A TaskResult as it is; anything else in one."""
+    """Return a TaskResult unchanged and wrap any other value in one."""
     if _part(value, "status") is not None and (not isinstance(value, dict) or "content" in value):
         return value
     text = value if isinstance(value, str) else "" if value is None else to_source(value)

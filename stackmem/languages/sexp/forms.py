@@ -1,4 +1,4 @@
-"""The special forms that need nothing of the outside."""
+"""The special forms that need no requests to the host."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def if_form(machine: Machine, form: Form, env: Env) -> Doing:
 
 
 def let_form(machine: Machine, form: Form, env: Env) -> Doing:
-    """In parallel: no value sees another's name."""
+    """Bind in parallel: the values do not see each other's names."""
     return (yield from _let(machine, form, env, "let"))
 
 
 def let_star_form(machine: Machine, form: Form, env: Env) -> Doing:
-    """One after another: each value sees the names before it."""
+    """Bind in sequence: each value sees the earlier names."""
     return (yield from _let(machine, form, env, "let*"))
 
 
@@ -49,7 +49,7 @@ def _let(machine: Machine, form: Form, env: Env, name: str) -> Doing:
             outer.place = error.place
             raise machine.locate(outer, form) from error
     scope.bindings = bindings
-    for expression in form.items[2:-1]:  # as in body(), whose own generator would cost every `let`
+    for expression in form.items[2:-1]:  # same as body(), without the cost of another generator for every `let`
         yield (expression, scope)
     return Tail(form.items[-1], scope)
 
@@ -64,7 +64,7 @@ def bind_form(machine: Machine, form: Form, env: Env) -> Doing:
 
 
 def define_form(machine: Machine, form: Form, env: Env) -> Doing:
-    """``(define x v)`` or ``(define (f p…) b…)``; a function sees itself."""
+    """Handle ``(define x v)`` or ``(define (f p…) b…)``. A function sees its own name."""
     usage = "'define' requires (define symbol expression) or (define (symbol params...) body...)"
     target = form.items[1] if len(form.items) > 2 else None
     if isinstance(target, Name) and len(form.items) == 3:
@@ -91,7 +91,7 @@ def quote_form(machine: Machine, form: Form, env: Env) -> Doing:
         raise machine.fault("'quote' requires exactly one argument: (quote expression)", form)
     machine.meter.charge(size_of(form.items[1]))
     return datum(form.items[1], machine.meter.budget)
-    yield  # type: ignore[unreachable]  # a handler is a generator
+    yield  # type: ignore[unreachable]  # makes the handler a generator
 
 
 def lambda_form(machine: Machine, form: Form, env: Env) -> Doing:
@@ -104,7 +104,7 @@ def lambda_form(machine: Machine, form: Form, env: Env) -> Doing:
     if len(set(names)) != len(names):
         raise machine.fault("Lambda parameters must have different names.", form)
     return Closure(names, form.items[2:], env, form)
-    yield  # type: ignore[unreachable]  # a handler is a generator
+    yield  # type: ignore[unreachable]  # makes the handler a generator
 
 
 def and_form(machine: Machine, form: Form, env: Env) -> Doing:
@@ -175,7 +175,7 @@ def loop_form(machine: Machine, form: Form, env: Env) -> Doing:
     compiled = machine.compile(form.items[2])
     done = 0
     try:
-        for done in range(count):  # noqa: B007 - an error tells it
+        for done in range(count):  # noqa: B007 - used in the error message
             if compiled is None:
                 value = yield (form.items[2], env)
             else:
@@ -207,7 +207,7 @@ def filter_form(machine: Machine, form: Form, env: Env) -> Doing:
     made = []
     for item in _as_list(machine, form, "filter", items):
         if truthy((yield FunctionCall(function, [item], form))):
-            made.append(item)  # noqa: PERF401 - as above
+            made.append(item)  # noqa: PERF401 - a comprehension cannot yield
     return made
 
 
@@ -223,7 +223,7 @@ def reduce_form(machine: Machine, form: Form, env: Env) -> Doing:
 
 
 def try_form(machine: Machine, form: Form, env: Env) -> Doing:
-    """``(try e (catch (err) h…))``; budgets, limits and collaborators' errors pass through."""
+    """Handle ``(try e (catch (err) h…))``. Budgets, limits and errors of collaborators are not caught."""
     clause = form.items[2] if len(form.items) == 3 else None
     if not isinstance(clause, Form) or len(clause.items) < 3 or name_of(clause.items[0]) != "catch":
         raise machine.fault("'try' requires (try expression (catch (name) expression...))", form)

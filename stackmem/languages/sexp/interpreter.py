@@ -1,8 +1,8 @@
-"""From tree to generator, without recursion: what waits for a value stands in a list.
+"""Evaluates trees as generators, without recursion: a list holds everything that waits for a value.
 
-A handler of a form is a generator. It yields ``(node, env)`` or a ``FunctionCall`` and is sent the value, or yields a
-request of the outside (``requests``) and is sent the answer; it returns a value, or a ``Tail`` or ``FunctionCall``
-whose value is its own.
+The handler of a form is a generator. It yields ``(node, env)`` or a ``FunctionCall`` and receives the value, or yields
+a request (``requests``) and receives the answer. It returns a value, or a ``Tail`` or ``FunctionCall`` that is
+evaluated in its place.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Env = SexpEnvironment
 Doing = Generator[Any, Any, Any]
 Handler = Callable[["Machine", Form, Env], Doing]
 Waiting = Doing | SteppedForm | Closure
-"""What waits for a value; a closure stands for a call of it that is open."""
+"""Things that wait for a value. A closure marks an open call."""
 
 
 class Tail:
-    """A node whose value is the handler's."""
+    """A node whose value becomes the handler's value."""
 
     __slots__ = ("env", "node")
 
@@ -47,7 +47,7 @@ class Tail:
 
 
 class FunctionCall:
-    """A call of a function with evaluated arguments; ``form`` is where it stands."""
+    """A call of a function with evaluated arguments. ``form`` is the calling form."""
 
     __slots__ = ("args", "form", "function")
 
@@ -62,12 +62,12 @@ class Machine:
     """One evaluation.
 
     Attributes:
-        forms: Name to handler: the document's special forms, which nothing overrides.
-        added: Ours, which yield to variables, tasks and tools of their names.
-        knows: Whether a name is a task's or a tool's.
-        invoke: The handler of a call of a task or a tool, its arguments not evaluated yet.
+        forms: Handlers of the language document's special forms by name. Nothing overrides them.
+        added: Handlers of additional forms, which variables, tasks and tools of the same name override.
+        knows: Returns whether a name refers to a task or tool.
+        invoke: Handler for a call of a task or tool with unevaluated arguments.
         apply_named: The same for evaluated arguments: ``(machine, name, args, form)``.
-        meter: What was used so far; nodes are its steps.
+        meter: The usage so far; its steps are nodes.
     """
 
     def __init__(
@@ -82,23 +82,23 @@ class Machine:
     ) -> None:
         self.forms, self.added, self.meter = forms, added, Meter(budget)
         self.knows, self.invoke, self.apply_named = knows, invoke, apply_named
-        self.watch = watch  # a debugger, where there is one; ``waiting`` is what is open, for it
+        self.watch = watch  # a debugger, if one is attached; it reads ``waiting``
         self.waiting: list[Waiting] = []
         self.bound: set[str] = set()
         self.epoch = object()
-        # depth, branches, loading: calls of closures, forms ``parallel`` and ``load`` that are open
+        # numbers of open closure calls, ``parallel`` forms, and ``load`` forms
         self.depth = 0
         self.branches = 0
         self.loading = 0
 
     def bind_names(self, names: set[str]) -> None:
-        """Names that something binds: additions of the same name may yield to it."""
+        """Add names that are bound somewhere, so that they override additional functions."""
         if not names <= self.bound:
             self.bound |= names
             self.replan()
 
     def replan(self) -> None:
-        """What a name stands for may have changed."""
+        """Discard all plans, because the meaning of a name may have changed."""
         self.epoch = object()
 
     @staticmethod
@@ -107,7 +107,7 @@ class Machine:
 
     @staticmethod
     def goes_on(value: Any) -> bool:
-        """Whether it is to be evaluated before there is a value."""
+        """Return whether a result must be evaluated further."""
         return type(value) in _GOES_ON
 
     @staticmethod
@@ -115,7 +115,7 @@ class Machine:
         return _application(machine, form, env)
 
     def evaluate(self, node: Node, env: Env) -> Doing:
-        """The node's value; yields what handlers ask of the outside."""
+        """Evaluate a node and return its value. Yields the requests of handlers."""
         waiting: list[Waiting] = []
         following: Any = (node, env)
         meter = self.meter
@@ -126,7 +126,7 @@ class Machine:
             value: Any = None
             try:
                 value = self._down(following, waiting)
-            except Exception as raised:  # noqa: BLE001 - handed to whoever waits for the value
+            except Exception as raised:  # noqa: BLE001 - passed to whatever waits for the value
                 error = raised
             following = None
             while waiting and following is None:
@@ -144,7 +144,7 @@ class Machine:
                     if type(value) in _GOES_ON:
                         following = value
                     continue
-                except Exception as raised:  # noqa: BLE001 - as above
+                except Exception as raised:  # noqa: BLE001 - passed to whatever waits for the value
                     waiting.pop()
                     error = raised
                     continue
@@ -153,7 +153,7 @@ class Machine:
                     continue
                 try:
                     value = yield asked
-                except Exception as raised:  # noqa: BLE001 - what the outside says of an ask, to who asked
+                except Exception as raised:  # noqa: BLE001 - passed to the handler that asked
                     error = raised
             if following is None:
                 if error is not None:
@@ -161,7 +161,7 @@ class Machine:
                 return value
 
     def _down(self, following: Any, waiting: list[Waiting]) -> Any:
-        """Evaluate until there is a value, or until somebody waits for one, which needs nothing yet."""
+        """Evaluate until there is a value or a new handler is waiting."""
         node: Node
         meter = self.meter
         self.waiting = waiting
@@ -201,7 +201,7 @@ class Machine:
             return None
 
     def _open(self, function: Closure, args: list[Any], form: Form, waiting: list[Waiting]) -> None:
-        """Begin a call; it is open until its value is there."""
+        """Start a call, which stays open until its value is known."""
         if len(args) != len(function.params):
             raise self.fault(arity(function, len(args)), form)
         if self.depth >= self.meter.budget.depth:
@@ -232,7 +232,7 @@ class Machine:
         raise self.fault(f"Cannot apply non-callable: {to_source(function, 80)}", form)
 
     def is_function(self, name: str) -> bool:
-        """Whether a symbol can be called where a function is wanted."""
+        """Return whether a symbol can be used as a function."""
         return name in DOCUMENT or name in ADDED or self.knows(name)
 
     def primitive(self, primitive: Primitive, args: list[Any], form: Form) -> Any:
@@ -242,7 +242,7 @@ class Machine:
             raise self.locate(error, form) from None
 
     def compile(self, node: Node) -> tuple[Callable[[Env], Any], int] | None:
-        """A function that evaluates the node, and the nodes that one call counts; None where there is none."""
+        """Compile a node to a function, with the node count of one call; None if that is not possible."""
         return compile_node(self, node, 1)
 
     def fault(self, message: str, form: Form | Name, details: str = "") -> SexpEvaluationError:
@@ -256,7 +256,7 @@ class Machine:
         return error
 
     def around(self, before: str, error: SexpEvaluationError, form: Form) -> SexpEvaluationError:
-        """The error, told from where it happened within a loop; it keeps its place."""
+        """Wrap an error with its context in a loop. It keeps its position."""
         outer = SexpEvaluationError(before + error.message, error.expression, error.error_details)
         outer.place = error.place
         return self.locate(outer, form)
@@ -271,14 +271,14 @@ class Machine:
         return self.unbound(node)
 
     def unbound(self, node: Name) -> Symbol:
-        """What a name without a value stands for: itself, where it names a primitive, a task or a tool."""
+        """Return the symbol itself if it names a primitive, task or tool; otherwise raise."""
         name = node.name
         if self.is_function(name):
             return Symbol(name)
         raise self.locate(UnboundSymbolError(f"Unbound symbol: Name '{name}' is not defined.", name), node)
 
     def _plan(self, form: Form) -> FormPlan:
-        """How the form is evaluated; kept on it."""
+        """Plan the evaluation of a form and cache the plan on it."""
         whole = self.watch is None or "\n" not in form.source.text[form.at : form.end]
         plan: FormPlan = plan_of(self, form, _application, _primitive_call, whole=whole)
         if self.watch is not None:
@@ -293,12 +293,12 @@ def arity(function: Closure, got: int) -> str:
 
 
 def is_task_error(error: BaseException) -> bool:
-    """Ours, or a collaborator's own class of that name: it is no expression's to catch."""
+    """Return whether no expression may catch an error: our TaskError, or a collaborator's class of that name."""
     return any(kind.__name__ == "TaskError" for kind in type(error).__mro__)
 
 
 def values_of(nodes: list[Node], env: Env) -> Doing:
-    """The values of nodes, in a list of their own."""
+    """Evaluate nodes and return their values in a new list."""
     values = []
     for node in nodes:
         values.append((yield (node, env)))  # noqa: PERF401 - a comprehension cannot yield
@@ -306,7 +306,7 @@ def values_of(nodes: list[Node], env: Env) -> Doing:
 
 
 def body(expressions: list[Node], env: Env) -> Doing:
-    """One after another; the last one's value."""
+    """Evaluate expressions in sequence; the value is that of the last one."""
     for expression in expressions[:-1]:
         yield (expression, env)
     return Tail(expressions[-1], env) if expressions else []
@@ -314,13 +314,13 @@ def body(expressions: list[Node], env: Env) -> Doing:
 
 def _primitive_call(machine: Machine, form: Form, env: Env) -> Doing:
     head = form.items[0]
-    assert isinstance(head, Name)  # noqa: S101 - as planned
+    assert isinstance(head, Name)  # noqa: S101 - guaranteed by the plan
     args = yield from values_of(form.items[1:], env)
     return machine.primitive(DOCUMENT.get(head.name) or ADDED[head.name], args, form)
 
 
 def _application(machine: Machine, form: Form, env: Env) -> Doing:
-    """A call of what the head's value is."""
+    """Call the value of the form's head."""
     head = form.items[0]
     if isinstance(head, Atom):
         value = head.value
@@ -340,7 +340,7 @@ def _application(machine: Machine, form: Form, env: Env) -> Doing:
 
 
 def _unbound_head(machine: Machine, name: str, form: Form, env: Env) -> Doing:
-    """A call of what no variable names here: a task or tool that came later, or an addition of ours."""
+    """Call a name that is not a variable: a task or tool defined later, or an additional function."""
     if machine.knows(name):
         return (yield from machine.invoke(machine, form, env))
     if name in machine.added:
@@ -351,7 +351,7 @@ def _unbound_head(machine: Machine, name: str, form: Form, env: Env) -> Doing:
 
 
 def source_of(node: Form | Name, most: int = 200) -> str:
-    """The node's own source text, in one line."""
+    """Return the node's source text on one line."""
     end = node.end if isinstance(node, Form) else node.at + len(node.name)
     text = " ".join(node.source.text[node.at : min(end, node.at + 4 * most)].split())
     return text if len(text) <= most else f"{text[:most]}…"

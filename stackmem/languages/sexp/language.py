@@ -1,4 +1,4 @@
-"""S-expression workflows as the machine sees them: run, outlined, typed line by line, and announced to a person."""
+"""The language interface of S-expression workflows: runs, outlines, the REPL, and announcements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .workflow import Workflow
 
 
 def announcer() -> Announcer:
-    writing: set[str] = set()  # steps that look first whether their file is there
+    writing: set[str] = set()  # steps that first check whether their file exists
 
     def lines(happening: Happening) -> tuple[str, ...]:
         match happening:
@@ -73,7 +73,7 @@ _NO_INPUT = (
 
 
 def start(launch: Launch) -> Program:
-    """The program; see ``language.Language``."""
+    """Run the program; see ``language.Language``."""
     try:
         return (yield from _run(launch))
     except SexpSyntaxError as error:
@@ -86,7 +86,7 @@ def start(launch: Launch) -> Program:
 
 
 def outline(launch: Launch) -> Reading:
-    """Every top-level expression, a line each, after the program was read and its inputs looked at."""
+    """Return a line for each top-level expression, after checking the program and its inputs."""
     try:
         parts, _ = yield from _load(launch)
     except SexpSyntaxError as error:
@@ -99,7 +99,7 @@ def outline(launch: Launch) -> Reading:
 
 
 def models(launch: Launch) -> Reading:
-    """The models that tasks of the program, and of the libraries beside it, name."""
+    """Return the models that tasks of the program and its libraries name."""
     parts, _ = yield from _load(launch)
     named = [task.template.get("model") for part in parts for task in definitions_of(part.nodes)]
     return tuple(dict.fromkeys(name for name in named if name))
@@ -107,7 +107,7 @@ def models(launch: Launch) -> Reading:
 
 def _run(launch: Launch) -> Program:
     parts, budget = yield from _load(launch)
-    checked = bool(launch.options.get("checked"))  # a run that was recorded without it is replayed as it was
+    checked = bool(launch.options.get("checked"))  # a run recorded without the option is replayed without the check
     if checked:
         yield from _check(launch, parts)
     host = Workflow(budget, launch.tools, names_files=checked)
@@ -132,7 +132,7 @@ def _run(launch: Launch) -> Program:
 
 
 def _check(launch: Launch, parts: list[SourcePart]) -> Reading:
-    """Stop what no input mends, and what lacks one, before anything is done."""
+    """Halt on faults that no input can fix and on missing inputs, before any effect."""
     found: LintResult = yield from examine(parts, frozenset(launch.inputs), launch.tools)
     if found.report:
         raise Halted("Static Fault", f"{_STATIC}\n{found.report}")
@@ -144,7 +144,7 @@ def _check(launch: Launch, parts: list[SourcePart]) -> Reading:
 
 
 def _notify_debugger(launch: Launch, kind: Any, env: SexpEnvironment) -> None:
-    """Tell the debugger, where there is one, that the program begins or ends."""
+    """Notify the debugger, if one is attached, that the program begins or ends."""
     if launch.watch is not None:
         launch.watch(
             DebugMoment(
@@ -154,7 +154,7 @@ def _notify_debugger(launch: Launch, kind: Any, env: SexpEnvironment) -> None:
 
 
 def stop_lines(path: str, text: str) -> Iterator[int]:
-    """The first lines of forms that are evaluated."""
+    """Yield the first line of each evaluated form."""
     try:
         nodes = read(text, path)
     except SexpSyntaxError:
@@ -164,7 +164,7 @@ def stop_lines(path: str, text: str) -> Iterator[int]:
 
 
 def _load(launch: Launch) -> Reading:
-    """``(libraries and the program, as SourceParts, budget)``; the inputs' names are checked."""
+    """Return ``(libraries and program as SourceParts, budget)``, after checking the names of the inputs."""
     own, budget = split_budget(read(launch.text, launch.path))
     parts: list[SourcePart] = yield from libraries(launch.options.get("lib") or ())
     parts.append(SourcePart(launch.path, launch.text, own))
@@ -179,7 +179,7 @@ def _load(launch: Launch) -> Reading:
 
 
 def _drive(doing: Doing, host: Workflow) -> Doing:
-    """Run an evaluation against the world."""
+    """Run an evaluation, and answer its requests."""
     try:
         ask = next(doing)
         while True:
@@ -211,7 +211,7 @@ def _note_left(ask: Request, answer: Any, host: Workflow) -> Doing:
 
 
 def _talk(evaluation: Evaluation, env: SexpEnvironment, host: Workflow, place: str) -> Doing:
-    """Ask for an expression, evaluate it, say its value; a fault is said, too, and everything bound stays."""
+    """Run the REPL: read an expression, evaluate it, print its value or error. Bindings are kept after an error."""
     while True:
         text: str = yield AskUser(PROMPT)
         if text.strip() in LEAVES:

@@ -1,7 +1,7 @@
-"""``stackmem lint`` for workflows, and the same look at a program before its first effect.
+"""Implements ``stackmem lint`` for workflows, and the same check of a program before its first effect.
 
-A source is read with what it loads and with the schemas that it names. A run evaluates up to its first effect by
-itself; ``lint`` does that too, where nothing else is wrong.
+A source is checked together with the libraries and schemas that it loads. Without other errors, ``lint`` also evaluates
+the program up to its first effect.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST_FAULTS = 20
 
 
 class SourcePart(Struct, frozen=True):
-    """A source that was read: a program, or a library beside it."""
+    """A parsed source: a program or one of its libraries."""
 
     path: str
     text: str
@@ -40,22 +40,23 @@ class SourcePart(Struct, frozen=True):
 
     @property
     def names(self) -> frozenset[str]:
-        """What it binds."""
+        """The names that it binds."""
         return frozenset(bound_names(self.nodes) | {task.template["name"] for task in definitions_of(self.nodes)})
 
 
 class LintResult(Struct, frozen=True):
-    """What was found of a program with the libraries beside it."""
+    """The findings on a program and its libraries."""
 
-    faults: tuple[tuple[SourcePart, Fault], ...]  # of each part
-    needed: dict[str, tuple[SourcePart, int]]  # names without which no run can be, each with its part and place
-    free: frozenset[str]  # names that the program itself leaves to its inputs
-    sources: dict[tuple[str, str], Source]  # all that is loaded, or cannot be, by ``(file that names it, name)``
-    bound: frozenset[str]  # names that any of the sources binds somewhere
+    faults: tuple[tuple[SourcePart, Fault], ...]  # with the part each belongs to
+    # names without which the program cannot run, each with its part and position
+    needed: dict[str, tuple[SourcePart, int]]
+    free: frozenset[str]  # names that the program expects as inputs
+    sources: dict[tuple[str, str], Source]  # all loaded or unreadable sources, by ``(the naming file, name)``
+    bound: frozenset[str]  # names bound anywhere in the sources
 
     @property
     def report(self) -> str:
-        """Every error with its place; empty where there is none."""
+        """The errors with their positions, at most 20; empty if there are none."""
         errors = [(part, fault) for part, fault in self.faults if fault.severity == "error"]
         shown = [f"{fault.message}\n{place_of(part, fault.at).excerpt}" for part, fault in errors[:_MOST_FAULTS]]
         more = len(errors) - len(shown)
@@ -67,7 +68,10 @@ def place_of(part: SourcePart, at: int) -> SourcePlace:
 
 
 def lint(path: str, text: str, *, tools: tuple[ToolSpec, ...] = (), lib: tuple[str, ...] = ()) -> Reading:
-    """The findings on one file, as a tuple of ``Finding``; ``lib`` are the libraries that a run is given."""
+    """Return the findings on one file as a tuple of ``Finding``.
+
+    ``lib`` contains the libraries that a run would get.
+    """
     try:
         nodes, budget = split_budget(read(text, path))
     except SexpSyntaxError as error:
@@ -85,7 +89,7 @@ def lint(path: str, text: str, *, tools: tuple[ToolSpec, ...] = (), lib: tuple[s
 def _tried(
     parts: list[SourcePart], budget: Budget, tools: tuple[ToolSpec, ...], found: LintResult
 ) -> Iterator[Finding]:
-    """The error that every run of a program ends with before its first effect."""
+    """Yield the error, if any, with which every run of a program ends before its first effect."""
     own = parts[-1]
     failed = first_failure([part.nodes for part in parts], budget, tools, found.sources, found.bound)
     if failed is None or failed[0] not in own.nodes:
@@ -101,7 +105,7 @@ def _tried(
 
 
 def libraries(named: Iterable[object]) -> Reading:
-    """The libraries that ``--lib`` names, as a list of ``SourcePart``."""
+    """Load the libraries that ``--lib`` names, as a list of ``SourcePart``."""
     parts = []
     for path in named:
         source: Source = yield LoadSource(str(path))
@@ -112,7 +116,7 @@ def libraries(named: Iterable[object]) -> Reading:
 
 
 def examine(parts: list[SourcePart], names: frozenset[str], tools: tuple[ToolSpec, ...]) -> Reading:
-    """A program, the last of ``parts``, and the libraries beside it, with all that they load: ``LintResult``."""
+    """Check a program (the last of ``parts``), its libraries, and everything they load. Returns a ``LintResult``."""
     own_tools = frozenset(plain_name(tool.name) for tool in tools)
     loads = []
     for part in parts:
@@ -146,12 +150,12 @@ def examine(parts: list[SourcePart], names: frozenset[str], tools: tuple[ToolSpe
 
 
 class FileUse(Struct, frozen=True):
-    """A file that a form names."""
+    """A file that a form refers to."""
 
-    form: Form  # of the program; of a file that a library names, the form that loads the library
+    form: Form  # a form of the program; for a file named in a library, the form that loads the library
     name: str
-    is_schema: bool  # a schema, and no library
-    sure: bool  # nothing catches its absence, and nothing before it could have written it
+    is_schema: bool  # a schema instead of a library
+    sure: bool  # whether a missing file is certainly an error: not caught, and not written before
 
     def fault(self, title: str, message: str) -> Fault:
         severity: Literal["error", "warning"] = "error" if self.sure else "warning"
@@ -159,7 +163,7 @@ class FileUse(Struct, frozen=True):
 
 
 class Loaded(Struct):
-    """What a source loads, also by what it loads."""
+    """Everything that a source loads directly or indirectly."""
 
     sources: list[tuple[SourcePart, FileUse]]
     faults: list[Fault]
@@ -212,7 +216,7 @@ def _load_all(part: SourcePart, own_tools: frozenset[str]) -> Reading:
 
 
 def _file_uses(nodes: list[Node], own_tools: frozenset[str]) -> Iterator[FileUse]:
-    """Every ``(load "…")`` and every schema in a file, with a path that is written there."""
+    """Yield every ``(load "…")`` and every schema file whose path is a literal."""
     writes = min(_writes(nodes, own_tools), default=None)
     waiting: list[tuple[Node, bool, bool]] = [(node, False, False) for node in reversed(nodes)]
     while waiting:
@@ -237,7 +241,7 @@ def _file_uses(nodes: list[Node], own_tools: frozenset[str]) -> Iterator[FileUse
 
 
 def _writes(nodes: list[Node], own_tools: frozenset[str]) -> Iterator[int]:
-    """Where the calls stand that may write a file."""
+    """Yield the positions of calls that may write a file."""
     named = [task.template for task in definitions_of(nodes)]
     tasks = {task["name"] for task in named if task.get("subtype") not in WITHOUT_TOOLS}
     for node in walk(nodes):
@@ -248,7 +252,7 @@ def _writes(nodes: list[Node], own_tools: frozenset[str]) -> Iterator[int]:
 
 
 def _loads_unknown(nodes: list[Node]) -> bool:
-    """Whether a library is loaded whose path is not written there."""
+    """Return whether a library with a computed path is loaded."""
     loads = (node for node in walk(nodes) if isinstance(node, Form) and node.items and name_of(node.items[0]) == "load")
     return any(len(load.items) == 2 and not isinstance(load.items[1], Atom) for load in loads)
 

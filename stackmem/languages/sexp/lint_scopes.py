@@ -1,4 +1,4 @@
-"""What a linter keeps of names and findings while it looks at a source."""
+"""The linter's data structures for names and findings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Fault(Struct, frozen=True):
-    """Something at a place; ``at`` is its character in the source."""
+    """A finding. ``at`` is its character index in the source."""
 
     at: int
     severity: Literal["error", "warning"]
@@ -20,8 +20,8 @@ class Bound:
     """A name in a scope.
 
     Attributes:
-        params: How many arguments its function takes, where that is known.
-        quiet: Nobody needs to use it.
+        params: The number of arguments of its function, if known.
+        quiet: Whether it may stay unused without a warning.
     """
 
     def __init__(self, at: int, *, quiet: bool, params: int | None = None) -> None:
@@ -30,7 +30,7 @@ class Bound:
 
 
 class LintScope:
-    """Names, and whether an error in it is caught."""
+    """A scope with its names, and whether errors inside it are caught."""
 
     def __init__(self, parent: LintScope | None = None, *, caught: bool = False) -> None:
         self.names: dict[str, Bound] = {}
@@ -47,8 +47,8 @@ class LintScope:
 
 
 class Surroundings(Struct, frozen=True):
-    """What a source has around it."""
+    """The surroundings of a source."""
 
-    names: frozenset[str] = frozenset()  # what libraries, or a person, bind; nothing is known of their values
-    tools: frozenset[str] = frozenset()  # the person's own
-    is_whole: bool = True  # whether those are all; else a name may be bound that nobody knows of
+    names: frozenset[str] = frozenset()  # names bound by libraries or inputs; their values are unknown
+    tools: frozenset[str] = frozenset()  # the user's own tools
+    is_whole: bool = True  # whether the names are complete; otherwise, unknown names may be bound too

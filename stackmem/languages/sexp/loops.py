@@ -1,7 +1,7 @@
-"""The loops of phases: ``director-evaluator-loop`` and ``iterative-loop``.
+"""The phase loops ``director-evaluator-loop`` and ``iterative-loop``.
 
-Each phase is a function. While it runs, ``*loop-config*`` is bound between its own scope and the one it was made in, so
-that it sees the loop's setup and keeps everything that it captured.
+Each phase is a function. While it runs, ``*loop-config*`` is bound between its own scope and its defining scope, so
+that it sees the loop's setup and keeps everything it captured.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from .values import Closure, SexpEnvironment, to_source
 
 
 class LoopShape(Struct, frozen=True):
-    """What a loop of phases is made of."""
+    """The structure of a phase loop."""
 
     name: str
     initial: str  # the clause with the first input
-    plain: tuple[str, ...]  # clauses with texts that phases are given
-    # clauses with functions, in the order in which they run, each with what it is given before the round's number:
-    # ``input``, a plain clause, or what another phase came to. The last one decides
+    plain: tuple[str, ...]  # clauses with texts that are passed to phases
+    # clauses with functions in execution order, each with its arguments before the round number: ``input``, a plain
+    # clause, or the result of another phase. The last phase decides
     phases: dict[str, tuple[str, ...]]
 
     @property
     def clauses(self) -> tuple[str, ...]:
-        """The names of all its clauses."""
+        """The names of all clauses."""
         return ("max-iterations", self.initial, *self.plain, *self.phases)
 
 
@@ -53,7 +53,7 @@ ITERATIVE = LoopShape(
 
 
 def _phases_form(shape: LoopShape) -> Handler:
-    """The loop of that shape; its value is the last executor's result when the rounds are used up."""
+    """Return the handler of a phase loop. If the rounds run out, the value is the last executor's result."""
 
     def run(machine: Machine, form: Form, env: Env) -> Doing:
         setup, phases = yield from _prepare(machine, form, env, shape)
@@ -74,7 +74,7 @@ def _phases_form(shape: LoopShape) -> Handler:
 
 
 def setup_fault(shape: LoopShape, name: str, value: Any) -> str:
-    """What is wrong with the value of a clause that is no function; empty where nothing is."""
+    """Return what is wrong with the value of a clause that is not a function; empty if it is valid."""
     if name in shape.plain and (not isinstance(value, str) or isinstance(value, Symbol)):
         return f"{shape.name}: '{name}' must be a text, got {_kind_and_source(value)}"
     if name == "max-iterations" and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
@@ -86,7 +86,7 @@ def setup_fault(shape: LoopShape, name: str, value: Any) -> str:
 
 
 def _prepare(machine: Machine, form: Form, env: Env, shape: LoopShape) -> Doing:
-    """``(values of the clauses, functions of the phases)``."""
+    """Evaluate the clauses. Returns ``(values of the clauses, functions of the phases)``."""
     clauses = _clauses(machine, form, shape)
     setup: dict[str, Any] = {}
     for name in ("max-iterations", shape.initial, *shape.plain):

@@ -1,6 +1,6 @@
-"""Forms that ask the outside: ``get_context``, ``log-message``, ``load``, ``parallel``, and ``defatom``.
+"""Forms that make requests to the host: ``get_context``, ``log-message``, ``load``, ``parallel`` and ``defatom``.
 
-``defatom`` defines a task, with typed outputs and settings of its history; its schema may stand in a file.
+``defatom`` defines a task with typed outputs and history settings. Its schema can be in a file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONTEXT_KEYS = ContextGenerationInput.__struct_fields__
 
 
 def context_fault(key: str, value: Any) -> str:
-    """What is wrong with the value of a parameter of ``get_context``; empty where nothing is."""
+    """Return what is wrong with the value of a parameter of ``get_context``; empty if it is valid."""
     got = to_source(value, 80)
     if key == "matching_strategy" and value not in ("content", "metadata"):
         return f"Invalid value for 'matching_strategy'. Expected 'content' or 'metadata', got: {got}"
@@ -34,7 +34,7 @@ def context_fault(key: str, value: Any) -> str:
 
 
 def get_context_form(machine: Machine, form: Form, env: Env) -> Doing:
-    """``(get_context (query "…") …)``: paths and chunks that fit, best first."""
+    """Handle ``(get_context (query "…") …)``: matching paths and chunks, best first."""
     if len(form.items) < 2:
         raise machine.fault("'get_context' requires at least one parameter like (query ...).", form)
     found: dict[str, Any] = {}
@@ -63,7 +63,10 @@ def get_context_form(machine: Machine, form: Form, env: Env) -> Doing:
 
 
 def log_message_form(machine: Machine, form: Form, env: Env) -> Doing:
-    """Its arguments as one line, an argument's error among them; nothing an expression does can make it fail."""
+    """Log the arguments as one line.
+
+    An argument's error becomes part of the text, so expressions cannot make it fail.
+    """
     if len(form.items) == 1:
         return []
     parts = []
@@ -81,7 +84,7 @@ def log_message_form(machine: Machine, form: Form, env: Env) -> Doing:
 
 
 def load_form(machine: Machine, form: Form, env: Env) -> Doing:
-    """``(load "lib.sexp")``: every expression of another file, in this scope; the last one's value."""
+    """Handle ``(load "lib.sexp")``: evaluate another file in this scope. The value is that of its last expression."""
     path = (yield (form.items[1], env)) if len(form.items) == 2 else None
     if not isinstance(path, str) or not path:
         raise machine.fault("'load' requires the path of a file: (load \"lib.sexp\")", form)
@@ -107,9 +110,10 @@ def load_form(machine: Machine, form: Form, env: Env) -> Doing:
 
 
 def parallel_form(machine: Machine, form: Form, env: Env) -> Doing:
-    """``(parallel e…)``: each branch runs to what it asks next, in order; then all of that is asked at once.
+    """Handle ``(parallel e…)``.
 
-    The first branch, in their order, that fails is the form's error; the others are given up.
+    Each branch runs to its next request, in order; then all these requests are made as a group. The error of the form
+    is that of the first failing branch, in their order. The other branches are then abandoned.
     """
     if machine.branches >= _MOST_BRANCHING:
         raise exhaustion("depth", _MOST_BRANCHING, "parallel forms within each other")
@@ -153,7 +157,7 @@ OUTSIDE_ADDED: dict[str, Handler] = {"load": load_form, "parallel": parallel_for
 
 
 def defatom_of(host: Host) -> Callable[[Machine, Form, Env], Doing]:
-    """The handler that registers with ``host``."""
+    """Return the handler that registers tasks with ``host``."""
 
     def defatom(machine: Machine, form: Form, env: Env) -> Doing:
         definition = definition_of(form, machine.meter.budget)
@@ -173,7 +177,7 @@ def defatom_of(host: Host) -> Callable[[Machine, Form, Env], Doing]:
 
 
 def _output_format(machine: Machine, form: Form, env: Env, wanted: dict[str, Any]) -> Doing:
-    """The wanted format with its schema as a JSON Schema."""
+    """Return the output format with its schema resolved to a JSON Schema."""
     kind = str(wanted.get("type", "json"))
     named = wanted.get("schema")
     if named is None or is_null(named):

@@ -1,7 +1,7 @@
-"""Functions of evaluated arguments: the document's primitives, and what people expect beside them.
+"""Functions of evaluated arguments: the primitives of the language document, and additional ones users expect.
 
-The document's own win over every variable in operator position; the additions yield to variables, tasks and tools of
-their names.
+In operator position, the document's primitives override every variable. Variables, tasks and tools of the same name
+override the additional ones.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _fits(size: int, meter: Meter) -> None:
 
 
 def get_field(args: Args, meter: Meter) -> Any:
-    """A key of a mapping or an alist, or a public field of an object; nil where there is none."""
+    """Return the value of a key in a mapping or alist, or of an object's public field; nil if there is none."""
     if len(args) != 2:
         raise fault("'get-field' requires exactly two arguments: (get-field object field-name)")
     target, name = args
@@ -175,7 +175,7 @@ def get_field(args: Args, meter: Meter) -> Any:
 
 
 def field(target: Any, key: str, meter: Meter | None = None) -> Any:
-    """A key's or a field's value; nil where there is none."""
+    """Return the value of a key or field; nil if there is none."""
     if isinstance(target, dict):
         found = target.get(key)
         return [] if found is None else found
@@ -190,7 +190,7 @@ def field(target: Any, key: str, meter: Meter | None = None) -> Any:
 
 
 def _field(target: Any, key: str) -> Any:
-    """Fields that a class declares, and attributes of the instance; never a method, never Python's own."""
+    """Read a declared field or an instance attribute. Methods and private names are not accessible."""
     if key.startswith("_") or target is None or isinstance(target, str | int | float | bool):
         return []
     declared = set(getattr(type(target), "model_fields", ())) | set(getattr(type(target), "__struct_fields__", ()))
@@ -201,7 +201,7 @@ def _field(target: Any, key: str) -> Any:
         return []
     try:
         value = getattr(target, key, None)
-    except Exception as error:  # a stranger's property may raise whatever it likes
+    except Exception as error:  # a property of a foreign object may raise anything
         raise fault(f"'get-field' cannot read the field '{key}'.", error_line(error)) from error
     return [] if value is None or callable(value) else value
 
@@ -210,7 +210,7 @@ DOCUMENT: dict[str, Primitive] = {
     "list": make_list, "eq?": eq, "equal?": eq, "null?": null, "nil?": null, "+": add, "-": subtract, "<": less,
     "not": negate, "string=?": same_text, "string-append": append_text, "get-field": get_field,
 }  # fmt: skip
-"""The document's; ``get_context``, ``log-message`` and ``set!`` are forms."""
+"""Primitives of the language document. ``get_context``, ``log-message`` and ``set!`` are forms."""
 
 
 def first(args: Args, meter: Meter) -> Any:
@@ -307,18 +307,18 @@ def _list(name: str, args: Args, count: int) -> list[list[Any]]:
 
 
 def task_ok(args: Args, meter: Meter) -> bool:
-    """A result with status COMPLETE."""
+    """Return whether a result has the status COMPLETE."""
     return bool(field(_result("task-ok?", args), "status", meter) == "COMPLETE")
 
 
 def task_content(args: Args, meter: Meter) -> Any:
-    """What a typed task gave, else the text."""
+    """Return the value of a typed task, otherwise the text."""
     parsed = field(_result("task-content", args), "parsedContent", meter)
     return field(args[0], "content", meter) if is_null(parsed) else parsed
 
 
 def task_exit_code(args: Args, meter: Meter) -> Any:
-    """Of a command; nil where the result has none."""
+    """Return a command's exit code; nil if the result has none."""
     return field(field(_result("task-exit-code", args), "notes", meter), "exit_code", meter)
 
 
@@ -335,4 +335,4 @@ ADDED: dict[str, Primitive] = {
     "nth": nth, "length": length, "append": append, "assoc": assoc, "string-split": split_text,
     "string-join": join_texts, "task-ok?": task_ok, "task-content": task_content, "task-exit-code": task_exit_code,
 }  # fmt: skip
-"""Ours, of evaluated arguments."""
+"""Additional functions of evaluated arguments."""

@@ -1,8 +1,8 @@
-"""From text to tree, with positions, without recursion.
+"""Parses text into nodes with positions, without recursion.
 
-``'x`` is ``(quote x)``; ``nil`` and ``()`` are the empty list; ``true`` and ``false`` are truth values; ``;`` begins a
-comment. There are no brackets, no quasi-quotes and no infinite numbers. A program's file may begin with
-``(budgets (steps N) (depth N))``.
+``'x`` is ``(quote x)``. ``nil`` and ``()`` are the empty list, ``true`` and ``false`` are booleans, and ``;`` begins a
+comment. Brackets, quasi-quotes and infinite numbers are not supported. A program's file may begin with ``(budgets
+(steps N) (depth N))``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
 
 
 def read(text: str, path: str = "", most: int = 1_000_000) -> list[Node]:
-    """Every top-level expression."""
+    """Parse every top-level expression."""
     if not isinstance(text, str):
         raise TypeError(f"a workflow is a text, not {type(text).__name__}")
     if len(text) > most:
@@ -45,14 +45,14 @@ def read(text: str, path: str = "", most: int = 1_000_000) -> list[Node]:
 
 
 class TypedLines:
-    """Lines as they are typed, each looked at once."""
+    """Tracks whether typed input is complete, scanning each line once."""
 
     def __init__(self) -> None:
         self._deep = 0
         self._in_text = False
 
     def is_unfinished_with(self, line: str) -> bool:
-        """Whether after this line, too, a parenthesis or a text is open."""
+        """Add a line, and return whether a parenthesis or text is still open."""
         at = 0
         if self._in_text:
             rest = _REST_OF_TEXT.match(line)
@@ -70,12 +70,12 @@ class TypedLines:
 
 
 class _Reader:
-    """Reads one source; what is open stands in ``_open``."""
+    """Reads one source. ``_open`` is the stack of open lists and quotes."""
 
     def __init__(self, source: SourceText) -> None:
         self._source = source
         self._done: list[Node] = []
-        self._open: list[tuple[int, list[Node], bool]] = []  # where it began, its items, whether it is a quote
+        self._open: list[tuple[int, list[Node], bool]] = []  # start position, items, and whether it is a quote
 
     def nodes(self) -> list[Node]:
         text, at = self._source.text, 0
@@ -114,7 +114,7 @@ class _Reader:
         self._add(Form(items, began, end, self._source), end)
 
     def _add(self, node: Node, end: int) -> None:
-        """To what is open; a quote closes with its one item."""
+        """Append a node to the innermost open list. A quote closes after its single item."""
         while self._open and self._open[-1][2]:
             began, items, _ = self._open.pop()
             items.append(node)
@@ -151,7 +151,7 @@ class _Reader:
 
 
 def _int(word: str) -> int:
-    """Python refuses to parse more than 4,300 digits at once."""
+    """Parse an integer in chunks, because Python refuses to parse more than 4,300 digits in one call."""
     digits = word.lstrip("+-")
     number = 0
     for start in range(0, len(digits), 4_000):
@@ -170,7 +170,7 @@ MOST = {"steps": 1_000_000_000, "depth": 100_000}
 
 
 def split_budget(nodes: list[Node]) -> tuple[list[Node], Budget]:
-    """The expressions without the first where it sets budgets, and the budget."""
+    """Return the expressions without a leading budget form, and the budget."""
     first = nodes[0]
     head = first.items[0] if isinstance(first, Form) and first.items else None
     if not isinstance(first, Form) or not isinstance(head, Name) or head.name != "budgets":

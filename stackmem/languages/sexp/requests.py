@@ -1,4 +1,4 @@
-"""What an evaluation asks of the outside, and the values that go to and fro; names and fields are the document's."""
+"""The requests of an evaluation to its host, and their values. The language document defines the names and fields."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Kind = Literal["task", "tool", ""]
 
 
 class ContextManagement(Struct, frozen=True):
-    """What a task sees of what came before; ``freshContext`` attaches what ``get_context`` finds for it."""
+    """What a task sees of earlier work. With ``freshContext``, the matches of ``get_context`` are attached."""
 
-    inheritContext: str = "none"  # noqa: N815 - the document's name
+    inheritContext: str = "none"  # noqa: N815 - name from the language document
     accumulateData: bool = False  # noqa: N815
     accumulationFormat: str = "notes_only"  # noqa: N815
     freshContext: str = "enabled"  # noqa: N815
 
 
 class HistoryConfigSettings(Struct, frozen=True):
-    """What a task sees of the session; None for the turns is all of them."""
+    """What a task sees of the session. ``history_turns_to_include`` is None for all turns."""
 
     use_session_history: bool = True
     history_turns_to_include: int | None = None
@@ -29,7 +29,7 @@ class HistoryConfigSettings(Struct, frozen=True):
 
 
 class ContextGenerationInput(Struct, frozen=True):
-    """What context is looked for."""
+    """A search for context."""
 
     query: str = ""
     templateDescription: str = ""  # noqa: N815
@@ -43,7 +43,7 @@ class ContextGenerationInput(Struct, frozen=True):
 
 
 class SubtaskRequest(Struct, frozen=True):
-    """A task that is to be done once; what a ``task_system`` is asked to execute."""
+    """One execution of a task, as passed to a ``task_system``."""
 
     task_id: str
     name: str
@@ -53,12 +53,12 @@ class SubtaskRequest(Struct, frozen=True):
     file_paths: list[str] | None = None
     context_management: ContextManagement | None = None
     history_config: HistoryConfigSettings | None = None
-    place: str = ""  # ``line:column`` of the call; ``file`` is the name of its file
+    place: str = ""  # ``line:column`` of the call; ``file`` is the file's name
     file: str = ""
 
 
 class ToolRequest(Struct, frozen=True):
-    """A tool that is to be called."""
+    """One call of a tool."""
 
     name: str
     arguments: dict[str, Any]
@@ -67,36 +67,39 @@ class ToolRequest(Struct, frozen=True):
 
 
 class ContextRequest(Struct, frozen=True):
-    """Sent a list of paths, best first."""
+    """A search for context. Receives a list of paths, best first."""
 
     wanted: ContextGenerationInput
 
 
 class Logged(Struct, frozen=True):
-    """Sent None."""
+    """A text to log. Receives None."""
 
     text: str
 
 
 class Breath(Struct, frozen=True):
-    """Sent None; a long evaluation asks for nothing now and then, so that it can be stopped."""
+    """An empty request, made regularly so that a long evaluation can be stopped. Receives None."""
 
 
 class TextRequest(Struct, frozen=True):
-    """A library or a schema, relative to the source that names it; sent ``(path, text)``."""
+    """A library or schema to load, relative to the source that names it. Receives ``(path, text)``."""
 
     path: str
     beside: str = ""
 
 
 class Together(Struct, frozen=True):
-    """Several at once; sent a list of answers in their order, a ``RefusedRequest`` where one has none."""
+    """Several requests in parallel.
+
+    Receives a list of answers in order, with a ``RefusedRequest`` for each request that failed.
+    """
 
     asks: tuple[Request, ...]
 
 
 class RefusedRequest(Struct, frozen=True):
-    """The error that an ask of a group came to."""
+    """The error of a request in a group."""
 
     error: SexpEvaluationError
 
@@ -105,36 +108,36 @@ Request = SubtaskRequest | ToolRequest | ContextRequest | Logged | Breath | Text
 
 
 class Host(Protocol):
-    """Who knows which tasks and tools there are."""
+    """Knows which tasks and tools exist."""
 
     def kind(self, name: str) -> Kind:
-        """What a name stands for; tools are found with ``_`` and with ``:``."""
+        """Return what a name refers to. Tool names may use ``_`` or ``:``."""
         ...
 
     def parameters(self, name: str) -> tuple[str, ...] | None:
-        """The names of its arguments in their order; None where they are not known."""
+        """Return the names of its arguments in order; None if they are not known."""
         ...
 
     def types(self, name: str) -> dict[str, str]:
-        """The parameters of a task that have a type, with it."""
+        """Return the typed parameters of a task and their types."""
         ...
 
     def optional(self, name: str) -> frozenset[str]:
-        """The parameters of a task that a call may leave out."""
+        """Return the parameters of a task that a call may omit."""
         ...
 
     def define(self, template: dict[str, Any]) -> str:
-        """Register a task; what is wrong with it, or nothing."""
+        """Register a task. Returns what is wrong with it, or an empty text."""
         ...
 
 
 def task_result(content: str, notes: dict[str, Any], parsed: Any = None, status: str = "COMPLETE") -> dict[str, Any]:
-    """A TaskResult as values see it."""
+    """Return a TaskResult as expressions see it."""
     result: dict[str, Any] = {"content": content, "status": status, "notes": notes}
     return result if parsed is None else {**result, "parsedContent": parsed}
 
 
 def failed_result(reason: str, message: str, notes: dict[str, Any] | None = None, content: str = "") -> dict[str, Any]:
-    """A TaskResult that says why there is none; ``reason`` is one of the document's."""
+    """Return the TaskResult of a failure. ``reason`` is one of the language document's reasons."""
     error = {"type": "TASK_FAILURE", "reason": reason, "message": message}
     return task_result(content or message, {**(notes or {}), "error": error}, status="FAILED")

@@ -1,4 +1,7 @@
-"""Forms under a debugger: each stays open until its value is there, so that what is open is the stack that it shows."""
+"""Forms under a debugger.
+
+Each form stays open until its value is known, so that the open forms make up the stack that the debugger shows.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _VALUE_CHARS = 2_000
 
 
 class SteppedMachine(Protocol):
-    """What a stepped form uses of the machine that evaluates it."""
+    """The parts of the machine that a stepped form uses."""
 
     watch: Callable[[DebugMoment], None] | None
 
@@ -35,7 +38,7 @@ class SteppedMachine(Protocol):
 
 
 class SteppedForm:
-    """A form that is being evaluated; it is sent values as its handler would be."""
+    """A form that is being evaluated. It receives values in place of its handler."""
 
     __slots__ = ("_doing", "env", "form", "line")
 
@@ -67,7 +70,7 @@ class SteppedForm:
         return (yield value) if machine.goes_on(value) else value
 
     def _notify(self, machine: SteppedMachine) -> None:
-        """Tell the debugger of the line, unless a form around this one stands on it, too."""
+        """Notify the debugger of the line, unless an enclosing form on the same line already did."""
         views: list[FrameView] = []
         name, inner, beside = "program", None, None
         for each in machine.waiting:
@@ -86,7 +89,7 @@ class SteppedForm:
 
 
 def variables_of(env: SexpEnvironment) -> dict[str, Any]:
-    """What is bound there, innermost first, as JSON; a function as its source."""
+    """Return the visible variables as JSON, innermost scope first. Functions appear as their source."""
     shown: dict[str, Any] = {}
     scope: SexpEnvironment | None = env
     while scope is not None:

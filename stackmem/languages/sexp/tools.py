@@ -1,4 +1,4 @@
-"""The tools of a run under the document's names and under their own; each gives a TaskResult."""
+"""The tools of a run, under their own names and those of the language document. Each returns a TaskResult."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ PARAMETERS: dict[str, tuple[str, ...] | None] = {
     "write_file": ("path", "content"),
     "make_directory": ("path",),
 }
-"""Tool to its parameters in their order; the person's own are added to them."""
+"""Maps tools to their parameters in order. The user's own tools are added to them."""
 
 READERS = ("system_read_files", "system_list_directory", "system_get_context", "read_file", "list_files")
-"""Those that change no file."""
+"""Tools that change no file."""
 
 NEEDED = {
     "system_execute_shell_command": ("command",), "shell": ("command",), "system_read_files": ("file_paths",),
@@ -42,18 +42,18 @@ KINDS = {
     "command": "string", "cwd": "string", "working_directory": "string", "timeout": "number", "file_paths": "list",
     "directory_path": "string", "file_path": "string", "path": "string", "content": "string", "query": "string",
 }  # fmt: skip
-"""Parameter to the type that every tool which has it wants."""
+"""Maps parameters to their type, which is the same in every tool that has them."""
 
 Doing = Generator[Any, Any, dict[str, Any]]
 
 
 def plain_name(name: str) -> str:
-    """``system:read_files`` is ``system_read_files``."""
+    """Convert ``system:read_files`` to ``system_read_files``."""
     return name.replace(":", "_")
 
 
 def listed_parameters(tool: ToolSpec) -> tuple[str, ...] | None:
-    """Those of a person's own tool, required ones first; None where its schema does not say."""
+    """Return the parameters of a user's tool, required ones first; None if its schema does not list them."""
     schema = tool.parameters
     properties = schema.get("properties")
     if not isinstance(properties, dict):
@@ -68,7 +68,7 @@ def listed_parameters(tool: ToolSpec) -> tuple[str, ...] | None:
 
 
 def call_tool(request: ToolRequest, known: tuple[str, ...] | None, budget: Budget) -> Doing:
-    """Effects, to the TaskResult of a tool."""
+    """Run a tool through effects. Returns its TaskResult."""
     name = plain_name(request.name)
     given = {key: as_json(value, budget) for key, value in request.arguments.items()}
     if name not in PARAMETERS:
@@ -139,7 +139,7 @@ def _write(name: str, given: dict[str, Any]) -> Doing:
 
 
 def _agent(name: str, given: dict[str, Any]) -> Doing:
-    """The coding agent itself, in a frame of its own."""
+    """Run the coding agent in a new frame."""
     paths = given.get("file_context") or []
     answer: FrameAnswer = yield RunFrame(name, str(given["prompt"]), {"files": paths} if paths else {})
     if answer.failed:

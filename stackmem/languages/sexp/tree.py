@@ -1,4 +1,4 @@
-"""A source as nodes that know where they stand, and the values that quoted ones stand for."""
+"""A source as nodes with positions, and the values that quoted nodes represent."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ MOST_NESTED = 100_000
 
 
 class Symbol(str):
-    """A symbol as a value; equal to a text of the same characters, as the language says."""
+    """A symbol as a value. It equals a text of the same characters, as the language requires."""
 
     __slots__ = ()
 
 
 class SourceText:
-    """One text, and where it is from."""
+    """A source text and its path."""
 
     __slots__ = ("path", "text")
 
@@ -26,7 +26,7 @@ class SourceText:
 
 
 class Atom:
-    """A number, a text or a truth value."""
+    """A number, text or boolean."""
 
     __slots__ = ("at", "value")
 
@@ -44,23 +44,23 @@ class Name:
 
 
 class Form:
-    """A list; the empty one is ``nil``.
+    """A list. The empty list is ``nil``.
 
     Attributes:
-        end: Of its source text, exclusive.
+        end: The exclusive end of its source text.
     """
 
     __slots__ = ("at", "end", "height", "items", "plan", "planner", "source")
 
     def __init__(self, items: list[Node], at: int, end: int, source: SourceText) -> None:
         self.items, self.at, self.end, self.source = items, at, end, source
-        # levels of forms in it, itself one of them
+        # nesting depth of forms, counting this one
         self.height: int = 1 + max([item.height for item in items if type(item) is Form], default=0)
-        self.plan: Any = None  # how it is evaluated, once that is known; ``planner`` is who knows
+        self.plan: Any = None  # the cached evaluation plan; ``planner`` identifies what made it
         self.planner: Any = None
 
     def with_head(self, name: str) -> Form:
-        """The same form with a symbol at its head."""
+        """Return the form with a different symbol as its head."""
         head = self.items[0]
         return Form([Name(name, head.at, self.source), *self.items[1:]], self.at, self.end, self.source)
 
@@ -69,18 +69,18 @@ Node = Atom | Name | Form
 
 
 def name_of(node: Node | None) -> str:
-    """The symbol's name; empty for any other node."""
+    """Return the symbol's name; empty for any other node."""
     return node.name if isinstance(node, Name) else ""
 
 
 def pair_of(node: Node) -> tuple[Name, Node] | None:
-    """The parts of a ``(name expression)``; None for any other node."""
+    """Return the parts of a ``(name expression)``; None for any other node."""
     items = node.items if isinstance(node, Form) else []
     return (items[0], items[1]) if len(items) == 2 and isinstance(items[0], Name) else None
 
 
 def datum(node: Node, budget: Budget | None = None) -> Any:
-    """The value that a quoted node stands for, made anew; any depth, unless a budget says how deep."""
+    """Return a new value for a quoted node. The nesting depth is limited only by the budget, if there is one."""
     if not isinstance(node, Form):
         return _atom(node)
     made: list[Any] = []
@@ -101,7 +101,7 @@ def datum(node: Node, budget: Budget | None = None) -> Any:
 
 
 def walk(nodes: list[Node]) -> Iterator[Node]:
-    """Every node, the last one's first; any depth."""
+    """Yield every node, last ones first, at any depth."""
     waiting = list(nodes)
     while waiting:
         node = waiting.pop()
@@ -111,7 +111,7 @@ def walk(nodes: list[Node]) -> Iterator[Node]:
 
 
 def size_of(node: Node) -> int:
-    """How many nodes it has."""
+    """Return the number of nodes."""
     return sum(1 for _ in walk([node]))
 
 
@@ -120,7 +120,7 @@ def _atom(node: Atom | Name) -> Any:
 
 
 def bound_names(nodes: list[Node]) -> set[str]:
-    """Every symbol that may become a variable's name: all that stand where a value is bound."""
+    """Return every symbol that may become a variable, from all places that bind one."""
     found: set[str] = set()
     for node in walk(nodes):
         if not isinstance(node, Form) or not node.items:

@@ -1,6 +1,6 @@
-"""What a program comes to by its text alone: it is evaluated as long as nothing is asked of the world or of a person.
+"""Evaluates a program up to its first request to the outside world or the user.
 
-What fails until then fails in every run, whatever the inputs are.
+An error before that point occurs in every run, whatever its inputs are.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .values import SexpEnvironment
 from .workflow import Workflow, text_of
 
 MOST_STEPS = 50_000
-"""Nodes that are evaluated at most; a program that has not failed by then is let alone."""
+"""Maximum number of nodes evaluated. A program that has not failed by then is accepted."""
 
 
 class _OutOfSightError(TaskError):
-    """A name that an input, or a tool of a server, may have; no ``try`` of the program catches it."""
+    """A name that may be defined by an input or a server's tool. The program's ``try`` does not catch it."""
 
 
 class _TextAlone(Workflow):
-    """A host that knows the program's own tasks and the tools, and asks nobody."""
+    """A host that knows the program's tasks and the tools but makes no outside requests."""
 
     def __init__(self, budget: Budget, own: tuple[ToolSpec, ...], bound: frozenset[str]) -> None:
         super().__init__(budget, own)
@@ -44,17 +44,17 @@ class _TextAlone(Workflow):
 
 
 def first_failure(
-    parts: list[list[Node]],  # the libraries' expressions, then the program's
+    parts: list[list[Node]],  # expressions of the libraries, then those of the program
     budget: Budget,
     tools: tuple[ToolSpec, ...],
-    sources: Mapping[tuple[str, str], Source],  # what is loaded, or cannot be, by ``(file that names it, name)``
-    bound: frozenset[str],  # names that the sources bind; any other may be an input's
+    sources: Mapping[tuple[str, str], Source],  # loaded or unreadable sources by ``(the naming file, name)``
+    bound: frozenset[str],  # names that the sources bind; any other may be an input
 ) -> tuple[Node, SexpEvaluationError | TaskError] | None:
-    """The expression at the top of a source that fails in every run, and why; None where nobody can say."""
+    """Return the top-level expression that fails in every run, and its error; None if that cannot be decided."""
     few = replace(budget, steps=min(budget.steps, MOST_STEPS))
     schemas = {task.schema_name for nodes in parts for task in definitions_of(nodes)}
     if schemas - bound - {""}:
-        return None  # an input may be a task's schema
+        return None  # an input may be the schema of a task
     evaluation = Evaluation(_TextAlone(few, tools, bound), few)
     env = SexpEnvironment()
     for nodes in parts:
@@ -81,7 +81,7 @@ def first_failure(
 
 
 def _answered(doing: Generator[Request, Any, Any], ask: TextRequest, source: Source) -> Request:
-    """What is asked for next, once a text is there or has failed."""
+    """Send a loaded text, or its error, to the evaluation, and return its next request."""
     try:
         text = text_of(ask, source)
     except SexpEvaluationError as error:

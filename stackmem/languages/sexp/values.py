@@ -1,7 +1,7 @@
-"""Values and the scopes that hold them: what is null, true or equal, how a value is written, and what it is as JSON.
+"""Values and scopes: null, truth, equality, source form and JSON form.
 
-Values may be of any depth, and have cycles. Each table keyed by ``id()`` also keeps its objects alive, because Python
-reuses the id of a freed object.
+Values may be arbitrarily deep and contain cycles. Every table keyed by ``id()`` also keeps its objects alive, because
+Python reuses the id of a freed object.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .tree import Form, Node, Symbol
 
 
 class SexpEnvironment:
-    """One scope, and the one around it."""
+    """A scope and its enclosing scope."""
 
     __slots__ = ("bindings", "parent")
 
@@ -24,7 +24,11 @@ class SexpEnvironment:
         self.parent = parent
 
     def lookup(self, name: str) -> Any:
-        """Raises ``UnboundSymbolError`` where no scope has it."""
+        """Return the value of a name.
+
+        Raises:
+            UnboundSymbolError: No scope defines the name.
+        """
         scope: SexpEnvironment | None = self
         while scope is not None:
             if name in scope.bindings:
@@ -33,11 +37,15 @@ class SexpEnvironment:
         raise UnboundSymbolError(f"Unbound symbol: Name '{name}' is not defined.")
 
     def define(self, name: str, value: Any) -> None:
-        """In this scope."""
+        """Bind a name in this scope."""
         self.bindings[name] = value
 
     def set_value_in_scope(self, name: str, value: Any) -> None:
-        """In the nearest scope that has the name; raises ``UnboundSymbolError`` where none has."""
+        """Set a name in the nearest scope that defines it.
+
+        Raises:
+            UnboundSymbolError: No scope defines the name.
+        """
         scope: SexpEnvironment | None = self
         while scope is not None:
             if name in scope.bindings:
@@ -62,11 +70,11 @@ DEFAULT = Budget()
 
 
 class Closure:
-    """A function with the scope that it was made in.
+    """A function with its defining scope.
 
     Attributes:
-        name: As ``define`` called it; empty for a lambda.
-        form: Its own source.
+        name: The name given by ``define``; empty for a lambda.
+        form: Its source form.
     """
 
     __slots__ = ("body", "env", "form", "name", "params")
@@ -76,12 +84,12 @@ class Closure:
 
 
 def is_null(value: Any) -> bool:
-    """Nothing, or the empty list."""
+    """Return whether a value is None or the empty list."""
     return value is None or (isinstance(value, list) and not value)
 
 
 def as_mapping(value: Any) -> dict[str, Any] | None:
-    """A mapping, or a list of pairs with names for keys; None for anything else."""
+    """Convert a mapping or a list of pairs with text keys; None for anything else."""
     if isinstance(value, dict):
         return {str(key): item for key, item in value.items()}
     if not isinstance(value, list):
@@ -95,7 +103,7 @@ def as_mapping(value: Any) -> dict[str, Any] | None:
 
 
 def truthy(value: Any) -> bool:
-    """As Python has it."""
+    """Return the truth value as Python defines it."""
     if value is None or value is False:
         return False
     if value is True:
@@ -104,9 +112,9 @@ def truthy(value: Any) -> bool:
 
 
 def from_python(value: Any, budget: Budget = DEFAULT, meter: Meter | None = None) -> Any:
-    """A value of Python's as it is here: None is the empty list, at any depth; tuples are lists. Cycles stay.
+    """Convert a Python value: None becomes the empty list and tuples become lists, at any depth. Cycles are kept.
 
-    A value that holds neither stays itself, so that what a person passes in is what she finds changed.
+    A value without None or tuples is returned unchanged, so that callers see changes in the objects they passed in.
     """
     if value is None:
         return []
@@ -114,7 +122,7 @@ def from_python(value: Any, budget: Budget = DEFAULT, meter: Meter | None = None
         return value
     root: Any = {} if isinstance(value, dict) else []
     made: dict[int, Any] = {id(value): root}
-    pairs: list[tuple[Any, Any]] = [(value, root)]  # grows while it is read, and keeps every object of `made` alive
+    pairs: list[tuple[Any, Any]] = [(value, root)]  # grows during the loop, and keeps every object of `made` alive
     for old, new in pairs:
         for key, item in old.items() if isinstance(old, dict) else enumerate(old):
             put = [] if item is None else item
@@ -131,7 +139,7 @@ def from_python(value: Any, budget: Budget = DEFAULT, meter: Meter | None = None
 
 
 def _strange(value: Any, budget: Budget, meter: Meter | None) -> bool:
-    """Whether a None or a tuple is in it; raises where it is nested too deeply, or too long."""
+    """Return whether a value contains None or a tuple. Raises if it is nested too deeply or has too many items."""
     found = False
     for item in containers(value, meter.budget if meter else budget):
         if meter:
@@ -142,7 +150,7 @@ def _strange(value: Any, budget: Budget, meter: Meter | None) -> bool:
 
 
 def containers(value: Any, budget: Budget) -> Iterator[Any]:
-    """Every list and mapping in a value, itself among them, each once."""
+    """Yield every list and mapping in a value, including itself, each once."""
     seen: dict[int, Any] = {}
     waiting = [(value, 1)]
     while waiting:
@@ -159,7 +167,7 @@ def containers(value: Any, budget: Budget) -> Iterator[Any]:
 
 
 def equal(left: Any, right: Any, meter: Meter | None = None) -> bool:
-    """Python's ``==`` by structure; null values are equal to each other; symbols equal texts."""
+    """Compare by structure, like Python's ``==``. Null values are equal, and symbols equal texts."""
     waiting = [(left, right)]
     seen: dict[tuple[int, int], tuple[Any, Any]] = {}
     while waiting:
@@ -191,7 +199,7 @@ def equal(left: Any, right: Any, meter: Meter | None = None) -> bool:
 def _same(one: Any, other: Any) -> bool:
     try:
         return bool(one == other)
-    except Exception:  # noqa: BLE001 - a stranger's object may raise whatever it likes
+    except Exception:  # noqa: BLE001 - comparing foreign objects may raise anything
         return False
 
 
@@ -199,7 +207,7 @@ CYCLE = "#<cycle>"
 
 
 def to_source(value: Any, most: int = 10_000_000, meter: Meter | None = None) -> str:
-    """The value as source that reads to it again, where there is such."""
+    """Return the value as source text, which parses to an equal value if one can be written."""
     parts: list[str] = []
     size = 0
     open_: dict[int, Any] = {}
@@ -237,7 +245,7 @@ def to_source(value: Any, most: int = 10_000_000, meter: Meter | None = None) ->
 
 
 def _members(item: Any) -> list[Any]:
-    """A mapping is written as a list of pairs."""
+    """Return a container's members. A mapping is written as a list of pairs."""
     if isinstance(item, dict):
         return [
             [Symbol(key) if isinstance(key, str) and _is_symbol(key) else key, inner] for key, inner in item.items()
@@ -275,7 +283,7 @@ def _word(value: Any) -> str:
 
 
 def _digits(number: int) -> str:
-    """Python refuses to write more than 4,300 digits at once."""
+    """Format an integer in chunks, because Python refuses to format more than 4,300 digits in one call."""
     if number.bit_length() < 14_000:
         return str(number)
     sign, number = ("-", -number) if number < 0 else ("", number)
@@ -287,11 +295,14 @@ def _digits(number: int) -> str:
 
 
 DEEPEST = 200
-"""Levels that go out as JSON; what lies deeper goes as text."""
+"""Maximum nesting depth of JSON output. Deeper values become texts."""
 
 
 def as_json(value: Any, budget: Budget) -> Any:
-    """The value as JSON: nil alone is null, a symbol its name, a cycle and a function their written form."""
+    """Convert to JSON.
+
+    Only nil becomes null; a symbol becomes its name; cycles and functions become their source form.
+    """
     if is_null(value):
         return None
     if not isinstance(value, list | tuple | dict):

@@ -1,6 +1,6 @@
-"""The host of a run: tasks are frames or completions on the shared stack, tools those of the workspace.
+"""The host of a run: tasks are frames or completions on the shared stack, and tools are those of the workspace.
 
-A task is told its instructions with the inputs in their places, files, context, and the session so far.
+A task receives its instructions with the inputs filled in, files, context, and the session so far.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from .values import as_json, is_null
 
 
 class DoneTask(Struct, frozen=True):
-    """A task that was done in this evaluation."""
+    """A task completed in this evaluation."""
 
     name: str
     instructions: str
@@ -71,9 +71,9 @@ class DoneTask(Struct, frozen=True):
 def fill_slots(
     instructions: str, inputs: Mapping[str, Any], optional: frozenset[str], budget: Budget
 ) -> tuple[str, set[str], str]:
-    """``(text, names used, name that is missing)``; ``{{a.b}}`` is the field b of a.
+    """Fill the slots of instructions. Returns ``(text, names used, missing name)``.
 
-    A slot of an optional parameter that is not given is empty.
+    ``{{a.b}}`` is the field b of a. The slot of an optional parameter without a value is empty.
     """
     used: set[str] = set()
     missing: list[str] = []
@@ -106,7 +106,7 @@ def _text(value: Any, budget: Budget) -> str:
 
 
 def earlier_results(past: list[DoneTask], context: ContextManagement, files: tuple[str, ...]) -> str:
-    """The results of earlier tasks that the task inherits."""
+    """Return the results of earlier tasks that the task inherits."""
     chosen = [
         one
         for one in past
@@ -117,7 +117,7 @@ def earlier_results(past: list[DoneTask], context: ContextManagement, files: tup
 
 
 def session(past: list[DoneTask], settings: HistoryConfigSettings) -> str:
-    """The turns of the session that the task sees, oldest first."""
+    """Return the turns of the session that the task sees, oldest first."""
     if not settings.use_session_history:
         return ""
     turns = [one for one in past if one.recorded]
@@ -130,7 +130,7 @@ def session(past: list[DoneTask], settings: HistoryConfigSettings) -> str:
 Effects = Generator[Any, Any, Any]
 
 WITHOUT_TOOLS = ("director", "evaluator", "associative_matching")
-"""Subtypes that need judgement only: one completion, which may run beside others."""
+"""Subtypes that need only judgement. They are single completions, which can run in parallel."""
 SYSTEM = "You do one task of a larger workflow. Answer with its result and nothing else."
 _CHUNK_CHARS = 20_000
 _MATCHES = 10
@@ -138,10 +138,14 @@ _CONTEXT_KEYS = {"query", "matching_strategy"}
 
 
 class Workflow:
-    """past: The tasks done so far, in their order."""
+    """Answers the requests of an evaluation.
+
+    Attributes:
+        past: The tasks completed so far, in order.
+    """
 
     def __init__(self, budget: Budget, own: tuple[ToolSpec, ...] = (), *, names_files: bool = True) -> None:
-        """Know the tools; with ``names_files`` a step's place begins with the name of its file."""
+        """Store the tools. With ``names_files``, the place of a step begins with its file's name."""
         self._budget, self._names_files = budget, names_files
         self._templates: dict[str, dict[str, Any]] = {}
         self._parameters = {**PARAMETERS, **{tool.name: listed_parameters(tool) for tool in own}}
@@ -168,11 +172,11 @@ class Workflow:
         return ""
 
     def place_of(self, ask: SubtaskRequest | ToolRequest) -> str:
-        """Where a task or tool is called."""
+        """Return the place where a task or tool is called."""
         return f"{ask.file}:{ask.place}" if self._names_files and ask.file else ask.place
 
     def answer(self, ask: Request, *, beside: bool = False) -> Effects:
-        """Effects, to the ask's answer; ``beside`` others no frame of its own is opened."""
+        """Answer a request through effects. With ``beside``, it runs in parallel and opens no frame."""
         match ask:
             case SubtaskRequest():
                 return (yield from self._task(ask, beside=beside))
@@ -197,7 +201,7 @@ class Workflow:
                 return (yield from self._together(ask.asks))
 
     def _together(self, asks: tuple[Request, ...]) -> Effects:
-        """The answers to asks that are made together; what cannot be is refused, each by itself."""
+        """Answer requests in parallel. Each failed one is refused separately."""
 
         def answer_or_refusal(ask: Request) -> Effects:
             try:
@@ -245,7 +249,7 @@ class Workflow:
     def _surroundings(
         self, request: SubtaskRequest, template: dict[str, Any], text: str, files: tuple[str, ...]
     ) -> Effects:
-        """What the task is shown beside its inputs."""
+        """Return the additional inputs of a task: earlier results, context, and the session."""
         found: dict[str, Any] = {}
         context = request.context_management or ContextManagement(freshContext="disabled")
         earlier = earlier_results(self.past, context, files)
@@ -275,7 +279,7 @@ class Workflow:
     def _completion(
         self, template: dict[str, Any], text: str, given: dict[str, Any], notes: dict[str, Any], *, beside: bool
     ) -> Effects:
-        """One completion; a frame around it where it stands alone."""
+        """Request one completion. It has a frame unless it runs in parallel."""
         parts = [text, *(f"INPUT {name}\n{as_text(value)}" for name, value in given.items())]
         schema = (template.get("output_format") or {}).get("schema")
         if not beside:
@@ -291,7 +295,7 @@ class Workflow:
         return task_result(answer.text, notes, answer.value)
 
     def _context(self, wanted: ContextGenerationInput) -> Effects:
-        """Names of what fits: the heap's chunks and the workspace's files."""
+        """Return the names of matching heap chunks and workspace files."""
         index: tuple[tuple[str, int, str], ...] = yield ListChunks()
         chunks = []
         for name, _, description in index:
@@ -309,7 +313,11 @@ class Workflow:
 
 
 def text_of(ask: TextRequest, source: Source) -> tuple[str, str]:
-    """What a request for a text is sent; raises ``SexpEvaluationError`` where there is none."""
+    """Return the answer to a request for a text.
+
+    Raises:
+        SexpEvaluationError: The source cannot be read.
+    """
     if source.failed:
         raise SexpEvaluationError(f"The file '{ask.path[:200]}' cannot be read: {source.failed}")
     return source.path, source.text
