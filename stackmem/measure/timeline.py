@@ -88,7 +88,7 @@ def _by_step(run: Iterable[Moment]) -> Iterator[list[Moment]]:
 
 
 def _step(part: list[Moment], history: int) -> TimelineStep | None:
-    """Return the row for the moments of one step, or None if they include no reply."""
+    """Return the row for the moments of one step, or None if they contain no reply."""
     for place, moment in enumerate(part):
         if isinstance(moment.event, facts.ModelReplied):
             return _row(part, place, moment.event, history)

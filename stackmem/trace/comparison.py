@@ -1,10 +1,10 @@
-"""Facts of two runs compared, without what is never the same twice.
+"""Compares facts of two runs, ignoring everything that never repeats exactly.
 
-Rule 1: counts of tokens, providers' names for replies, what checks printed, what was asked of the network, and the
-    digest of a prompt, which follows from all before it, are not compared.
-Rule 2: what a model, a person or a program's text says is compared as it is. In what came back from the world, and in
-    what follows from that, the volatile words part nothing; they are noted.
-Rule 3: once such words differed, digests and sizes of what may hold them part nothing either.
+Rule 1: Some values are not compared: token counts, providers' ids of replies, output of checks, network requests, and
+    the digest of a prompt, which follows from everything before it.
+Rule 2: Text from a model, a user or a program is compared exactly. In results from outside, and in facts that follow
+    from them, differences in volatile words (durations, times, addresses and so on) are noted but count as equal.
+Rule 3: Once such words have differed, digests and sizes of texts that may contain them count as equal too.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ _FORM = re.compile(
         *(f"(?P<{group}>{'|'.join(_FORMS[kind])})" for group, kind in _GROUPS.items()),
     ])
 )  # fmt: skip
-_LOOKED_AT_CHARS = 200_000  # of the lines that differ; about two seconds at worst
-_FILL = re.compile(r"([=_ -])\1+")  # pads a line to a width, so it is as long as the duration is short
+_LOOKED_AT_CHARS = 200_000  # of the lines that differ; about two seconds in the worst case
+_FILL = re.compile(r"([=_ -])\1+")  # pads a line to a width, so its length depends on that of the duration
 
 
 def volatile_kinds(one: str, other: str) -> frozenset[str] | None:
-    """The kinds in which alone two texts differ; None where anything else is not the same, too."""
+    """Return the kinds of volatile words in which two texts differ, or None if they differ in anything else."""
     old, new = one.split("\n"), other.split("\n")
     if len(old) != len(new):
         return None
@@ -99,13 +99,13 @@ def volatile_kinds(one: str, other: str) -> frozenset[str] | None:
 
 
 def _mask(line: str) -> tuple[str, dict[str, list[str]]]:
-    """The line without what is volatile, and that by its kind."""
+    """Return the line with placeholders for its volatile words, and these words by kind."""
     values: dict[str, list[str]] = {}
 
     def mask(match: re.Match[str]) -> str:
         group = str(match.lastgroup)
         values.setdefault(_GROUPS.get(group, "durations"), []).append(match[0])
-        return "" if group == "in_brackets" else f"<{group}>"  # jest leaves it out where a test took no time
+        return "" if group == "in_brackets" else f"<{group}>"  # jest omits it for a test that took no time
 
     return _FILL.sub(r"\1", _FORM.sub(mask, line)), values
 
@@ -122,11 +122,11 @@ _FOLLOWS: dict[type, tuple[str, ...]] = {
     ProgramReturned: ("size", "digest"),
     facts.ChunkRead: ("chars",),
 }
-"""Fields that are made of texts that stand elsewhere."""
+"""Fields that are computed from texts in other places."""
 
 
 def without_counts(event: facts.Event) -> facts.Event:
-    """The event without what Rule 1 leaves out."""
+    """Return the event without the values that Rule 1 excludes."""
     match event:
         case facts.ModelReplied() | facts.ContextCompacted():
             return replace(event, prompt_digest="", reply_id="", usage=Usage())
@@ -141,7 +141,7 @@ def without_counts(event: facts.Event) -> facts.Event:
 
 
 class FactComparison:
-    """Compares two runs, fact by fact in their order."""
+    """Compares two runs, fact by fact in order."""
 
     def __init__(self, histories: tuple[Path, Path]) -> None:
         self._histories = histories
@@ -150,11 +150,11 @@ class FactComparison:
 
     @property
     def differs_only_in(self) -> tuple[str, ...]:
-        """The kinds of volatile words that differed in facts that are equal otherwise."""
+        """The kinds of volatile words that differed in otherwise equal facts."""
         return tuple(kind for kind in KINDS if kind in self._kinds)
 
     def equal(self, one: facts.Event, other: facts.Event) -> bool:
-        """Whether the next fact of each says the same."""
+        """Return whether the next facts of both runs are equal."""
         if equal_facts(one, other):
             return True
         if type(one) is not type(other):
@@ -169,19 +169,19 @@ class FactComparison:
         return kinds is not None
 
     def equal_text(self, one: str, other: str) -> bool:
-        """Whether two texts that the world gave say the same."""
+        """Return whether two texts from outside are equal."""
         kinds = _value_kinds(one, other)
         self._kinds |= kinds or frozenset()
         return kinds is not None
 
     def changed_files(self, one: Snapshot, other: Snapshot) -> list[FileChange]:
-        """What became of each file that differs in more than volatile words. Raises as ``changes`` does."""
+        """Return the change of each file that differs in more than volatile words. Raises like ``changes``."""
         paths, kinds = _changed_paths(one, other)
         self._kinds |= kinds
         return changes(one, other, paths)
 
     def _field_kinds(self, one: Struct, other: Struct) -> frozenset[str] | None:
-        """The kinds in which alone the fields differ; None where anything else does."""
+        """Return the kinds of volatile words in which the fields differ, or None if they differ in anything else."""
         kinds = frozenset[str]()
         follows = _FOLLOWS.get(type(one), ())
         for name in (*(name for name in one.__struct_fields__ if name not in follows), *follows):
@@ -199,20 +199,20 @@ class FactComparison:
         return kinds
 
     def _tree_kinds(self, one: str, other: str) -> frozenset[str] | None:
-        """As ``_field_kinds``, of the files of two moments."""
+        """Compare the files of two moments in the same way as ``_field_kinds``."""
         if not one or not other:
             return None
         if (one, other) not in self._trees:
             try:
                 paths, kinds = _changed_paths(Snapshot(self._histories[0], one), Snapshot(self._histories[1], other))
                 self._trees[one, other] = None if paths else kinds
-            except TraceError:  # files that are lost cannot be shown to differ in little
+            except TraceError:  # lost files: the difference is not known to be small
                 self._trees[one, other] = None
         return self._trees[one, other]
 
 
 def _value_kinds(one: Any, other: Any) -> frozenset[str] | None:
-    """As ``volatile_kinds``, of all texts in two JSON values; empty where they are equal."""
+    """Apply ``volatile_kinds`` to all texts in two JSON values. Empty if they are equal."""
     if equal_facts(one, other):
         return frozenset()
     if isinstance(one, str) and isinstance(other, str):
@@ -233,7 +233,7 @@ def _value_kinds(one: Any, other: Any) -> frozenset[str] | None:
 
 
 def _changed_paths(one: Snapshot, other: Snapshot) -> tuple[list[str], frozenset[str]]:
-    """The files that differ in more than volatile words, and the kinds in which others differ."""
+    """Return the files that differ in more than volatile words, and the kinds in which the others differ."""
     paths, kinds = [], frozenset[str]()
     for path in sorted(one.entries.keys() | other.entries.keys()):
         if one.entries.get(path) != other.entries.get(path):
@@ -257,5 +257,5 @@ def _file_kinds(one: Snapshot, other: Snapshot, path: str) -> frozenset[str] | N
 
 
 def _unhashed(value: Any) -> Any:
-    """Digests by name without the digests: what is ``unknown`` or ``missing`` stays."""
+    """Return digests by name with the hashes removed; ``unknown`` and ``missing`` stay."""
     return {name: _DIGEST.sub("", text) for name, text in value.items()} if isinstance(value, dict) else None

@@ -1,7 +1,7 @@
-"""Two runs side by side: under what they ran, where they part, and what each came to.
+"""Compares two runs: their conditions, the first difference, and their outcomes.
 
-Rule 1: facts are compared as ``comparison.py`` says; clock readings part nothing.
-Rule 2: neither does where a run was interrupted, resumed or forked; that changes what comes then, or it does not.
+Rule 1: Facts are compared as described in ``comparison.py``; clock readings never count as a difference.
+Rule 2: Interruptions, resumes and forks do not count either, only their effects on later facts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SIDES = ("A", "B")
 
 
 class Side(Struct, frozen=True):
-    """What one run came to."""
+    """The outcome of one run."""
 
     run: str
     task: str
@@ -41,19 +41,19 @@ class Side(Struct, frozen=True):
     outcome: str
     ending: str
     steps: int
-    frames: int  # frames pushed
+    frames: int  # number of pushes
     usage: Usage
-    usd: float | None  # none where the price is unknown
-    peak_context_tokens: int  # the largest prompt, as the model counted it
+    usd: float | None  # None if the price is unknown
+    peak_context_tokens: int  # the largest prompt, as counted by the model
     # heap_chars, heap_chunks: at the end
     heap_chars: int
     heap_chunks: int
     result: str
-    forked: str = ""  # ``PARENT at record N``, empty for a run that stands alone
+    forked: str = ""  # ``PARENT at record N``; empty if the run is not a fork
 
 
 class FactPlace(Struct, frozen=True):
-    """Where one run stands: the record, the step it belongs to, the running frame, and what happened there in short."""
+    """A position in one run: the record, its step, the running frame, and a short form of the event."""
 
     seq: int
     step: int
@@ -62,16 +62,16 @@ class FactPlace(Struct, frozen=True):
 
 
 class Parting(Struct, frozen=True):
-    """The first fact that is not the same in both."""
+    """The first facts that differ."""
 
-    # a, b: none where that run has ended before
+    # a, b: None if that run had already ended
     a: FactPlace | None
     b: FactPlace | None
-    fields: str = ""  # what differs in two facts of one kind, line by line; empty for two kinds
+    fields: str = ""  # the differences between two facts of the same kind, line by line; empty for different kinds
 
 
 class ChunkDiff(Struct, frozen=True):
-    """A chunk that is not the same at both ends; None where a heap has none of that name."""
+    """A chunk that differs at the end. None means that this heap has no chunk of that name."""
 
     name: str
     a_chars: int | None
@@ -83,15 +83,15 @@ class RunDiff(Struct, frozen=True):
 
     a: Side
     b: Side
-    conditions: str  # how their starts differ, field by field; empty where they do not
-    same_facts: int  # facts that are equal in both before they part
-    parting: Parting | None  # none where they never part
-    equal: bool  # they never part
-    # kinds of volatile words that differ in what is the same otherwise: facts, chunks and files
+    conditions: str  # how their starts differ, field by field; empty if they do not
+    same_facts: int  # number of equal facts before the first difference
+    parting: Parting | None  # None if the runs do not differ
+    equal: bool  # whether the runs do not differ
+    # kinds of volatile words that differ in otherwise equal facts, chunks and files
     differs_only_in: tuple[str, ...]
     heap: tuple[ChunkDiff, ...]  # chunks that differ at the end
     files: tuple[FileChange, ...]  # files that differ at the end, from A to B
-    files_missing: str = ""  # why ``files`` cannot be told; empty where they are
+    files_missing: str = ""  # why ``files`` is not known; otherwise empty
 
 
 class _Reading:
@@ -106,7 +106,7 @@ class _Reading:
         self._at = self._ended_at = (0, "")
 
     def counted(self) -> Iterator[tuple[facts.Event, FactPlace]]:
-        """The facts that count, each with its place; the whole run has been read once they end."""
+        """Yield the facts to compare, each with its position. The whole run has been read at the end."""
         for record in counted_records(self._folded()):
             step, frame = self._ended_at if isinstance(record.event, facts.RunEnded) else self._at
             yield record.event, FactPlace(record.seq, step, frame)
@@ -154,7 +154,11 @@ class _Reading:
 
 
 def diff_runs(a: Run, b: Run) -> RunDiff:
-    """Compare two runs."""
+    """Compare two runs.
+
+    Raises:
+        TraceError: A run has no start.
+    """
     one, other = _Reading(a), _Reading(b)
     comparison = FactComparison((a.folder / HISTORY, b.folder / HISTORY))
     parting, same = None, 0
@@ -181,7 +185,7 @@ def diff_runs(a: Run, b: Run) -> RunDiff:
 
 
 def counted_records(records: Iterable[Record]) -> Iterator[Record]:
-    """The records whose facts can part two runs; an end that was taken back did not happen."""
+    """Yield the records whose facts are compared. An ending that was withdrawn by a resume is left out."""
     ended: Record | None = None
     for record in records:
         if isinstance(record.event, facts.RunResumed):

@@ -1,4 +1,4 @@
-"""What differs between a recorded fact and the one the rules derive, for people to read."""
+"""Describes differences between a recorded fact and the derived one."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ _LINE_CHARS = 400
 
 
 def equal_facts(one: object, other: object) -> bool:
-    """Whether two facts say the same.
+    """Return whether two facts are equal.
 
-    As objects: where two unions of all facts are compared, the type checker looks at every pair of their members.
+    The parameters are plain objects, because the type checker would otherwise compare every pair of the union's
+    members.
     """
     return one == other
 
 
 def explain_difference(seq: int, recorded: Event, derived: Event | requests.Effect | None) -> str:
-    """What the record says, what the rules say today, and of two facts of one kind the fields that differ."""
+    """Describe the recorded and the derived fact. For facts of the same kind, list the fields that differ."""
     if type(recorded) is not type(derived):
         return f"record {seq}: recorded {brief(recorded)}, the rules derive {brief(derived)} today"
     kind = type(recorded).__name__
@@ -34,7 +35,7 @@ def explain_difference(seq: int, recorded: Event, derived: Event | requests.Effe
 
 
 def explain_rerun_difference(seq: int, recorded: Event, made: Event) -> str:
-    """What the record says, and what came of the same now; of two facts of one kind the fields that differ."""
+    """Describe the recorded fact and the one of the rerun. For facts of the same kind, list the fields that differ."""
     if type(recorded) is not type(made):
         return f"record {seq}: recorded {brief(recorded)}, now {brief(made)}"
     fields = field_diff(recorded, made, sides=("recorded", "now"))
@@ -42,7 +43,7 @@ def explain_rerun_difference(seq: int, recorded: Event, made: Event) -> str:
 
 
 def field_diff(recorded: Any, derived: Any, *, sides: tuple[str, str] = ("recorded", "derived")) -> str:
-    """The fields of two values of one class that are not equal: short ones side by side, texts line by line."""
+    """List the fields that differ between two values of one class: short values side by side, texts line by line."""
     lines = []
     for name in recorded.__struct_fields__:
         one, other = getattr(recorded, name), getattr(derived, name)
@@ -61,7 +62,7 @@ def field_diff(recorded: Any, derived: Any, *, sides: tuple[str, str] = ("record
 
 
 def prompt_difference(seq: int, recorded: str, view: View, proven: tuple[int, int] | None) -> str:
-    """What is known of a prompt that differs; of the one that was sent only a digest is kept."""
+    """Describe what is known about a prompt that differs. Only the digest of the sent prompt is stored."""
     said = (
         f"record {seq}: the prompt differs; recorded digest {recorded[:16]}…, derived today {view.digest[:16]}… "
         "(the prompt that was sent is not stored)"

@@ -1,4 +1,4 @@
-"""What tells an imported trace from one of our own, the version that its start names, and what its recording states."""
+"""Imported traces: how they differ from our own, and what the recording states about itself."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _MARK = "imported from "
 
 
 class Stated(Struct, frozen=True):
-    """What an imported recording says about itself, as its run keeps it."""
+    """Statements of an imported recording about itself, as stored with its run."""
 
-    origin: str  # the format, and what wrote the recording
-    recorded_usd: float | None = None  # what the recording says that all of it cost
-    strategy: str = ""  # the memory strategy that the recording names; empty if it names none
+    origin: str  # the format, and the program that wrote the recording
+    recorded_usd: float | None = None  # the total cost according to the recording
+    strategy: str = ""  # the memory strategy that the recording names; empty if none
 
     @property
     def shown_strategy(self) -> str:
-        """The strategy that the recording names, else the recording's format."""
+        """The strategy that the recording names, otherwise the recording's format."""
         return f"{self.strategy} (stated by the recording)" if self.strategy else by_format(self.origin)
 
 
 def stated_by_recording(run_dir: Path) -> Stated | None:
-    """What the recording of an imported run says about itself; None if the run keeps nothing about it."""
+    """Return what the recording of an imported run states about itself. None if the run does not store it."""
     try:
         return decode_json(read_regular(run_dir / IMPORTED), Stated)
     except (OSError, DecodeError, RecursionError):
@@ -37,29 +37,29 @@ def stated_by_recording(run_dir: Path) -> Stated | None:
 
 
 def by_format(origin: str) -> str:
-    """What stands for the strategy of a recording that names none."""
+    """Return the text shown as the strategy of a recording that does not name one."""
     return f"imported:{origin.split(' ', 1)[0]}"
 
 
 def shown_strategy(start: RunStarted, stated: Stated | None) -> str:
-    """The strategy of a run. For an imported run it is the stated one, because its start can only name one of ours."""
+    """Return the strategy of a run. For imported runs it is the stated one, because their start can only name ours."""
     if not (origin := imported_from(start)):
         return start.strategy
     return stated.shown_strategy if stated is not None else by_format(origin)
 
 
 def mark(origin: str) -> str:
-    """The version of an imported run's start; ``origin`` is the format, with the writer's version where known."""
+    """Return the version for an imported run's start. ``origin`` is the format, with the writer's version if known."""
     return _MARK + origin
 
 
 def imported_from(start: RunStarted) -> str:
-    """The origin of an imported run; empty for a run of our own."""
+    """Return the origin of an imported run. Empty for our own runs."""
     return start.version.removeprefix(_MARK) if start.version.startswith(_MARK) else ""
 
 
 def refuse_imported(start: RunStarted, doing: str) -> None:
-    """Keep what needs our own rules, prompts or files from runs that never had them."""
+    """Refuse an operation that needs our own rules, prompts or files, which an imported run does not have."""
     origin = imported_from(start)
     if origin:
         raise UsageError(

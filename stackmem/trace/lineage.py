@@ -1,7 +1,7 @@
-"""A run's whole history: its own records, and before them those it shares with the run it was forked from.
+"""A run's complete history: its own records, preceded by those that it shares with the run it was forked from.
 
 A fork's file begins with ``RunForked`` and continues its parent's chain. So the parent's lines up to the cut, followed
-by the fork's own, are one whole trace as well: a packed run is kept like that, and has no parent to look for.
+by the fork's own, are one complete trace too. Packed runs are stored like that, without a parent.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _ALL = 1 << 62
 
 
 class RunReader:
-    """Reads a run from its folder, parents first; they stand in the same runs directory."""
+    """Reads a run from its folder, parents first. The parents must be in the same runs directory."""
 
     def __init__(self, run_dir: Path) -> None:
         self.folder = run_dir  # the run's
-        self.torn_bytes = 0  # as ``TraceReader``, of the run's own file
+        self.torn_bytes = 0  # see ``TraceReader``, for the run's own file
         self.digest = ""  # digest of the last record read
-        self.read_bytes = 0  # as ``TraceReader``, of the run's own file
+        self.read_bytes = 0  # see ``TraceReader``, for the run's own file
 
     def __iter__(self) -> Iterator[Record]:
-        """The records in order, the shared ones too."""
+        """Yield all records in order, including the shared ones."""
         for number, (folder, at, digest) in enumerate(sources(self.folder)):
             records = self._up_to(folder, at, digest)
             if number == 0:
@@ -47,7 +47,7 @@ class RunReader:
             yield from records
 
     def _up_to(self, folder: Path, at: int, digest: str) -> Iterator[Record]:
-        """A file's records up to number ``at``, whose digest must be the one that the fork names."""
+        """Yield the records of a file up to number ``at``, whose digest must match the fork's."""
         reader = TraceReader(folder / TRACE)
         for record in reader:
             if record.seq == at and reader.digest != digest:
@@ -65,7 +65,10 @@ class RunReader:
 
 
 def sources(run_dir: Path) -> list[tuple[Path, int, str]]:
-    """The files that hold a run, oldest first: folder, last record that counts, and its digest (nothing at the end)."""
+    """Return the files that contain a run, oldest first.
+
+    Each entry is the folder, its last valid record, and that record's digest (empty for the last entry).
+    """
     found = [(run_dir, _ALL, "")]
     folder = run_dir
     for _ in range(_GENERATIONS):
@@ -73,7 +76,7 @@ def sources(run_dir: Path) -> list[tuple[Path, int, str]]:
         if fork is None:
             return found[::-1]
         folder = parent_of(folder, fork)
-        if found[-1][1] <= fork.at:  # cut before the parent itself was: nothing of the parent's own counts
+        if found[-1][1] <= fork.at:  # cut before the parent's own fork point: none of the parent's own records are used
             found[-1] = (folder, *found[-1][1:])
         else:
             found.append((folder, fork.at, fork.digest))
@@ -81,7 +84,7 @@ def sources(run_dir: Path) -> list[tuple[Path, int, str]]:
 
 
 def begun_by(run_dir: Path) -> RunForked | None:
-    """The fork that a run's file begins with; None for a run that stands alone."""
+    """Return the fork that a run's file begins with, or None if the run is not a fork."""
     try:
         with open_regular(run_dir / TRACE) as file:
             return origin(file.readline(LONGEST_BYTES))
@@ -92,7 +95,7 @@ def begun_by(run_dir: Path) -> RunForked | None:
 
 
 def came_from(run_dir: Path) -> str:
-    """The id of the run that a fork or an edited program began from; empty for any other run."""
+    """Return the id of the run from which a fork or an edited program started. Empty for other runs."""
     fork = begun_by(run_dir)
     if fork is not None:
         return fork.parent
@@ -102,7 +105,7 @@ def came_from(run_dir: Path) -> str:
 
 
 def parent_of(run_dir: Path, fork: RunForked) -> Path:
-    """The folder of the run that another one was forked from."""
+    """Return the folder of the run that another run was forked from."""
     runs = run_dir.resolve().parent
     name = fork.parent
     plain = name not in ("", ".", "..") and not {"/", "\0"} & set(name) and len(name.encode()) <= 255

@@ -1,8 +1,8 @@
-"""One writer for each run: a lock file beside its trace, which names the process that writes.
+"""One writer per run: a lock file next to the trace, which names the writing process.
 
-Rule 1: the kernel's own lock on the file decides, so that what a dead process leaves is free at once, however it died.
-Rule 2: where a file system has no such locks, the process that the file names decides: the same id, begun at the same
-    moment since the same start of the machine.
+Rule 1: The kernel's lock on the file decides, so a dead process releases it immediately, however it died.
+Rule 2: If the file system has no such locks, the process named in the file decides: the same id, started at the same
+    time since the same boot.
 """
 
 from __future__ import annotations
@@ -32,15 +32,19 @@ class Holder(Struct, frozen=True):
     """A process that writes a run."""
 
     pid: int
-    started: int = 0  # clock ticks from the machine's start to its own; 0 where the system does not say
-    boot: str = ""  # names that start of the machine; empty where the system does not say
+    started: int = 0  # clock ticks from boot to the start of the process; 0 if unknown
+    boot: str = ""  # id of that boot; empty if unknown
 
 
 class Lock:
-    """The right to write one trace, from its making until ``close`` or the end of the process."""
+    """The right to write one trace, from construction until ``close`` or the end of the process."""
 
     def __init__(self, trace: Path, kind: str = "run") -> None:
-        """Take the right to write ``trace``, whose folder is there."""
+        """Acquire the lock for ``trace``, whose folder must exist.
+
+        Raises:
+            TraceError: Another process has the lock, or the lock file cannot be created.
+        """
         self._path, self._kind = Path(lock_of(trace)), kind
         self._file = -1
         try:
@@ -55,7 +59,8 @@ class Lock:
             file = descriptor_of_regular(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
             try:
                 _lock(file, f"{self._kind} {trace.parent.name}")
-                if os.fstat(file).st_nlink:  # else the one before us removed it as it went; whoever comes has a new one
+                # otherwise the previous holder removed this file when it closed, and others will lock a new one
+                if os.fstat(file).st_nlink:
                     os.ftruncate(file, 0)
                     os.pwrite(file, msgspec.json.encode(_self()) + b"\n", 0)
                     return file
@@ -66,7 +71,7 @@ class Lock:
         raise TraceError(f"the lock {self._path} is taken and given back all the time; try again")
 
     def close(self) -> None:
-        """Give it back; a second time does nothing."""
+        """Release the lock. Further calls have no effect."""
         if self._file >= 0:
             with suppress(OSError):
                 self._path.unlink()
@@ -75,18 +80,19 @@ class Lock:
 
 
 def lock_of(trace: StrPath) -> str:
-    """The path of the lock file of a trace; a text, as a list of many runs makes many of them."""
+    """Return the path of a trace's lock file, as text because a list of many runs needs many of them."""
     return f"{os.fspath(trace).rpartition('.')[0]}.lock"
 
 
 def is_held(trace: StrPath) -> bool:
-    """Whether a living process has the right to write ``trace`` at this moment; nothing is taken."""
+    """Return whether a living process has the lock for ``trace`` at this moment, without acquiring it."""
     try:
         file = descriptor_of_regular(lock_of(trace), os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
-        # Shared, so that two who look see no holder in one another; a writer who comes meanwhile tries again.
+        # A shared lock, so that two readers do not take each other for a holder. A writer who comes at this moment
+        # tries again.
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
         holder = _named(file)
@@ -97,15 +103,19 @@ def is_held(trace: StrPath) -> bool:
 
 
 def _lock(file: int, what: str) -> None:
-    """Raises ``TraceError`` where another process has it."""
+    """Acquire the kernel lock.
+
+    Raises:
+        TraceError: Another process has it.
+    """
     begun = time.monotonic()
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             holder, waited = _named(file), time.monotonic() - begun
-            # A process that is killed as it starts another one leaves it with the lock, until that one gets going. And
-            # who only looks whether it is held has it for a moment.
+            # A process that is killed while it starts another one leaves the lock to that one until it calls exec. And
+            # is_held has the lock for a moment.
             patience = _PATIENCE_SECONDS if holder is not None else _LOOK_SECONDS
             if _is_alive(holder) or waited > patience:
                 raise _refusal(holder, what) from error
@@ -131,7 +141,7 @@ def _refusal(holder: Holder | None, what: str) -> TraceError:
 
 
 def _named(file: int) -> Holder | None:
-    """The holder that a lock file names; None where it is not written yet, or garbage."""
+    """Return the holder named in a lock file. None if it is not written yet or unreadable."""
     try:
         return decode_json(os.pread(file, 4096, 0), Holder)
     except (OSError, msgspec.DecodeError):
@@ -147,9 +157,9 @@ def _self() -> Holder:
 
 
 def _started(pid: int) -> int:
-    """When a process began, in ticks; -1 where there is none, or only its exit code is left."""
+    """Return the start of a process in ticks, or -1 if it does not exist or is a zombie."""
     try:
-        # The name of the program stands in parentheses, and may hold any character.
+        # The program's name is in parentheses and may contain any character.
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return -1 if fields[0] in {b"Z", b"X"} else int(fields[19])
     except (OSError, IndexError, ValueError):

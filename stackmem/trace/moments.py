@@ -1,4 +1,4 @@
-"""A run step by step, with the state before and after each: the fold that views, forks and comparisons start from."""
+"""A run step by step with the states before and after each step, used by views, forks and comparisons."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from .walk import state_after
 
 
 class StepMoment(Struct, frozen=True):
-    """One step, or with number 0 the start."""
+    """One step; number 0 is the start."""
 
     step: int
-    asked: State  # the state that the step's prompt was rendered from; without anything for step 0
-    record: Record  # the reply; of step 0, the start
-    followed: tuple[Record, ...]  # what came of it, up to the next reply or the end
-    # the state once the reply's call was answered, before the rules or the provider said anything more. Where the run
-    # was cut short before that, the call is still pending in it
+    asked: State  # the state from which the step's prompt was rendered; empty for step 0
+    record: Record  # the reply; for step 0 the start
+    followed: tuple[Record, ...]  # the records after it, up to the next reply or the end
+    # The state after the reply's call was answered and before any later fact. If the run was cut off before the answer,
+    # the call is still pending.
     settled: State
-    at: int  # number of the last record that ``settled`` holds
+    at: int  # number of the last record included in ``settled``
     digest: str  # that record's digest
 
 
 def moments(reader: RunReader) -> Iterator[StepMoment]:
-    """The start and every step, each once all that followed it is read. What they hold is shared between them."""
+    """Yield the start and every step, each after all records that follow it were read. They share their data."""
     state = State()
     begun: tuple[State, Record] | None = None
     followed: list[tuple[Record, State, str]] = []
@@ -67,7 +67,11 @@ def _moment(begun: tuple[State, Record], held: list[tuple[Record, State, str]]) 
 
 
 def moment_after(reader: RunReader, seq: int) -> StepMoment:
-    """The state right after a record, whatever the step that it belongs to was still to bring."""
+    """Return the state right after a record, even if its step is not complete.
+
+    Raises:
+        UsageError: The record does not exist.
+    """
     state = State()
     for record in reader:
         before, state = state, state_after(state, record)
@@ -82,7 +86,7 @@ def no_step(run: str, step: int, steps: int) -> UsageError:
 
 
 def rendered(moment: StepMoment) -> View:
-    """The prompt of a step as today's code renders it; ``proven`` tells whether it is the one that was sent."""
+    """Return the prompt of a step as today's code renders it. ``proven`` checks whether it is the one that was sent."""
     state = moment.asked
     if not isinstance(moment.record.event, ModelReplied):
         raise UsageError("step 0 is the run's start and has no prompt; name a step from 1")
@@ -99,13 +103,16 @@ def rendered(moment: StepMoment) -> View:
 
 
 def proven(moment: StepMoment, view: View) -> bool:
-    """Whether the digest that was kept of the prompt says that it is this one."""
+    """Return whether the recorded digest of the prompt matches this one."""
     event = moment.record.event
     return isinstance(event, ModelReplied) and event.prompt_digest == view.digest
 
 
 def prompt_of(moment: StepMoment, view: View | None = None) -> View:
-    """The exact prompt that the step's reply answers; ``view`` is it where the state alone does not tell."""
+    """Return the exact prompt that the step's reply answers.
+
+    ``view`` is that prompt if the state is not enough to render it.
+    """
     if moment.asked.start is not None:
         refuse_imported(moment.asked.start, "asked for the prompts that were sent")
     view = rendered(moment) if view is None else view

@@ -1,7 +1,7 @@
-"""Reading the git objects of a run's history, without git: also of histories that came from elsewhere.
+"""Reads the git objects of a run's history without git, also of untrusted histories.
 
-Objects are loose (zlib over ``KIND LENGTH NUL content``, named by SHA-1), in the history's own folder or in those that
-its ``info/alternates`` names, as a fork's does. Everything read is checked against its name.
+Objects are loose (zlib over ``KIND LENGTH NUL content``, named by SHA-1). They are in the history's own folder or in
+those listed in its ``info/alternates``, as in a fork. Everything that is read is checked against its name.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Objects:
         self._git_dir = git_dir
 
     def places(self) -> list[Path]:
-        """The folders that hold them: the history's own first."""
+        """Return the folders that contain objects, the history's own first."""
         own = self._git_dir / "objects"
         try:
             lines = read_regular(own / "info" / "alternates").splitlines()
@@ -49,7 +49,7 @@ class Objects:
         return [own, *(own / os.fsdecode(line) for line in lines if line)]
 
     def path(self, name: str) -> Path:
-        """The file that holds an object."""
+        """Return the file that contains an object."""
         if _ID.fullmatch(name):
             for place in self.places():
                 path = place / name[:2] / name[2:]
@@ -61,7 +61,7 @@ class Objects:
         )
 
     def read(self, name: str, kind: str) -> bytes:
-        """The content of an object."""
+        """Return the content of an object."""
         path = self.path(name)
         try:
             whole = zlib.decompressobj().decompress(read_regular(path, LARGEST_BYTES), LARGEST_BYTES)
@@ -75,11 +75,13 @@ class Objects:
         return content
 
     def base(self) -> str:
-        """Of a layer's history, the tree of what its folder held where the run changed it; empty for others."""
+        """Return the tree with the original content of files that the run changed, for a layer's history. Otherwise
+        empty.
+        """
         return self._remembered("base")
 
     def latest(self) -> str:
-        """The tree of the last snapshot; empty where there is none."""
+        """Return the tree of the last snapshot. Empty if there is none."""
         return self._remembered("tree")
 
     def _remembered(self, name: str) -> str:
@@ -90,11 +92,11 @@ class Objects:
         return str(state.get(name, ""))
 
     def listing(self, tree: str) -> dict[bytes, TreeEntry]:
-        """Every file below a tree by its path, sorted by path."""
+        """Return every file below a tree by its path, sorted."""
         return dict(sorted(self._below(tree, b"", 0)))
 
     def entries(self, tree: str) -> list[tuple[bytes, TreeEntry]]:
-        """What a tree itself holds, by name; folders have the mode ``40000``, and the id of their own tree."""
+        """Return the direct entries of a tree by name. A folder has the mode ``40000`` and the id of its tree."""
         return list(_entries(self.read(tree, "tree")))
 
     def _below(self, tree: str, path: bytes, depth: int) -> Iterator[tuple[bytes, TreeEntry]]:
@@ -110,7 +112,7 @@ class Objects:
 
 
 def _entries(content: bytes) -> Iterator[tuple[bytes, TreeEntry]]:
-    """``MODE NAME NUL`` and twenty bytes, again and again."""
+    """Yield the entries of a tree object, each ``MODE NAME NUL`` and twenty bytes."""
     at = 0
     while at < len(content):
         end = content.find(b"\0", at)

@@ -1,4 +1,4 @@
-"""A run as Python sees it: read when asked, from its folder alone; no model is asked and no command runs."""
+"""Access to a run from Python. Everything is read on demand from its folder; no model is called and no command runs."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _MOMENTS_KEPT = 32
 
 
 class Run:
-    """One run, with those it was forked from.
+    """One run, including the runs it was forked from.
 
-    ``records``, ``steps``, ``frames`` and ``cost`` read the trace in one pass and hold one step of it at a time, so
-    its size does not matter. What is asked of a step folds the trace up to there, and goes on from there when a later
-    step is asked for; going back starts again.
+    ``records``, ``steps``, ``frames`` and ``cost`` read the trace in one pass with one step in memory at a time, so its
+    size does not matter. Methods that take a step fold the trace up to it and continue from there for later steps; for
+    an earlier step they start again.
 
     Attributes:
-        folder: Where it is kept.
+        folder: The run's folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,16 +50,17 @@ class Run:
         return self.folder.resolve().name
 
     def records(self) -> RunReader:
-        """The records in order, those shared with a parent first; each iteration reads the files again.
+        """Return a reader of the records in order, starting with those shared with a parent. Each iteration reads
+        again.
 
         Raises:
-            TraceError: While it is read: a line is broken, or a parent is missing or has changed.
+            TraceError: During the iteration, if a line is broken, or a parent is missing or has changed.
         """
         return RunReader(self.folder)
 
     @cached_property
     def start(self) -> RunStarted:
-        """How the run began; of a fork, how its oldest ancestor did."""
+        """The start of the run; for a fork, that of its oldest ancestor."""
         for record in self.records():
             if isinstance(record.event, RunStarted):
                 return record.event
@@ -68,10 +69,10 @@ class Run:
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """What ``--json`` printed when the run ended, without a look at the trace; None while it has not ended.
+        """The output of ``--json`` at the end of the run, without reading the trace. None if the run has not ended.
 
         Raises:
-            TraceError: The file is no result.
+            TraceError: The result file is invalid.
         """
         path = self.folder / "result.json"
         try:
@@ -83,7 +84,7 @@ class Run:
 
     @property
     def steps(self) -> Iterator[Step]:
-        """Every step, read as it is asked for."""
+        """The steps, read on demand."""
         return steps(self.records())
 
     @property
@@ -93,7 +94,7 @@ class Run:
 
     @property
     def cost(self) -> float | None:
-        """USD of all replies by the prices recorded; None where a price is unknown."""
+        """USD of all replies at the recorded prices. None if a price is unknown."""
         return total_usd(self.records())
 
     @property
@@ -105,11 +106,11 @@ class Run:
         return state
 
     def moment(self, step: int) -> StepMoment:
-        """A step with the states around it; 0 is the start.
+        """Return a step with the states around it; 0 is the start.
 
         Raises:
-            UsageError: There is no such step.
-            TraceError: The trace is broken up to there.
+            UsageError: The step does not exist.
+            TraceError: The trace is broken before the end of the step.
         """
         if step in self._kept:
             self._kept.move_to_end(step)
@@ -127,30 +128,32 @@ class Run:
         raise no_step(self.id, step, max(last, 0))
 
     def state_at(self, step: int) -> State:
-        """The state once the step's call was answered, where a fork at that step begins; raises as ``moment`` does."""
+        """Return the state after the step's call was answered, where a fork at that step starts. Raises like
+        ``moment``.
+        """
         return self.moment(step).settled
 
     def heap_at(self, step: int) -> Heap:
-        """The heap once the step's call was answered; raises as ``moment`` does."""
+        """Return the heap after the step's call was answered. Raises like ``moment``."""
         return self.moment(step).settled.heap
 
     def prompt(self, step: int) -> View:
-        """The exact prompt that the step's reply answers.
+        """Return the exact prompt that the step's reply answers.
 
         Raises:
-            UsageError: There is no such step, or it is 0, which has none; or the run was imported.
-            TraceError: The trace is broken up to there, or its strategy is not installed.
-            RulesDiffer: Today another prompt is rendered than the one that was sent.
+            UsageError: The step does not exist, or is 0 and has no prompt, or the run was imported.
+            TraceError: The trace is broken before the end of the step, or its strategy is not installed.
+            RulesDiffer: Today's code renders a different prompt from the one that was sent.
         """
         moment = self.moment(step)
         return prompt_of(moment, self.rendered(moment))
 
     def rendered(self, moment: StepMoment) -> View:
-        """The prompt of a step as today's code renders it; of a completion, as its program asks for it.
+        """Return the prompt of a step as today's code renders it; for a completion, as its program requests it.
 
         Raises:
             UsageError: Step 0 has no prompt.
-            TraceError: The strategy or the language is unknown here, or the records allow no prompt there.
+            TraceError: The strategy or the language is unknown, or the records do not lead to a prompt there.
         """
         asked = moment.asked
         if asked.program is not None and asked.stack and asked.running.program == "steps":
@@ -158,12 +161,12 @@ class Run:
         return rendered(moment)
 
     def files_at(self, step: int) -> Snapshot:
-        """The workspace's files once the step's call was answered; raises as ``moment`` does.
+        """Return the workspace's files after the step's call was answered. Raises like ``moment``.
 
-        A file is read when it is asked for: ``TraceError`` where the run's history lacks it.
+        Each file is read on access, which raises ``TraceError`` if the run's history lacks it.
         """
         return self.snapshot(self.moment(step).settled)
 
     def snapshot(self, state: State) -> Snapshot:
-        """The workspace's files in one of the run's states."""
+        """Return the workspace's files in one of the run's states."""
         return Snapshot(self.folder / HISTORY, state.tree)

@@ -1,7 +1,8 @@
-"""A run as one file that needs nothing beside it: its parents' records, and every file of its history.
+"""Packs a run into one self-contained file with its parents' records and every file of its history.
 
-The archive holds one folder named as the run. Its trace is the parents' lines up to the cuts, then the run's own: one
-chain, as it stood, so every digest still holds. Unpacked into any folder, it is a run like any other.
+The archive contains one folder with the name of the run. Its trace is the parents' lines up to the cuts, followed by
+the run's own: one unchanged chain, so every digest is still valid. Unpacked into any folder, it is a run like any
+other.
 """
 
 from __future__ import annotations
@@ -33,23 +34,29 @@ _MOST_BYTES = 16 << 30
 _MOST_FILES = 5_000_000
 _SMALL_BYTES = 64 << 20
 _MOST_RATIO = 100
-"""What traces and texts come to, many times over; files of the history are compressed before they are packed."""
+"""Maximum ratio of unpacked to packed size. Traces and texts compress far less; files of the history are already
+compressed.
+"""
 
 
 class Packed(Struct, frozen=True):
-    """What an archive holds."""
+    """The content of an archive."""
 
     run: str
     file: str
-    records: int  # of the run, those it shares with parents included
-    parents: tuple[str, ...]  # runs whose records it brings along
+    records: int  # of the run, including those shared with parents
+    parents: tuple[str, ...]  # runs whose records it includes
     objects: int  # files and folders of the history
-    missing: int  # objects that the history lacks; the files they stand for are not in the archive
+    missing: int  # objects that the history lacks; their files are not in the archive
     bytes: int  # size of the archive
 
 
 def pack(run_dir: Path, out: Path) -> Packed:
-    """Write ``out``, a new file."""
+    """Write the archive to ``out``, a new file.
+
+    Raises:
+        UsageError: ``out`` exists or cannot be written.
+    """
     run_dir = run_dir.resolve()
     count, trees = _read(run_dir)
     if out.exists():
@@ -61,7 +68,7 @@ def pack(run_dir: Path, out: Path) -> Packed:
             _write_rest(archive, run_dir)
             objects, missing = _write_objects(archive, run_dir, trees)
         size = unfinished.stat().st_size
-        os.link(unfinished, out)  # unlike a rename, never over what came meanwhile
+        os.link(unfinished, out)  # unlike a rename, a link never replaces a file that was created meanwhile
     except OSError as error:
         raise UsageError(f"{out} cannot be written ({error.strerror or error}); name another place with -o") from error
     finally:
@@ -70,7 +77,7 @@ def pack(run_dir: Path, out: Path) -> Packed:
 
 
 def _read(run_dir: Path) -> tuple[int, dict[str, None]]:
-    """How many records the run has, and every tree that one of them names."""
+    """Return the number of records, and every tree that a record names."""
     count, trees = 0, dict[str, None]()
     for record in RunReader(run_dir):
         count = record.seq
@@ -94,7 +101,7 @@ def _write_trace(archive: ZipPacker, run_dir: Path, count: int) -> tuple[str, ..
 
 
 def _lines(folder: Path, last: int) -> Iterator[bytes]:
-    """The lines of a run's own file up to a record's, as they stand."""
+    """Yield the lines of a run's own file up to a record, unchanged."""
     fork = begun_by(folder)
     with open_regular(folder / TRACE) as file:
         for number, line in enumerate(bounded_lines(file), fork.at + 1 if fork else 1):
@@ -108,7 +115,7 @@ def _write_rest(archive: ZipPacker, run_dir: Path) -> None:
         _add(archive, run_dir, name)
     for name in _STORE_FILES:
         _add(archive, run_dir, f"{HISTORY}/{name}")
-    for folder, _, _ in sources(run_dir):  # a program's, also those that a fork shares with its parents
+    for folder, _, _ in sources(run_dir):  # a program's sources, including those that a fork shares with its parents
         for path in sorted((folder / SOURCES).glob("*")):
             if folder == run_dir or not (run_dir / SOURCES / path.name).exists():
                 _add(archive, run_dir, f"{SOURCES}/{path.name}", folder)
@@ -118,17 +125,17 @@ def _write_rest(archive: ZipPacker, run_dir: Path) -> None:
     try:
         asked = decode_json(read_regular(run_dir / _REQUEST), dict[str, object])
     except (OSError, msgspec.DecodeError):
-        return  # without it the run can be looked at, and not be gone on from
+        return  # without it the run can be viewed, but not continued
     flags = asked.get("flags")
     if isinstance(flags, dict):
-        flags.pop("base_url", None)  # an address may hold a login
+        flags.pop("base_url", None)  # an address may contain a login
         flags.pop("otel", None)
     shown = msgspec.json.format(msgspec.json.encode(asked), indent=2) + b"\n"
     archive.add(f"{run_dir.name}/{_REQUEST}", shown)
 
 
 def _add(archive: ZipPacker, run_dir: Path, name: str, folder: Path | None = None) -> None:
-    """A regular file, where there is one; what is a link is left out, wherever it leads."""
+    """Add a regular file if it exists. Links are left out wherever they lead, so that they cannot add foreign files."""
     path = (folder or run_dir) / name
     try:
         file = open_regular(path, follow=False)
@@ -156,7 +163,7 @@ def _write_objects(archive: ZipPacker, run_dir: Path, trees: dict[str, None]) ->
             missing += 1
             continue
         place = f"{run_dir.name}/{HISTORY}/objects/{name[:2]}/{name[2:]}"
-        archive.add(place, content, compressed=False)  # it is compressed already
+        archive.add(place, content, compressed=False)  # already compressed
         written += 1
         for _, inner in below:
             if inner.id not in seen and inner.mode != REMOVED:
@@ -166,10 +173,10 @@ def _write_objects(archive: ZipPacker, run_dir: Path, trees: dict[str, None]) ->
 
 
 def unpack(archive: Path, into: Path, most_bytes: int = _MOST_BYTES) -> Path:
-    """The run's folder, made below ``into`` from an archive that may come from anybody.
+    """Unpack an untrusted archive below ``into`` and return the run's folder.
 
-    What it writes is bounded before anything is written: by ``most_bytes``, by what so small an archive can honestly
-    hold, and by the room there is.
+    The size is checked before anything is written: against ``most_bytes``, against a plausible ratio to the archive's
+    size, and against the free space.
     """
     try:
         with opened_zip(archive) as opened:
@@ -184,7 +191,7 @@ def unpack(archive: Path, into: Path, most_bytes: int = _MOST_BYTES) -> Path:
 
 
 def _judge(entries: list[ZippedFile], archive: Path, most_bytes: int) -> str:
-    """The name of the one run that an archive lists."""
+    """Check the file list of an archive and return the name of its only run."""
     total = sum(entry.size for entry in entries)
     if len(entries) > _MOST_FILES or total > most_bytes:
         raise _no_pack(archive, f"it would hold more than {most_bytes:,} bytes")
@@ -203,7 +210,11 @@ def _judge(entries: list[ZippedFile], archive: Path, most_bytes: int) -> str:
 
 
 def _must_fit(total: int, archive: Path, into: Path) -> None:
-    """Raises ``UsageError`` where the disk has less room than the archive would take."""
+    """Check the free space.
+
+    Raises:
+        UsageError: The disk has less free space than the archive needs.
+    """
     place = next(folder for folder in (into, *into.absolute().parents) if folder.is_dir())
     if total > (free := shutil.disk_usage(place).free):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Files of a run are their owner's alone: prompts, files and answers of the person stand in them."""
+"""Creates files of a run so that only their owner can read them: they contain prompts, files and the user's answers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from stackmem.foreign.files import descriptor_of_regular
 
 
 def owners(path: str, flags: int) -> int:
-    """An opener for ``open``: what it makes, only its owner may read and write."""
+    """Open a file for ``open(opener=...)``. Only the owner can read and write a new file."""
     return descriptor_of_regular(path, flags)
 
 
 def _encoded(value: Any) -> bytes:
-    """The value as JSON; bytes in a path that are not UTF-8 are replaced."""
+    """Encode a value as JSON. Bytes in a path that are not UTF-8 are replaced."""
     try:
         return msgspec.json.encode(value, enc_hook=str)
     except UnicodeEncodeError:
@@ -26,10 +26,14 @@ def _encoded(value: Any) -> bytes:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value in lines that people can read, whole or not at all; raises ``OSError``."""
+    """Write a value as readable JSON, completely or not at all.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
     fresh = path.with_name(f"{path.name}.new")
     try:
-        fresh.unlink(missing_ok=True)  # whatever was left there, also a link that leads elsewhere
+        fresh.unlink(missing_ok=True)  # leftovers, including a link that leads elsewhere
         with open(fresh, "xb", opener=owners) as file:
             file.write(msgspec.json.format(_encoded(value), indent=2) + b"\n")
         fresh.replace(path)

@@ -1,4 +1,4 @@
-"""A program's run read back: the sources it was made of, and its interpreter run again over the records."""
+"""Reads a program's run back: loads its sources and runs its interpreter again over the records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .record import Record
 
 SOURCES = "sources"
 TextOf = Callable[[str], str]
-"""The text of a source, by its digest."""
+"""Returns the text of a source for its digest."""
 
 
 def no_sources(digest: str) -> str:
@@ -35,7 +35,7 @@ def no_sources(digest: str) -> str:
 
 
 def keep_source(run_dir: Path, text: str) -> str:
-    """Keep the text of a source in the run's folder; returns its digest."""
+    """Store the text of a source in the run's folder and return its digest."""
     raw = text.encode()
     digest = hashlib.sha256(raw).hexdigest()
     place = run_dir / SOURCES / digest
@@ -47,16 +47,16 @@ def keep_source(run_dir: Path, text: str) -> str:
                 file.write(raw)
                 file.flush()
                 os.fsync(file.fileno())
-            new.replace(place)  # a crash leaves the whole text or none, and never a part under its digest
+            new.replace(place)  # after a crash either the complete text is there or none, never a part under its digest
     except OSError as error:
         raise TraceError(f"the source cannot be kept at {place} ({error.strerror}); make room there") from error
     return digest
 
 
 def sources_of(run_dir: Path) -> TextOf:
-    """Reads the sources that a run keeps, or that the run keeps which it was forked from.
+    """Return a reader of the sources stored by a run or by the runs it was forked from.
 
-    The reader raises ``TraceError`` where one is gone or has been changed.
+    The reader raises ``TraceError`` if a source is missing or was changed.
     """
 
     def text_of(digest: str) -> str:
@@ -82,7 +82,7 @@ def program_of(
     keep: bool = True,
     watch: Watcher | None = None,
 ) -> ProgramUnderWay:
-    """The program that the record tells of, at its beginning; ``watch`` is told of its lines."""
+    """Return the recorded program in its initial state. ``watch`` receives its lines."""
     opened: ProgramUnderWay = neighbor("languages: open a program")(
         event, start, strategy, text_of, keep=keep, watch=watch
     )
@@ -90,19 +90,19 @@ def program_of(
 
 
 class Completions:
-    """The exact prompts of the completions that a program asks for, as its run's records are read one after another.
+    """Finds the exact prompts of a program's completions while the run's records are passed in order.
 
-    ``take`` gives the prompt that a record answers; None where it answers none of the program's.
+    ``take`` returns the prompt that a record answers, or None if it does not answer a completion.
     """
 
     def __init__(self, text_of: TextOf) -> None:
         self._text_of = text_of
         self._program: ProgramUnderWay | None = None
-        # what the record taken last answers, an effect; None where it answers nothing the program asked
+        # the effect that the last record answers; None if it does not answer the program
         self.question: Effect | None = None
 
     def take(self, event: Event, before: State, after: State) -> View | None:
-        """Take the next record."""
+        """Process the next record."""
         program = self._program
         if program is None:
             if isinstance(event, ProgramStarted):
@@ -117,7 +117,7 @@ class Completions:
 
 
 def completion_of(folder: Path, records: Iterable[Record], seq: int) -> View:
-    """The prompt of a completion that a program asked for, and that record ``seq`` answers."""
+    """Return the prompt of a program's completion that record ``seq`` answers."""
     state, completions = State(), Completions(sources_of(folder))
     for record in records:
         after = evolve(state, record.event)

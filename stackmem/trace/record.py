@@ -20,11 +20,11 @@ _TAIL_BYTES = len(DIGEST_MARK) + 64 + len(b'"}')
 
 
 class Record(Struct, frozen=True):
-    """An event with its place and time in a run.
+    """An event with its number and time in a run.
 
     Attributes:
-        seq: From 1, without a gap.
-        at: Seconds since 1970, UTC, within the years 1 to 9999; the rules never read it.
+        seq: From 1, without gaps.
+        at: Seconds since 1970, UTC, within the years 1 to 9999. The rules never read it.
     """
 
     seq: int
@@ -33,16 +33,17 @@ class Record(Struct, frozen=True):
 
 
 WAY_OUT = "; stackmem trace recover RUN saves the lines before it"
-"""What follows the message about a line that cannot be read."""
+"""Hint after a message about an unreadable line."""
 
 _decoder = msgspec.json.Decoder(Record)
 
 
 def read_line(line: bytes, previous: str, number: int) -> tuple[Record, str]:
-    """The record of a line without its newline, and its digest.
+    """Return the record of a line without its newline, and its digest.
 
     Raises:
-        TraceError: The line is no record, or does not follow from the line before it; names ``number``.
+        TraceError: The line is not a record, or does not follow from the line before it. The message contains
+            ``number``.
     """
     body, tail = line[:-_TAIL_BYTES] + b"}", line[-_TAIL_BYTES:]
     digest = hashlib.sha256(previous.encode() + body).hexdigest()
@@ -62,9 +63,9 @@ def read_line(line: bytes, previous: str, number: int) -> tuple[Record, str]:
 
 
 def is_followed(line: bytes, previous: str, number: int) -> bool:
-    """Whether a file ends with a whole record and then something that is no newline: no crash leaves that.
+    """Return whether a complete record is followed by something other than a newline, which a crash cannot cause.
 
-    Zeros are what a power cut leaves where the length of a file reached the disk, and its bytes did not.
+    Zero bytes are possible after a power failure, if the file's length reached the disk and its content did not.
     """
     end = line.rfind(DIGEST_MARK) + _TAIL_BYTES
     if not _TAIL_BYTES <= end < len(line) or not line[end:].strip(b"\0"):
@@ -77,7 +78,9 @@ def is_followed(line: bytes, previous: str, number: int) -> bool:
 
 
 def origin(line: bytes) -> RunForked | None:
-    """The fork that a file's first line tells of; None where the file begins by itself, or with no record at all."""
+    """Return the fork in a file's first line. None if the file does not begin with a fork, or not with a record at
+    all.
+    """
     try:
         event = _decoder.decode(line.rstrip(b"\n")[:-_TAIL_BYTES] + b"}").event
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

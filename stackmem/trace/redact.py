@@ -1,13 +1,12 @@
-"""A run with every match of a pattern replaced, in what it was told and in what follows from it.
+"""Makes a copy of a run in which every match of a pattern is replaced, in its inputs and in everything derived.
 
-Rule 1: a match becomes as many characters ``x``, so that lengths and budgets hold.
-Rule 2: what came from outside is rewritten, what the rules derive is derived again: prompts, digests, wording. If a
-    fact then changes (two names became one), there is no copy.
-Rule 3: the copy keeps no files; what a snapshot held is not searched, it is left out.
-Rule 4: of a program's run the texts that it was made of are masked like all else, but for those that stackmem brings
-    itself. What the interpreter derives is derived again from them; its words may be cut elsewhere, so that only its
-    kind, its frame and its sizes must be as they were. Where a derived text still holds a match, it was put together
-    of parts that hold none: there is no copy.
+Rule 1: A match is replaced by the same number of ``x`` characters, so that lengths and budgets stay the same.
+Rule 2: Facts from outside are rewritten, and all others derived again: prompts, digests, wording. If a derived fact
+    changes in another way (two names became equal), the copy fails.
+Rule 3: The copy contains no files. Snapshots are left out without being searched.
+Rule 4: The sources of a program's run are masked too, except those packaged with stackmem. The interpreter derives its
+    facts again from the masked sources. Its texts may be cut in other places, so only kinds, frames and sizes must stay
+    the same. If a derived text still contains a match, it was composed of parts without one, and the copy fails.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ _OURS = frozenset({
     "stop", "prompt_digest", "usage", "kind", "outcome", "frame", "forced", "verified", "code", "ending", "session",
     "questions", "scope", "index", "circles", "text_calls",
 })  # fmt: skip
-"""Fields that hold our own words, ids and digests: nothing in them came from a person, a model or a tool."""
+"""Fields with only our own words, ids and digests, never text from a user, a model or a tool."""
 _WORDING = ("reason", "text", "result")
 SourceOf = Callable[[str, bool], str]
-"""The digest that a source has in the copy, by its digest; True where its text is left as it is."""
+"""Returns the digest of a source in the copy for its original digest. True means that its text is not changed."""
 
 PACKAGED = "stackmem:"
 _SAME = frozenset({"frame", "forced", "verified", "kind", "ending"})
@@ -57,12 +56,12 @@ _LABELS = ("HINTS", "RETURN")
 
 
 def same_digest(digest: str, packaged: bool) -> str:
-    """For records that name no sources."""
+    """Return the digest unchanged, for records without sources."""
     return digest
 
 
 def mask_of(patterns: Iterable[str]) -> Mask:
-    """Replaces whatever one of the regular expressions matches."""
+    """Return a function that masks every match of the regular expressions."""
     compiled = []
     for pattern in patterns:
         try:
@@ -79,7 +78,7 @@ def mask_of(patterns: Iterable[str]) -> Mask:
 
 
 def mask_value(value: Any, mask: Mask) -> Any:
-    """A value with every text in it masked, keys of mappings too; our own fields of an event are left."""
+    """Mask every text in a value, including keys of mappings, except an event's fields with our own words."""
     match value:
         case str():
             return mask(value)
@@ -102,7 +101,7 @@ def mask_value(value: Any, mask: Mask) -> Any:
 
 
 def matching_records(records: Iterable[Record], mask: Mask, source_of: SourceOf = same_digest) -> tuple[int, ...]:
-    """Sequence numbers of the records that hold a match, or name a source that does."""
+    """Return the sequence numbers of records that contain a match or name a source that does."""
     return tuple(
         record.seq for record in records if not equal_facts(mask_fact(record.event, mask, source_of), record.event)
     )
@@ -112,10 +111,14 @@ def redact(
     records: Iterable[Record],
     mask: Mask,
     redaction: facts.Redaction,
-    last_digest: Callable[[], str],  # digest of the copy's record before the one that is asked for
+    last_digest: Callable[[], str],  # returns the digest of the copy's previous record
     sources: tuple[SourceOf, TextOf] = (same_digest, no_sources),
 ) -> Iterator[Record]:
-    """The records of the copy."""
+    """Yield the records of the copy.
+
+    Raises:
+        UsageError: The copy is not possible with these patterns.
+    """
     state, strategy, program, names = State(), None, None, ProgramNames()
     for record in records:
         event = _without_files(mask_fact(record.event, mask, sources[0]))
@@ -168,7 +171,7 @@ def _without_files(event: facts.Event) -> facts.Event:
 
 
 def _in_program(event: facts.Event, state: State, program: ProgramUnderWay, mask: Mask, number: int) -> facts.Event:
-    """The event as it follows from the copy's program, or in a frame of the agent from the rules."""
+    """Return the event as the copy's program derives it, or the rules if it belongs to a frame of the agent."""
     upcoming = program.decide(state)
     if isinstance(event, facts.RunEnded) and is_stop(event, upcoming, state):
         return rewrite_stop(event, upcoming, state)
@@ -180,7 +183,7 @@ def _in_program(event: facts.Event, state: State, program: ProgramUnderWay, mask
 
 
 def _rederive(event: facts.Event, state: State, derived: facts.Event | Effect | None, number: int) -> facts.Event:
-    """The event as it follows from the copy's state."""
+    """Return the event as it follows from the copy's state."""
     if isinstance(derived, Effect):
         if isinstance(event, facts.RunEnded) and event.ending in STOPS_WITH_PARTIAL:
             return replace(event, result=partial_result(state))
@@ -205,7 +208,7 @@ def _brief(derived: facts.Event | None) -> str:
 
 
 def mask_fact(event: facts.Event, mask: Mask, source_of: SourceOf) -> facts.Event:
-    """A fact of a run with every text in it masked; words of ours that only a program's facts have are left."""
+    """Mask every text of a fact, except our own words in facts of programs."""
     if isinstance(event, SourceLoaded) and event.path.startswith(PACKAGED):
         return replace(event, digest=source_of(event.digest, True)) if event.digest else event
     found: facts.Event = mask_value(event, mask)
@@ -223,7 +226,7 @@ def mask_fact(event: facts.Event, mask: Mask, source_of: SourceOf) -> facts.Even
 
 
 def outside_answer(event: facts.Event, effect: Effect, state: State, number: int) -> facts.Event:
-    """The answer of the world, for the prompt that the copy's program asks with."""
+    """Return the answer from outside for the prompt that the copy's program requests."""
     if isinstance(event, facts.RunEnded):
         return rewrite_stop(event, effect, state)
     asked = answered(effect, event)
@@ -236,7 +239,7 @@ def outside_answer(event: facts.Event, effect: Effect, state: State, number: int
 
 
 def with_prompt(event: facts.Event, asked: object) -> facts.Event:
-    """A model's answer with the digest of the prompt that is asked in the copy; any other answer as it is."""
+    """Return a model's answer with the digest of the copy's prompt. Other answers stay unchanged."""
     ask = asked.ask if isinstance(asked, Compact) else asked
     if isinstance(event, facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted) and isinstance(ask, AskModel):
         return replace(event, prompt_digest=ask.view.digest)
@@ -244,7 +247,7 @@ def with_prompt(event: facts.Event, asked: object) -> facts.Event:
 
 
 def rewrite_stop(event: facts.RunEnded, upcoming: facts.Event | Effect | None, state: State) -> facts.RunEnded:
-    """How a run that was stopped from outside ends in the copy."""
+    """Return the ending in the copy of a run that was stopped from outside."""
     if event.ending in STOPS_WITH_PARTIAL:
         return replace(event, result=partial_result(state))
     if event.ending == "input_needed" and isinstance(upcoming, AskUser):
@@ -253,7 +256,7 @@ def rewrite_stop(event: facts.RunEnded, upcoming: facts.Event | Effect | None, s
 
 
 def rederive_in_program(event: facts.Event, derived: facts.Event | None, mask: Mask, number: int) -> facts.Event:
-    """What the program derives in the copy, in place of the fact that it derived then."""
+    """Return the fact that the program derives in the copy in place of the recorded one."""
     if derived is None or _shape(derived) != _shape(event):
         told = "nothing" if derived is None else type(derived).__name__
         raise UsageError(
@@ -270,7 +273,7 @@ def rederive_in_program(event: facts.Event, derived: facts.Event | None, mask: M
 
 
 def _searched(derived: facts.Event) -> facts.Event:
-    """The fact without its digests, and without what stackmem itself adds to a task."""
+    """Return the fact without its digests, and without the text that stackmem itself adds to a task."""
     if isinstance(derived, PhaseEnded):
         return replace(derived, digests=dict.fromkeys(derived.digests, ""))
     if isinstance(derived, facts.FramePushed) and derived.program is not UNSET:
@@ -282,13 +285,13 @@ def _searched(derived: facts.Event) -> facts.Event:
 
 
 class ProgramNames:
-    """The names of a program's chunks and variables, each of which is another one's in the copy, too."""
+    """The names of a program's chunks and variables, which must stay distinct in the copy."""
 
     def __init__(self) -> None:
         self._was: dict[tuple[type, str], str] = {}
 
     def refuse_alike(self, event: facts.Event, now: facts.Event, number: int) -> None:
-        """Take note of a name."""
+        """Register a name, and refuse it if a different original name already became the same."""
         if not isinstance(event, ChunkKept | VariableSet) or not isinstance(now, ChunkKept | VariableSet):
             return
         if self._was.setdefault((type(now), now.name), event.name) != event.name:
@@ -299,14 +302,14 @@ class ProgramNames:
 
 
 def is_stop(event: facts.Event, upcoming: facts.Event | Effect | None, state: State) -> bool:
-    """Whether the fact is a run's end that came from outside, between two facts of its program."""
+    """Return whether the fact ends a run from outside, between two facts of its program."""
     if not isinstance(event, facts.RunEnded) or state.end is not None or isinstance(upcoming, Effect):
         return False
     return event.ending in ("interrupted", "workspace_error") and not isinstance(upcoming, facts.RunEnded)
 
 
 def _shape(value: Any) -> Any:
-    """What of a derived fact must hold: kinds, ids and sizes, and no text or digest."""
+    """Return what must stay the same in a derived fact: kinds, ids and sizes, but no text or digest."""
     match value:
         case str():
             return ""

@@ -1,8 +1,8 @@
-"""Signatures of a run: a file beside its trace that only grows, so that the trace keeps its bytes.
+"""Signatures of a run, in an append-only file next to its trace, so that the trace does not change.
 
-Rule 1: a signature vouches for all records up to its own, by that record's digest; the last one for the result too.
-Rule 2: it is written with one call, after the records that it vouches for: what a crash leaves is no signature more.
-Rule 3: a run that cannot be signed goes on unsigned, and its result says why.
+Rule 1: A signature covers all records up to its own, by that record's digest. The last one also covers the result.
+Rule 2: It is written with one call, after the records that it covers, so a crash can only leave too few signatures.
+Rule 3: A run that cannot be signed continues unsigned, and its result says why.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .store import append_line
 
 SIGNATURES = "signatures.jsonl"
 _FILES = ("result.json", "changes.patch", "changes.json")
-"""What is made of a run beside its trace, and is signed with its end."""
+"""Files derived from a run, which are signed at its end."""
 MAX_SIGNED_BYTES = 2 << 30
-"""The limit for each of them; a patch is the largest."""
+"""The limit for each of these files. A patch is the largest."""
 _MAX_LINE_BYTES = 1 << 20
 _EMPTY = hashlib.sha256().hexdigest()
 
@@ -38,8 +38,8 @@ _CONTEXT = b"stackmem run signature 1\n"
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
-class Unsigned(StackmemError):  # noqa: N818 - why there is no signature; the run goes on
-    """Nothing can be signed; says why."""
+class Unsigned(StackmemError):  # noqa: N818 - the reason for a missing signature; the run continues
+    """Signing is not possible. The message says why."""
 
     exit_code = 2
 
@@ -54,14 +54,14 @@ class NoPackage(Unsigned):
 class Signature(Struct, frozen=True, forbid_unknown_fields=True):
     """One line of the file."""
 
-    # ``frame`` where one ended, ``end`` of the run, ``found`` for records that stood there, signed or not, when a
-    # process took the run up
+    # ``frame`` after the end of a frame, ``end`` at the end of the run, ``found`` for records that already existed,
+    # signed or not, when a process continued the run
     kind: Literal["frame", "found", "end"]
-    # records, digest: the last record that it vouches for
+    # records, digest: the last record that it covers
     records: int
     digest: str
     key: str  # the public key, 64 hex digits
-    files: dict[str, str] = {}  # name to SHA-256, at an end
+    files: dict[str, str] = {}  # maps names to SHA-256, at an end
     signature: str = ""  # over all the other fields, 128 hex digits
 
     def message(self) -> bytes:
@@ -69,10 +69,15 @@ class Signature(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SigningKey:
-    """An Ed25519 key that signs."""
+    """An Ed25519 key for signing."""
 
     def __init__(self, pem: bytes | None = None) -> None:
-        """Read a key, or make one."""
+        """Read a key from PEM, or generate one.
+
+        Raises:
+            NoPackage: The extra ``trust`` is not installed.
+            ValueError: The key is encrypted or not an Ed25519 key.
+        """
         try:
             from cryptography.exceptions import UnsupportedAlgorithm
             from cryptography.hazmat.primitives import serialization
@@ -85,7 +90,7 @@ class SigningKey:
         else:
             try:
                 private = serialization.load_pem_private_key(pem, password=None)
-            except (TypeError, UnsupportedAlgorithm) as error:  # encrypted, or of a kind that nobody knows
+            except (TypeError, UnsupportedAlgorithm) as error:  # encrypted, or of an unknown kind
                 raise ValueError(str(error)) from error
             if not isinstance(private, Ed25519PrivateKey):
                 raise ValueError("it is of another kind")
@@ -101,7 +106,7 @@ class SigningKey:
 
 
 def is_signed(key: str, signature: str, message: bytes) -> bool:
-    """Whether the key's owner signed the message."""
+    """Return whether the key's owner signed the message."""
     try:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -115,27 +120,29 @@ def is_signed(key: str, signature: str, message: bytes) -> bool:
 
 
 class Signer:
-    """Signs one run as it is written."""
+    """Signs one run while it is written."""
 
     def __init__(self, run_dir: Path, open_key: Callable[[], SigningKey], found: int = 0, digest: str = "") -> None:
-        """Begin, or go on behind a record that is there already: signatures of later ones are void and cut off."""
+        """Start, or continue after an existing record. Signatures of later records are invalid and cut off."""
         self._run_dir, self._open_key = run_dir, open_key
         self._key: SigningKey | None = None
         self._found = Signature("found", found, digest, "") if found else None
         self._size = -1
-        self.problem: Unsigned | None = None  # why the run is not signed; None as long as it is
+        self.problem: Unsigned | None = None  # why the run is not signed; None while it is
 
     @property
     def reason(self) -> str:
-        """Why the run is not signed; empty where it is, and without the extra, as nobody asked for it."""
+        """Why the run is not signed. Empty if it is signed or the extra is not installed, because signing is
+        optional then.
+        """
         return "" if self.problem is None or isinstance(self.problem, NoPackage) else str(self.problem)
 
     def sign_frame(self, records: int, digest: str) -> None:
-        """Sign these records, as a frame ended among them."""
+        """Sign these records after the end of a frame."""
         self._write(Signature("frame", records, digest, ""))
 
     def sign_end(self, records: int, digest: str) -> None:
-        """Sign the run's end, with what was made of it."""
+        """Sign the end of the run with the files derived from it."""
         try:
             files = _digests(self._run_dir)
         except TraceError as error:
@@ -144,7 +151,7 @@ class Signer:
         self._write(Signature("end", records, digest, "", files))
 
     def open(self) -> None:
-        """Have the key and the file ready; what is in the way is the ``problem``."""
+        """Prepare the key and the file. If this fails, ``problem`` says why."""
         if self._key is None and self.problem is None:
             try:
                 self._key = self._open_key()
@@ -183,7 +190,11 @@ def _unwritable(run_dir: Path, error: Exception) -> Unsigned:
 
 
 def _digests(run_dir: Path) -> dict[str, str]:
-    """The digest of each file that is there; raises ``TraceError`` if one cannot be read."""
+    """Return the digest of each existing file.
+
+    Raises:
+        TraceError: A file cannot be read.
+    """
     found = {}
     for name in _FILES:
         try:
@@ -196,7 +207,7 @@ def _digests(run_dir: Path) -> dict[str, str]:
 
 
 def _cut(path: Path, records: int) -> int:
-    """Make the file, or cut off what a crash left of a line and what is about later records; its length."""
+    """Create the file, or cut off a torn line and signatures of later records. Returns the new length."""
     with open(path, "ab", opener=lambda path, flags: owners(path, flags | os.O_NOFOLLOW)) as file:
         size = 0
         for signature, length in _lines(path):
@@ -208,7 +219,7 @@ def _cut(path: Path, records: int) -> int:
 
 
 def _lines(path: Path) -> Iterator[tuple[Signature, int]]:
-    """The signatures, each with the length of its line; a torn last line is none."""
+    """Yield the signatures, each with the length of its line. A torn last line is skipped."""
     try:
         with open_regular(path) as file:
             for number, line in enumerate(bounded_lines(file, _MAX_LINE_BYTES), 1):
@@ -227,16 +238,16 @@ def _lines(path: Path) -> Iterator[tuple[Signature, int]]:
 
 
 class Vouched(Struct, frozen=True):
-    """What signatures say of a whole run."""
+    """The claims that the signatures of a whole run prove."""
 
-    keys: tuple[str, ...]  # those that signed, by name
-    signatures: int  # how many there are
-    # first and last record of each stretch that no earlier signature covered when a process took the run up
+    keys: tuple[str, ...]  # the signing keys, by name if they have one
+    signatures: int  # number of signatures
+    # first and last record of each range that was not yet signed when a process continued the run
     found: tuple[tuple[int, int], ...] = ()
 
 
 class SignedRecords:
-    """A run's records held against its signatures."""
+    """Checks a run's records against its signatures."""
 
     def __init__(self, run_dir: Path, trusted: Mapping[str, str] | None) -> None:
         """Read the signatures."""
@@ -247,7 +258,7 @@ class SignedRecords:
         self._count = 0
 
     def passing(self, records: Iterator[Record], reader: RunReader) -> Iterator[Record]:
-        """The records; of those that are signed, the digests are kept."""
+        """Yield the records, and store the digests of the signed ones."""
         for record in records:
             self._count = record.seq
             if record.seq in self._wanted:
@@ -255,7 +266,11 @@ class SignedRecords:
             yield record
 
     def vouched(self) -> Vouched:
-        """What is signed, once all records have passed."""
+        """Return what is signed, after all records have passed.
+
+        Raises:
+            TraceError: The run is not signed to its end, or a signature does not match or is not trusted.
+        """
         run, signatures = self._run_dir.name, self._signatures
         if not signatures:
             raise TraceError(f"{run} is not signed; without --signed, stackmem replay holds it against itself alone")
@@ -274,10 +289,10 @@ class SignedRecords:
         return Vouched(tuple(keys), len(signatures), tuple(_found(signatures)))
 
     def refuse_contradictions(self, *, ended: bool, unread: bool) -> None:
-        """Compare the signatures with the records that have passed and with the files beside them.
+        """Compare the signatures with the records that have passed and with the files next to them.
 
-        Unlike ``vouched`` this accepts any key, a run that is not signed to its end, and what a crash can leave: lost
-        records of an unfinished run, and files that are missing or empty.
+        Unlike ``vouched`` this accepts any key, a run that is not signed to its end, and everything that a crash can
+        leave: lost records of an unfinished run, and files that are missing or empty.
         """
         for signature in self._signatures:
             self._refuse_contradicting(signature, ended=ended)

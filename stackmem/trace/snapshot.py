@@ -1,4 +1,4 @@
-"""The files of a run at one moment, read from its history when they are asked for."""
+"""The files of a run at one moment, read from its history on access."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class Snapshot:
-    """Path to content, as a read-only mapping; a path is as ``os.fsdecode`` gives it.
+    """Maps paths to contents, read-only. Paths are spelled as by ``os.fsdecode``.
 
-    What a history never keeps is not in it either: ``.git``, empty folders, times, ignored and over-large files; of a
-    layer over a folder, whatever the run never changed.
+    Files that a history never stores are missing: ``.git``, empty folders, ignored and over-large files; so are file
+    times. If the run worked in a layer over a folder, files that it never changed are missing too.
     """
 
     def __init__(self, git_dir: Path, tree: str) -> None:
-        self.tree = tree  # its id in the history; empty where the run kept none
+        self.tree = tree  # its id in the history; empty if the run stored none
         self._objects = Objects(git_dir)
 
     @cached_property
@@ -44,11 +44,13 @@ class Snapshot:
 
     @property
     def of_layer(self) -> bool:
-        """Whether it holds those files alone that the run changed at some time; the others stand in its folder."""
+        """Whether only files that the run changed at some time are included. The others are in the folder of the
+        layer.
+        """
         return bool(self._objects.base())
 
     def __getitem__(self, path: str) -> bytes:
-        """The content of a file; of a link, its target."""
+        """Return the content of a file, or the target of a link."""
         return self._objects.read(self.entries[path].id, "blob")
 
     def __iter__(self) -> Iterator[str]:
@@ -67,7 +69,7 @@ class Snapshot:
         return list(self.entries)
 
     def write_into(self, folder: Path) -> None:
-        """Write every file below an empty folder; links last, so that nothing is written through one."""
+        """Write every file below an empty folder. Links come last, so that no file is written through one."""
         files = sorted(self.entries.items(), key=lambda item: item[1].mode == LINK)
         for path, entry in files:
             target = folder / path
@@ -84,15 +86,15 @@ class Snapshot:
 class FileChange(Struct, frozen=True):
     r"""One file that differs between two moments."""
 
-    path: str  # with ``\xNN`` for bytes that are no UTF-8
+    path: str  # with ``\xNN`` for bytes that are not UTF-8
     kind: Literal["added", "modified", "deleted"]
-    diff: str = ""  # its lines as a unified diff; one sentence where it is no text, or too long to compare
+    diff: str = ""  # a unified diff, or one sentence if the file is not text or too long to compare
 
 
 def changes(
     before: Snapshot, after: Snapshot, paths: Iterable[str] | None = None, *, diffs: bool = True
 ) -> list[FileChange]:
-    """What became of each file, or of each of ``paths``, by path."""
+    """Return the changes of all files, or of ``paths``, in the order of their paths."""
     if before.tree == after.tree:
         return []
     among = sorted(before.entries.keys() | after.entries.keys()) if paths is None else paths

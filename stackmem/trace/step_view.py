@@ -1,4 +1,4 @@
-"""One step as a value to show: what the model was sent, part by part, what it said, and what that left behind."""
+"""One step for display: the prompt part by part, the reply, and what it changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .steps import FrameSpan
 
 
 class ShownPart(Struct, frozen=True):
-    """A piece of a prompt or a reply, exactly as it is; ``label`` says what it is."""
+    """A piece of a prompt or a reply, unchanged. ``label`` says what it is."""
 
     label: str
     text: str
@@ -42,7 +42,7 @@ class ShownFrame(Struct, frozen=True):
 
 
 class ShownChunk(Struct, frozen=True):
-    """A chunk as ``Chunk`` has it, and whether its source is known to have changed since."""
+    """A chunk with the fields of ``Chunk``, and whether its source is known to have changed since."""
 
     name: str
     content: str
@@ -62,27 +62,27 @@ class StepView(Struct, frozen=True):
     seq: int
     at: float  # when the reply came, in seconds since 1970, UTC
     strategy: str
-    frame: ShownFrame  # the frame that was asked
+    frame: ShownFrame  # the frame of the request
     prompt_digest: str
     prompt: tuple[ShownPart, ...]  # each tool, the system prompt, then each part of each message
-    # whether its digest proves it to be the prompt that was sent, to the byte. If not, it is what today's code renders:
-    # the run was imported, or made under other rules
+    # Whether the digest proves that this exact prompt was sent. If not, it is what today's code renders: the run was
+    # imported, or made under other rules.
     prompt_sent: bool
     reply: tuple[ShownPart, ...]
     stop: str
     usage: Usage
-    usd: float | None  # cost of the run up to and with this step; None where unknown
-    context_tokens: int  # tokens of the prompt, as the model counted them
-    followed: tuple[Event, ...]  # the events that came of the reply
-    stack: tuple[ShownFrame, ...]  # frames on the stack once the reply's call was answered, root first
-    heap: tuple[ShownChunk, ...]  # the chunks then
+    usd: float | None  # cost of the run including this step; None if unknown
+    context_tokens: int  # tokens of the prompt, as counted by the model
+    followed: tuple[Event, ...]  # the events that followed the reply
+    stack: tuple[ShownFrame, ...]  # frames on the stack after the reply's call was answered, root first
+    heap: tuple[ShownChunk, ...]  # the chunks at that moment
     heap_chars: int
-    files: tuple[FileChange, ...]  # what the step changed in the workspace
-    files_missing: str = ""  # why ``files`` cannot be told; empty where they are
+    files: tuple[FileChange, ...]  # changes of the step in the workspace
+    files_missing: str = ""  # why ``files`` is not known; otherwise empty
 
 
 def view_step(run: Run, step: int) -> StepView:
-    """A step of a run, from 1."""
+    """Return a step of a run, from 1."""
     moment = run.moment(step)
     view = run.rendered(moment)
     reply = moment.record.event
@@ -115,7 +115,7 @@ def view_step(run: Run, step: int) -> StepView:
 
 
 def prompt_parts(view: View) -> tuple[ShownPart, ...]:
-    """A prompt piece by piece, in the order in which the model reads it."""
+    """Return a prompt piece by piece, in the order in which the model reads it."""
     parts = [ShownPart(f"tool {tool.name}", f"{tool.description}\n{tool.schema}") for tool in view.tools]
     parts.append(ShownPart("system", view.system))
     for number, message in enumerate(view.messages, 1):
@@ -126,7 +126,7 @@ def prompt_parts(view: View) -> tuple[ShownPart, ...]:
 
 
 def last_step_of(frames: tuple[FrameSpan, ...], named: str) -> int:
-    """The last step of the frame that an id or a name tells: its prompt holds all of the frame's conversation."""
+    """Return the last step of the frame with this id or name. Its prompt contains the frame's whole conversation."""
     found = [frame for frame in frames if frame.id == named] or [frame for frame in frames if frame.name == named]
     if not found:
         names = ", ".join(f"{frame.id} {frame.name!r}" for frame in frames[:10])

@@ -1,4 +1,4 @@
-"""Steps and frames of a run, read in one pass that holds no more than the step at hand: for traces of any size."""
+"""Steps and frames of a run, read in one pass with one step in memory, for traces of any size."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .record import Record
 
 
 class Step(Struct, frozen=True):
-    """One reply of the model and what came of it."""
+    """One reply of the model and what followed it."""
 
     number: int  # from 1
     seq: int  # number of the reply's record
     at: float  # when it came, in seconds since 1970, UTC
-    frame: str  # id of the frame that was running
+    frame: str  # id of the running frame
     name: str
     depth: int
     reply: facts.ModelReplied
-    usd: float | None  # what it cost; None where the price is unknown
+    usd: float | None  # its cost; None if the price is unknown
     followed: tuple[facts.Event, ...] = ()  # the events after it, up to the next reply or the end
 
     @property
@@ -42,23 +42,22 @@ class FrameSpan(Struct, frozen=True):
     depth: int
     intent: str
     return_spec: str
-    # first, last: the first and the last step of its own; 0 where it had none
+    # first, last: its own first and last step; 0 if it had none
     first: int = 0
     last: int = 0
-    # steps of its own, without those of the frames that it pushed. Usage and cost likewise, with the summaries of its
-    # conversation
+    # its own steps, without those of its children; usage and cost likewise, including the summaries of its conversation
     steps: int = 0
     usage: Usage = Usage()
     usd: float | None = None
     popped: bool = False  # whether it has ended
     result: str = ""
-    # forced, verified: as ``FramePopped`` has them
+    # forced, verified: as in ``FramePopped``
     forced: str = ""
     verified: str = ""
 
 
 class _Fold:
-    """Where the events so far have led: price, stack and frames."""
+    """The result of the events so far: price, stack and frames."""
 
     def __init__(self) -> None:
         self.price: Price | None = None
@@ -118,7 +117,7 @@ class _Fold:
 
 
 def steps(records: Iterable[Record]) -> Iterator[Step]:
-    """Every step, once all that followed it is read."""
+    """Yield every step, each after all records that follow it were read."""
     fold, step, followed = _Fold(), None, list[facts.Event]()
     for record in records:
         event = record.event
@@ -132,13 +131,13 @@ def steps(records: Iterable[Record]) -> Iterator[Step]:
         followed = []
         named = (frame.id, frame.name, frame.depth) if frame else ("", "", 0)
         step = Step(fold.steps, record.seq, record.at, *named, event, fold.cost(event))
-        fold.frames = {name: fold.frames[name] for name in fold.stack if name in fold.frames}  # others are done with
+        fold.frames = {name: fold.frames[name] for name in fold.stack if name in fold.frames}  # the others have ended
     if step is not None:
         yield replace(step, followed=tuple(followed))
 
 
 def frame_spans(records: Iterable[Record]) -> tuple[FrameSpan, ...]:
-    """Every frame, in the order of their pushes, the root first."""
+    """Return every frame in the order of their pushes, the root first."""
     fold = _Fold()
     for record in records:
         fold.take(record.event)
@@ -146,7 +145,7 @@ def frame_spans(records: Iterable[Record]) -> tuple[FrameSpan, ...]:
 
 
 def total_usd(records: Iterable[Record]) -> float | None:
-    """What all replies and summaries cost by the prices recorded; None where one of them has none."""
+    """Return the cost of all replies and summaries at the recorded prices, or None if any has no price."""
     fold, total = _Fold(), 0.0
     for record in records:
         fold.take(record.event)

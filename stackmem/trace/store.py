@@ -1,8 +1,8 @@
-"""Where a run's facts are kept: one file that only grows.
+"""Storage of a run's facts: one append-only file.
 
-Rule 1: a record is written with one call before the next effect starts, so that kill -9 cannot undo it.
-Rule 2: ``sync`` makes what was written survive a power loss; the harness calls it before each model request.
-Rule 3: one process writes a run at a time: a writer holds the run's lock from its making until it is closed.
+Rule 1: A record is written with one call before the next effect starts, so that kill -9 cannot undo it.
+Rule 2: ``sync`` makes written records survive a power failure. The harness calls it before each model request.
+Rule 3: Only one process writes a run at a time. A writer has the run's lock from its construction until it is closed.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from .lock import Lock
 from .record import DIGEST_MARK, Record, is_followed, origin, read_line
 
 LONGEST_BYTES = 256 * 1024 * 1024
-"""Of a line; who reads one that somebody else wrote holds no more of it."""
+"""Maximum length of a line. Readers of untrusted files never buffer more than this."""
 
 RESERVE_BYTES = 512 * 1024
-"""Sixty times what a measured end took: its last records, its result and a small patch."""
+"""Sixty times the measured size of a run's end: its last records, its result and a small patch."""
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _encoder = msgspec.json.Encoder()
@@ -42,27 +42,31 @@ def _nothing() -> None:
 
 
 def write_line(record: Record, previous: str) -> tuple[bytes, str]:
-    """The line of ``record``, newline included, and its digest; ``record.read_line`` reads it."""
+    """Return the line for ``record``, including its newline, and its digest. ``record.read_line`` reads it."""
     body = _encoder.encode(record)
     digest = hashlib.sha256(previous.encode() + body).hexdigest()
     return body[:-1] + DIGEST_MARK + digest.encode() + b'"}\n', digest
 
 
 def append_line(file: int, line: bytes, size: int) -> int:
-    """Write a line behind the first ``size`` bytes of a file, with one call; the new size.
+    """Append a line after the first ``size`` bytes of a file with one call, and return the new size.
 
     Raises:
-        OSError: The disk took none or only a part of it; what stood before is whole.
+        OSError: The disk accepted only a part of the line or none of it. The earlier content is unchanged.
     """
     written = os.write(file, line)
     if written < len(line):
-        os.ftruncate(file, size)  # a part of a line is none
+        os.ftruncate(file, size)  # remove the incomplete line
         raise OSError(errno.ENOSPC, f"only {written} of {len(line)} bytes were taken, the disk may be full")
     return size + written
 
 
 def cut_torn_line(file: int) -> int:
-    """Take away what a crash left of a last line; the length that stays. Raises ``OSError``."""
+    """Remove an incomplete last line that a crash left, and return the remaining length.
+
+    Raises:
+        OSError: The file cannot be read or shortened.
+    """
     size = os.fstat(file).st_size
     end, step = size, 65_536
     while end > 0:
@@ -78,13 +82,13 @@ def cut_torn_line(file: int) -> int:
 
 
 class End(Struct, frozen=True):
-    """Where a trace ends.
+    """The end of a trace.
 
     Attributes:
         count: Number of its last record.
         digest: That record's digest.
-        whole_bytes: Length of the file up to there, a line end that is missing not counted.
-        terminated: Whether the last record has its line end.
+        whole_bytes: Length of the file up to there, without a missing newline.
+        terminated: Whether the last record has its newline.
     """
 
     count: int
@@ -94,20 +98,20 @@ class End(Struct, frozen=True):
 
 
 class Reserve:
-    """Room on the disk that a run takes at its start, so that its end can be written though the disk is full.
+    """Disk space that a run reserves at its start, so that its end can be written even if the disk is full.
 
-    It is a file without a name, so that it is gone with the process, however that dies. Whoever gives it back once has
-    none any more: what then fits is for the end alone.
+    It is an unnamed file, which disappears with the process, however that dies. Once released it is not reserved again:
+    the space is then only for the end of the run.
 
     Attributes:
-        released: Whether it was given back.
+        released: Whether it was released.
     """
 
     def __init__(self, folder: Path, size: int = RESERVE_BYTES) -> None:
-        """Take it; where a file system cannot set room aside, there is none to give back.
+        """Reserve the space. If the file system cannot reserve space, nothing is reserved.
 
         Raises:
-            OSError: There is no room.
+            OSError: The disk is full.
         """
         self.released = False
         self._file = _nameless(folder)
@@ -119,7 +123,7 @@ class Reserve:
                 raise
 
     def release(self) -> None:
-        """Give it back; a second time does nothing."""
+        """Release the space. Further calls have no effect."""
         self.released = True
         if self._file >= 0:
             os.close(self._file)
@@ -132,7 +136,7 @@ def _nameless(folder: Path) -> int:
     except OSError as error:
         if error.errno in _NO_ROOM:
             raise
-    file, name = tempfile.mkstemp(dir=folder)  # a file system without files that have no name
+    file, name = tempfile.mkstemp(dir=folder)  # the file system does not support unnamed files
     Path(name).unlink()
     return file
 
@@ -150,17 +154,17 @@ class TraceWriter:
         held: tuple[Lock, End] | None = None,
         reserves: bool = False,
     ) -> None:
-        """Begin the run's file, or go on with it.
+        """Create the run's file, or continue it.
 
         Args:
-            after: Of a new file, the number of the record before the first one: that of a fork's parent.
+            after: For a new file, the number of the record before its first one: that of a fork's parent.
             digest: That record's digest.
-            held: Go on behind this end, under a lock that was taken before the trace was read and is the writer's from
-                here on; what stands behind the end, a torn record, is cut off.
-            reserves: Set room aside, and give it back where the disk takes no more: a run's end can be written then.
+            held: Continue after this end, under a lock that was acquired before the trace was read. The writer takes
+                over the lock. Anything after the end, such as a torn record, is cut off.
+            reserves: Reserve disk space, and release it when the disk is full, so that the run's end can be written.
 
         Raises:
-            TraceError: The file is there already, cannot be made or not be written, or another process writes it.
+            TraceError: The file exists already, cannot be created or written, or another process writes it.
         """
         if held is None and not path.parent.is_dir():
             raise TraceError(f"the trace {path} cannot be made: there is no such folder; choose another --runs-dir")
@@ -209,14 +213,14 @@ class TraceWriter:
 
     @property
     def synced(self) -> int:
-        """Number of the last record that would survive a power loss."""
+        """Number of the last record that would survive a power failure."""
         return self._synced
 
     def append(self, event: Event) -> Record:
         """Write ``event`` as the next record.
 
         Raises:
-            TraceError: The disk took none or only a part of it; what stood before is whole.
+            TraceError: The disk accepted only a part of it or none. The earlier records are unchanged.
         """
         record = Record(self._seq + 1, round(self._now(), 3), event)
         line, digest = write_line(record, self.digest)
@@ -238,7 +242,7 @@ class TraceWriter:
             self._size = append_line(self._file, line, self._size)
 
     def sync(self) -> None:
-        """Make every record so far survive a power loss."""
+        """Make every record so far survive a power failure."""
         if self._synced == self._seq:
             return
         try:
@@ -249,33 +253,37 @@ class TraceWriter:
         self._boundary = False
 
     def must_have_room(self) -> None:
-        """Raises ``WorkspaceError`` where the disk was full: what room there is now is for the end."""
+        """Check that the reserve was not used: after that, the remaining space is only for the end of the run.
+
+        Raises:
+            WorkspaceError: The disk was full.
+        """
         if self._reserve is not None and self._reserve.released:
             raise WorkspaceError(
                 f"the disk of {self._path.parent} is full; make room there, then go on with stackmem resume"
             )
 
     def release(self) -> None:
-        """Give back the room that was set aside."""
+        """Release the reserved space."""
         if self._reserve is not None:
             self._reserve.release()
 
     def settle(self) -> None:
-        """Make every record survive a power loss at the end of a run, unless its policy leaves that to the system."""
+        """Make every record survive a power failure at the end of a run, unless the policy is ``none``."""
         if self._forced:
             self.sync()
 
     def after_sync(self, call: Callable[[int, str], None]) -> None:
-        """Have this called once with the number and the digest of the last record, as soon as it was synced."""
+        """Call this once after the next sync, with the number and the digest of the last record."""
         self._after_sync = call
 
     def syncs(self, policy: str, before: Callable[[], None] = _nothing) -> Callable[[], None]:
-        """What is to be done before each request under ``--fsync`` ``step``, ``frame`` or ``none``.
+        """Return the function to call before each request under ``--fsync`` ``step``, ``frame`` or ``none``.
 
-        Whatever it is, a power loss may cost what came after; kill -9 costs nothing.
+        Under every policy a power failure may lose later records, and kill -9 loses nothing.
 
         Args:
-            before: Makes durable what the records name.
+            before: Called first; makes the objects that the records refer to durable.
         """
         self._forced = policy != "none"
 
@@ -290,7 +298,7 @@ class TraceWriter:
         return sync
 
     def close(self) -> None:
-        """Close the file and give the lock back; a second time does nothing."""
+        """Close the file and release the lock. Further calls have no effect."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -305,21 +313,21 @@ class TraceWriter:
 
 
 def unbegun(run_dir: Path) -> TraceError:
-    """What a run is answered with that was killed before its first record."""
+    """Return the error for a run that was killed before its first record."""
     name = run_dir.resolve().name
     return TraceError(f"the run {name} never began: no record of it was written; stackmem runs rm {name} removes it")
 
 
 class TraceReader:
-    """Reads the records of one file, checking each line's digest; lazily, for traces larger than memory.
+    """Reads the records of one file lazily and checks each line's digest, for traces larger than memory.
 
-    A fork's file goes on where its parent was cut: its first record tells the number and the digest before it.
+    A fork's file continues where its parent was cut: its first record contains the number and the digest before it.
     ``lineage.RunReader`` reads both.
 
     Attributes:
-        torn_bytes: Length of a last line that a crash cut short, known once all was read; it is no part of the trace.
+        torn_bytes: Length of an incomplete last line after a crash, known after reading. It is not part of the trace.
         digest: Digest of the last line read.
-        read_bytes: Where in the file the last record read ends.
+        read_bytes: Position in the file after the last record read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -329,10 +337,10 @@ class TraceReader:
         self.read_bytes = 0
 
     def __iter__(self) -> Iterator[Record]:
-        """The records in order.
+        """Yield the records in order.
 
         Raises:
-            TraceError: The file cannot be read, is empty, or a line is broken (named by number).
+            TraceError: The file cannot be read, is empty, or a line is broken (with its number).
         """
         try:
             file = open_regular(self._path)

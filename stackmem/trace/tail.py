@@ -1,4 +1,4 @@
-"""A run's records as they arrive: each once, however often it is asked what is new."""
+"""Follows a run's records as they arrive and returns each of them once."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class RunTail:
     """Reads a run that may still be written.
 
     Attributes:
-        read_bytes: How much of the trace was given so far.
+        read_bytes: Number of bytes of the trace returned so far.
     """
 
     def __init__(self, run_dir: Path) -> None:
-        """Begin before the first record; nothing is read yet."""
+        """Start before the first record, without reading yet."""
         self._folder = run_dir
         self._place: tuple[int, int, str] | None = None  # bytes and records read, and the last digest
-        # length of what stands after the last whole record: a line that is being written, or was cut short
+        # length of the text after the last complete record: a line that is being written, or was cut off
         self.torn_bytes = 0
 
     @property
@@ -32,7 +32,9 @@ class RunTail:
         return self._place[0] if self._place is not None else 0
 
     def fresh(self) -> Iterator[Record]:
-        """The records that were not given before; at first all there are, those of a fork's parents too."""
+        """Return the records that were not returned before. The first call returns all, including those of a fork's
+        parents.
+        """
         return self._all() if self._place is None else self._added(*self._place)
 
     def _all(self) -> Iterator[Record]:
@@ -54,7 +56,7 @@ class RunTail:
                     if self.torn_bytes:
                         return
                     read_bytes += len(line)
-                    if line != b"\n":  # the end of a line that was whole without it
+                    if line != b"\n":  # the newline of a record that was complete without it
                         record, digest = read_line(line[:-1], digest, number + 1)
                         number = record.seq
                         self._place = read_bytes, number, digest

@@ -1,4 +1,4 @@
-"""Verified replay: what the rules derive today from a recorded run, against what the run recorded."""
+"""Verified replay: compares what today's rules derive from a recorded run with what the run recorded."""
 
 from __future__ import annotations
 
@@ -23,21 +23,26 @@ from .record import Record
 from .walk import RecordWalk, WalkedRecord
 
 Proven = dict[str, tuple[int, int]]
-"""Frame id to the last step whose prompt was equal, and how many messages that prompt had."""
+"""Maps a frame id to the last step whose prompt was equal, and the number of messages in that prompt."""
 
 
 class Replay(Struct, frozen=True):
-    """What a replay found to hold."""
+    """The result of a replay."""
 
     state: State  # the state after the last record
-    events: int  # records read
-    prompts: int  # prompt digests that were compared and are equal
-    same_rules: bool  # false where the run was made under other rules: wording and prompts were then not compared
-    program: ProgramUnderWay | None = None  # of a program's run, where its interpreter stands
+    events: int  # number of records
+    prompts: int  # number of prompt digests that were compared and are equal
+    same_rules: bool  # False if the run was made under other rules; wording and prompts were then not compared
+    program: ProgramUnderWay | None = None  # the state of its interpreter, for a program's run
 
 
 def verify(records: Iterable[Record], text_of: TextOf = no_sources, watch: Watcher | None = None) -> Replay:
-    """Fold ``records`` and check each against the rules."""
+    """Fold ``records`` and check each of them against the rules.
+
+    Raises:
+        RulesDiffer: The rules derive something else today.
+        TraceError: The records are not a valid run.
+    """
     walk, prompts, count = RecordWalk(records, text_of, watch), 0, 0
     proven: Proven = {}
     for step in walk:
@@ -54,7 +59,7 @@ def verify(records: Iterable[Record], text_of: TextOf = no_sources, watch: Watch
 
 
 def _check(step: WalkedRecord, proven: Proven, strategy: MemoryStrategy) -> int:
-    """How many prompt digests the record proved equal: 1 or 0; ``proven`` is told of it."""
+    """Check a record and update ``proven``. Returns the number of prompt digests that it proved equal: 1 or 0."""
     record, state, derived = step.record, step.before, step.upcoming
     event = record.event
     same_rules = state.begun.rules == facts.RULES
@@ -76,14 +81,14 @@ def _check(step: WalkedRecord, proven: Proven, strategy: MemoryStrategy) -> int:
 
 
 def _check_prompt(state: State, effect: Effect, record: Record, proven: Proven, strategy: MemoryStrategy) -> int:
-    """1 where the effect asked a model, and the record answers the prompt that is rendered today."""
+    """Return 1 if the effect called a model and the record answers the prompt that is rendered today, otherwise 0."""
     event = record.event
     if not isinstance(event, facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted):
         return 0
     ask = effect.ask if isinstance(effect, Compact) else effect
     if not isinstance(ask, AskModel):
         return 0
-    inside = state.running.program != "steps"  # one conversation; the completions of a program share nothing
+    inside = state.running.program != "steps"  # one conversation; the completions of a program share no messages
     known = proven.get(state.running.id) if inside and strategy.prefix_stable else None
     if event.prompt_digest != ask.view.digest:
         raise RulesDiffer(prompt_difference(record.seq, event.prompt_digest, ask.view, known))
@@ -96,23 +101,23 @@ def _check_prompt(state: State, effect: Effect, record: Record, proven: Proven, 
 
 
 def _may_come_meanwhile(state: State, event: facts.Event) -> bool:
-    """What a person says or stops comes before an effect, wherever she likes."""
+    """Return whether the event is a text or a stop from the user, which may come before any effect."""
     return isinstance(event, PersonSteppedIn | PersonStopped) and state.session is not None and state.end is None
 
 
 def _may_stop(state: State, event: facts.RunEnded) -> bool:
-    """Whether a run can have ended so in place of an effect's answer; its seconds only where they were limited."""
+    """Return whether a run may end this way instead of an answer. Its seconds can only run out if they were limited."""
     limited = event.ending != "limit:seconds" or state.limits.seconds is not None
     return event.ending in STOPS and limited
 
 
 def _may_stop_anywhere(state: State, event: facts.Event) -> bool:
-    """A program is stopped between two of its facts, too."""
+    """Return whether the event stops a program, which may also happen between two of its facts."""
     return state.program is not None and isinstance(event, facts.RunEnded) and event.ending in STOPS
 
 
 def _check_compaction(derived: Effect, event: facts.ContextCompacted, number: int) -> None:
-    """A text that stands for other turns than it was asked for is no answer."""
+    """Check that a summary covers the turns that it was requested for."""
     if isinstance(derived, Compact):
         asked = replace(event, frame=derived.frame, up_to_step=derived.up_to_step)
         if asked != event:
@@ -120,7 +125,7 @@ def _check_compaction(derived: Effect, event: facts.ContextCompacted, number: in
 
 
 def _alike(recorded: facts.Event, derived: facts.Event) -> bool:
-    """Equal but for wording, which other rules may phrase otherwise."""
+    """Compare two facts without their wording, which other rules may change."""
     return equal_facts(_unworded(recorded), _unworded(derived))
 
 

@@ -1,4 +1,4 @@
-"""The walk through a run's records that replay, resume, fork and comparison share: each with what it followed from."""
+"""Iterates over a run's records together with what each one followed from, for replay, resume, fork and comparison."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ class WalkedRecord(Struct, frozen=True):
     """One record."""
 
     record: Record
-    before: State  # the state that it was recorded in
-    given: bool  # whether it is what a run is given: nothing before it says it
-    # what was to happen next in that state, as today's rules or the program say; None where it is given
+    before: State  # the state before it
+    given: bool  # whether it does not follow from earlier records, such as the start
+    # what should happen next in that state by today's rules or the program; None if ``given``
     upcoming: Event | Effect | None
 
     @property
     def effect(self) -> Effect | None:
-        """What the record answers; None where it answers nothing."""
+        """The effect that the record answers, or None."""
         return answered(self.upcoming, self.record.event) if isinstance(self.upcoming, Effect) else None
 
 
 class RecordWalk:
-    """The records in their order; a program's interpreter is run again beside them.
+    """Yields the records in order, and runs a program's interpreter again along with them.
 
-    A record is taken note of once the next one is asked for, so that it can be refused before anything follows from it.
+    A record is applied only when the next one is requested, so that it can be refused before anything follows from it.
     """
 
     def __init__(self, records: Iterable[Record], text_of: TextOf = no_sources, watch: Watcher | None = None) -> None:
-        """Begin; ``text_of`` gives the text of a program's source by its digest, ``watch`` is told of its lines."""
+        """Start. ``text_of`` returns the text of a program's source for its digest; ``watch`` receives its lines."""
         self._records, self._text_of, self._watch = records, text_of, watch
-        self._named = ""  # the strategy in force
+        self._named = ""  # name of the current strategy
         self._strategy: MemoryStrategy | None = None
-        self.state = State()  # the state after the records that were taken note of
-        self.program: ProgramUnderWay | None = None  # where the run's program stands; None where none has begun
+        self.state = State()  # the state after the records applied so far
+        self.program: ProgramUnderWay | None = None  # the run's program; None before it starts
 
     @property
     def strategy(self) -> MemoryStrategy:
-        """The strategy in force."""
+        """The current strategy."""
         if self._strategy is None:
             try:
                 self._strategy = open_strategy(self._named)
@@ -62,7 +62,7 @@ class RecordWalk:
         return self._strategy
 
     def __iter__(self) -> Iterator[WalkedRecord]:
-        """Walk."""
+        """Yield each record before it is applied."""
         for record in self._records:
             given = self._is_given(record.event)
             upcoming = None if given else self._decide()
@@ -98,7 +98,7 @@ class RecordWalk:
 
 
 def program_at(records: Iterable[Record], text_of: TextOf, seq: int) -> ProgramUnderWay | None:
-    """The program as it stands before record ``seq``; None where none had begun. Raises as ``RecordWalk`` does."""
+    """Return the program before record ``seq``, or None if it had not started. Raises like ``RecordWalk``."""
     walk = RecordWalk(records, text_of)
     for step in walk:
         if step.record.seq >= seq:
@@ -107,7 +107,11 @@ def program_at(records: Iterable[Record], text_of: TextOf, seq: int) -> ProgramU
 
 
 def state_after(state: State, record: Record) -> State:
-    """The state after one more record."""
+    """Return the state after one more record.
+
+    Raises:
+        TraceError: The record does not follow from the earlier ones.
+    """
     if isinstance(record.event, RunStarted) and state.start is not None:
         raise TraceError(f"record {record.seq} starts a run that had started; stackmem replay tells what is wrong")
     try:
