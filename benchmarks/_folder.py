@@ -1,4 +1,4 @@
-"""Where a benchmark writes."""
+"""A temporary folder for benchmarks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _PLACES = {
 
 @contextmanager
 def own_folder(place: Path | None = None) -> Iterator[Path]:
-    """A temporary folder, which is also the home of this process, and the temporary folder of its children.
+    """Create a temporary folder that is also the home of this process and the temporary folder of its children.
 
     Args:
-        place: The folder that it is made in.
+        place: The parent folder.
     """
     before = {name: os.environ.get(name) for name in _PLACES}
-    tempfile.gettempdir()  # read once: what this process removes at its very end stays outside
+    tempfile.gettempdir()  # caches the original folder, so that files removed at exit are created outside the new one
     with tempfile.TemporaryDirectory(prefix="stackmem-benchmark-", dir=place, ignore_cleanup_errors=True) as name:
         root = Path(name).resolve()
         for folder in ("work", *_PLACES.values()):

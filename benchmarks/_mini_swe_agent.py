@@ -1,7 +1,7 @@
 """Run one task with mini-swe-agent, for benchmarks/real_models.py.
 
-Its agent runs the commands of a model in a plain shell, so each run is put into bubblewrap: the machine is read-only
-there, and only the copy of the project and an empty /tmp can be written.
+That agent runs the model's commands in a plain shell, so each run is wrapped in bubblewrap. The machine is read-only,
+except for the copy of the project and an empty /tmp.
 """
 
 import json
@@ -13,13 +13,13 @@ from collections import Counter
 from pathlib import Path
 
 CONFIGURATIONS = {"mini-swe-agent": "mini.yaml", "mini-swe-agent:text": "mini_textbased.yaml"}
-"""Name of the table's row to the configuration that mini-swe-agent brings: native tool calls, or fenced commands."""
+"""Table row to the bundled configuration of mini-swe-agent: native tool calls, or fenced commands."""
 
 
 def in_bubblewrap(words: list[str], project: Path, output: Path, *, needs: Path) -> list[str]:
-    """The command line that runs `words` in `project`.
+    """Return the command line that runs `words` in `project` inside bubblewrap.
 
-    They can write only there, to `output` and to an empty /tmp, in which they still see the folder `needs`.
+    The command can write only to `project`, to `output` and to an empty /tmp, which still contains the folder `needs`.
     """
     return [
         "bwrap", "--die-with-parent", "--unshare-pid", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
@@ -35,7 +35,7 @@ def in_bubblewrap(words: list[str], project: Path, output: Path, *, needs: Path)
 def run_mini(
     command: Path, name: str, text: str, project: Path, *, model: str, url: str, seed: int, steps: int, seconds: float
 ) -> dict:
-    """One run.
+    """Run mini-swe-agent once.
 
     Returns: `ending`, `steps` (replies of the model), `seconds`, `usage` (tokens) and `codes` (replies it refused).
     """
@@ -68,7 +68,7 @@ def run_mini(
 
 
 def summary(trajectory: Path, ending: str) -> dict:
-    """What a trajectory says of a run; a run that wrote none has no replies."""
+    """Summarize a trajectory. A missing file counts as a run without replies."""
     try:
         content = json.loads(trajectory.read_text("utf-8"))
     except OSError:
@@ -80,7 +80,7 @@ def summary(trajectory: Path, ending: str) -> dict:
     refused = sum("interrupt_type" in (message.get("extra") or {}) for message in asked)
     return {
         "ending": ending or str(content.get("info", {}).get("exit_status", "")),
-        "steps": len(replies) + refused,  # it does not keep a reply that it refused
+        "steps": len(replies) + refused,  # the trajectory does not contain replies that the agent refused
         "usage": {
             "uncached": sum(usage.get("prompt_tokens", 0) for usage in usages) - cached,
             "cache_read": cached,

@@ -1,4 +1,4 @@
-"""What each request of a run reused of the prompt before it, by the cached tokens that the server reported."""
+"""Measure how much of the previous prompt each request reused, by the cached tokens that the server reported."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +11,14 @@ from stackmem.measure.cached_steps import with_prompts
 from stackmem.measure.prefix import PromptBlock, text_of
 
 CHARS_PER_TOKEN, MARKS = 2, 20
-"""A message has at most so many tokens: a token for every two characters, and the marks of a template around it."""
+"""Upper limit for the tokens of a message: one per two characters, plus the template's marks around it."""
 
 
 class PrefixUse(Struct, frozen=True):
-    """How much of the same frame's last prompt a request found in the server's cache, in tokens.
+    """How many tokens of the frame's previous prompt a request found in the server's cache.
 
     Attributes:
-        due: The last prompt without its last message, which a strategy may write anew.
+        due: The previous prompt without its last message, which a strategy may rewrite.
     """
 
     step: int
@@ -38,7 +38,7 @@ class PrefixUse(Struct, frozen=True):
 
 
 def prefix_uses(run_dir: Path) -> Iterator[PrefixUse]:
-    """Every request of a run but the first one of each frame, and those whose tokens the server did not report."""
+    """Yield the reuse of every request, except the first of each frame and those without reported tokens."""
     last: dict[str, tuple[int, int]] = {}
     for moment in with_prompts(moments_of(run_dir)):
         reply, view = moment.event, moment.view

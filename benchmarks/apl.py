@@ -1,11 +1,11 @@
-"""What an APL loop costs per item: python benchmarks/apl.py [--items 10000]
+"""Measure the cost of an APL loop per item: python benchmarks/apl.py [--items 10000]
 
-Runs `stackmem run` as a person does, with its own fsync, over a `foreach` whose body is one step in memory, and once
-with one outside effect an item. Beside it stands a plain Python loop that writes as many lines of JSON, and what the
-disk's fsync takes by itself. Prints a table with the bounds that are meant to hold; judges nothing.
+Runs `stackmem run` as a user would, with its default fsync, over a `foreach` whose body is one step in memory, and once
+with one outside effect per item. For comparison, it measures a plain Python loop that writes as many lines of JSON, and
+the fsync of the disk. Prints a table with the intended bounds, without a verdict.
 
-Time per item is taken from the records' own clock, which has milliseconds, over windows of 100 items; processor time
-and the largest resident set are those of the whole process; a run of a tenth of the items shows what grows with them.
+The time per item comes from the timestamps of the records, in milliseconds, over windows of 100 items. Processor time
+and the largest resident set are those of the whole process. A run with a tenth of the items shows what grows.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ main:
 
 
 class Measured(Struct, frozen=True):
-    """One run.
+    """The figures of one run.
 
     Attributes:
         micros: Per item, by window of ``WINDOW`` items.
         cpu_seconds, rss_kib: Of the whole process.
         trace_bytes, lines: Of the whole trace.
-        announced: Items that were announced, in order.
+        announced: Items that were announced in order.
     """
 
     micros: list[float]
@@ -59,7 +59,7 @@ class Measured(Struct, frozen=True):
 
 
 def measure(body: str, items: int, folder: Path) -> Measured:
-    """Run the loop in a process of its own; its parts are asked of the trace."""
+    """Run the loop in a separate process and compute the figures from its trace."""
     place = folder / "program"
     place.mkdir(parents=True)
     (place / "one.txt").write_text("one\n", encoding="utf-8")
@@ -88,7 +88,7 @@ def measure(body: str, items: int, folder: Path) -> Measured:
 
 
 def plain_loop(items: int, lines_an_item: int, folder: Path) -> float:
-    """Microseconds an item of a loop that writes as many lines of JSON and forces them to the disk once."""
+    """Return the microseconds per item of a loop that writes as many lines of JSON, with one fsync at the end."""
     begun = time.perf_counter()
     with (folder / "plain.jsonl").open("w", encoding="utf-8") as file:
         for item in range(items):
@@ -101,7 +101,7 @@ def plain_loop(items: int, lines_an_item: int, folder: Path) -> float:
 
 
 def fsync_micros(folder: Path) -> float:
-    """The median of what the disk takes to keep one more line."""
+    """Return the median time of writing and syncing one more line."""
     times = []
     with (folder / "synced").open("wb") as file:
         for _ in range(200):

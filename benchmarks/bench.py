@@ -1,8 +1,8 @@
-"""What the runner of benches adds to a trial: python benchmarks/bench.py [--trials 100] [--dask]
+"""Measure what the bench runner adds to a trial: python benchmarks/bench.py [--trials 100] [--dask]
 
-Trials in memory of 10 steps of necessary work: the run alone, then measured and billed as a row, and the time that
-each engine lets pass between two of them. Memory is that of a process which makes all the trials. ``--lengths`` shows
-the processor time of trials of 60 and 1,000 steps instead, their worlds made before.
+Trials run in memory with 10 steps of necessary work: first the run alone, then measured and billed as a row. The time
+between two trials is measured for each engine. Memory is that of a process that runs all trials. ``--lengths`` shows
+the processor time of trials of 60 and 1,000 steps instead, with worlds generated in advance.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def resident_mib() -> float:
 
 
 def alone(work: list[Job], folder: Path) -> float:
-    """Median ms of a run without measuring; the tasks are there."""
+    """Return the median ms of a run without measuring. The tasks must exist."""
     times = []
     for job in work:
         trial = job.trial
@@ -65,7 +65,7 @@ def alone(work: list[Job], folder: Path) -> float:
 
 
 def as_rows(work: list[Job]) -> tuple[float, float, float]:
-    """Median ms of a trial to its row, and the process's memory after a quarter of the trials and after all."""
+    """Return the median ms from trial to row, and the process's memory after a quarter of the trials and after all."""
     times, early = [], 0.0
     for number, job in enumerate(work):
         begun = time.perf_counter()
@@ -79,7 +79,7 @@ def as_rows(work: list[Job]) -> tuple[float, float, float]:
 
 
 def between(plan: BenchPlan, folder: Path, engine: EngineName) -> float:
-    """Median ms from the end of one trial to the start of the next in a bench of one process."""
+    """Return the median ms from the end of one trial to the start of the next, in a bench with one process."""
     run_bench(plan, folder, Means(1, engine))
     rows = sorted(read_results(folder), key=lambda row: row["started"])
     gaps = [after["started"] - row["finished"] for row, after in pairwise(rows)]
@@ -90,7 +90,7 @@ def measured(count: int, folder: Path, *, dask: bool) -> list[Row]:
     plan = planned(count)
     work = jobs(plan, folder / "inside")
     for job in work:
-        run_trial(job)  # makes the tasks, and warms everything up
+        run_trial(job)  # generates the tasks, and warms up
     bare = alone(work, folder / "inside")
     row, early, late = as_rows(work)
     rows = [
@@ -105,11 +105,11 @@ def measured(count: int, folder: Path, *, dask: bool) -> list[Row]:
 
 
 def lengths(folder: Path) -> list[Row]:
-    """What a trial and a step take of the processor; the steps are those that were taken."""
+    """Return the processor time of trials and of actual steps."""
     rows, each = [], []
     for horizon, rounds in ((60, 8), (1_000, 1)):
         work = jobs(planned(4, horizon), folder / str(horizon))
-        steps = sum(run_trial(job)["steps"] for job in work)  # makes the tasks, and warms everything up
+        steps = sum(run_trial(job)["steps"] for job in work)  # generates the tasks, and warms up
         begun = time.process_time()
         for job in work * rounds:
             run_trial(job)
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--dask", action="store_true", help="the engine of clusters as well")
     parser.add_argument("--lengths", action="store_true", help="trials of 60 and 1,000 steps instead")
     asked = parser.parse_args()
-    assert preload.trial  # imported once, as for every worker
+    assert preload.trial  # imported in advance, as for every worker
     with own_folder() as folder:
         found = lengths(folder) if asked.lengths else measured(max(8, asked.trials), folder, dask=asked.dask)
         for what, figure in found:

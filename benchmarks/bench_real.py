@@ -1,11 +1,11 @@
-"""Whether `stackmem bench` reports the tokens of a real model as its server counted them.
+"""Check that `stackmem bench` reports the same tokens of a real model as its server.
 
     llama-server --model FILE --metrics --parallel 1 --port 8080
     python benchmarks/bench_real.py --model llamacpp/NAME --base-url http://127.0.0.1:8080/v1
-    python benchmarks/bench_real.py --tiny                     # a server of its own that answers without a model
+    python benchmarks/bench_real.py --tiny                     # with a built-in server that answers without a model
 
 It reads the server's counters before and after a small bench and compares them with the sums of the bench's rows. The
-server must answer nobody else meanwhile. A difference of one token is exit code 1.
+server must not handle other requests in the meantime. A difference of one token gives exit code 1.
 """
 
 import argparse
@@ -28,7 +28,7 @@ COUNTERS = {
     "cached": ("cache_read_tokens", "prompt_tokens_cached_total"),
     "written": ("output_tokens", "tokens_predicted_total"),
 }
-"""Of each kind of token the column of a bench and llama.cpp's counter."""
+"""For each kind of token, the column of a bench and llama.cpp's counter."""
 
 
 def counters(address: str) -> dict[str, int]:
@@ -42,7 +42,7 @@ def counters(address: str) -> dict[str, int]:
 
 
 def run_bench(given: argparse.Namespace, model: str, address: str, place: Path) -> dict[str, int]:
-    """The sums of the bench's rows."""
+    """Run a bench and return the sums of its rows."""
     words = [
         "bench", "env_trap", "--horizon", "10", "--noise", "0", "--strategies", given.strategies, "--models", model,
         "--base-url", address, "--trials", "1", "--jobs", "1", "--max-steps", str(given.steps), "-o", str(place),
@@ -58,7 +58,7 @@ def run_bench(given: argparse.Namespace, model: str, address: str, place: Path) 
 
 
 class StubServer(BaseHTTPRequestHandler):
-    """Asks for a listing in every reply, and counts as llama.cpp does."""
+    """A server that requests a listing in every reply, and counts tokens like llama.cpp."""
 
     counted: dict[str, int] = dict.fromkeys((name for _, name in COUNTERS.values()), 0)
 
@@ -93,7 +93,7 @@ class StubServer(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Suppress the log."""
 
 
 @contextmanager

@@ -1,12 +1,12 @@
-"""What the gateway adds, beside a plain reverse proxy in the same run: ``python benchmarks/gateway.py``.
+"""Measure what the gateway adds, compared with a plain reverse proxy: ``python benchmarks/gateway.py``.
 
-Both stand on Starlette, uvicorn and httpx2, in one process each, and forward to the same upstream on loopback, which
-answers a fixed stream. Requests go to the upstream itself, the plain proxy and the gateway in turn, so that what the
-machine does meanwhile falls on all. Measured from the first byte sent to the first streamed byte.
+Both use Starlette, uvicorn and httpx2 in one process each, and forward to the same upstream on loopback, which answers
+with a fixed stream. Requests go to the upstream, the plain proxy and the gateway in turn, so that other load on the
+machine affects all of them equally. Times are from the first byte sent to the first streamed byte.
 
-Figures: milliseconds to the first byte with requests of ``--kib``; streams at once; the resident set over requests;
-the processor time that conversations of up to ``--turns`` turns take in the plain proxy and in the gateway under
-``full`` and under ``mask``, and how it grows. A part is left out by a 0: ``--requests 0``.
+Figures: milliseconds to the first byte with requests of ``--kib``; concurrent streams; the resident set over many
+requests; the processor time of conversations of up to ``--turns`` turns in the plain proxy and in the gateway under
+``full`` and ``mask``, and its growth. A 0 skips a part: ``--requests 0``.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def body(words: str, turns: int = 0) -> bytes:
 
 
 def large(kib: int, number: int) -> bytes:
-    """The next turn of a conversation of so many KiB: half of it stands in one message, half in many."""
+    """Return the next turn of a conversation of ``kib`` KiB, half in one message and half in many."""
     return body("x" * 512 * kib, kib * 512 // 205 + number)
 
 
@@ -159,7 +159,7 @@ async def flat(client: httpx2.AsyncClient, url: str, pid: int, count: int) -> No
 
 
 async def growing(client: httpx2.AsyncClient, url: str, pid: int, name: str, kib: int, turns: int) -> None:
-    """Processor time of whole conversations, and how its sum grows from each length to twice that."""
+    """Print the processor time of whole conversations, and the growth of their sum from each length to twice that."""
     lengths, spent = [turns // 8, turns // 4, turns // 2, turns], list[float]()
     for length in lengths:
         before = busy_seconds(pid)
@@ -167,7 +167,7 @@ async def growing(client: httpx2.AsyncClient, url: str, pid: int, name: str, kib
             content = body(f"long {name} {length} " + "x" * 1024 * kib, number)
             await client.post(f"{url}/v1/messages", content=content)
         spent.append(busy_seconds(pid) - before)
-    # The processor's time comes in hundredths: of short conversations it may be 0.
+    # Processor time has a resolution of 10 ms, so it can be 0 for short conversations.
     exponents = [math.log2(long / short) if long and short else math.nan for short, long in pairwise(spent)]
     print(
         f"{name}, conversations of {', '.join(f'{one:,}' for one in lengths)} turns, {kib:,} KiB at their beginning: "

@@ -1,11 +1,11 @@
-"""What a loop of an agent costs: python benchmarks/loop_agent.py [--items 10000] [--chars 10000]
+"""Measure the cost of an agent's loop: python benchmarks/loop_agent.py [--items 10000] [--chars 10000]
 
-Runs `stackmem run` as a person does, with its own fsync, over one ForEach: a tool of one's own, 16 at a time, of which
-one call in a hundred fails. Once over a hundred items, once over all of them with short results, once with long ones,
-and once with long ones that go into the payload. Then the long run is replayed. Prints a table with the bounds that are
-meant to hold; judges nothing.
+Runs `stackmem run` as a user would, with its default fsync, over one ForEach with a custom tool, 16 calls in parallel,
+of which one in a hundred fails. It runs over a hundred items, over all items with short results, with long results, and
+with long results that go into the payload. Then the long run is replayed. Prints a table with the intended bounds,
+without a verdict.
 
-The largest resident set is that of the whole process; git runs beside it and is not counted.
+The largest resident set is that of the whole process, without the git processes.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ main()
 
 
 class Measured(Struct, frozen=True):
-    """One process.
+    """The figures of one process.
 
     Attributes:
         most_mib: Its largest resident set.
         asked: Completions.
-        ordered: Whether the results stand in the files in the order of the items, each once.
+        ordered: Whether the files contain the results in the order of the items, each once.
     """
 
     seconds: float
@@ -79,7 +79,7 @@ def ran(arguments: list[str], chars: int, folder: Path) -> Measured:
 
 
 def measure(items: int, chars: int, folder: Path, *, kept: bool = False) -> Measured:
-    """One run over so many items, each with a result of so many characters; ``kept`` results go into the payload."""
+    """Run once over ``items`` items with results of ``chars`` characters. ``kept`` results go into the payload."""
     place = folder / "agent"
     place.mkdir(parents=True)
     action = {"name": "Fetch", "params": {"n": "item"}, **({"outputMapping": "pages[{{index}}]"} if kept else {})}

@@ -1,9 +1,10 @@
-"""What the harness itself costs per step: python benchmarks/overhead.py [--steps 5000] [--tiny]
+"""Measure the cost of the harness per step: python benchmarks/overhead.py [--steps 5000] [--tiny]
 
-A model that answers at once and a tool that does nothing, so that only our own work is left, beside the floor: a loop
-written by hand that appends a message, writes a JSON line and forces it to the disk. Prints a table; judges nothing.
-Work per step is the time from a reply to the next request, so it holds settling, folding, rendering, digests and the
-trace; what fsync takes is taken out or left in as the row says.
+The model answers immediately and the tool has no effect, so only the harness's own work remains. It is compared with a
+floor: a loop that appends a message, writes a JSON line and syncs it to disk. Prints a table, without a verdict.
+
+Work per step is the time from a reply to the next request. It includes settling, folding, rendering, digests and the
+trace. Whether fsync is included is stated in each row.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ from stackmem.trace.store import TraceWriter
 from stackmem.workspace.outcome import ToolOutcome
 
 OUTPUT = "x" * 400  # characters of each tool result
-FRAME_STEPS = 98  # and a push and a pop: frames of at most 100 steps
+FRAME_STEPS = 98  # plus a push and a pop, so frames have at most 100 steps
 
 
 class Nothing:
-    """A workspace in which nothing happens."""
+    """A workspace whose commands have no effect."""
 
     def run_command(self, command: str, seconds: float, shown_bytes: int) -> ToolOutcome:
         return ToolOutcome(OUTPUT, exit_code=0)
@@ -52,7 +53,7 @@ class Nothing:
 
 
 class Instant:
-    """A model that answers at once, and notes when it was asked and when it answered."""
+    """A model that answers immediately, and records when it received requests and answered."""
 
     def __init__(self, steps: int, framed: bool) -> None:
         self.steps, self.framed = steps, framed
@@ -89,7 +90,7 @@ def started(strategy_name: str) -> RunStarted:
 
 
 def play(strategy: str, steps: int, folder: Path, *, sync: bool) -> tuple[list[float], list[float], float]:
-    """``(work, fsync, bytes)``: seconds of harness work and of fsync at each step, and trace bytes a step."""
+    """Return ``(work, fsync, bytes)``: seconds of harness work and of fsync per step, and trace bytes per step."""
     model = Instant(steps, strategy != "full")
     path = folder / f"{strategy}-{steps}-{sync}.jsonl"
     writer = TraceWriter(path)
@@ -113,7 +114,7 @@ def play(strategy: str, steps: int, folder: Path, *, sync: bool) -> tuple[list[f
 
 
 def floor(steps: int, folder: Path, line_bytes: int) -> tuple[list[float], list[float]]:
-    """Seconds of work and of fsync at each step of a loop that keeps nothing but a list and a file."""
+    """Return the seconds of work and of fsync per step of a loop that keeps only a list and a file."""
     messages: list[dict[str, str]] = []
     work, waits = [], []
     filler = "y" * max(0, line_bytes - 60)
@@ -130,7 +131,7 @@ def floor(steps: int, folder: Path, line_bytes: int) -> tuple[list[float], list[
 
 
 def memory_per_step(strategy: str, steps: int, folder: Path) -> float:
-    """Growth of Python memory in KB a step, over the second half of a run."""
+    """Return the growth of Python memory in KB per step, over the second half of a run."""
     tracemalloc.start()
     marks: dict[int, int] = {}
     model = Instant(steps, strategy != "full")
@@ -149,7 +150,7 @@ def memory_per_step(strategy: str, steps: int, folder: Path) -> float:
 
 
 def help_ms(tries: int) -> float:
-    """Least wall time of ``stackmem --help``."""
+    """Return the least wall time of ``stackmem --help``."""
     times = []
     for _ in range(tries):
         begun = time.perf_counter()
@@ -167,16 +168,16 @@ def around(seconds: list[float], step: int, width: int) -> float:
 
 
 Row = tuple[str, str, str]
-"""What was measured, its figure, the bound it is held against."""
+"""What was measured, its value, and its bound."""
 
 
 def work_rows(steps: int, folder: Path) -> tuple[list[Row], float]:
-    """Work without fsync, early and late; and the trace's bytes a step."""
+    """Return the work without fsync, early and late, and the bytes of trace per step."""
     work, _, line_bytes = play("stackheap", steps, folder, sync=False)
     span = min(1_000, steps // 2 // 100 * 100)  # steps at either end
 
     def tenth(first: int) -> float:
-        """Median of steps 5 to 15 of each frame among so many steps, in ms."""
+        """Return the median of steps 5 to 15 of each frame within ``span`` steps, in ms."""
         return median_ms([value for start in range(first, first + span, 100) for value in work[start + 5 : start + 15]])
 
     early, late = tenth(0), tenth(steps - span - 100)
@@ -194,7 +195,7 @@ def work_rows(steps: int, folder: Path) -> tuple[list[Row], float]:
 
 
 def sync_rows(steps: int, folder: Path, line_bytes: float) -> list[Row]:
-    """Work with fsync, beside the floor that forces as many bytes to the same disk."""
+    """Return the work with fsync, next to the floor that syncs as many bytes to the same disk."""
     work, waits, _ = play("stackheap", steps, folder, sync=True)
     bare, bare_waits = floor(steps, folder, int(line_bytes))
     whole = median_ms([one + two for one, two in zip(work, waits, strict=False)])
@@ -211,7 +212,7 @@ def sync_rows(steps: int, folder: Path, line_bytes: float) -> list[Row]:
 
 
 def growth_rows(steps: int, folder: Path, memory_steps: int) -> list[Row]:
-    """How the baseline grows, and memory."""
+    """Return the growth of the baseline and of memory."""
     full, _, _ = play("full", steps, folder, sync=False)
     middle = min(1_000, steps // 2)
     places = ", ".join(f"{around(full, at, 20):.3f}" for at in (25, middle, len(full) - 20))
@@ -223,7 +224,10 @@ def growth_rows(steps: int, folder: Path, memory_steps: int) -> list[Row]:
 
 
 def signed_rows(folder: Path, steps: int) -> list[Row]:
-    """What signing each frame's end adds to a durable step: frames of five steps, where a long one has a hundred."""
+    """Return what signing the end of each frame adds to a durable step.
+
+    Frames here have five steps, while a long frame has a hundred.
+    """
     key = SigningKey()
     seconds: dict[bool, list[float]] = {False: [], True: []}
     signing: list[float] = []
@@ -252,7 +256,7 @@ def signed_rows(folder: Path, steps: int) -> list[Row]:
 
 
 def snapshot_ms(files: int, folder: Path, steps: int) -> tuple[float, float]:
-    """Median time of a snapshot that is forced to the disk, after one file of 2 KB changed, and after none did; ms."""
+    """Return the median ms of a synced snapshot after a 2 KB file changed, and without changes."""
     work = folder / f"work-{files}"
     for number in range(files):
         place = work / f"package-{number % 20}" / f"module_{number}.py"
@@ -260,7 +264,7 @@ def snapshot_ms(files: int, folder: Path, steps: int) -> tuple[float, float]:
         place.write_text(f"# {number}\n" + "x" * 2_000)
     history = History(folder / f"history-{files}.git", work)
     history.snapshot()
-    time.sleep(0.1)  # until file times tell a change
+    time.sleep(0.1)  # file times need to differ to reveal a change
     history.snapshot()
     changed, same = [], []
     for step in range(steps):
@@ -275,7 +279,7 @@ def snapshot_ms(files: int, folder: Path, steps: int) -> tuple[float, float]:
 
 
 def snapshot_rows(folder: Path, sizes: tuple[int, ...], steps: int) -> list[Row]:
-    """What a step costs that may change files."""
+    """Return the cost of a step that may change files."""
     rows = []
     for files in sizes:
         changed, same = snapshot_ms(files, folder, steps)
@@ -291,7 +295,7 @@ def main() -> None:
     asked = parser.parse_args()
     steps, tries = (300, 1) if asked.tiny else (asked.steps, 5)
     with own_folder(asked.folder) as folder:
-        play("stackheap", 200, folder, sync=False)  # warm
+        play("stackheap", 200, folder, sync=False)  # warm-up
         rows, line_bytes = work_rows(steps, folder)
         rows += sync_rows(min(steps, 1_000), folder, line_bytes)
         rows += growth_rows(steps, folder, 100 if asked.tiny else 1_000)

@@ -1,9 +1,9 @@
-"""Whether this tree is slower than another: python benchmarks/pairs.py ../before [--pairs 12] [--only sexp]
+"""Check whether this tree is slower than another: python benchmarks/pairs.py ../before [--pairs 12] [--only sexp]
 
-Runs parts of the other benchmarks in processes of their own, for the two trees in turn, and compares processor time,
-which a busy machine moves less than the clock. The other tree is a clone at the commit of before; it runs its own
-benchmarks with this Python. Prints for each part the median of the pairs' ratios, new by old, and the bounds between
-which that median lies with at least 95 %; judges nothing.
+Runs parts of the other benchmarks in separate processes, alternating between the two trees, and compares processor
+time, which depends less on other load than wall time. The other tree is a clone at the earlier commit and runs its own
+benchmarks with this Python. For each part it prints the median of the pairs' ratios, new over old, and bounds that
+contain that median with at least 95 % confidence. It gives no verdict.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
-    """Processor time of this process and of those it started and waited for."""
+    """Return the processor time of this process and of children that it waited for."""
     begun = _used()
     work()
     return _used() - begun
@@ -88,7 +88,7 @@ PARTS = {"overhead": overhead, "trace": trace, "apl": apl, "sexp": sexp, "loop_a
 
 
 def once(tree: Path, part: str, divisor: int) -> dict[str, float]:
-    """One part in a process of its own, over the package of ``tree``."""
+    """Run one part in a separate process with the package of ``tree``."""
     environ = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": ""}
     command = [sys.executable, str(Path(__file__).resolve()), str(tree), "--part", part, "--divisor", str(divisor)]
     done = subprocess.run(command, cwd=tree, env=environ, stdout=subprocess.PIPE, check=True)
@@ -97,7 +97,7 @@ def once(tree: Path, part: str, divisor: int) -> dict[str, float]:
 
 
 def bounds(ratios: list[float]) -> tuple[float, float]:
-    """Between which two of the ratios the true median lies with at least 95 %, by their ranks alone."""
+    """Return two of the ratios that enclose the true median with at least 95 %, by their ranks alone."""
     ordered = sorted(ratios)
     left_out = max(0, int(binom.ppf(0.025, len(ordered), 0.5)) - 1)
     return ordered[left_out], ordered[-1 - left_out]

@@ -1,15 +1,16 @@
-"""Small tasks by a real model under several strategies, beside mini-swe-agent with the same model.
+"""Run small tasks with a real model under several strategies, and with mini-swe-agent for comparison.
 
     scripts/real_models.sh                                     # builds a server, obtains weights, runs everything
     python benchmarks/real_models.py --model openai/NAME --base-url http://127.0.0.1:8080/v1 --tasks create,rename
-    python benchmarks/real_models.py --model script            # no model: every task by its own solution
+    python benchmarks/real_models.py --model script            # without a model: every task by its own solution
 
-The strategies `mini-swe-agent` and `mini-swe-agent:text` stand for that agent with its native and its textual
-configuration; `--mini` names its command. One line of the table for each strategy: runs, solved, replies, calls that
-were refused, replies without a call, runs that stalled, tokens that the server evaluated, took from its cache and
-wrote, seconds, runs that replay, and requests that reused the whole prompt before them but its last message. A request
-that did not is named, and the exit code is 1. A server that reports no cached tokens is not judged; one that answers
-others meanwhile may lose its cache.
+The strategies `mini-swe-agent` and `mini-swe-agent:text` mean that agent with its native and its textual configuration;
+`--mini` is the path of its command. The table has one line per strategy: runs, solved, replies, refused calls, replies
+without a call, stalled runs, tokens that the server evaluated, read from its cache and wrote, seconds, runs that
+replay, and requests that reused the whole previous prompt except its last message.
+
+Requests that did not reuse it are listed, and the exit code is then 1. A server that does not report cached tokens is
+not judged. A server that also handles other requests may lose its cache.
 """
 
 import argparse
@@ -32,7 +33,7 @@ HERE = Path(__file__).resolve().parent
 STACKMEM = [sys.executable, "-m", "stackmem"]
 STEPS = 15
 WORLDS = {"env_trap": 10, "spec_map": 10}
-"""Two generated worlds with the number of calls that their shortest solution needs; they come after the tasks."""
+"""Two generated worlds with the number of calls in their shortest solution. They run after the tasks."""
 
 
 def load_tasks() -> list[dict]:
@@ -46,7 +47,7 @@ def make_world(task: dict, folder: Path) -> None:
 
 
 def run_with_mini(task: dict, name: str, seed: int, given: argparse.Namespace, place: Path) -> dict:
-    """One run of mini-swe-agent, judged by the same check."""
+    """Run mini-swe-agent once and judge the result with the same check."""
     project = place / "project"
     if "world" in task:
         made = place / "world"
@@ -76,7 +77,7 @@ def write_files(folder: Path, files: dict[str, str]) -> None:
 
 
 def solution_script(task: dict, place: Path) -> str:
-    """A script that writes the task's solution, as a model would that knows it."""
+    """Write a script with the task's solution, as if by a model that knows it."""
     replies = [
         {"call": "write_file", "args": {"path": name, "content": text}} for name, text in task["solution"].items()
     ]
@@ -85,7 +86,7 @@ def solution_script(task: dict, place: Path) -> str:
 
 
 def run_task(task: dict, strategy: str, seed: int, given: argparse.Namespace, place: Path) -> dict:
-    """One run of stackmem; what it came to, from its result and its trace."""
+    """Run stackmem once. Returns figures from its result and its trace."""
     folder, runs = place / "project", place / "runs"
     if "world" in task:
         make_world(task, folder)

@@ -1,14 +1,12 @@
-"""Lays out public recordings of coding agents for ``stackmem evidence``; none of them is part of this project.
+"""Lay out public recordings of coding agents for ``stackmem evidence``. They are not part of this project.
 
 Run: python benchmarks/recordings.py CLONES -o RECORDINGS [--formats]
 
-``--formats`` lays out another set, a few recordings of as many formats and tools as are public, which ``stackmem
-import`` is tried with.
+``--formats`` lays out another set, with a few recordings of each public format and tool, to test ``stackmem import``.
 
-CLONES holds each repository below as ``OWNER/NAME``, made by ``git clone --mirror``: two of the sources stand in no
-default branch, so all refs are needed. Files are read from the commit that is named here, so the same command gives
-the same bytes later. A file that the clone lists and does not hold, and
-one that stands there twice, is counted and skipped.
+CLONES contains each repository below as ``OWNER/NAME``, made by ``git clone --mirror``. All refs are needed, because
+two of the sources are not in a default branch. Files are read from the commits given here, so the same command gives
+the same bytes later. Files that are missing from the clone and duplicates are counted and skipped.
 """
 
 from __future__ import annotations
@@ -27,14 +25,14 @@ from typing import cast
 
 @dataclass(frozen=True)
 class Source:
-    """Recordings of one folder of one commit.
+    """Recordings in one folder of one commit.
 
     Attributes:
-        pattern: Of the paths; the group ``task`` names the file that is written, and ``trial`` tells trials apart.
-        folder: Where they go: the model before an ``@``; without one, the recordings name theirs.
-        license: As the repository states it; without one, fetch the files and do not pass them on.
-        most: So many of them, in the order of their paths; 0 is all.
-        tools: Pattern of the Python files whose ``get_info`` returns what the agent was shown of a tool, each.
+        pattern: Of the paths. The group ``task`` is the name of the written file, and ``trial`` distinguishes trials.
+        folder: The target: the model before an ``@``; without one, the recordings name their model.
+        license: As stated by the repository. Without one, fetch the files, but do not redistribute them.
+        most: Maximum number of recordings, in the order of their paths; 0 means all.
+        tools: Pattern of the Python files whose ``get_info`` returns the description of a tool for the agent.
     """
 
     repository: str
@@ -116,7 +114,7 @@ SOURCES = (
 
 
 def _some(repository: str, commit: str, pattern: str, terms: str = "none", most: int = 0) -> Source:
-    """Under the name of their repository, each with its whole path."""
+    """Return a source that keeps whole paths, in a folder named after the repository."""
     folder = repository.replace("/", "+")
     return Source(repository, commit, f"(?P<task>{pattern})", folder, terms, most)
 
@@ -198,7 +196,7 @@ def main() -> None:
 
 
 def lay_out(source: Source, clone: Path, folder: Path) -> Counter[str]:
-    """Write the recordings of one source; how many were written, and how many the clone lacks."""
+    """Write the recordings of one source. Returns counts of written, duplicate and missing files."""
     git = ["git", f"--git-dir={clone}"]
     listed = subprocess.run([*git, "ls-tree", "-r", source.commit], check=True, capture_output=True, text=True).stdout
     counted, seen = Counter[str](), set[str]()
@@ -233,7 +231,7 @@ def lay_out(source: Source, clone: Path, folder: Path) -> Counter[str]:
 
 
 def infos(source: bytes) -> Iterator[object]:
-    """The literals that functions named ``get_info`` return; nothing is run."""
+    """Yield the literals that functions named ``get_info`` return, without executing code."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef) and node.name == "get_info":
             returned = next(one for one in ast.walk(node) if isinstance(one, ast.Return))

@@ -1,9 +1,10 @@
-"""What a folder of many files costs: python benchmarks/repository.py [--files 200 5000 …] [--processes 100 2000]
+"""Measure the cost of a folder with many files: python benchmarks/repository.py [--files 200 5000 …]
 
-For each size a repository of small files is made and committed. Then come, in one run on one machine: ``git status``,
-``cp -r``, the time from ``solve`` to the first request, a command beyond its bare sandbox, a snapshot after one changed
-file, what a run leaves on the disk, and the peak of memory. Commands are measured among so many sleeping processes.
-Prints a table beside the goals; judges nothing. Compare within a run: a busy machine moves all of it.
+For each size, a repository of small files is created and committed. Then the following are measured in one run: ``git
+status``, ``cp -r``, the time from ``solve`` to the first request, the overhead of a command over its bare sandbox, a
+snapshot after one changed file, what a run leaves on the disk, and the peak of memory. Commands are also measured next
+to many sleeping processes (``--processes 100 2000``). Prints a table with the goals, without a verdict. Compare figures
+within one run only, because other load affects all of them.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ ROWS = (
 
 
 def make_folder(place: Path, files: int) -> Path:
-    """A repository of so many files of 4 KB on average, in one commit."""
+    """Create a repository with ``files`` files of 4 KB on average, in one commit."""
     chance = random.Random(files)
     for number in range(files):
         folder = place / f"d{number // 10_000}" / f"e{number // IN_A_FOLDER}" if number > 2 else place
@@ -73,7 +74,7 @@ def make_folder(place: Path, files: int) -> Path:
             folder.mkdir(parents=True, exist_ok=True)
         lines = (f"x{line} = {chance.random()}\n" for line in range(chance.randint(20, 300)))
         (folder / f"f{number}.py").write_text("".join(lines))
-    settings = ("user.name=b", "user.email=b@b", "gc.auto=0")  # no packing in the background while others measure
+    settings = ("user.name=b", "user.email=b@b", "gc.auto=0")  # prevents background packing during the measurements
     for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "all")):
         given = (word for setting in settings for word in ("-c", setting))
         subprocess.run(["git", *given, *words], cwd=place, check=True)
@@ -91,16 +92,17 @@ def median_ms(figures: list[float]) -> float:
 
 
 def processor_seconds() -> float:
-    """What this process and the programs that it waited for have used."""
+    """Return the processor time of this process and of the children that it waited for."""
     return sum(os.times()[:4])
 
 
 def first_steps(folder: Path, place: Path) -> list[float]:
-    """From ``solve``, as the command line calls it, to the first reply of a model that answers at once, and to the
-    answer of the command that it asks for, which waits for the history.
+    """Measure the time from ``solve`` to the first reply and to the answer of the first command.
+
+    The model answers immediately. The answer to the command waits for the history.
 
     Returns:
-        Of both seconds by the clock, and of the processor, which a busy machine changes less.
+        For each of the two, the wall time and the processor time in seconds. Other load affects the latter less.
     """
     script = place / "script.yaml"
     script.write_text(SCRIPT)
@@ -113,25 +115,25 @@ def first_steps(folder: Path, place: Path) -> list[float]:
 
     begun, used = time.perf_counter(), processor_seconds()
     result = solve(prepare(str(folder), "Change three files.", flags, {}, folder), {}, observe)
-    if len(result.changed) != 3:  # as where TMPDIR lies below /dev, which no sandbox shows
+    if len(result.changed) != 3:  # for example because TMPDIR is below /dev, which is not visible in a sandbox
         raise SystemExit(f"the run changed {result.changed}: {result.failure}")
     return found
 
 
 def kib(*places: Path) -> list[int]:
-    """What each takes on the disk; a file that several have counts for the first."""
+    """Return the disk usage of each folder. A shared file counts for the first one."""
     told = subprocess.run(["du", "-sk", *places], check=True, capture_output=True, text=True).stdout.splitlines()
     sizes = {line.partition("\t")[2]: int(line.split()[0]) for line in told}
     return [sizes.get(str(place), 0) for place in places]
 
 
 def command_ms(workspace: Workspace, rounds: int) -> tuple[float, float]:
-    """The bare sandbox, with the mounts and limits of every command; and what a command costs beyond it."""
+    """Return the ms of the bare sandbox with the usual mounts and limits, and what a command adds to it."""
     bare, whole = [], []
     workspace.run_command("true", 30, 1000)
     for _ in range(rounds):
         with ExitStack() as stack:
-            launch = workspace._level.launch(workspace._seat, "true", stack)  # noqa: SLF001 - what it starts by itself
+            launch = workspace._level.launch(workspace._seat, "true", stack)  # noqa: SLF001 - the internal launch
             begun = time.perf_counter()
             subprocess.run(
                 launch.argv, env=launch.environ, cwd="/", pass_fds=launch.fds, start_new_session=True, check=True,
@@ -144,7 +146,7 @@ def command_ms(workspace: Workspace, rounds: int) -> tuple[float, float]:
 
 @contextmanager
 def crowd(count: int) -> Iterator[None]:
-    """So many processes that sleep."""
+    """Keep ``count`` sleeping processes."""
     pids = []
     try:
         for _ in range(count):
@@ -165,7 +167,7 @@ def git_status(work: Path) -> None:
 
 
 def snapshot_ms(place: Path, folder: Path, over: Overlay, rounds: int) -> tuple[float, float]:
-    """``git status`` in the folder, and a snapshot of the layer after one changed file, in turn."""
+    """Return the ms of ``git status`` in the folder, and of a snapshot of the layer after one change, alternating."""
     history = History(place / "history.git", over.view.root, over=over)
     history.snapshot()
     status, taken = [], []
@@ -177,10 +179,10 @@ def snapshot_ms(place: Path, folder: Path, over: Overlay, rounds: int) -> tuple[
 
 
 def measure(files: int, processes: tuple[int, int], rounds: int) -> dict[str, float]:
-    """One size, in a process of its own, so that its peak of memory is its own."""
+    """Measure one size in a separate process, so that its memory peak is its own."""
     with own_folder() as place:
         os.environ["XDG_STATE_HOME"] = str(place / "state")
-        build_toolchain(cache_folder())  # once for a person, not for a run
+        build_toolchain(cache_folder())  # built once per user, not per run
         folder = make_folder(place / "origin", files)
         found: dict[str, float] = {"files": files}
         names = ("first_request_s", "first_processor_s", "first_command_s", "first_command_processor_s")

@@ -1,7 +1,7 @@
-"""How long a person waits for the list of 10,000 runs: `python -m benchmarks.run_list [RUNS [FOLDER]] [--times 5]`.
+"""Measure how long the list of 10,000 runs takes: `python -m benchmarks.run_list [RUNS [FOLDER]] [--times 5]`.
 
-The server is a new process; the folders of the runs are in the file system's cache.
-With FOLDER the runs are made there, and are used again where they are there.
+The server is a new process. The folders of the runs are in the file system's cache. With FOLDER, the runs are created
+there, and reused if they exist.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tests.report.conftest import FLAGS, chromium
 from tests.report.runs import long_run
 
 RUNS = 10_000
-KILLED = 100  # one of so many has no result
+KILLED = 100  # one of this many has no result
 TASKS = ("calculator", "ledger_rounding", "flaky_queue", "env_trap-60-s1")
 STRATEGIES = ("stackheap", "full", "adaptive", "rolling_summary")
 OUTCOMES = ("solved", "solved", "solved", "unsolved", "limit:steps", "model_error")
 
 
 def many_runs(folder: Path, count: int) -> Path:
-    """So many runs of twelve steps, a minute apart, with a trace and a result each."""
+    """Create ``count`` runs of twelve steps, a minute apart, each with a trace and a result."""
     trace = long_run(folder.parent / "one", 12) / TRACE
     for number in range(count):
         task, strategy = TASKS[number % 4], STRATEGIES[number // 4 % 4]
@@ -57,7 +57,7 @@ def many_runs(folder: Path, count: int) -> Path:
 
 @contextmanager
 def server(folder: Path) -> Iterator[str]:
-    """A new server, from when it has printed its address."""
+    """Start a new server and yield its address once it is printed."""
     command = (sys.executable, "-m", "stackmem", "ui", str(folder))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
@@ -68,7 +68,7 @@ def server(folder: Path) -> Iterator[str]:
 
 
 def seconds_of(page: Page, address: str, count: int) -> tuple[float, float]:
-    """From the request until rows are on the screen, and until the list is whole and is drawn."""
+    """Return the seconds until rows are visible, and until the complete list is drawn."""
     begun = time.perf_counter()
     drawn = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
     page.goto(address, wait_until="commit")

@@ -1,10 +1,10 @@
-"""A long conversation: what its n-th request costs, and how long it takes to take it up again.
+"""Measure a long conversation: the cost of its n-th request, and the time to resume it.
 
     python benchmarks/session.py [--requests 500] [--flat-requests 50]
 
-A scripted model answers; each request reads a file, writes one, runs a command, and ends in words. The prompts of the
-first request of the conversation and of later ones are compared by their estimated tokens, for a frame for each request
-and for one flat conversation. Taking up is measured in this process, from the call to the question for the next one.
+A scripted model answers. Each request reads a file, writes one, runs a command, and ends with text. The first and later
+requests are compared by their estimated prompt tokens, with a frame per request and with one flat conversation. The
+time to resume is measured in this process, from the call until the next request is expected.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from stackmem.run.solve import solve
 
 
 class Requests(Unattended):
-    """Makes so many requests and leaves; notes when it is asked first."""
+    """Sends ``count`` requests and leaves. Records when the first one was expected."""
 
     def __init__(self, count: int) -> None:
         self._left = count
@@ -57,7 +57,7 @@ def replies(requests: int) -> list[dict[str, object]]:
 
 
 def talk(root: Path, requests: int, policy: str, strategy: str) -> tuple[list[int], float]:
-    """Prompt tokens that each request cost in sum, and seconds to take the conversation up again."""
+    """Return the prompt tokens of each request, and the seconds to resume the conversation."""
     mine = root / "mine"
     mine.mkdir(parents=True)
     (mine / "a.txt").write_text("a line of the program\n" * 200, encoding="utf-8")
@@ -79,9 +79,8 @@ def talk(root: Path, requests: int, policy: str, strategy: str) -> tuple[list[in
     prepared = prepare(str(mine), None, flags, os.environ, Path.cwd(), rules)
     result = solve(prepared, os.environ, observe, person=Requests(requests))
     again = Requests(0)
-    (root / "script.yaml").write_text(
-        '{"replies": [{"text": "no more"}]}', encoding="utf-8"
-    )  # reading a long one is no part of it
+    # A short script, because the time to read a long one must not be measured.
+    (root / "script.yaml").write_text('{"replies": [{"text": "no more"}]}', encoding="utf-8")
     begun = time.perf_counter()
     resume(Path(result.run_dir), {}, os.environ, person=Person(port=again))
     return cost, again.asked_at - begun

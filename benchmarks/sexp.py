@@ -1,8 +1,9 @@
-"""How fast workflows are evaluated: python benchmarks/sexp.py [--seconds 1]
+"""Measure the speed of workflow evaluation: python benchmarks/sexp.py [--seconds 1]
 
-Nodes a second on one core, atoms counted, beside a walk of the same nodes that recurses as lis.py does: the floor, that
-has no positions, no budgets, no errors with a place, and dies at about a thousand nested calls. Both walk equal trees
-and count equal nodes; the ratio is the walk's time by ours. Processor time, the best of several rounds.
+It counts nodes per second on one core, including atoms, and compares them with a floor: a recursive walk of the same
+nodes like lis.py, without positions, budgets and error locations, which fails at about a thousand nested calls. Both
+walk equal trees and count equal nodes. The ratio is the walk's time over that of stackmem, in processor time, the best
+of several rounds.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class NoHost:
 
 
 class Walk:
-    """The floor: nested Python calls over lists, as lis.py has it, which also counts what it evaluates."""
+    """The floor: nested Python calls over lists as in lis.py, with a count of evaluated nodes."""
 
     def __init__(self) -> None:
         self.nodes = 0
@@ -92,14 +93,14 @@ class Env(dict[str, Any]):
 
 
 def plain(node: Node) -> Any:
-    """The node as lis.py holds it."""
+    """Convert the node to lis.py's representation."""
     if isinstance(node, Form):
         return [plain(item) for item in node.items]
     return node.name if isinstance(node, Name) else node.value
 
 
 def ours(text: str) -> tuple[float, int]:
-    """Seconds, and nodes."""
+    """Return seconds and nodes."""
     nodes = read(text)
     begun = time.process_time()
     evaluation = Evaluation(NoHost(), Budget(steps=10**9))  # type: ignore[arg-type]
@@ -133,7 +134,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=1.0, help="for each program and each of the two")
     given = parser.parse_args()
-    sys.setrecursionlimit(20_000)  # the floor's need, not ours
+    sys.setrecursionlimit(20_000)  # needed by the floor only
     print(f"{'program':10} {'nodes':>9} {'nodes/s':>12} {'floor nodes/s':>14} {'ratio':>6}")
     for name, text in PROGRAMS.items():
         (took, nodes), (walked, counted) = best(ours, text, given.seconds), best(floor, text, given.seconds)

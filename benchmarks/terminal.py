@@ -1,11 +1,10 @@
-"""How soon the conversation answers at the terminal: a key while a command floods, and a streamed word.
+"""Measure how fast the conversation responds at the terminal: a key during heavy output, and a streamed word.
 
     python benchmarks/terminal.py [--keys 100] [--words 60]
 
-The program runs at a real pseudo-terminal. A key's time is from its press to the moment when the terminal was sent
-what it changed; it is measured while nothing happens (the floor) and while a command prints without end. A word's time
-is from the moment when a server on loopback has sent it to the moment when it was sent to the terminal. All clocks are
-this process's.
+The program runs in a real pseudo-terminal. A key's time is from its press until the terminal receives the change. It is
+measured at rest (the floor) and while a command prints endlessly. A word's time is from the moment a loopback server
+has sent it until the terminal receives it. All clocks are those of this process.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ def told(name: str, seconds: list[float]) -> float:
 
 
 def presses(terminal: Terminal, count: int) -> list[float]:
-    """Seconds from each key to what it changed."""
+    """Return the seconds from each key to its effect."""
     found = []
     line = ""
     for number in range(count):
-        if len(line) == 20:  # an empty line again
+        if len(line) == 20:  # start over with an empty line
             terminal.type("\x15")
             line = ""
             settle(terminal)
@@ -66,7 +65,7 @@ def presses(terminal: Terminal, count: int) -> list[float]:
 
 
 def word_of(number: int) -> str:
-    """Words that no redrawn line shares a character with, so that each is written whole."""
+    """Return a word that shares no character with its neighbors, so that a redraw writes it completely."""
     return LETTERS[number] * 7
 
 
@@ -83,7 +82,7 @@ def environ(root: Path) -> dict[str, str]:
 
 def keys(root: Path, count: int) -> None:
     script = root / "script.yaml"
-    # It prints 2 MB a second, for the time that the keys take; a command that prints more is ended by its limit.
+    # Prints 2 MB per second while the keys are pressed. A command with more output would reach its limit.
     command = "while :; do head -c 40000 /dev/urandom | base64; sleep 0.025; done"
     flood = {"call": "run_command", "args": {"command": command}}
     script.write_text(json.dumps({"replies": [flood, {"text": "Done."}]}), encoding="utf-8")
@@ -109,12 +108,12 @@ def keys(root: Path, count: int) -> None:
         terminal.wait_for("run_command")
         busy = told("a key, while a command prints", presses(terminal, count))
         terminal.type("\x15\x1b")
-        terminal.wait_for("pausing")  # so it was still at work
+        terminal.wait_for("pausing")  # shows that it was still running
         print(f"ratio of the medians {busy / floor:.2f}")
 
 
 class Streaming(BaseHTTPRequestHandler):
-    """Answers a chat request with words, one after the other; notes when each was sent."""
+    """Answers a chat request word by word, and records when each was sent."""
 
     sent: ClassVar[dict[str, float]] = {}
     words = 0
@@ -133,7 +132,7 @@ class Streaming(BaseHTTPRequestHandler):
             )
             self.sent[word.strip()] = time.perf_counter()
             time.sleep(PAUSE_SECONDS)
-        with suppress(BrokenPipeError):  # the last word was shown, and the terminal closed
+        with suppress(BrokenPipeError):  # after the last word, the terminal may have closed already
             self._end()
 
     def _end(self) -> None:
@@ -154,7 +153,7 @@ class Streaming(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def log_message(self, *_: object) -> None:
-        """The terminal is for figures."""
+        """Suppress the log, because the terminal shows figures."""
 
 
 def words(root: Path, count: int) -> None:

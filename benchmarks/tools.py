@@ -1,11 +1,11 @@
-"""What a file tool costs at every step, against what it would have saved in recorded runs of an agent with a shell.
+"""Compare the cost of a file tool at every step with its savings in recorded runs of an agent with a shell.
 
     python benchmarks/tools.py FOLDER
 
-FOLDER holds trajectories of mini-swe-agent 1 (`*.traj.json`). Three things are counted: whole files written again that
-an edit would have replaced, scripts that replace a text, and the output of searches beyond what `search_files`
-shows. All sizes are characters; the bill is in characters of uncached input, by the usual ratios of prices: output 5,
-a read from the cache 0.1, a write to it 1.25. What enters a prompt is read again at each later step.
+FOLDER contains trajectories of mini-swe-agent 1 (`*.traj.json`). Three things are counted: complete rewrites that an
+edit could have replaced, scripts that replace a text, and search output beyond what `search_files` returns. All sizes
+are characters. The bill is in characters of uncached input at the usual price ratios: output 5, a cache read 0.1, a
+cache write 1.25. Whatever enters a prompt is read again at each later step.
 """
 
 import argparse
@@ -23,8 +23,8 @@ from stackmem.core.tool_schemas import spec
 from stackmem.core.tools import EditFile, ListFiles, ReadFile, RunCommand, SearchFiles, Tool, WriteFile
 
 OUTPUT, READ, WRITE = 5.0, 0.1, 1.25
-CALL = 120  # characters of a call around its texts: names of arguments, quotes
-MATCHES, LINE = 100, 300  # what search_files shows
+CALL = 120  # characters of a call around its texts: argument names, quotes
+MATCHES, LINE = 100, 300  # limits of search_files
 HEREDOC = re.compile(r"cat\s*(?:>\s*(\S+)\s*)?<<-?\s*['\"]?(\w+)['\"]?\s*(?:>\s*(\S+))?\s*\n(.*?)\n\2\b", re.S)
 SEARCH = re.compile(r"(?:^|&&|\|\||;)\s*(?:grep|rg|git grep|egrep)\b")
 
@@ -40,7 +40,7 @@ def vars_of(budgets: Budgets) -> dict[str, object]:
 
 
 def edit_size(old: str, new: str) -> int:
-    """Characters of the edits that make one text of the other, each with a line around it."""
+    """Return the characters of the edits between two texts, each with one line of context."""
     before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
     total = 0
     for group in difflib.SequenceMatcher(a=before, b=after, autojunk=False).get_grouped_opcodes(1):
@@ -50,7 +50,7 @@ def edit_size(old: str, new: str) -> int:
 
 
 def replaced_texts(script: str) -> list[tuple[str, str]]:
-    """The pairs of texts that a Python script gives to ``str.replace``."""
+    """Return the pairs of texts that a Python script passes to ``str.replace``."""
     try:
         tree = ast.parse(script)
     except (SyntaxError, ValueError):

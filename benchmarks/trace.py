@@ -1,8 +1,8 @@
-"""How fast a trace is read, checked and folded, and how long it is.
+"""Measure how fast a trace is read, checked and folded, and its size.
 
-Run ``python benchmarks/trace.py``. Traces are made by the real loop over a model that answers at once and a workspace
-in which nothing happens, in frames of at most 100 steps, and once as one frame of all steps. Prints a table with the
-bounds of the issue; judges nothing. Each figure is the best of three.
+Run ``python benchmarks/trace.py``. The real loop makes the traces with a model that answers immediately and a workspace
+without effects, in frames of at most 100 steps, and once as one frame with all steps. Prints a table with the required
+bounds, without a verdict. Each figure is the best of three.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TRIES = 3
 
 
 def make(path: Path, steps: int, *, framed: bool) -> int:
-    """Write a trace of so many steps; how many events it has."""
+    """Write a trace of ``steps`` steps. Returns the number of events."""
     writer = TraceWriter(path)
 
     def record(event: Event, state: State) -> None:
@@ -50,7 +50,7 @@ def events_of(path: Path) -> list[Event]:
 
 
 def content_bytes(events: list[Event]) -> int:
-    """Bytes of what the model and the tools said: what any trace must hold."""
+    """Return the bytes of replies and tool results, which any trace must contain."""
     total = 0
     for event in events:
         match event:
@@ -71,7 +71,7 @@ def content_bytes(events: list[Event]) -> int:
 
 
 def best(work: Callable[[], object]) -> float:
-    """Least wall time of a few tries, in seconds."""
+    """Return the least wall time of a few tries, in seconds."""
     times = []
     for _ in range(TRIES):
         begun = time.perf_counter()
@@ -85,7 +85,7 @@ def rate(count: int, seconds: float) -> str:
 
 
 def summary_ms(folder: Path) -> float:
-    """Reading the result of a finished run, which stands beside its trace."""
+    """Return the time to read the result file of a finished run."""
     result = msgspec.convert(
         {
             "run": "r", "run_dir": "d", "task": "t", "model": "m", "strategy": "s", "ending": "popped",

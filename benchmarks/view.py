@@ -1,7 +1,7 @@
-"""How large the page of a long run is, and how long a browser takes to open it: `python -m benchmarks.view`.
+"""Measure the page of a long run: its size, and the time to open it in a browser: `python -m benchmarks.view`.
 
-With ``--live 10000 100000`` it opens the live pages of ``stackmem ui`` instead, with ``--live --run DIR`` that of a run
-that is there.
+With ``--live 10000 100000`` it opens the live pages of ``stackmem ui`` instead; with ``--live --run DIR``, that of an
+existing run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STRATEGIES = ("stackheap", "stackheap:index=system", "full")
 
 
 def seconds_to_open(browser: Browser, page_file: Path, times: int) -> list[float]:
-    """From the start of the navigation until the page can be used, sorted."""
+    """Return the sorted times from the start of the navigation until the page is usable."""
     found = []
     for _ in range(times):
         page = browser.new_page()
@@ -38,7 +38,7 @@ def seconds_to_open(browser: Browser, page_file: Path, times: int) -> list[float
 
 
 def live(browser: Browser, run: Path) -> str:
-    """A row: until the page answers, until all of the run is in it, and what that takes."""
+    """Return a row: time until the page answers, time until the whole run is in it, and related figures."""
     command = (sys.executable, "-m", "stackmem", "ui", str(run.parent))
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -63,7 +63,7 @@ def live(browser: Browser, run: Path) -> str:
 
 
 def _place(page: Page, address: str) -> str:
-    """The name of the only run there is, once the list has it."""
+    """Return the name of the only run, once the list shows it."""
     page.goto(address)
     page.wait_for_selector("tbody a", timeout=120_000)
     return (page.get_attribute("tbody a", "href") or "").partition("id=")[2]

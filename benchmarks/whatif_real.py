@@ -1,12 +1,13 @@
-"""What `stackmem whatif` predicts for another strategy, beside what a real server then counts.
+"""Compare the prediction of `stackmem whatif` for another strategy with the counts of a real server.
 
     python benchmarks/whatif_real.py --model llamacpp/NAME --base-url http://127.0.0.1:8080/v1 --tasks create,rename
-    python benchmarks/whatif_real.py --tiny                    # no model: a task by its own solution
+    python benchmarks/whatif_real.py --tiny                    # without a model: a task by its own solution
 
-Each task is recorded once. Then the run is forked under the other strategy after each of its steps, for one request:
-the history is that of the recording, so the server counts exactly the prompts that were predicted. One line for each
-task: prompt tokens of the recording, those predicted and counted under the other strategy, both as a ratio to the
-recording, and how far the prediction is off. The last column has the prompt tokens a step of a run under that strategy.
+Each task is recorded once. Then the run is forked under the other strategy after each of its steps, for one request.
+The history is that of the recording, so the server counts exactly the prompts that were predicted. The table has one
+line per task: prompt tokens of the recording, predicted and counted prompt tokens under the other strategy, both as a
+ratio to the recording, and the error of the prediction. The last column shows the prompt tokens per step of a separate
+run under that strategy.
 """
 
 import argparse
@@ -24,14 +25,14 @@ HEAD = ("task", "steps", "recorded", "predicted", "real", "ratio predicted", "ra
 
 
 def prompts(run: Path) -> list[int]:
-    """Prompt tokens of each reply, as the server reported them."""
+    """Return the prompt tokens of each reply, as reported by the server."""
     events = [json.loads(line)["event"] for line in read_trace(run)]
     kinds = ("uncached", "cache_read", "cache_write_5m", "cache_write_1h")
     return [sum(event["usage"].get(kind, 0) for kind in kinds) for event in events if event["type"] == "ModelReplied"]
 
 
 def forked_prompt(run: Path, step: int, given: argparse.Namespace) -> int:
-    """Prompt tokens of the one request that a fork after ``step`` makes under the other strategy."""
+    """Return the prompt tokens of the one request that a fork after ``step`` makes under the other strategy."""
     words = [
         *STACKMEM, "fork", str(run), "--at", str(step), "--strategy", given.other, "--max-steps", str(step + 1),
         "--runs-dir", str(run.parent), "--json", "--quiet", *(["--base-url", given.base_url] if given.base_url else []),
@@ -47,7 +48,7 @@ def forked_prompt(run: Path, step: int, given: argparse.Namespace) -> int:
 
 
 def compared(task: dict, given: argparse.Namespace, place: Path) -> tuple[list[int], int, list[int], list[int]]:
-    """Recorded prompts, the sum predicted, those of the forks, and those of a run under the other strategy."""
+    """Return the recorded prompts, the predicted sum, the prompts of the forks, and those of a separate run."""
     run = Path(run_task(task, given.recorded, 0, given, place / "recorded")["run_dir"])
     recorded = prompts(run)
     question = WhatIfQuestion((given.other,), phases=None)

@@ -1,6 +1,6 @@
-"""The public Python API as a page: every name of ``stackmem.__all__`` by its signature and its docstring.
+"""Render the public Python API as a page: every name in ``stackmem.__all__`` with its signature and docstring.
 
-``scripts/reference.py`` writes it into ``docs/api.md``.
+``scripts/reference.py`` writes the page to ``docs/api.md``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ITEM = re.compile(r"^ {4}([A-Za-z_0-9, ]+): (.*(?:\n {8,}.*)*)", re.M)
 
 
 class _Bare(NamedTuple):
-    """An annotation that is shown as it is written, without quotes."""
+    """An annotation that is printed without quotes."""
 
     text: str
 
@@ -34,7 +34,7 @@ class _Bare(NamedTuple):
 
 
 def page() -> str:
-    """The names by what they are, each in the order of the alphabet."""
+    """Return the page: the names grouped by kind, in alphabetical order."""
     names: dict[str, list[str]] = {"Functions": [], "Classes": [], "Errors": [], "Values": []}
     for name in stackmem.__all__:
         names[_group(getattr(stackmem, name))].append(name)
@@ -68,7 +68,7 @@ def _entry(name: str) -> str:
 
 
 def _told(doc: str) -> str:
-    """A docstring as Markdown; what it says of each argument or attribute becomes a list."""
+    """Convert a docstring to Markdown, with its arguments and attributes as lists."""
 
     def listed(found: re.Match[str]) -> str:
         items = [f"- `{names}`: {' '.join(text.split())}" for names, text in _ITEM.findall(found[2])]
@@ -82,7 +82,7 @@ def _marked(text: str) -> str:
 
 
 def _signature(name: str, function: Callable[..., Any]) -> str:
-    """The call as it is written; one argument a line where it is long."""
+    """Return the call as code, with one argument per line if it is long."""
     signature = inspect.signature(function)
     shown = [
         one.replace(annotation=_Bare(one.annotation) if isinstance(one.annotation, str) else one.annotation)
@@ -96,7 +96,7 @@ def _signature(name: str, function: Callable[..., Any]) -> str:
 
 
 def _fields(kind: type[Struct]) -> str:
-    """What a value has, with the default where it is one that can be written."""
+    """Return a table of the fields, with their defaults if these can be written as code."""
     rows = ["| field | type | default |", "|---|---|---|"]
     for field in fields(kind):
         annotated = str(kind.__annotations__.get(field.name, "")).replace("|", "\\|")

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Runs `make solve` or `make test` on fresh roots of Debian 12, 13 and the next, each with its own Python: as root and as an
-# ordinary user, with bubblewrap and without. Prints a table; exit 1 where a row failed.
+# Runs `make solve` or `make test` in fresh root file systems of Debian 12, 13 and the next release, each with its own
+# Python: as root and as an ordinary user, with bubblewrap and without. Prints a table. Exits with 1 if a row failed.
 #
 #   scripts/clean_machines.sh                      make solve, on every suite
-#   scripts/clean_machines.sh test trixie          make test, on Debian 13 alone
+#   scripts/clean_machines.sh test trixie          make test, on Debian 13 only
 #
-# Needs root and mmdebstrap. The committed state of this checkout is what is run. PLACE holds the roots (/var/tmp/stackmem-roots);
-# a suite's base is made once, and each row runs in a copy of it. Where packages come from is this machine's own setting: apt's
-# of the suite's mirror (MIRROR names another one), pip's and npm's registries, and proxies of the environment.
+# Needs root and mmdebstrap. Tests the committed state of this checkout. PLACE contains the roots (default:
+# /var/tmp/stackmem-roots). The base of a suite is created once, and each row runs in a copy of it. Packages come from
+# the sources configured on this machine: apt's mirror for the suite (or MIRROR), the registries of pip and npm, and the
+# proxies in the environment.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -35,7 +36,7 @@ done
 mkdir -p "$place"
 chmod 0711 "$place"
 
-# What a machine has on which somebody is about to try this; the set-up installs the rest, or says what is missing.
+# The packages that a user's machine is assumed to have. The set-up installs the rest or reports what is missing.
 always=ca-certificates,git,make,python3,python3-venv
 packages() {
     [ "$purpose" = solve ] || echo -n ",procps,tmux,chromium-headless-shell,libatomic1"
@@ -50,7 +51,7 @@ make_base() { # SUITE
     local base=$place/$1
     [ -e "$base/usr/bin/python3" ] && return
     say "making a root of $1"
-    # A mirror that stands still signs its lists once, and they expire. What is signed is still checked.
+    # The signed lists of a stale mirror expire. Only the expiry date is ignored; signatures are still checked.
     if ! bootstrap "$1" "$base" && ! {
         grep -q 'Release file.* is expired' "$base.log" &&
             say "the mirror's list of $1 has expired and is taken all the same" &&
@@ -59,7 +60,7 @@ make_base() { # SUITE
         grep '^E:' "$base.log" >&2
         return 1
     fi
-    # The machine's own ways out, which a fresh root does not know.
+    # A fresh root lacks this machine's network configuration and certificates.
     cp -L /etc/resolv.conf /etc/hosts "$base/etc/"
     mkdir -p "$base/usr/local/share/ca-certificates"
     cp -a /usr/local/share/ca-certificates/. "$base/usr/local/share/ca-certificates/"
@@ -78,8 +79,8 @@ settings() { # the registries of this machine, as variables that pip and npm rea
     env | grep -iE '^(https?|no)_proxy=' || true
 }
 
-# Inside a root as the machine would be: with processes and mounts of its own, and by pivot_root, as no user namespace can be
-# made in a chroot.
+# Runs a command inside a root like on a separate machine, with its own processes and mounts. Uses pivot_root, because
+# user namespaces cannot be created in a chroot.
 inside() { # ROOT USER COMMAND...
     local root=$1 who=$2
     shift 2
@@ -114,7 +115,7 @@ row() { # SUITE WHO BUBBLEWRAP
     [ "$who" = root ] || home=/home/$who
     git clone --quiet --no-hardlinks . "$root$home/stackmem"
     inside "$root" root chown -R "$who:$who" "$home/stackmem"
-    if [ "$with" = yes ] && [ "$who" != root ]; then # a user is told to have it installed, and has
+    if [ "$with" = yes ] && [ "$who" != root ]; then # the set-up tells users to have it installed
         inside "$root" root sh -c 'apt-get update -qq && apt-get install -qq -y --no-install-recommends bubblewrap' >/dev/null
     fi
     if [ "$with" = no ]; then

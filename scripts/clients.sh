@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs agents that nobody here wrote, each into a folder of its own under the cache folder, and has each work behind
-# a gateway under every strategy, against a scripted provider on loopback. Versions and hashes are in scripts/locks, which
-# scripts/lock_clients.sh writes. Names narrow it: scripts/clients.sh codex aider
+# Installs third-party agents, each into its own folder in the cache, and runs each behind a gateway under every
+# strategy, with a scripted provider on loopback. Versions and hashes are in scripts/locks, which
+# scripts/lock_clients.sh writes. Names select agents: scripts/clients.sh codex aider
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME

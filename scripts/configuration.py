@@ -1,4 +1,4 @@
-"""Writes the table of options anew into docs/configuration.md, between its two marks."""
+"""Rewrite the table of options in docs/configuration.md, between its two marks."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ BEGIN, END = "<!-- options -->\n", "<!-- end of options -->\n"
 
 
 def options_table() -> str:
-    """The options as a table in Markdown, in the order of the options."""
+    """Return the options as a Markdown table, in their order."""
     head = "| setting | flag | takes | default | project file | what it is |\n|---|---|---|---|---|---|"
     lines = [
         f"| `{one.name}` | `{one.flag}` | {one.accepts} | {one.default_text} | {'yes' if one.project else 'no'} "

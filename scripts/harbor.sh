@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Has Harbor's own validator judge our trajectories, Harbor make our agent, which installs the wheel it is given and works, and
-# a bench run an agent of Harbor's. All in an environment of its own, as Harbor needs Python 3.12 or later: the first one
-# found, or the one that PYTHON names.
+# Validates our trajectories with Harbor's own validator, runs our agent in Harbor from the wheel, and runs an agent of
+# Harbor in a bench. All of this uses a separate environment, because Harbor needs Python 3.12 or later: the first one
+# found, or the one in PYTHON.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME

@@ -1,4 +1,4 @@
-"""Which package each module of stackmem belongs to: the kernel, or one of its four neighbors."""
+"""Assign each module of stackmem to a package: the kernel, or one of its four neighbors."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ _PLACES = {place: house for house, places in NEIGHBORS.items() for place in plac
 
 
 def house_of(module: str) -> str:
-    """The package of a module; the longest place counts."""
+    """Return the package of a module. The longest matching prefix counts."""
     parts = module.split(".")
     for count in range(len(parts), 0, -1):
         if (house := _PLACES.get(".".join(parts[:count]))) is not None:
@@ -31,7 +31,7 @@ def house_of(module: str) -> str:
 
 
 def forbidden_imports() -> Iterator[str]:
-    """Each import of a package that the importing one may not know, as ``module -> module``."""
+    """Yield each forbidden import between packages, as ``module -> module``."""
     for name, used in sorted(structure.imports().items()):
         house = house_of(name)
         for each in sorted(used - {"stackmem"}):

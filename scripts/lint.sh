@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Style, format, types, layers: every check runs, any failure fails.
+# Checks style, format, types and layers. Every check runs, and any failure fails.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME

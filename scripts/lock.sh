@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the three locks: every version and hash, for Python 3.11 and later, no address.
+# Writes the three locks with all versions and hashes, for Python 3.11 and later, without addresses.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Writes the locks of the agents that scripts/clients.sh and scripts/harbor.sh install: every version and hash, no address.
+# Writes the locks of the agents that scripts/clients.sh and scripts/harbor.sh install, with all versions and hashes,
+# without addresses.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME

@@ -1,11 +1,12 @@
-"""Breaks the pure parts in small ways, one at a time, and reports what no test sees.
+"""Mutate the pure parts of the code, one small change at a time, and report mutants that no test detects.
 
-    python scripts/mutation.py --count 200 --seed 1 -o mutants.jsonl    a sample; runs on where it was stopped
-    python scripts/mutation.py --show mutants.jsonl                     the rate, and each survivor with its change
+    python scripts/mutation.py --count 200 --seed 1 -o mutants.jsonl    run a sample, or continue an interrupted one
+    python scripts/mutation.py --show mutants.jsonl                     print the rate and each survivor with its change
 
-A mutant is one changed operator, constant or condition. All pure tests run once, to see which of them call its
-function; those run against it, the shortest first, and the first failure kills it. A mutant whose tests do not end in
-5 minutes counts as a time-out, apart from the others. The code is copied to a folder of its own first.
+A mutant is one changed operator, constant or condition. First, all pure tests run once to record which of them call
+each function. Then the tests that call the mutated function run against the mutant, shortest first, and the first
+failure kills it. A mutant whose tests take more than 5 minutes counts separately as a time-out. All of this happens in
+a copy of the code.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("core", "memory", "trace", "measure")
 NET = ("core", "memory", "golden", "properties", "measure", "trace", "contracts/test_strategies.py")
 SECONDS = 300.0
-"""A mutant that takes longer over all its tests counts as a time-out."""
+"""A mutant whose tests take longer than this counts as a time-out."""
 FIRST = 60
-"""So many tests run by themselves first: most mutants are seen by one of them."""
+"""This many tests run first, because most mutants are detected by one of them."""
 
 SWAPS: dict[type[ast.AST], str] = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.In: "not in",
@@ -54,7 +55,7 @@ class Mutant(NamedTuple):
     Attributes:
         path: The module, relative to the repository.
         line: From 1.
-        start, end: Offsets of the text that is replaced, in bytes of the file.
+        start, end: Byte offsets of the replaced text in the file.
     """
 
     path: str
@@ -70,7 +71,7 @@ class Mutant(NamedTuple):
 
 
 class Source:
-    """A module's text, and where its nodes stand in it."""
+    """A module's text, and the positions of its nodes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -93,7 +94,7 @@ class Source:
 
 
 def mutants(path: Path) -> Iterator[Mutant]:
-    """Every mutant of a module; annotations, docstrings and imports have none."""
+    """Yield every mutant of a module. Annotations, docstrings and imports have none."""
     source = Source(path)
     for function in ast.walk(ast.parse(source.bytes)):
         if isinstance(function, ast.FunctionDef):
@@ -117,7 +118,7 @@ def _of_operator(source: Source, node: ast.AST) -> Iterator[Mutant]:
 
 
 def _swapped(source: Source, left: ast.expr, right: ast.expr, operator: ast.AST) -> Iterator[Mutant]:
-    """The operator's own text stands between its operands, beside comments and brackets."""
+    """Yield the mutant of an operator. Its text is between the operands, possibly with comments and parentheses."""
     text = source.bytes[source.end(left) : source.begin(right)].decode()
     word = text.strip(" \n()")
     if type(operator) in SWAPS and word and "#" not in text and "\n" not in word:
@@ -138,18 +139,18 @@ def _of_value(source: Source, node: ast.AST) -> Iterator[Mutant]:
 
 
 def sample(count: int, seed: int) -> list[Mutant]:
-    """``count`` mutants of all rooms, the same for a seed and a state of the code."""
+    """Return ``count`` mutants of all rooms, which depend only on the seed and the code."""
     paths = [path for room in ROOMS for path in sorted((ROOT / "stackmem" / room).rglob("*.py"))]
     every = sorted({one.key: one for path in paths for one in mutants(path)}.values())
-    return random.Random(seed).sample(every, min(count, len(every)))  # noqa: S311 - a sample, and no secret
+    return random.Random(seed).sample(every, min(count, len(every)))  # noqa: S311 - a sample, not a secret
 
 
 class Reach:
-    """A plug-in of pytest that notes which functions of ours each test calls, and how long the test takes.
+    """A pytest plug-in that records the functions that each test calls, and the duration of each test.
 
     Attributes:
-        tests: The mutants that each test may see: those in functions that it calls. Those under "" are called while
-            tests are collected, so that any test may see them.
+        tests: Test id to its duration and the mutants in functions that it calls. The entry "" contains mutants in
+            functions that run during collection, which any test may detect.
     """
 
     def __init__(self, sought: list[Mutant]) -> None:
@@ -166,7 +167,7 @@ class Reach:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self._test, begun = item.nodeid, time.monotonic()
         self.tests[self._test] = (0.0, set())
-        self.begin()  # what ran before may have taken it away
+        self.begin()  # earlier code may have removed the trace function
         try:
             return (yield)
         finally:
@@ -182,7 +183,7 @@ class Reach:
 
     def _of(self, code: CodeType) -> Iterator[str]:
         if not code.co_flags & inspect.CO_OPTIMIZED:
-            return  # the body of a module or class runs whenever it is imported, and holds no mutant itself
+            return  # module and class bodies run on import and contain no mutants themselves
         last = max((line for _, _, line in code.co_lines() if line), default=0)
         for mutant in self.sought:
             if code.co_filename.endswith(f"/{mutant.path}") and code.co_firstlineno <= mutant.line <= last:
@@ -190,7 +191,7 @@ class Reach:
 
 
 def reaching(sought: list[Mutant], folder: Path) -> dict[str, list[str]]:
-    """The tests that can see each mutant, the shortest first."""
+    """Return the tests that can detect each mutant, shortest first."""
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
 
@@ -218,7 +219,7 @@ def _net(folder: Path) -> list[str]:
 
 
 def fate(mutant: Mutant, folder: Path, tests: list[str]) -> dict[str, object]:
-    """What became of one mutant, whose code is put into ``folder`` for as long as its tests run."""
+    """Run the tests of one mutant, whose code replaces the original in ``folder`` during that time."""
     target = folder / mutant.path
     sound = target.read_bytes()
     target.write_bytes(sound[: mutant.start] + mutant.now.encode() + sound[mutant.end :])
@@ -242,7 +243,7 @@ def fate(mutant: Mutant, folder: Path, tests: list[str]) -> dict[str, object]:
     finally:
         target.write_bytes(sound)
         for kept in (target.parent / "__pycache__").glob(f"{target.stem}.*"):
-            kept.unlink()  # made in the same second it would stand for the sound module
+            kept.unlink()  # bytecode from the same second would be mistaken for that of the original
     return {**row, "seconds": round(time.monotonic() - begun, 1)}
 
 

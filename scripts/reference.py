@@ -1,8 +1,7 @@
-"""Writes the generated tables of the docs anew, each between its two marks, and the words that Tab completes.
+"""Rewrite the generated tables of the docs, each between its two marks, and the words for tab completion.
 
-With ``--check`` it only says which are old.
-
-A mark is ``<!-- generated: NAME -->`` up to ``<!-- end of NAME -->``.
+With ``--check`` it only reports which of them are outdated. A table starts at the mark ``<!-- generated: NAME -->`` and
+ends at ``<!-- end of NAME -->``.
 """
 
 import inspect
@@ -72,16 +71,16 @@ _MORE = {
     "RunEnded.result": "The root's result, or what stood when the run was stopped.",
     "name": "As the call says.",
 }
-"""Of fields whose docstring leaves it to the name."""
+"""Descriptions of fields that the docstrings leave out."""
 
 
 def summary(kind: type) -> str:
-    """The first paragraph of a class's docstring, on one line."""
+    """Return the first paragraph of a class's docstring, on one line."""
     return " ".join(inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].split()).replace("``", "`")
 
 
 def notes(kind: type) -> dict[str, str]:
-    """What a docstring says of each attribute."""
+    """Return the docstring's text on each attribute."""
     said = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:")[2]
     found: dict[str, str] = {}
     for names, text in re.findall(r"^ {4}([a-z_0-9, ]+): (.*(?:\n {8,}.*)*)", said, re.M):
@@ -91,7 +90,7 @@ def notes(kind: type) -> dict[str, str]:
 
 
 def field_table(kind: type[Struct]) -> str:
-    """The fields as a table: name, type as it is declared, default, meaning."""
+    """Return the fields as a table: name, declared type, default, meaning."""
     said = notes(kind)
     rows = ["| field | type | default | meaning |", "|---|---|---|---|"]
     for field in fields(kind):
@@ -106,12 +105,12 @@ def field_table(kind: type[Struct]) -> str:
 
 
 def events() -> str:
-    """Every event with its fields."""
+    """Return every event with its fields."""
     return "\n\n".join(f"### {kind.__name__}\n\n{summary(kind)}\n\n{field_table(kind)}" for kind in get_args(Event))
 
 
 def event_list() -> str:
-    """Every event with one sentence, and where it comes from."""
+    """Return every event with one sentence and its origin."""
     rows = [
         f"| [`{kind.__name__}`](trace.md#{kind.__name__.lower()}) | {_source(kind)} | {summary(kind)} |"
         for kind in get_args(Event)
@@ -120,7 +119,7 @@ def event_list() -> str:
 
 
 def _source(kind: type) -> str:
-    """Where a fact comes from: it is given, answers an effect, or is derived; a derived one is checked in replay."""
+    """Return the origin of an event: given, an answer to an effect, or derived. Replay verifies derived ones."""
     if kind in GIVEN or any(kind in facts for facts in ANSWERS.values()):
         return "outside"
     if kind in get_args(ProgramEvent):
@@ -136,7 +135,7 @@ def effect_list() -> str:
 
 
 def parts() -> str:
-    """The values inside events."""
+    """Return the types that events contain."""
     kinds = (Text, Thinking, ToolCall, Usage, ToolSpec, Price, Budgets, Limits, Redaction, Continued, NetworkRequest)
     told = [f"### {kind.__name__}\n\n{_plain(summary(kind))}{field_table(kind)}" for kind in kinds]
     words = [
@@ -147,12 +146,12 @@ def parts() -> str:
 
 
 def _plain(text: str) -> str:
-    """A docstring that msgspec made from the signature says nothing that the table does not."""
+    """Return a docstring, or an empty string if msgspec generated it from the signature, which the table repeats."""
     return "" if not text or re.match(r"\w+\(", text) else f"{text}\n\n"
 
 
 def tools() -> str:
-    """Every tool of every strategy as the model reads it, with the default budgets."""
+    """Return every tool of every strategy with its parameters."""
     slots = {name: f"{value:,}" for name, value in asdict(Budgets()).items()} | {"command_seconds": "30"}
     offered: dict[str, list[str]] = {}
     for strategy, make in sorted(STRATEGIES.items(), reverse=True):
@@ -187,7 +186,7 @@ _NAMES |= {"--language": "languages", "--resume": "runs"}
 
 
 def words() -> str:
-    """What Tab completes, for ``words.json``: commands with their flags and arguments, and the names that ship."""
+    """Return the content of ``words.json`` for tab completion: commands with flags and arguments, and known names."""
     commands: dict[str, dict[str, dict[str, str]]] = {}
 
     def walk(command: Any, path: tuple[str, ...]) -> None:

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes what is published, of the last commit, in dist/: wheel, source distribution, bill of materials, checksums.
+# Builds the release artifacts of the last commit in dist/: wheel, source distribution, bill of materials, checksums.
 #
-# Everything is built twice, in folders, masks and times of day that differ, and both must be the same bytes. The wheel is tried in
-# an empty environment of each Python that is found, the source distribution in one; those that are not there are named.
+# Everything is built twice, with different folders, umasks and time zones, and the results must be identical. The wheel
+# is tested in an empty environment of each Python found, the source distribution in one. Missing versions are reported.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME
@@ -34,7 +34,7 @@ say "two builds are the same bytes"
 wheel=$(echo "$work"/one/dist/*.whl)
 sdist=$(echo "$work"/one/dist/*.tar.gz)
 
-try() { # try PYTHON FILE: a fresh environment with the locked packages, a home of its own
+try() { # try PYTHON FILE: uses a fresh environment with the locked packages and a separate home
     local place
     place=$(mktemp -d -p "$work")
     "$1" -m venv "$place/venv"

@@ -1,12 +1,12 @@
-"""Take the replies of a model out of recordings of the gateway, for the corpus of tests/models/corpus.
+"""Extract the replies of a model from recordings of the gateway, for the corpus of tests/models/corpus.
 
     stackmem gateway --upstream http://127.0.0.1:8080 --port 8090 --runs-dir replies     # the address of the model
     python benchmarks/real_models.py --model openai/NAME --base-url http://127.0.0.1:8090/v1
     python scripts/reply_corpus.py replies --model qwen2.5-coder-1.5b >> tests/models/corpus/replies.jsonl
 
-A row is the reply's text as the model wrote it, before anything is mended, with the names of the tools that were
-offered. Its `label` is empty: a person reads the reply and writes `call` (with `name` and `arguments` as they were
-meant), `answer` or `unreadable`. Replies with a native call are left out, and so are texts that were seen already.
+A row contains the reply's text as the model wrote it, before any repair, and the names of the available tools. Its
+`label` is empty: a person reads the reply and enters `call` (with the intended `name` and `arguments`), `answer` or
+`unreadable`. Replies with a native call and repeated texts are left out.
 """
 
 import argparse
@@ -23,11 +23,11 @@ from stackmem.doors.gateway.exchanges import AnswerPassed, RequestPassed, read_e
 from stackmem.run.run_folder import EXCHANGES
 
 _OWN_PATH = re.compile(r"/(?:tmp|home|root|Users|var)/(?:[^\s\"'\\]*/)?")
-"""A folder of this machine."""
+"""A local folder."""
 
 
 def replies(exchanges: Path, model: str) -> Iterator[dict[str, Any]]:
-    """The replies without a native call in one recorded run."""
+    """Yield the replies without a native call in one recorded run."""
     tools: dict[int, list[str]] = {}
     conversations: dict[int, int] = {}
     for passed in read_exchanges(exchanges):
@@ -44,7 +44,7 @@ def replies(exchanges: Path, model: str) -> Iterator[dict[str, Any]]:
 
 
 def row(model: str, text: str, tools: list[str], stop: str) -> dict[str, Any]:
-    """A row of the corpus without anything of this machine."""
+    """Return a row of the corpus, without local paths."""
     return {"model": model, "tools": tools, "stop": stop, "text": _OWN_PATH.sub("/project/", text), "label": ""}
 
 

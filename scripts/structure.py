@@ -1,12 +1,12 @@
-"""Measures the structure of the package: who imports whom, which names stand twice, and how far one step travels.
+"""Measure the structure of the package: imports, duplicate names, and the files that one step passes through.
 
-    python scripts/structure.py            the figures, as docs/experiments.md keeps them
+    python scripts/structure.py            the figures for docs/experiments.md
     python scripts/structure.py --list     with the modules, classes and files behind each figure
-    python scripts/structure.py --map      docs/map.md on the standard output: every module by its first line
+    python scripts/structure.py --map      docs/map.md on standard output: every module with its first line
 
-A step's way is profiled, not read: a program of one call runs in a folder of its own, and every function of the package
-that is called between the interpreter's question and its answer is counted by its file. Files of the interpreter's own
-language are left out, and so are the insides of the adapters (files, commands, providers), which are another subject.
+The path of a step is profiled, not derived from the source. A program with one call runs in a temporary folder, and
+every function of the package that is called between the interpreter's request and its answer counts with its file.
+Files of the program's language and the internals of adapters (files, commands, providers) are excluded.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ PROGRAM = '(log-message "begun")\n(read_file (path "note.txt"))\n(log-message "d
 
 
 class Outline(NamedTuple):
-    """What is kept of a module's tree, which is a hundred times as large: with 600 of them the collector is slow.
+    """The relevant parts of a module's syntax tree. Keeping 600 whole trees would slow the garbage collector down.
 
     Attributes:
         doc: Its docstring; empty without one.
-        functions: Each function, at any depth, and its lines.
-        imports: Every import, wherever in its code.
+        functions: Each function, at any depth, and its number of lines.
+        imports: Every import, anywhere in the module.
     """
 
     doc: str
@@ -67,7 +67,7 @@ def outline_of(source: str) -> Outline:
 
 
 def statements(node: ast.AST) -> Iterator[ast.stmt]:
-    """Every statement below a node, however deep; a tenth of all nodes, for expressions are left out."""
+    """Yield every statement below a node, at any depth. Skipping expressions saves nine tenths of all nodes."""
     for field in ("body", "orelse", "finalbody", "handlers", "cases"):
         for each in getattr(node, field, ()):
             if isinstance(each, ast.stmt):
@@ -76,7 +76,7 @@ def statements(node: ast.AST) -> Iterator[ast.stmt]:
 
 
 def modules() -> dict[str, Path]:
-    """Every module of the package by its dotted name."""
+    """Return every module of the package by its dotted name."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
@@ -85,7 +85,7 @@ def modules() -> dict[str, Path]:
 
 
 def imports() -> dict[str, set[str]]:
-    """Module to the modules of the package that it imports, wherever in its code."""
+    """Map each module to the modules of the package that it imports, anywhere in its code."""
     known = modules()
     return {name: set(_imported(name, path, known)) for name, path in known.items()}
 
@@ -106,7 +106,7 @@ def _imported(name: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
 
 @cache
 def importers() -> dict[str, set[str]]:
-    """Module to the modules that import it."""
+    """Map each module to the modules that import it."""
     found: dict[str, set[str]] = {name: set() for name in modules()}
     for name, used in imports().items():
         for each in used - {name}:
@@ -115,18 +115,18 @@ def importers() -> dict[str, set[str]]:
 
 
 def room_of(module: str) -> str:
-    """The folder or module of the package that a module belongs to; empty for the package itself."""
+    """Return the top-level folder or module that a module belongs to; empty for the package itself."""
     return module.split(".")[1] if "." in module else ""
 
 
 def arrows() -> set[tuple[str, str]]:
-    """``(room, other)`` for each room that imports another one."""
+    """Return ``(room, other)`` for each room that imports another."""
     found = {(room_of(name), room_of(each)) for name, used in imports().items() for each in used}
     return {(room, other) for room, other in found if room and other and room != other}
 
 
 def upward_imports() -> list[str]:
-    """Imports of a room that is in a higher layer."""
+    """Return the imports of rooms in a higher layer."""
     ranks = _layers()
     found = [(name, each) for name, used in sorted(imports().items()) for each in sorted(used)]
     return [
@@ -141,19 +141,19 @@ def lines(path: Path) -> int:
 
 
 def single_importers() -> list[str]:
-    """Modules that exactly one other imports."""
+    """Return the modules with exactly one importer."""
     known = modules()
     return [name for name, users in importers().items() if len(users) == 1 and known[name].name != "__init__.py"]
 
 
 def small_single_importers() -> list[str]:
-    """Those of them that are shorter than ``SMALL_LINES``: a reader would look for them where they are used."""
+    """Return those shorter than ``SMALL_LINES``: a reader would look for their code in the importer."""
     known = modules()
     return [name for name in single_importers() if lines(known[name]) < SMALL_LINES]
 
 
 def doubled_classes() -> dict[str, list[str]]:
-    """Name of a class to the modules that define one, where that is more than one."""
+    """Map class names that are defined several times to their modules."""
     found: dict[str, list[str]] = defaultdict(list)
     for name, path in modules().items():
         for defined in outline(path).classes:
@@ -162,7 +162,7 @@ def doubled_classes() -> dict[str, list[str]]:
 
 
 def unmapped_modules() -> list[str]:
-    """Modules with code that no document names by their path."""
+    """Return the modules with code whose path is not mentioned in any document."""
     text = "".join(path.read_text("utf-8") for path in sorted((ROOT / "docs").rglob("*.md")))
     return [
         name
@@ -176,7 +176,7 @@ def _place(path: Path) -> str:
 
 
 def module_map() -> str:
-    """Every module with code by its first line, folder by folder, as ``docs/map.md`` has it."""
+    """Return ``docs/map.md``: every module with code and its first line, by folder."""
     text = [
         "# Every module by its first line",
         "",
@@ -197,7 +197,7 @@ def module_map() -> str:
 
 
 class Way:
-    """The files that were called on the way of one step, and the calls that went up a layer."""
+    """The files called during one step, and the calls into a higher layer."""
 
     def __init__(self) -> None:
         self.files: set[str] = set()
@@ -205,10 +205,10 @@ class Way:
 
 
 class Profiler:
-    """Cuts what the package calls into ways: one begins and ends where ``cut`` is called."""
+    """Splits the calls of the package into ways. Each call of ``cut`` ends one way and starts the next."""
 
     def __init__(self, inside: str) -> None:
-        """Leave out the calls of ``inside``, the language's own package."""
+        """Exclude the calls of ``inside``, the package of the program's language."""
         self._inside = inside
         self._rank = _layers()
         self.way = Way()
@@ -243,7 +243,7 @@ class Profiler:
 
 
 def _layers() -> dict[str, int]:
-    """Room to its height; the highest number is the top."""
+    """Map each room to its layer; the highest number is the top."""
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"][0]
     rows = [row.strip("()").split(" | ") for row in contract["layers"]]
     return {room: len(rows) - height for height, row in enumerate(rows) for room in row}
@@ -255,7 +255,7 @@ def _of_package(frame: Any) -> str | None:
 
 
 def _run(folder: Path) -> Path:
-    """A run of the program, kept in ``folder``."""
+    """Run the program and return its run folder below ``folder``."""
     from stackmem.cli.main import main
 
     (folder / "home").mkdir()
@@ -280,7 +280,7 @@ def _generator_of(frame: Any, inside: str) -> bool:
 
 
 def step_way(folder: Path) -> Way:
-    """The way of the program's tool call: from the interpreter's question to the recorded fact and back."""
+    """Return the way of the program's tool call, from the interpreter's request to the recorded fact and back."""
     profiler = Profiler("languages/sexp")
     depth = 0
 
@@ -305,7 +305,7 @@ def step_way(folder: Path) -> Way:
 
 
 def record_way(run_dir: Path) -> Way:
-    """The way of that call's recorded fact through the verified replay, the next record's reading with it."""
+    """Return the way of that call's fact through the verified replay, including reading the next record."""
     from stackmem.core.program_facts import ToolAnswered
     from stackmem.trace.open_run import Run
     from stackmem.trace.program import sources_of

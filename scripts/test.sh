@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Passes every test, or those named by the arguments. The pure part goes first: where it fails, the rest is not begun.
+# Runs every test, or the given ones. If the pure part, which runs first, fails, the rest is skipped.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-# Without bytecode each of the hundreds of processes that the tests start would compile the package anew.
+# Without bytecode, each of the hundreds of processes that the tests start would recompile the package.
 unset PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 scripts/setup.sh test
 
-# Workers take file after file, in the order of tests/conftest.py.
+# Workers take one file after the other, in the order of tests/conftest.py.
 pass() { .venv/bin/python -m pytest --dist loadfile --no-loadscope-reorder --durations=10 "$@" </dev/null; }
 
 processors=$(nproc)
-waiting=$((processors < 4 ? 2 * processors : 8)) # two workers for each processor, for some tests wait
+waiting=$((processors < 4 ? 2 * processors : 8)) # two workers per processor, because some tests wait
 pure=(tests/golden tests/core tests/prompts tests/memory tests/languages tests/compliance tests/measure)
 if (($#)); then
     pass -n "$waiting" "$@"
 else
-    # Beside the pure part, which waits for nothing, one process compiles what the rest imports: else each worker does.
+    # Compile the modules of the other tests during the pure part; otherwise each worker would compile them.
     rest=("${pure[@]/#/--ignore=}")
     nice .venv/bin/python -m pytest --collect-only -qq "${rest[@]}" </dev/null >/dev/null 2>&1 &
     compiling=$!
@@ -24,6 +24,6 @@ else
         echo "test: the pure part failed, and the rest was not begun" >&2
         exit 1
     fi
-    wait "$compiling" || true # what it stumbled over, the rest names
+    wait "$compiling" || true # errors here are reported by the other tests
     pass -n "$waiting" "${rest[@]}"
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the wheel into dist/ with the locked build backend; needs no network once set up.
+# Builds the wheel in dist/ with the locked build backend. Needs no network after the set-up.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME

@@ -104,7 +104,7 @@ def _candidate_line(key: str, values: Iterable[str]) -> str:
 
 
 def read_lines(known: Knowledge, since: int) -> Iterator[str]:
-    """Yield how far each unfinished file was read. A file that was read to its end is simply read again if needed."""
+    """Yield how far each unfinished file was read. A file that was read to its end is read again if needed."""
     for path, spans in sorted(known.spans.items()):
         at = 0
         for span in sorted(spans, key=lambda one: one.first):
