@@ -1,4 +1,4 @@
-"""Runs a program in memory, against answers from a function."""
+"""Runs a program in memory, with a function that answers its operations."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from stackmem.languages.operations import (
 
 
 class Done(Struct):
-    """What came of it.
+    """The outcome of a program.
 
     Attributes:
         happened: Every operation and note, in order.
-        said: What it told its person.
-        halted: Its fault, where it had one; ``value`` is then None.
+        said: The texts it printed for the user.
+        halted: Its fault, if any; ``value`` is then None.
         chunks: The heap at the end.
     """
 
@@ -51,8 +51,8 @@ def run_in_memory(
     """Run ``program`` to its end.
 
     Args:
-        answer: Gives the answer of every tool, completion, frame and question.
-        sources: Path to text, for ``LoadSource``; a path is looked up as it is asked for.
+        answer: Returns the answer to every tool call, completion, frame and question.
+        sources: Maps paths, as requested, to texts, for ``LoadSource``.
     """
     done = Done(None, [], [], None, {})
     sent: Answer = None

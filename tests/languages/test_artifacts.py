@@ -1,4 +1,4 @@
-"""Texts under names: short ones on the heap, long ones in files."""
+"""Artifacts: short ones on the heap, long ones in files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.languages.in_memory import Done, run_in_memory
 
 
 class Files:
-    """A workspace that holds what is written to it."""
+    """A workspace that stores what is written to it."""
 
     def __init__(self) -> None:
         self.held: dict[str, str] = {}

@@ -1,6 +1,6 @@
-"""The example programs with a few characters, words or lines changed: each is read, or refused with its place.
+"""Changes a few characters, words or lines of the example programs: each result is read, or rejected with a position.
 
-Lint and run agree on them: what ends a run before its first effect whatever its inputs are is an error of lint.
+Lint and run agree on them: an error that ends every run before its first effect is also a lint error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PLACE = re.compile(r":\d+")
 
 @st.composite
 def mutated(draw: st.DrawFn, language: str) -> tuple[Path, str]:
-    """A program's path, and its text with one to four changes."""
+    """Return a program's path, and its text with one to four changes."""
     path = draw(st.sampled_from([path for path in PROGRAMS if language_of(path.name) == language]))
     text = path.read_text("utf-8")
     for _ in range(draw(st.integers(1, 4))):
@@ -73,7 +73,7 @@ def _loader(path: Path) -> Loader:
 
 
 def ended_before_effects(language: Language, path: Path, text: str) -> Halted | UsageError | None:
-    """What ends the run before it asks the world for anything but a source."""
+    """Return what ends the run before its first effect other than loading a source, if anything does."""
     options: dict[str, Any] = with_config({"checked": True}, language, path.parent, path)
     folder, load = str(path.parent), source_reader(_loader(path))
     program = language.start(Launch(str(path), text, {}, folder, folder, options))

@@ -1,4 +1,4 @@
-"""The seam itself, in memory: what a program's facts are, and how they are replayed."""
+"""The interface between programs and the machine, in memory: a program's events and their replay."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def language() -> Iterator[None]:
 
 
 class Played:
-    """A program played in memory: texts answer the model, a table answers the tools."""
+    """Plays a program in memory: texts answer the model, and a table answers the tools."""
 
     def __init__(self, text: str, replies: tuple[Any, ...] = (), **more: Any) -> None:
         self.replies = list(replies)

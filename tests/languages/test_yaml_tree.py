@@ -1,4 +1,4 @@
-"""YAML that would keep the scanner busy is refused at the bracket that opens too deep, not at the text's end."""
+"""YAML nested too deeply is rejected at the bracket that exceeds the limit, without scanning the rest."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A language of one line a step, with a real generator: what the seam is tested with."""
+"""A language with one line per step and a real generator, for tests of the program interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run and the linter know the same: what the linter refuses, a run refuses before it does anything."""
+"""A run rejects a program for the same faults as the linter, before it performs any effect."""
 
 import json
 from typing import Any
@@ -22,7 +22,7 @@ CONTROLS = ("foreach", "while", "switch", "try", "parallel")
 
 
 class Writer:
-    """Writes sound programs: each step reads only what is set for certain before it."""
+    """Generates valid programs, in which each step reads only variables that are certainly set before it."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         self.draw = draw
@@ -44,7 +44,7 @@ class Writer:
 
     def body(self, kind: str, known: list[str], deep: int) -> Document:
         read = f"{{{{ {self.draw(st.sampled_from(known))} }}}}"
-        inner = list(known)  # what is set in there is not certain behind it
+        inner = list(known)  # variables set inside are not certain to be set after it
         match kind:
             case "log":
                 return {"tool": "log", "message": read, "if": "maybe is not defined"}
@@ -109,7 +109,7 @@ def played(document: Document) -> Done:
 
 
 def refused_first(done: Done) -> bool:
-    """Whether it halted before any phase, and so before any effect but the reading of sources."""
+    """Return whether the run halted before any phase, and so before any effect other than loading sources."""
     begun = any(isinstance(note, StepEntered) and note.call == "phase" for note in done.happened)
     return done.halted is not None and not begun
 
@@ -125,7 +125,7 @@ def load(asked: Any) -> Source:
 
 
 def agree(document: Document) -> None:
-    """What a run refuses, unless it lacks an input, the linter refuses, too."""
+    """Check that the linter rejects what a run rejects, unless only an input is missing."""
     done = played(document)
     needs_inputs = done.halted is not None and done.halted.kind == "Missing Required Input"
     if refused_first(done) and not needs_inputs:

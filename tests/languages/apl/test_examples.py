@@ -1,4 +1,4 @@
-"""The programs of examples/apl: each runs offline by its script, is clean, and can be replayed."""
+"""Runs each program of examples/apl offline with its script; each one lints clean and can be replayed."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ SAYS = {
 
 
 def example(name: str, folder: Path) -> Path:
-    """A copy, as a reader would make one."""
+    """Copy an example, as a reader would."""
     return shutil.copytree(EXAMPLES / name, folder / name)
 
 

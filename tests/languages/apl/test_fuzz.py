@@ -1,4 +1,4 @@
-"""Whatever a document holds, it is run, or refused with one clean report; never a traceback."""
+"""Any document either runs or is rejected with one clean report, never with a traceback."""
 
 import json
 from contextlib import suppress
@@ -53,7 +53,7 @@ TOOL_STEPS = st.builds(
 
 
 def controls(inner):
-    """Steps that other steps stand in."""
+    """Return a strategy for steps that contain other steps."""
     body = st.lists(inner, max_size=2)
     loops = st.sampled_from(["foreach", "parallel_foreach"])
     return st.one_of(
@@ -91,7 +91,7 @@ SOURCES = {
 
 
 def check(text: str) -> None:
-    """It runs or halts with a report; the linter and the outline say something or nothing."""
+    """Check that a document runs or halts with a report, and that the linter and the outline do not crash."""
     launch = Launch("/w/main.apl", text, {}, "/w", "/w", {"while_limit": 3})
     done = run_in_memory(LANGUAGE.start(launch), answer, SOURCES)
     assert done.halted is None or done.halted.report.startswith("---\n**APL EXECUTION HALTED**")

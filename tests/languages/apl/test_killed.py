@@ -1,4 +1,4 @@
-"""A loop whose process is killed and that is taken up again: every item once, none twice, none left out."""
+"""A loop whose process is killed and that is resumed handles every item exactly once."""
 
 import json
 import signal
@@ -51,7 +51,7 @@ main:
 
 
 def killed(stage: Stage, text: str, kind: str, item: int, many: int) -> Path:
-    """The run of a program that was killed right after the first fact of a kind in the item."""
+    """Return the run of a program that was killed right after the first event of a kind in the item."""
     folder = stage.root / "program"
     folder.mkdir()
     (folder / "main.apl").write_text(text, encoding="utf-8")
@@ -64,7 +64,7 @@ def killed(stage: Stage, text: str, kind: str, item: int, many: int) -> Path:
 
 
 def taken_up(stage: Stage, run: Path) -> tuple[dict, str]:
-    """The result of the run once it was resumed, and what was said of it."""
+    """Resume the run. Returns its result and what was printed."""
     ran = stage.call("resume", run, "--json")
     assert ran.returncode == 0, ran.stderr
     assert stage.call("replay", run).returncode == 0

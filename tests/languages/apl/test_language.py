@@ -1,4 +1,4 @@
-"""What the machine asks of the language beside running: outlines, announcements, reports of findings."""
+"""The parts of the language interface other than running: outlines, announcements and lint reports."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Conditions made at random: out of the grammar, out of pieces, and out of others by small changes."""
+"""Generates random conditions: from the grammar, from pieces, and by small changes to others."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ _PIECES = [
 
 
 def pieced(dice: random.Random, most: int = 14) -> str:
-    """Pieces in a row; few are an expression."""
+    """Return a sequence of pieces, which is rarely a valid expression."""
     return "".join(dice.choice(_PIECES) + " " * (dice.random() < 0.3) for _ in range(dice.randint(1, most)))
 
 
 def grown(dice: random.Random, depth: int = 3, names: tuple[str, ...] = ()) -> str:
-    """An expression of the grammar."""
+    """Return an expression that follows the grammar."""
     again = lambda more=(): grown(dice, depth - 1, (*names, *more))  # noqa: E731
     kind = dice.random() if depth else 0
     if kind < 0.35:
@@ -90,7 +90,7 @@ def grown(dice: random.Random, depth: int = 3, names: tuple[str, ...] = ()) -> s
 
 
 def mutated(dice: random.Random) -> str:
-    """An expression of the grammar with a few characters dropped, doubled, swapped or replaced."""
+    """Return an expression of the grammar with a few characters dropped, doubled, swapped or replaced."""
     text = list(grown(dice, 2))
     for _ in range(dice.randint(1, 4)):
         at = dice.randrange(len(text) + 1)

@@ -1,4 +1,4 @@
-"""Agents played on the seam, fact by fact, with a clock and prices: for what is replayed and resumed."""
+"""Plays agents event by event, with a clock and prices, for tests of replay and resume."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from stackmem.trace.record import Record
 from stackmem.trace.verify import verify
 from tests.build import PRICE, started
 
-ONE_DOLLAR = Usage(output=500_000)  # at two dollars a million
+ONE_DOLLAR = Usage(output=500_000)  # at two dollars per million
 
 
 class Clocked:
-    """An agent played on the seam: every completion takes ten seconds and a dollar, every tool a second."""
+    """Plays an agent. Every completion takes ten seconds and costs a dollar; every tool call takes a second."""
 
     def __init__(self, agent: str, *replies: Any, price: Any = PRICE, tool: Any = None, limits: Any = None) -> None:
         self.text, self.replies, self.tool = agent, list(replies), tool or ToolAnswered("ok")
@@ -88,7 +88,7 @@ class Clocked:
         return verify([Record(at, 0.0, event) for at, event in enumerate(self.events, 1)], self.text_of).prompts
 
     def stopped_and_resumed(self) -> Clocked:
-        """Stop here, and go on as another process would, from the facts alone."""
+        """Stop here and resume as another process would, using only the events."""
         self.add(RunEnded("interrupted", partial_result(self.state)))
         again = verify([Record(at, 0.0, event) for at, event in enumerate(self.events, 1)], self.text_of)
         assert again.program is not None

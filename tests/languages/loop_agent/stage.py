@@ -1,4 +1,4 @@
-"""Agents played in memory: replies, tools and people as values."""
+"""Plays agents in memory. Replies, tool results and users are plain values."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ actions:
 
 
 class Played(Struct):
-    """What came of an agent.
+    """The outcome of an agent.
 
     Attributes:
         asked: Every completion, in order.
-        calls: Every call of a tool, in order.
-        questions: What the person was asked.
+        calls: Every tool call, in order.
+        questions: The questions to the user.
     """
 
     done: Done
@@ -51,7 +51,7 @@ class Played(Struct):
         return self.done.halted.kind, self.done.halted.report
 
     def prompt(self, number: int) -> str:
-        """All that the model was shown, of one completion."""
+        """Return the complete prompt of one completion."""
         return "\n".join(part.text for message in self.asked[number].messages for part in message.parts)
 
     @property
@@ -68,7 +68,7 @@ def play(
     inputs: dict[str, Any] | None = None,
     options: dict[str, Any] | None = None,
 ) -> Played:
-    """Run an agent; a reply is an object, a text, or a ``Completion``."""
+    """Run an agent. A reply is an object, a text, or a ``Completion``."""
     left, told = iter(replies), iter(answers)
     played = Played(Done(None, [], [], None, {}), [], [], [])
 

@@ -1,4 +1,4 @@
-"""The loop by itself: what each decision leads to, and where it ends."""
+"""The agent loop: the effect of each decision, and how the loop ends."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Ten thousand items through the whole house: tools side by side, recorded, replayed."""
+"""Ten thousand items in a real run, with parallel tools, recorded and replayed."""
 
 import json
 import os

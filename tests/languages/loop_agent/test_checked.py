@@ -1,4 +1,4 @@
-"""What the linter calls an error ends a run before its first effect, and only what hangs on inputs does beside it."""
+"""Lint errors end a run before its first effect; apart from them, only faults that depend on inputs do."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Conditions against hostile input, and against JavaScript itself."""
+"""Conditions with hostile input, and compared with JavaScript."""
 
 import json
 import random
@@ -72,7 +72,7 @@ TOO_LONG, TOO_MUCH = "more than 10,000 steps", "more than 100,000 characters"
 )
 def test_hostile_conditions_are_refused_or_bounded(text, told):
     tracemalloc.start()
-    found = verdict(text, SEEN)  # one without a bound would take longer than a test may
+    found = verdict(text, SEEN)  # without a bound, this would exceed the test's time limit
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert told in found.fault
@@ -159,7 +159,7 @@ console.log(JSON.stringify(JSON.parse(expressions).map(text => {
 
 
 def of_javascript(expressions):
-    """What Node.js, which comes with the packages of the tests, makes of each."""
+    """Evaluate each expression with Node.js, which is installed with the test packages."""
     given_ = f"{json.dumps(NASTY)}\n{json.dumps(expressions)}"
     ran = subprocess.run(
         [node(), "-e", EVALUATE], input=given_, capture_output=True, text=True, check=True, timeout=300
@@ -170,7 +170,8 @@ def of_javascript(expressions):
 def compared(count, seed):
     dice = random.Random(seed)
     made = (grown(dice) for _ in range(count))
-    expressions = [text for text in made if len(text) < 700 and "--" not in text and "++" not in text]  # no assignments
+    # leave out assignments
+    expressions = [text for text in made if len(text) < 700 and "--" not in text and "++" not in text]
     answered = 0
     for text, found in zip(expressions, of_javascript(expressions), strict=True):
         own = verdict(text, NASTY)

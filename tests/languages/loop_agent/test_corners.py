@@ -1,4 +1,4 @@
-"""What is odd, long or hostile, piece by piece."""
+"""Odd, long and hostile input for single components."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Definitions: what they say, what is wrong with them, and what is said before they run."""
+"""Agent definitions: their content, their faults, and what is reported before they run."""
 
 import pytest
 

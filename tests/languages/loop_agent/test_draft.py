@@ -1,4 +1,4 @@
-"""A value under change: what it came from stays, and what was copied once is not copied again."""
+"""A draft leaves the original value unchanged and copies each container only once."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""The examples run as their scripts say, in the sandbox, and each replays."""
+"""Runs the examples with their scripts in the sandbox and replays each run."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Forms in the hands of a person: at a real terminal, and from a file."""
+"""Forms answered by a user, at a real terminal and from a file."""
 
 import json
 import os

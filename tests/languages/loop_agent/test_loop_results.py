@@ -1,4 +1,4 @@
-"""Results of a loop: written while it goes on, kept no longer than they are needed."""
+"""Loop results are written while the loop runs and kept no longer than needed."""
 
 import gc
 import json
@@ -35,7 +35,7 @@ def page(call: InvokeTool) -> ToolAnswer:
 
 
 def most_memory(count: int, reply: dict) -> tuple[int, list[dict]]:
-    """Bytes that the program held at most beyond those at its first decision, and the calls that wrote files."""
+    """Return the peak memory in bytes since the first decision, and the calls that wrote files."""
     program = start(Launch(PATH, ITEMS, {"items": list(range(count))}, tools=OWN))
     replies, written, sent = iter((reply, done())), list[dict](), None
 
@@ -126,7 +126,7 @@ def test_errors_that_fill_the_message_leave_no_room_for_what_went_well():
 
 
 def test_what_an_iteration_was_given_of_the_payload_does_not_change_when_later_ones_write():
-    """A whole object goes into a call, and the call is compared again when the run is replayed."""
+    """A whole object is passed to a call, and replay compares the call again."""
     mapped = {"name": "fetch", "params": {"n": 1, "seen": "payload.kept"}, "outputMapping": "kept[{{index}}]"}
     agent = AGENT + "payload: {items: [1, 2, 3], kept: []}\n"
     played = play(for_each(action=mapped), done(), agent=agent, tool=lambda call: ToolAnswer(len(call.arguments)))

@@ -1,4 +1,4 @@
-"""ForEach and While: order, errors, delays, results, and what they do to the payload."""
+"""ForEach and While: order, errors, delays, results, and their changes to the payload."""
 
 import gc
 import json

@@ -1,4 +1,4 @@
-"""Replies that cannot be used: the fault, its place in the reply as the model wrote it, and an end to it all."""
+"""Unusable replies: the fault, its position in the original reply, and the end of the agent."""
 
 import json
 import re
@@ -136,7 +136,7 @@ AROUND = st.sampled_from(["%s", "\n\n %s \n", "\ufeff%s", "```json\n%s\n```", "\
 
 @st.composite
 def written(draw):
-    """A reply that holds an object, the object's own text, and the object."""
+    """Return a reply that contains an object, the object's own text, and the object."""
     value = draw(OBJECT)
     text = json.dumps(value, indent=draw(st.sampled_from([None, 1])), ensure_ascii=draw(st.booleans()))
     return draw(AROUND).replace("%s", text), text, value
@@ -198,7 +198,8 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_reply_of_a_million_characters_is_faulted_in_a_moment(name):
-    found = read_response(HOSTILE[name]).step  # time by the square of a million takes hours, and a test may not
+    # quadratic time would take hours for a million characters, beyond the test's time limit
+    found = read_response(HOSTILE[name]).step
     assert isinstance(found, Malformed)
     assert told_place(found.fault)
     assert len(found.fault) < 400

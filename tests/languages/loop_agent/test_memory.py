@@ -1,4 +1,4 @@
-"""What the results of a loop take of memory: in a process of its own, through the whole house, and when taken up."""
+"""Memory used by loop results: in a separate process, in a complete run, and after resuming."""
 
 import gc
 import json
@@ -16,7 +16,7 @@ from .stage import AGENT as AGENT_ON_THE_SEAM
 from .stage import done, for_each
 
 MIB = 1024
-"""Of the kibibytes in which the system counts."""
+"""in kibibytes, the unit in which the system reports memory"""
 CHILD = '''\
 import json, os, resource, sys
 from pathlib import Path
@@ -62,7 +62,7 @@ payload: {items: []}
 
 
 def held(count: int, chars: int, root: Path) -> int:
-    """Kibibytes that a run held at most, its end and its patch included."""
+    """Return the peak memory of a run in kibibytes, including its end and its patch."""
     loop = {"collectionPath": "items", "maxIterations": count, "executionMode": "parallel", "maxConcurrency": 16,
             "continueOnError": True, "action": {"name": "Fetch", "params": {"n": "item"}}}  # fmt: skip
     replies = [{"nextStep": {"type": "ForEach", "forEach": loop}}, {"taskComplete": True}]

@@ -1,4 +1,4 @@
-"""The conversation over many turns: expiry, summaries, recovery, and the bytes that stay."""
+"""The conversation over many turns: expiry, summaries, recovery, and unchanged bytes."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -186,7 +186,7 @@ def test_the_window_of_the_model_is_taken_where_it_is_known():
 
 
 def steady(prompt, tail):
-    """The bytes of all parts of a prompt, without its tail."""
+    """Return all parts of a prompt with their roles, without its tail."""
     parts = [(message.role, part.text) for message in prompt.messages for part in message.parts]
     return parts[:-1] if tail else parts
 

@@ -1,4 +1,4 @@
-"""The page on the loop agent is true: what it shows runs and prints what it says."""
+"""Checks the loop agent's page: its examples run and print what the page says."""
 
 import re
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Whatever an agent does, what a prompt marks for the cache begins the next prompt, byte for byte.
+"""The part of a prompt that is marked for the cache is always a prefix of the next prompt, byte for byte.
 
-Three things may change it, each told in the trace: results that are due (and then only where that saves at least what
-has to be written anew), a summary of the conversation, and a prompt that was too long.
+There are three exceptions, each recorded in the trace: due results (only if that saves at least what must be written
+again), a summary of the conversation, and a prompt that was too long.
 """
 
 import itertools
@@ -57,18 +57,18 @@ PARAMS = ["includePayloadInPrompt", "includeForEachDocs", "includeMessageExpansi
 
 
 class Sent(Struct):
-    """A prompt, and what changed the conversation since the one before it."""
+    """A prompt, and the reasons why the conversation changed since the previous one."""
 
     prompt: Complete
     reasons: tuple[str, ...]
 
 
 class Watched:
-    """Plays decisions, then ``done`` until the end, with results of some sizes.
+    """Plays decisions, then ``done`` until the end, with results of the given sizes.
 
     Attributes:
-        conversations: The prompts of each time that an agent was asked, in order.
-        asked: All prompts, those for summaries among them.
+        conversations: The prompts of each request to an agent, in order.
+        asked: All prompts, including those for summaries.
     """
 
     def __init__(self, decisions, agent, sizes):
@@ -80,7 +80,7 @@ class Watched:
         run_in_memory(self._framed(start(launch)), self._answer)
 
     def _framed(self, program):
-        """The same program; each of its frames is a conversation, and what is told is remembered."""
+        """Run the same program, recording a conversation per frame and the reasons for changes."""
         given_ = None
         while True:
             try:
@@ -118,7 +118,10 @@ class Watched:
         return Completion(reply if isinstance(reply, str) else json.dumps(reply))
 
     def _conversation(self, effect):
-        """The running frame's; of agents side by side, that have none, each begins with a request of its own."""
+        """Return the running frame's conversation.
+
+        Parallel agents have no frames; each of their conversations is identified by its request.
+        """
         if effect.name != "adviser" or len(self._open) > 1:
             return self._open[-1]
         request = effect.messages[0].parts[0].text
@@ -132,7 +135,7 @@ class Watched:
 
 
 def marked(prompt):
-    """The texts that a prompt marks for the cache, without the system prompt."""
+    """Return the texts that a prompt marks for the cache, without the system prompt."""
     point = prompt.breakpoints[-1]
     parts = [(message.role, part.text) for message in prompt.messages[: point.message] for part in message.parts]
     last = prompt.messages[point.message]
@@ -140,7 +143,7 @@ def marked(prompt):
 
 
 def whole_chars(text):
-    """How long a result was that is shown with a mark; as long as it is where there is none."""
+    """Return the original length of a result with a mark, or the length of one without a mark."""
     mark = re.search(r"\[(?:Removed:|Compacted: showing first [\d,]+ of|AI Summary of) ([\d,]+) char", text)
     return int(mark[1].replace(",", "")) if mark else len(text)
 

@@ -1,4 +1,4 @@
-"""What the system prompt tells a model: how to call its actions, which steps there are, what it may change."""
+"""The content of the system prompt: how to call actions, which steps exist, and what may be changed."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What one reply of the model comes to, seen from the next prompt: every kind of form, command, loop and change."""
+"""The effect of single replies on the next prompt, for every kind of form, command, loop and change."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from .stage import AGENT, actions, change, done, for_each, play, step, while_
 
 
 def told(reply: Any, **more: Any) -> str:
-    """All that the model is shown after a reply."""
+    """Return the complete prompt after a reply."""
     return play(reply, done(), **more).last
 
 
@@ -193,7 +193,7 @@ def test_reasoning_alone_is_said_to_the_person():
 
 
 def changed(payload: dict, allowed: str = "[]", /, **request: Any) -> tuple[Any, str]:
-    """The payload after a change, and what the model was told of it."""
+    """Return the payload after a change, and the notes that the model received."""
     agent = f"{AGENT}payload: {json.dumps(payload)}\nallowed_paths: {allowed}\n"
     played = play(change(**request), done(), agent=agent)
     return played.value, played.last

@@ -1,4 +1,4 @@
-"""Dollars and seconds of sub-agents, on the seam: what the clock and the prices say are facts, and replay."""
+"""Dollar and second limits of sub-agents. Clock readings and prices are recorded as events and replayed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AGENT = "name: boss\nprompt: p\nsub_agents: [{name: helper, inline: {name: helpe
 
 
 def told(played: Clocked) -> str:
-    """What the boss was told of its helper, as its frame's result says."""
+    """Return the helper's result that the boss received."""
     return next(event.result for event in played.events if isinstance(event, FramePopped))
 
 

@@ -1,4 +1,4 @@
-"""Agents that ask agents: frames, messages, payloads, files, and limits."""
+"""Agents that ask other agents: frames, messages, payloads, files and limits."""
 
 import json
 
@@ -228,7 +228,7 @@ RULES = st.lists(st.sampled_from(["a", "b", "a.b", "b.*", "c[*].a", "**.c", "a:a
 
 
 def at(value, path=()):
-    """Every place of a value that holds no other one, and what stands there."""
+    """Map the path of every leaf in a value to the leaf."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return {place: one for name, each in inner for place, one in at(each, (*path, name)).items()} or {path: value}
 

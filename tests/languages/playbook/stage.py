@@ -1,4 +1,4 @@
-"""A playbook program played in memory: texts answer the model, a person's list the questions."""
+"""Plays a playbook program in memory: texts are the model's replies, and a list contains the user's answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PACKAGED = {
 
 
 class Play(Struct):
-    """What came of it.
+    """The outcome of a program.
 
     Attributes:
         asked: Every completion, in order.
@@ -51,7 +51,7 @@ class Play(Struct):
         return self.done.halted.report
 
     def tail(self, index: int) -> str:
-        """The changing part of a prompt."""
+        """Return the part of a prompt that changes every time."""
         return self.asked[index].messages[0].parts[-1].text
 
     def instruction(self, index: int) -> str:
@@ -62,7 +62,7 @@ class Play(Struct):
 
 
 class Desk:
-    """Answers what a program asks."""
+    """Answers a program's operations."""
 
     def __init__(self, replies: Any, user: tuple[str, ...] = (), folder: Path | None = None) -> None:
         self._replies = iter(replies)
@@ -94,7 +94,7 @@ class Desk:
         raise AssertionError(effect)
 
     def _python(self, given: dict[str, Any]) -> ToolAnswer:
-        """Start the function anew with all answers so far, until it asks for one more or ends."""
+        """Start the function again with all answers so far, until it makes another request or ends."""
         assert self._folder is not None
         place = self._folder / given["folder"]
         place.mkdir(parents=True, exist_ok=True)
@@ -139,5 +139,5 @@ def run(
 
 
 def one(*steps: str, head: str = "P()", more: str = "") -> str:
-    """A program of one agent with one playbook of these steps."""
+    """Return a program with one agent and one playbook of these steps."""
     return f"# A\n## {head}\n### Steps\n" + "\n".join(steps) + f"\n{more}\n"

@@ -1,4 +1,4 @@
-"""Replies that are meant to harm: each is told in a sentence, nothing grows without bound, nothing is lost."""
+"""Hostile replies: each is rejected with a sentence, memory stays bounded, and no data is lost."""
 
 import pytest
 

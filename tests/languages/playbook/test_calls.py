@@ -1,4 +1,4 @@
-"""What calls come to: artifacts, functions in Python, and agents that talk to each other."""
+"""The results of calls: artifacts, Python functions, and agents that exchange messages."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Any reply at all is read without a traceback, in time that grows with its length, and nothing is evaluated."""
+"""Any reply is read without a traceback, in linear time, and without evaluating anything."""
 
 import pytest
 from hypothesis import given

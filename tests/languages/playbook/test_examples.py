@@ -1,4 +1,4 @@
-"""The examples run offline and replay, and the page says what they print."""
+"""The examples run offline and replay, and the page shows what they print."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What a person is told of a fault: their own lines, by file and number, and nothing of ours."""
+"""Reports of faults refer to the user's own lines by file and number, without lines of our code."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def python(body: str, more: str = "") -> str:
 
 
 def told(tmp_path: Path, body: str, *replies: str, more: str = "") -> str:
-    """What the model reads of a function's fault; nothing is printed."""
+    """Return a function's fault as the model reads it. Nothing else is printed."""
     played = run(python(body, more), CALL, *replies, "`Return[1]`", folder=tmp_path)
     found = re.search(r"what\? (.*)", played.instruction(len(replies) + 1))
     assert found is not None
     assert played.said == []
     left = [each.result for each in played.done.happened if isinstance(each, LeaveFrame)]
-    assert left[0] == "failed: " + found[1].removeprefix("f() failed: ")  # the person reads it, too
+    assert left[0] == "failed: " + found[1].removeprefix("f() failed: ")  # the user reads it too
     return found[1]
 
 

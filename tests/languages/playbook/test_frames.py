@@ -1,4 +1,4 @@
-"""Frames: the pointer goes where it may, calls are made in order, and what breaks the contract is told."""
+"""Frames: the pointer moves only to allowed lines, calls are made in order, and contract violations are reported."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Sources that are meant to harm: each is read, or refused with its line, in time that grows with its length alone."""
+"""Hostile sources: each is read, or rejected with its line, in linear time."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ SCALED = {size: sources(size) for size in (SIZE // TIMES, SIZE)}
 
 
 def linted_and_outlined(name: str, size: int) -> tuple[tuple[Finding, ...], Halted | None]:
-    """What lint finds, and the fault that the outline ends with."""
+    """Return the lint findings, and the fault that the outline ends with, if any."""
     text = SCALED[size][name]
     found: tuple[Finding, ...] = read_with(LANGUAGE.lint("main.pb", text), lambda _: Source(""))
     try:
@@ -74,7 +74,7 @@ def linted_and_outlined(name: str, size: int) -> tuple[tuple[Finding, ...], Halt
     except Halted as fault:
         return found, fault
     except UsageError:
-        assert name == "parameters"  # inputs that are missing
+        assert name == "parameters"  # missing inputs
     return found, None
 
 

@@ -1,4 +1,4 @@
-"""Long programs cost no more per line, and their lines follow one another as in short ones."""
+"""Long programs cost no more per line, and their lines follow the same rules as in short ones."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ LINES = st.lists(
 
 
 def plainly(book: Playbook, at: StepLine) -> set[Number]:
-    """The rules of what may follow, by searching the steps for each."""
+    """Compute the lines that may follow in a simple way, by searching all steps."""
     numbers = [step.number for step in book.steps]
 
     def beside(number: Number) -> list[Number]:

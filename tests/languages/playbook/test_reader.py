@@ -1,4 +1,4 @@
-"""Programs as they are read: what the notation allows, and where a fault is."""
+"""Parsing programs: the notation, and the positions of faults."""
 
 import pytest
 from hypothesis import given

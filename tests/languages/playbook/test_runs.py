@@ -1,4 +1,4 @@
-"""Whole runs in a sandbox: a run that stops while a function waits leaves nothing of it, and is resumed."""
+"""Complete runs in a sandbox: a run stopped while a function waits leaves no processes and can be resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run gone on with by an edited program: the recorded answers hold while it asks the same."""
+"""A run continued with an edited program uses the recorded answers while the program asks the same questions."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_source_that_the_run_wrote_stays_as_it_wrote_it(desk: Desk) -> None:
 
 @mounted
 def test_what_is_gone_stays_as_it_was_and_a_later_resume_reads_as_the_new_run_did(desk: Desk) -> None:
-    desk.flags["layer"] = "copy"  # over a layer, what is gone from the folder is gone
+    desk.flags["layer"] = "copy"  # with an overlay layer, files deleted from the folder would be missing
     lib, other = desk.write("before", "lib.tiny"), desk.write("before", "other.tiny")
     before = desk.run("load lib.tiny\nsay $it\nhalt x")
     lib.unlink()

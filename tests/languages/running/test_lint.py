@@ -1,4 +1,4 @@
-"""What is linted: files, folders with all that is in them, under the configuration that a run would have."""
+"""Linting files, and folders with all their files, with the configuration that a run would use."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_file_of_a_folder_that_cannot_be_read_is_a_finding_and_the_others_are_
 
 
 def runs(place: Path, program: str, cwd: Path) -> bool:
-    """Whether a program's tools are found where it is run from a folder."""
+    """Return whether a program's tools are found when it is run from a folder."""
     flags = {"runs_dir": str(place / "runs"), "sandbox_dir": str(place / "work")}
     return prepare_program(ProgramArguments(str(place / program)), flags, os.environ, cwd).halts is None
 

@@ -1,4 +1,4 @@
-"""How much of a file or an output a program is given: whole up to the setting, and nothing beyond it."""
+"""Files and outputs reach a program completely up to the limit, and fail beyond it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program's run whose trace was cut, altered, or written under a clock that jumps."""
+"""A program's run whose trace was cut, altered, or written while the clock jumped."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FORGED = 400 if CAMPAIGN else 8
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Desk:
     tiny.install()
     desk = Desk(tmp_path_factory.mktemp("damage"))
-    desk.flags["layer"] = "copy"  # its workspace is made anew from the history
+    desk.flags["layer"] = "copy"  # the workspace is rebuilt from the history
     desk.write("a library", "lib.tiny")
     popped = {"call": "pop_frame", "args": {"result": '{"n": 1}'}}
     ran = {"call": "run_command", "args": {"command": "echo two >> made"}}
@@ -68,7 +68,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Desk:
 
 @pytest.fixture
 def run(kept: Desk) -> Path:
-    """The run, in its own place and as it was."""
+    """Restore the run to its place and original state."""
     tiny.install()
     for name in ("runs", "work"):
         shutil.rmtree(kept.root / name)
@@ -131,7 +131,7 @@ def test_a_fact_that_was_altered_under_a_whole_chain_is_read_or_refused_in_a_sen
 
 
 def _altered(record: Record, draw: random.Random) -> Record | None:
-    """The record with one value in its event changed; None where no version could have written that."""
+    """Return the record with one changed value in its event; None if no version could have written it."""
     event = _other(msgspec.to_builtins(record.event), draw)
     try:
         return msgspec.convert({"seq": record.seq, "at": record.at, "event": event}, Record)
@@ -161,6 +161,6 @@ def _other(value: Any, draw: random.Random) -> Any:
 def test_a_clock_that_jumps_changes_nothing_that_is_verified(run: Path, first: float, step: float, every: int) -> None:
     rechain(run / "trace.jsonl", [replace(one, at=first + one.seq % every * step) for one in records(run)])
     for name in ("result.json", "signatures.jsonl"):
-        (run / name).unlink(missing_ok=True)  # they describe the trace as it was
+        (run / name).unlink(missing_ok=True)  # they describe the original trace
     for name in ("replay", "redact", "whatif", "view", "measure", "state"):
         READERS[name](run)

@@ -1,4 +1,4 @@
-"""A program's run that is stopped while something is asked of the world."""
+"""A program's run that is stopped while it waits for the outside world."""
 
 from __future__ import annotations
 

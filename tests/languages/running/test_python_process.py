@@ -1,4 +1,4 @@
-"""Functions in processes of their own: one process a call, its own time counted, nothing left behind."""
+"""Python functions in separate processes: one process per call, its own time limit, no leftovers."""
 
 from __future__ import annotations
 

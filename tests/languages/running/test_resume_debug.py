@@ -1,4 +1,4 @@
-"""A debugger over a run that is taken up again: it sees where the program goes on, and nothing of what was before."""
+"""A debugger on a resumed run sees the program from the point of resumption only."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ main:
 
 @pytest.fixture
 def halted(stage: Stage) -> Path:
-    """The run of a program that lacked a file, which is there now."""
+    """Return the run of a program that lacked a file, which has been created since."""
     program = stage.root / "p" / "main.apl"
     program.parent.mkdir()
     program.write_text(PROGRAM, "utf-8")
@@ -65,7 +65,7 @@ def test_an_edited_program_is_debugged_from_where_it_parts(halted: Path, stage: 
         continue_program(halted, edited, {}, environ, Person(watch=seen_by([], ends=True)))
     assert stage.left_behind() == before
     again = continue_program(halted, edited, {}, environ, Person(watch=seen_by(seen)))
-    assert (again.run.outcome, seen) == ("halted", [(3, 1)])  # its files are those of where the two part
+    assert (again.run.outcome, seen) == ("halted", [(3, 1)])  # its files are those at the point of divergence
 
 
 def test_the_terminal_shows_what_changed_and_refuses_a_run_of_no_program(halted: Path, stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""Whole runs of programs: in a sandbox, replayed, killed, resumed."""
+"""Complete runs of programs: in a sandbox, replayed, killed and resumed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def language() -> Iterator[None]:
 
 
 class Desk:
-    """A folder with a program, and what is needed to run it."""
+    """A folder with a program and the settings to run it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -1,4 +1,4 @@
-"""Lint and run of one program, in memory, over the same few files."""
+"""Lints and runs a program in memory with the same few files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run_text(text: str, *, checked: bool) -> Done:
 
 
 def halts_before_effects(text: str) -> bool:
-    """Whether the run ends with a fault before anything was done; a missing input is none."""
+    """Return whether the run ends with a fault before any effect. A missing input does not count."""
     done = run_text(text, checked=True)
     nothing = all(isinstance(each, LoadSource) for each in done.happened)
     assert nothing or done.halted is None or done.halted.kind not in ("Static Fault", "Syntax Error")

@@ -1,4 +1,4 @@
-"""Lint and run agree: what ends a run by the program's text alone is an error of lint, and nothing else is refused."""
+"""Lint and run agree: exactly the faults that end every run of a program are lint errors."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ FAULTY = (
 )  # fmt: skip
 
 WRITTEN = ("sexp/unreadable-library", "sexp/unreadable-schema", "sexp/faulty-library")
-"""A warning where an effect before it may write the file."""
+"""Findings that are only warnings if an earlier effect may write the file."""
 
 
 @st.composite
 def primitive_call(draw: Any) -> str:
-    """A call whose arguments are right, or of which one is wrong, missing, or too many."""
+    """Return a call with valid arguments, or with one that is wrong, missing or superfluous."""
     name = draw(st.sampled_from(sorted(TAKES)))
     args = [draw(st.sampled_from(KINDS[kind])) for kind in TAKES[name]]
     at = draw(st.integers(0, len(args) - 1))
@@ -77,7 +77,7 @@ def primitive_call(draw: Any) -> str:
 
 @st.composite
 def programs(draw: Any) -> str:
-    """Expressions that are all reached, most of them right."""
+    """Return a program of mostly valid expressions, all of which are reached."""
     parts = draw(st.lists(primitive_call() | st.sampled_from(CALLS) | st.sampled_from(CALLS + FAULTY), max_size=5))
     around = draw(st.sampled_from(["{}", "(progn {} 1)", "(let ((here 1)) {} here)", "(define (main) {} 1) (main)"]))
     return f"{HEAD} {around.format(' '.join(parts))}"

@@ -1,4 +1,4 @@
-"""What an expression may use has an end: whatever is deep, long, large or cyclic comes to a value or a clean error."""
+"""Evaluations are bounded: deep, long, large or cyclic input gives a value or a clean error."""
 
 from __future__ import annotations
 

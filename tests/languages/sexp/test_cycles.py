@@ -1,4 +1,4 @@
-"""A cycle is written as one; a value that is only shared, or computed anew at every look, is not."""
+"""Cycles are written as such; shared values and values computed on each access are not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIDE = Budget(nested=200_000)
 
 
 class Computed(dict[str, Any]):
-    """A mapping that makes its values anew at every look."""
+    """A mapping that creates new values on each access."""
 
     def items(self) -> ItemsView[str, Any]:
         return {key: _fresh(value) for key, value in super().items()}.items()
@@ -30,7 +30,7 @@ class Computed(dict[str, Any]):
 
 
 class Counted(Mapping[int, Any]):
-    """A mapping of numbers to mappings that exist only while they are looked at."""
+    """A mapping from numbers to mappings that exist only while they are in use."""
 
     def __init__(self, count: int, last: int) -> None:
         self._count, self._last = count, last
@@ -50,7 +50,7 @@ def _fresh(value: Any) -> Any:
 
 
 def acyclic(draw: random.Random, depth: int, shared: list[Any]) -> Any:
-    """Nested lists and mappings; a part may stand at several places."""
+    """Return nested lists and mappings without cycles, in which a part may occur several times."""
     if shared and draw.random() < 0.15:
         return draw.choice(shared)
     if depth == 0 or draw.random() < 0.2:
@@ -71,7 +71,7 @@ def _computed(inner: list[Any]) -> Computed:
 
 
 def plain(value: Any) -> Any:
-    """As a list of pairs, by plain recursion."""
+    """Convert mappings to lists of pairs by simple recursion."""
     if isinstance(value, dict):
         return [[key, plain(item)] for key, item in dict.items(value)]
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
@@ -124,7 +124,7 @@ def test_values_that_are_computed_while_two_mappings_are_compared_are_not_confus
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.integers(0, 5), st.data())
 def test_a_real_cycle_is_written_once_at_its_place(kinds: list[int], back: int, data: st.DataObject) -> None:
-    """A chain of containers, the last of which holds an earlier one."""
+    """Build a chain of containers whose last one contains an earlier one."""
     chain: list[Any] = [{} if kind % 2 else [] for kind in kinds]
     target = chain[back % len(chain)]
     for holder, inner in zip(chain, [*chain[1:], target], strict=True):

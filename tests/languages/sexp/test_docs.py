@@ -1,4 +1,4 @@
-"""The examples of docs/programs/sexp.md say what the evaluator says, and its tables name all that there is."""
+"""The examples of docs/programs/sexp.md match the evaluator, and its tables are complete."""
 
 import re
 

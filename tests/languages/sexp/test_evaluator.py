@@ -1,4 +1,4 @@
-"""The evaluator in a Python program of one's own: its parameters, its scopes, its errors."""
+"""The evaluator in a Python program: its parameters, scopes and errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.compliance.sexp_stage import Memory, Tasks, Tools, result
 
 
 class World:
-    """Evaluators over the stage, and what they say."""
+    """Evaluators with the stage's collaborators, and the texts they log."""
 
     def __init__(self, tasks: Any = None) -> None:
         self.tasks = tasks or Tasks()
@@ -216,7 +216,7 @@ class Thing:
 
 
 class Plain:
-    model_fields = {"declared": None, "bad": None}  # noqa: RUF012 - as pydantic has it
+    model_fields = {"declared": None, "bad": None}  # noqa: RUF012 - as in pydantic
 
     def __init__(self) -> None:
         self.own = (1, None)
@@ -264,7 +264,7 @@ def test_strange_objects_are_values_and_equal_to_themselves() -> None:
 
 
 class ForeignTaskError(Exception):
-    """What another task system calls it."""
+    """An error class that another task system calls TaskError."""
 
 
 ForeignTaskError.__name__ = "TaskError"

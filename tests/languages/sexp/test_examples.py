@@ -1,4 +1,4 @@
-"""The workflows of examples/sexp: each runs offline by its script, is sound, and can be replayed."""
+"""Runs each workflow of examples/sexp offline with its script; each one lints clean and can be replayed."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def test_context_is_found_in_files_that_are_not_ignored(stage, tmp_path):
 
 
 def talk(stage, typed: str, *words: object) -> list[str]:
-    """What a session says to what is typed."""
+    """Return the lines that a session prints for typed input."""
     session = stage.start("repl", *words, "--quiet", stdin=subprocess.PIPE)
     out, err = session.communicate(typed, timeout=100)
     assert session.returncode == 0, err
@@ -122,7 +122,7 @@ def test_a_session_begins_with_a_file_its_libraries_and_variables(stage, tmp_pat
 def test_bytes_that_are_no_text_are_typed_as_replacements_and_nothing_is_lost(stage, tmp_path):
     typed = tmp_path / "typed"
     typed.write_bytes(b'"\xff\xed\xa0\x80 \xc3\xa9"\n(+ 1 1)\n')
-    for handling in ("strict", "surrogateescape"):  # the first where a language is set, the second where none is
+    for handling in ("strict", "surrogateescape"):  # Python uses the first if a locale is set, otherwise the second
         environment = {"PYTHONIOENCODING": f"utf-8:{handling}"}
         with typed.open("rb") as stdin:
             words = ("--quiet", "--workspace", tmp_path / handling)
@@ -140,7 +140,7 @@ def test_a_session_with_a_stream_that_is_closed_ends_without_a_traceback(closed,
     session = stage.start(*words, stdin=subprocess.PIPE, preexec_fn=lambda: os.close(closed))
     out, err = session.communicate("(+ 1 1)\n" if closed else None, timeout=100)
     assert "Traceback" not in err
-    assert session.returncode == 0, err  # a closed standard input is an empty one
+    assert session.returncode == 0, err  # a closed standard input counts as empty
     assert out == ("2\n" if closed == 2 else "")
 
 

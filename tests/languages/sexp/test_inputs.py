@@ -1,4 +1,4 @@
-"""Inputs: what a program needs is told before it runs, and what is missing is told as such."""
+"""Inputs: the outline lists those a program needs, and a missing one is reported as such."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lint finds in a workflow, and what it leaves alone."""
+"""The linter's findings in workflows, and valid code that it accepts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def codes(text: str) -> list[str]:
         "(define (f) (bind y 2) y) (f)",
         "(director-evaluator-loop (max-iterations 1) (initial-director-input 1) (director list) (executor list)"
         " (evaluator list) (controller (lambda (f p e n) (list 'stop *loop-config*))))",
-        "(bind n 0) (loop 200000 (set! n (+ n 1))) (map car n)",  # lint evaluates 50,000 nodes
+        "(bind n 0) (loop 200000 (set! n (+ n 1))) (map car n)",  # beyond the 50,000 nodes that lint evaluates
         "(log-message 1) " + "(" * 5_000 + "+ 1" + ")" * 5_000,
     ],
 )

@@ -1,4 +1,4 @@
-"""What holds for every value and program that can be made up."""
+"""Properties of all generated values and programs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VALUES = st.recursive(ATOMS, lambda inner: st.lists(inner, max_size=5), max_leav
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal, and of the same kinds all through."""
+    """Return whether values are equal and of the same types at every level."""
     if isinstance(one, list):
         return isinstance(other, list) and len(one) == len(other) and all(map(same, one, other))
     return type(one) is type(other) and one == other
@@ -87,7 +87,7 @@ NAMES = ("a", "b", "c")
 
 @st.composite
 def scoped(draw: Any, bound: tuple[str, ...] = (), depth: int = 0) -> tuple[str, str]:
-    """An expression in both languages, in which every name that is used is bound."""
+    """Return an expression in both languages in which every name is bound."""
     kinds = ["number"] + (["name"] if bound else []) + (["let", "call", "add", "later"] if depth < 4 else [])
     match draw(st.sampled_from(kinds)):
         case "number":
@@ -99,7 +99,7 @@ def scoped(draw: Any, bound: tuple[str, ...] = (), depth: int = 0) -> tuple[str,
         case "add":
             one, other = draw(scoped(bound, depth + 1)), draw(scoped(bound, depth + 1))
             return f"(+ {one[0]} {other[0]})", f"({one[1]} + {other[1]})"
-        case "later":  # a closure is made where a name has one value, and called where it has another
+        case "later":  # a closure is created while a name has one value, and called while it has another
             name, outer = draw(st.sampled_from(NAMES)), draw(scoped(bound, depth + 1))
             inner, hiding = draw(scoped((*bound, name), depth + 1)), draw(scoped(bound, depth + 1))
             text = f"(let ((f (lambda () {inner[0]}))) (let (({name} {hiding[0]})) (f)))"

@@ -1,4 +1,4 @@
-"""The types of a task's parameters: held against what is given, before the task is asked; linted where it is known."""
+"""Parameter types of tasks are checked before the task is requested, and by lint if the values are known."""
 
 from __future__ import annotations
 

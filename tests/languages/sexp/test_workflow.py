@@ -1,4 +1,4 @@
-"""A workflow on the machine, in memory: which effects it asks for, and what it makes of the answers."""
+"""A workflow in memory: the effects it requests, and how it uses the answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OWN = (
 
 
 def answers(*given: Any) -> Callable[[Any], Any]:
-    """Answers in their order; a function is called with the effect."""
+    """Return the answers in order. A function among them is called with the effect."""
     left = list(given)
 
     def answer(effect: Any) -> Any:
