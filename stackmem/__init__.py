@@ -1,6 +1,6 @@
 """stackmem: a coding agent that manages its own working memory.
 
-Importing does no I/O; each public name is loaded when it is first used.
+Importing it does no I/O. Each public name is loaded on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The three calls of the Python API that touch the world."""
+"""The three functions of the Python API that read files or run commands."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def solve(
     environ: Mapping[str, str] | None = None,
     **settings: object,
 ) -> RunResult:
-    """Solve a task, or work on a copy of a folder; the same as ``stackmem solve``.
+    """Solve a task, or work on a copy of a folder, like ``stackmem solve``.
 
     Args:
-        task: A task's folder or name, or with ``text`` a folder of one's own.
-        text: What is to be done in a folder of one's own.
-        observe: Told of every fact and the state it makes, as it happens.
-        environ: Stands for the process's environment: keys, ``STACKMEM_*``.
+        task: A task's folder or name, or with ``text`` any folder of yours.
+        text: What to do in that folder.
+        observe: Receives every fact and the resulting state as it happens.
+        environ: Replaces the process's environment: keys, ``STACKMEM_*``.
         settings: Any flag of ``stackmem solve`` with ``_`` for ``-``: ``model="demo"``, ``max_steps=50``.
 
     Raises:
-        StackmemError: As the command line ends with exit 2, 5 or 7; a run that ends by itself never raises.
+        StackmemError: When the command line would exit with 2, 5 or 7. A run that ends on its own never raises.
     """
     variables = os.environ if environ is None else environ
     prepared = prepare(os.fspath(task), text, settings, variables, Path.cwd())
@@ -44,21 +44,21 @@ def solve(
 
 
 def replay(run: str | os.PathLike[str]) -> Replayed:
-    """Verify every event and prompt of a run, given by folder, id, unique prefix or ``last``.
+    """Verify every event and prompt of a run, given as a folder, an id, a unique prefix or ``last``.
 
     Raises:
         TraceError: A line of the trace is broken.
-        RulesDiffer: Today's rules derive something else; names the record.
-        UsageError: There is no such run.
+        RulesDiffer: Today's rules derive something else. The message names the record.
+        UsageError: The run does not exist.
     """
     return replay_run(find_run(os.fspath(run), *runs_places(None, os.environ, Path.cwd())))
 
 
 def open_run(run: str | os.PathLike[str]) -> Run:
-    """A kept run, given by folder, id, unique prefix or ``last``; nothing of its trace is read yet.
+    """Open a stored run, given as a folder, an id, a unique prefix or ``last``. Its trace is not read yet.
 
     Raises:
-        UsageError: There is no such run.
+        UsageError: The run does not exist.
     """
-    load_plugins()  # the run's strategy may be one of theirs
+    load_plugins()  # the run's strategy may come from a plug-in
     return Run(find_run(os.fspath(run), *runs_places(None, os.environ, Path.cwd())))

@@ -3,22 +3,22 @@
 ::
 
     StackmemError            exit
-    ├── UsageError              2   what was asked for cannot be: a name, a file, a key, a folder
-    ├── ModelError              4   the model cannot go on: no provider, a script that ran dry
-    ├── WorkspaceError          5   the sandbox cannot be had, or failed; the run stays resumable
-    ├── RulesDiffer             6   a whole trace, from which today's rules derive something else
+    ├── UsageError              2   the request is not possible: a name, a file, a key, a folder
+    ├── ModelError              4   the model cannot continue: no provider, a script without further replies
+    ├── WorkspaceError          5   the sandbox is not available, or failed; the run can be resumed
+    ├── RulesDiffer             6   the trace is intact, but today's rules derive something else from it
     ├── TraceError              7   a trace is broken, locked, or cannot be written
     └── ProgramError            1   a program halted
 
-A model's mistake is none of these: it is a fact in the trace (``CallRejected``).
-A message is one sentence that ends with the way out.
+A model's mistake is not an exception: it is a fact in the trace (``CallRejected``).
+A message is one sentence that says what is wrong and then what to do.
 """
 
 import errno
 
 
 class StackmemError(Exception):
-    """Any failure that stackmem names; ``exit_code`` is what the command line ends with."""
+    """Any failure that stackmem reports. ``exit_code`` is the exit code of the command line."""
 
     exit_code = 1
 
@@ -35,7 +35,7 @@ class WorkspaceError(StackmemError):
     exit_code = 5
 
 
-class RulesDiffer(StackmemError):  # noqa: N818 - a finding of replay, named as the docs name it
+class RulesDiffer(StackmemError):  # noqa: N818 - a finding of replay, named as in the docs
     exit_code = 6
 
 
@@ -48,7 +48,7 @@ class ProgramError(StackmemError):
 
 
 def way_out(error: OSError) -> str:
-    """What a person can do where a call of the system failed: the end of a sentence."""
+    """Return what the user can do about a failed system call, as the end of a sentence."""
     match error.errno:
         case errno.EMFILE | errno.ENFILE:
             return "allow more open files, as by: ulimit -n 1024"
@@ -60,13 +60,13 @@ def way_out(error: OSError) -> str:
             return "make room or rights there"
 
 
-class Halted(ProgramError):  # noqa: N818 - a report, not a crash; the word of every language's documents
+class Halted(ProgramError):  # noqa: N818 - a report, not a crash; the term in every language's documentation
     """A program stops with a fault.
 
     Attributes:
         kind: The error's type as the language names it, such as ``Command Failed``.
-        report: What is printed, whole.
-        path: The step's place in the program.
+        report: The complete printed report.
+        path: The step's position in the program.
     """
 
     def __init__(self, kind: str, report: str, path: str = "") -> None:

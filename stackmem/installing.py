@@ -1,7 +1,7 @@
-"""The command that installs an extra, for messages: built from how this copy of stackmem was installed.
+"""The command that installs an extra, for messages. It depends on how this copy of stackmem was installed.
 
-stackmem is not registered on the package index. Whoever takes the name there could run code on the machine of everyone
-who follows an index install, so no command here takes stackmem from the index.
+stackmem is not registered on the package index. Anyone who registers the name there could run code on the machine of
+every user who installs it from the index. So no command here installs stackmem from the index.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
 
 
 def install_command(extra: str) -> str:
-    """The command that adds an extra to this copy.
+    """Return the command that adds an extra to this copy.
 
-    A checkout, a folder, a wheel or a repository is installed again with the extra. If it is not known where this copy
-    came from, only the packages of other projects that the extra consists of are installed.
+    A checkout, a folder, a wheel or a repository is installed again with the extra. If the origin of this copy is
+    unknown, the command installs only the packages of other projects that the extra consists of.
     """
     if (_CHECKOUT / "pyproject.toml").is_file() and (_CHECKOUT / "stackmem" / "version.py").is_file():
         return _pip("-e", f"{_CHECKOUT}[{extra}]")
@@ -36,7 +36,7 @@ def install_command(extra: str) -> str:
 
 
 def install_packages(*names: str) -> str:
-    """The command that installs packages of other projects beside stackmem."""
+    """Return the command that installs packages of other projects next to stackmem."""
     return _pip(*names)
 
 
@@ -53,7 +53,7 @@ def _read(text: str | None) -> dict[str, Any]:
 
 
 def _source(direct: dict[str, Any], extra: str) -> tuple[str, ...]:
-    """What pip is given to install the same source with an extra; empty if the source is not known or not there."""
+    """Return pip's arguments for the same source with an extra. Empty if the source is unknown or no longer exists."""
     parts = urlsplit(str(direct.get("url", "")))
     bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()  # without a name and password
     version = direct.get("vcs_info")
@@ -73,6 +73,6 @@ def _source(direct: dict[str, Any], extra: str) -> tuple[str, ...]:
 
 
 def _requirements(lines: list[str], extra: str) -> list[str]:
-    """The requirements of the extra, without their markers."""
+    """Return the requirements of the extra without their markers."""
     split = [line.partition(";") for line in lines]
     return [before.strip() for before, _, marker in split if extra in _EXTRA.findall(marker)]

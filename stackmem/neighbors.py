@@ -1,6 +1,6 @@
-"""The parts of other packages that the kernel uses, by name; a part is imported when it is first used.
+"""The parts of other packages that the kernel uses, by name. Each part is imported on first use.
 
-The kernel (everything but ``languages``, ``formats``, ``lab`` and ``doors``) imports none of these packages.
+The kernel (everything except ``languages``, ``formats``, ``lab`` and ``doors``) does not import these packages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NEIGHBORS: dict[str, str] = {
     "languages: words after a task": "stackmem.languages.frame.task_text:words_after_task",
     "lab: open a simulated model": "stackmem.lab.simulated.opening:open_simulated",
 }
-"""What is used, as ``package: what``, to ``module:name``. The lab uses the doors by this table, too."""
+"""Maps ``package: part`` to ``module:name``. The lab uses the doors through this table too."""
 
 COMMANDS: dict[str, str] = {
     "acp": "stackmem.doors.commands.acp",
@@ -47,7 +47,9 @@ COMMANDS: dict[str, str] = {
     "whatif": "stackmem.lab.commands.whatif",
     "worlds": "stackmem.lab.commands.worlds",
 }
-"""The commands that these packages bring, to their modules; the kernel's own are in ``stackmem.cli.commands``."""
+"""Maps the commands from these packages to their modules. The kernel's own commands are in
+``stackmem.cli.commands``.
+"""
 
 
 def neighbor(part: str) -> Any:

@@ -1,4 +1,4 @@
-"""What a recorded run would have cost under a model of the table, by the simulator of its provider's cache."""
+"""The cost of a recorded run under a model of the price table, from the simulator of its provider's cache."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class CacheBill(Struct, frozen=True):
 
     model: str
     counted: str  # how the tokens of texts were counted
-    minimum_tokens: int  # the shortest prefix that the model's cache keeps
+    minimum_tokens: int  # the shortest prefix that the model's cache stores
     bill: Bill
     steps: tuple[CachedStep, ...]
-    requests: tuple[RequestUse, ...] = ()  # of a conversation, what each of the person's requests took
+    requests: tuple[RequestUse, ...] = ()  # for a conversation, the cost of each of the user's requests
 
 
 def cache_bill(run_dir: Path, model: str) -> CacheBill:
-    """The prompts of a run as the cache of ``model`` would have served them; replies keep their length."""
+    """Return the bill for a run's prompts under the cache of ``model``. Replies keep their length."""
     costing = costing_as(model, next(moments_of(run_dir)).after.begun)
     counter, counted = counter_for(lambda: moments_of(run_dir), costing)
     steps = tuple(cached_steps(moments_of(run_dir), costing.minimum_tokens, counter))
@@ -37,6 +37,6 @@ def cache_bill(run_dir: Path, model: str) -> CacheBill:
 
 
 def moments_of(run_dir: Path) -> Iterator[Moment]:
-    """The moments of a run, those it shares with its parents first."""
+    """Yield the moments of a run, starting with those that it shares with its parents."""
     timed = ((record.at, record.event) for record in RunReader(run_dir))
     return moments(timed, Completions(sources_of(run_dir)).take)

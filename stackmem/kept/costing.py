@@ -1,4 +1,4 @@
-"""What a recorded run is costed by: prices, the wire that requests take, how tokens are counted, what is cached."""
+"""The basis for the cost of a recorded run: prices, the wire format, token counts, and the cache."""
 
 from __future__ import annotations
 
@@ -23,24 +23,29 @@ from .sent import WireName, sent_text, wire_of
 
 _WIRES: dict[str, WireName] = {"anthropic": "anthropic", "google": "gemini"}
 _COUNTS_KEPT = 1 << 17
-_SHORTEST_CACHED = 1_024  # as the table assumes where a provider says nothing
+_SHORTEST_CACHED = 1_024  # the table's assumption for providers that do not document it
 _O200K = "openai/gpt-5"
 
 
 class Costing(Struct, frozen=True):
-    """What a run is costed by."""
+    """The basis for the cost of a run."""
 
-    model: str  # as the price table spells it, else as the run does
+    model: str  # spelled as in the price table, otherwise as in the run
     wire: WireName
-    price: Price | None  # none where none is known
+    price: Price | None  # None if it is not known
     minimum_tokens: int
     window_tokens: int
-    own: bool = False  # whether it is the run's own model, so that the counts in the recording say how it counts
-    free: bool = False  # a server that nobody is paid for: it costs evaluated tokens and seconds, and caches by itself
+    own: bool = False  # whether it is the run's own model, so that the recorded counts show how it counts
+    # a local server without a price: it costs evaluated tokens and seconds, and caches automatically
+    free: bool = False
 
 
 def costing_as(wanted: str, start: RunStarted) -> Costing:
-    """The costing by a model of the table."""
+    """Return the costing by a model of the table.
+
+    Raises:
+        UsageError: The table does not contain the model.
+    """
     row = lookup(wanted)
     if row is None:
         raise UsageError(f"no model {wanted!r} in the table of prices; stackmem models lists them")
@@ -48,7 +53,10 @@ def costing_as(wanted: str, start: RunStarted) -> Costing:
 
 
 def own_costing(start: RunStarted, otherwise: str) -> Costing:
-    """The costing by the run's own model: by the table, else by what the run knows of it."""
+    """Return the costing by the run's own model, from the table or otherwise from the recording.
+
+    ``otherwise`` is the model to use for an imported run or a model that stackmem cannot call.
+    """
     row = lookup(start.model)
     as_text = start.text_calls == "prompt"
     if row is not None:
@@ -67,7 +75,7 @@ def _of_row(row: ModelRow, spelled: str, *, own: bool) -> Costing:
 
 
 def counter_for(run: Callable[[], Iterable[Moment]], costing: Costing) -> tuple[Count, str]:
-    """How blocks are counted: by the counts that the run's own replies brought, else by the known factor."""
+    """Return a counter of blocks and its description. It uses the run's own counts, otherwise the known factor."""
     learned = learned_count(_pairs(run(), costing.wire)) if costing.own else None
     return BlockCounter(costing.wire, costing.model, learned), count("", costing.model, learned).source
 
@@ -79,7 +87,7 @@ def _pairs(run: Iterable[Moment], wire: WireName) -> Iterator[tuple[int, int]]:
 
 
 class BlockCounter:
-    """Counts blocks as a wire sends them, each text once: strategies show mostly the same ones."""
+    """Counts blocks in their wire format, each text once, because strategies mostly show the same texts again."""
 
     def __init__(self, wire: WireName, model: str, learned: LearnedCount | None) -> None:
         self._wire, self._model, self._learned = wire, model, learned
@@ -100,5 +108,5 @@ class BlockCounter:
 
 @lru_cache(maxsize=_COUNTS_KEPT >> 4)
 def _tokens(text: str, model: str, learned: LearnedCount | None) -> int:
-    """A tool's description or a document is counted once in a process, not once in each run."""
+    """Count a text once per process instead of once per run, such as a tool's description or a document."""
     return count(text, model, learned).tokens

@@ -1,4 +1,4 @@
-"""A kept run by what a person calls it: its folder, its id, the beginning or the end of one, or ``last``."""
+"""Finds a stored run by its folder, its id, the beginning or end of an id, or ``last``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ _SHORT = re.compile(r"[0-9a-f]{6}")
 
 
 def find_run(named: str, *places: Path) -> Path:
-    """The folder that a path, an id, a unique prefix of one, its last six characters, or ``last`` names."""
+    """Return the folder for a path, an id, a unique prefix of an id, its last six characters, or ``last``.
+
+    Raises:
+        UsageError: No run matches, or more than one.
+    """
     given = Path(os.path.expanduser(named))
     if given.name == TRACE and _is_file(given):
         return given.parent
@@ -50,12 +54,12 @@ def find_run(named: str, *places: Path) -> Path:
 
 
 def newest_session(runs_dir: Path, folder: Path) -> Path | None:
-    """The conversation about ``folder`` that was begun last; None where there is none."""
+    """Return the conversation about ``folder`` that was started last, or None."""
     return next((path for path, subject in kept_sessions(runs_dir) if subject == folder), None)
 
 
 def kept_sessions(runs_dir: Path) -> Iterator[tuple[Path, Path]]:
-    """Every conversation and the folder that it is about, the one begun last first; a damaged one is left out."""
+    """Yield every conversation and the folder that it is about, newest first. Damaged ones are left out."""
     for path in sorted(_folders(runs_dir), reverse=True):
         with suppress(OSError, msgspec.DecodeError, TraceError):
             kept = decode_json(read_regular(path / RUN), _Session)
@@ -77,12 +81,12 @@ def _folders(runs_dir: Path) -> list[Path]:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except (OSError, ValueError):  # too long for a name, or in a folder that is closed to us
+    except (OSError, ValueError):  # too long for a name, or in a folder without permission
         return False
 
 
 def _started(folder: Path) -> float:
-    """When the first record of a run was written, which tells runs of one second apart; 0 where there is none."""
+    """Return when the first record of a run was written, or 0. It orders runs that started in the same second."""
     try:
         with open_regular(folder / TRACE) as trace:
             return decode_json(trace.readline(LONGEST_BYTES), _First).at

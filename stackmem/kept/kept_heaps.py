@@ -1,4 +1,4 @@
-"""What a person does with chunks that outlive her runs: she lists, writes, frees and prunes them."""
+"""Lets the user list, write, free and prune chunks that outlive runs."""
 
 from __future__ import annotations
 
@@ -20,20 +20,24 @@ _BUDGETS = Budgets(heap_chars=MOST_CHARS, heap_chunks=MOST_CHUNKS)
 
 
 class KeptRow(Struct, frozen=True):
-    """A kept chunk."""
+    """A stored chunk."""
 
-    folder: str  # whose chunk it is
+    folder: str  # the folder that the chunk belongs to
     name: str
     chars: int
     description: str
     source: str
-    state: str  # ``fresh``, ``STALE``, ``missing`` where its source is gone, or empty where nothing can be said
+    state: str  # ``fresh``, ``STALE``, ``missing`` if its source was deleted, or empty if this is not known
     written: float  # seconds since 1970
-    by: str  # id of the run that wrote it; empty where a person did
+    by: str  # id of the run that wrote it; empty if a user did
 
 
 def kept_rows(store: HeapStore) -> list[KeptRow]:
-    """Every chunk, the one written longest ago first; raises ``UsageError`` where the heap cannot be read."""
+    """Return every chunk, the oldest write first.
+
+    Raises:
+        UsageError: The heap cannot be read.
+    """
     held = [(one, one.chunk) for one in store.read().values() if one.chunk is not None]
     with _digests(store.folder) as digest:
         return [
@@ -46,7 +50,11 @@ def kept_rows(store: HeapStore) -> list[KeptRow]:
 
 
 def kept_content(store: HeapStore, name: str) -> str:
-    """A chunk's content; raises ``UsageError`` where there is no such chunk."""
+    """Return a chunk's content.
+
+    Raises:
+        UsageError: The chunk does not exist.
+    """
     chunk = store.read().get(name)
     if chunk is None or chunk.chunk is None:
         heap = _heap(store)
@@ -55,7 +63,11 @@ def kept_content(store: HeapStore, name: str) -> str:
 
 
 def write_kept(store: HeapStore, entry: StoreEntry) -> None:
-    """Write a chunk, over what had its name."""
+    """Write a chunk, replacing one of the same name.
+
+    Raises:
+        UsageError: The chunk has faults, such as a size above the budget.
+    """
     with _digests(store.folder) as digest:
         digests = {entry.source: digest(entry.source)} if entry.source else {}
     wrong = faults(_heap(store), (entry,), _BUDGETS) or source_faults((entry,), digests)
@@ -66,14 +78,18 @@ def write_kept(store: HeapStore, entry: StoreEntry) -> None:
 
 
 def free_kept(store: HeapStore, names: list[str]) -> None:
-    """Free chunks; raises ``UsageError`` where one is not there, and then frees none."""
+    """Free chunks, all or none.
+
+    Raises:
+        UsageError: One of them does not exist.
+    """
     for name in names:
         kept_content(store, name)
     store.write([HeapChange(name, round(time.time(), 3)) for name in names])
 
 
 def prune_kept(store: HeapStore, older_seconds: float | None, *, stale: bool, dry_run: bool) -> list[KeptRow]:
-    """Free chunks that were written so long ago, and where ``stale`` those whose source has changed or is gone."""
+    """Free chunks of at least this age, and if ``stale`` also those whose source has changed or was deleted."""
     before = None if older_seconds is None else time.time() - older_seconds
     gone = [
         row
@@ -86,7 +102,7 @@ def prune_kept(store: HeapStore, older_seconds: float | None, *, stale: bool, dr
 
 
 def prune_gone(environ: Mapping[str, str], *, dry_run: bool) -> list[HeapStore]:
-    """Remove the heaps of folders that are not there any more."""
+    """Remove the heaps of folders that no longer exist."""
     gone = [store for store in all_heaps(environ) if store.folder and not Path(store.folder).is_dir()]
     for store in [] if dry_run else gone:
         try:
@@ -111,7 +127,7 @@ def _state(chunk: KeptChunk, digest: Callable[[str], str]) -> str:
 
 @contextmanager
 def _digests(folder: str) -> Iterator[Callable[[str], str]]:
-    """What takes digests of the folder's files; it knows none where the folder is gone."""
+    """Yield a function that returns digests of the folder's files, or ``unknown`` if the folder does not exist."""
     try:
         watched = WatchedFolder(Path(folder)) if folder else None
     except WorkspaceError:

@@ -1,4 +1,4 @@
-"""Saves what is good of a broken run into a new run beside it, with a workspace of its own where that can be had."""
+"""Saves the intact part of a broken run as a new run next to it, with its own workspace if possible."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from stackmem.workspace.tree import copy_folder, remove_tree
 
 
 class Recovered(Struct, frozen=True):
-    """What was saved."""
+    """The result of a recovery."""
 
     run: str  # the new run's id
     run_dir: str
-    records: int  # records that it holds, those of its parents included
+    records: int  # its records, including those of its parents
     step: int
-    lost_bytes: int  # what of the broken file was left behind
-    why: str  # what is wrong with it
-    not_resumable: str = ""  # why the new run cannot be resumed; empty where it can
+    lost_bytes: int  # size of the part of the broken file that was not saved
+    why: str  # what is wrong with the broken file
+    not_resumable: str = ""  # why the new run cannot be resumed; empty if it can
 
 
 def recover_run(run_dir: Path) -> Recovered:
-    """Save the good beginning of a run; the broken one is only read."""
+    """Save the intact beginning of a run. The broken run is not changed."""
     lock = Lock(run_dir / TRACE)
     try:
         start = Run(run_dir).start
@@ -68,7 +68,9 @@ def recover_run(run_dir: Path) -> Recovered:
 
 
 def _with_files(run_dir: Path, target: Path, state: State) -> str:
-    """Give the new run the other's history and a workspace as of then; why it has none, where it cannot."""
+    """Give the new run a copy of the history and its workspace at that moment. Returns why this failed, or an empty
+    string.
+    """
     if not state.tree:
         return "the run kept no files"
     scratch = None
@@ -95,15 +97,20 @@ def _with_files(run_dir: Path, target: Path, state: State) -> str:
 
 
 class Saved(Struct, frozen=True):
-    """What was saved of a file."""
+    """The result of saving a file."""
 
-    lines: int  # lines that are good and were copied, byte for byte
-    lost_bytes: int  # length of what stands behind them
-    why: str  # what is wrong there
+    lines: int  # number of intact lines, which were copied byte for byte
+    lost_bytes: int  # length of the rest
+    why: str  # what is wrong with the rest
 
 
 def recover(source: Path, target: Path) -> Saved:
-    """Copy the whole lines before the first broken one into the new file ``target``, and force it to the disk."""
+    """Copy the complete lines before the first broken one into the new file ``target``, and sync it to the disk.
+
+    Raises:
+        UsageError: The trace is intact.
+        TraceError: No line can be saved, or ``target`` cannot be written.
+    """
     reader = TraceReader(source)
     lines, why = 0, ""
     try:

@@ -1,4 +1,4 @@
-"""Writes a redacted copy of a run beside it; the original is only read."""
+"""Writes a redacted copy of a run next to it. The original is not changed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,11 @@ class Redacted(Struct, frozen=True):
 
 
 def redact_run(run_dir: Path, patterns: Sequence[str]) -> Redacted:
-    """Copy a run with each match of a pattern replaced by as many ``x``; its files and its patch are left out."""
+    """Copy a run with each match of a pattern replaced by as many ``x``. Its files and its patch are left out.
+
+    Raises:
+        UsageError: A pattern is missing or matches nothing, or the copy is not possible with these patterns.
+    """
     load_plugins()
     if not patterns:
         raise UsageError("no pattern says what is to be replaced; give --pattern REGULAR-EXPRESSION")

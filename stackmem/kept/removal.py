@@ -1,9 +1,9 @@
-"""The removal of runs with their workspaces: of one that is named, and of those that are old.
+"""Removes runs with their workspaces: a single run, or all old ones.
 
-Rule 1: a run leaves the list in one step, when its folder is moved to ``.removing``; whatever a process that was killed
-    left there is removed by the next ``prune``, and the workspace with it.
-Rule 2: what a fork begins with stays, and so does what a process writes.
-Rule 3: what is no run of the caller's own is not touched: links, and what belongs to another user.
+Rule 1: A run disappears from the list in one step, when its folder is moved to ``.removing``. If the process is killed
+    after that, the next ``prune`` removes the folder, and the workspace with it.
+Rule 2: A run stays while a fork starts from it or a process writes it.
+Rule 3: Everything that is not the caller's own run stays: links, and files of other users.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _SECONDS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
 
 
 class Pruned(Struct, frozen=True):
-    """A run that is old enough to go."""
+    """A run that is old enough to be removed."""
 
     run: str
-    bytes: int | None  # what it takes on the disk, its workspace too; None where that cannot be told
-    removed: bool  # whether it went, or would go
-    why: str = ""  # what keeps it; empty where nothing does
+    bytes: int | None  # its size on the disk, including its workspace; None if unknown
+    removed: bool  # whether it was removed, or would be
+    why: str = ""  # why it stays; empty if it does not
 
 
 def read_age(text: str) -> float:
-    """Seconds, of ``30d``, ``12h`` or ``4w``."""
+    """Return the seconds in ``30d``, ``12h`` or ``4w``."""
     parts = _AGE.fullmatch(text.strip())
     if parts is None:
         raise UsageError(f"{text!r} is no age; write hours, days or weeks, as 12h, 30d or 4w")
@@ -53,7 +53,7 @@ def read_age(text: str) -> float:
 
 
 def prune(runs_dir: Path, older_seconds: float, keep_last: int, *, dry_run: bool) -> Iterator[Pruned]:
-    """Remove the runs whose trace was last written so long ago; one row for each, forks before what they begin with."""
+    """Remove the runs whose trace is older than this. Yields one row per run, forks before the runs they start from."""
     try:
         entries = [runs_dir / name for name in os.listdir(runs_dir)]
     except OSError as error:
@@ -73,12 +73,12 @@ def prune(runs_dir: Path, older_seconds: float, keep_last: int, *, dry_run: bool
 
 
 def prune_histories(older_seconds: float, *, dry_run: bool) -> int:
-    """Remove the histories that no run took for so long, and that none has; the bytes that this frees."""
+    """Remove histories that were not used for this long and that no run needs, and return the freed bytes."""
     return pack_cache().prune(older_seconds, dry_run=dry_run)
 
 
 def _prune_left(runs_dir: Path, *, dry_run: bool) -> Iterator[Pruned]:
-    """What was being removed by a process that was killed."""
+    """Remove runs whose removal was interrupted when a process was killed."""
     place = runs_dir / REMOVING
     if place.is_symlink() or not place.is_dir():
         return
@@ -89,7 +89,7 @@ def _prune_left(runs_dir: Path, *, dry_run: bool) -> Iterator[Pruned]:
 
 
 def _own_bytes(run_dir: Path) -> int | None:
-    """What a run takes on the disk, without what it shares with others."""
+    """Return a run's size on the disk without data that it shares with other runs."""
     return disk_bytes([[pack_cache().folder], folders_of(run_dir)])[1]
 
 
@@ -102,7 +102,7 @@ def _tried(row: Pruned, remove: Callable[[], None]) -> Pruned:
 
 
 def _last_written(run_dir: Path) -> float | None:
-    """When a run's trace was last written; None where the folder is no run."""
+    """Return when a run's trace was last written, or None if the folder is not a run."""
     try:
         return (run_dir / TRACE).lstat().st_mtime
     except OSError:
@@ -119,7 +119,7 @@ def _judged(run_dir: Path, needs: Mapping[str, frozenset[str]]) -> Pruned:
 
 
 def _not_ours(run_dir: Path) -> str:
-    """Why a folder that looks like a run is not removed unasked; empty where nothing speaks against it."""
+    """Return why a folder that looks like a run is not removed automatically. Empty if it can be removed."""
     for path, kind in ((run_dir, stat.S_ISDIR), (run_dir / TRACE, stat.S_ISREG)):
         try:
             status = path.lstat()
@@ -133,24 +133,25 @@ def _not_ours(run_dir: Path) -> str:
 
 
 def _forks_first(runs: list[Path], needs: Mapping[str, frozenset[str]]) -> Iterator[Path]:
-    """The runs, each after those of them that need it."""
+    """Yield the runs, each after the runs that need it."""
     waiting = {run.name: run for run in runs}
     while waiting:
         held = frozenset[str]().union(*(needs.get(name, frozenset()) - {name} for name in waiting))
-        free = [name for name in waiting if name not in held] or list(waiting)  # of a ring, no fork made it so: any
+        # a cycle, which forks cannot create: take any
+        free = [name for name in waiting if name not in held] or list(waiting)
         for name in free:
             yield waiting.pop(name)
 
 
 def _needs(run_dir: Path) -> frozenset[str]:
-    """The names of runs beside it without which it cannot be read."""
+    """Return the names of runs in the same folder that are needed to read this one."""
     needs = set()
-    with suppress(TraceError):  # it has no trace that could be read
+    with suppress(TraceError):  # it has no readable trace
         fork = begun_by(run_dir)
         needs |= {fork.parent} if fork is not None else set()
     runs = run_dir.parent.resolve()
     for place in alternates(run_dir / HISTORY):
-        # Files of its steps are kept only there; so it is from before a fork's first record on.
+        # The files of these steps are stored only there. A fork needs that run even before its own first record exists.
         owner = Path(place).resolve()
         if owner.is_relative_to(runs) and owner != runs:
             needs.add(owner.relative_to(runs).parts[0])
@@ -158,7 +159,11 @@ def _needs(run_dir: Path) -> frozenset[str]:
 
 
 def remove_run(run_dir: Path) -> None:
-    """Remove a run's folder, and its workspace where that is still there."""
+    """Remove a run's folder, and its workspace if that still exists.
+
+    Raises:
+        UsageError: Forks start from the run.
+    """
     run_dir = run_dir.resolve()
     forks = sorted(other.name for other in run_dir.parent.iterdir() if run_dir.name in _needs(other))
     if forks:
@@ -188,13 +193,13 @@ def _remove(run_dir: Path) -> None:
 
 @contextmanager
 def _removing(runs_dir: Path) -> Iterator[tuple[Path, int]]:
-    """The folder of what is being removed, for one process at a time, and the descriptor that holds it."""
+    """Yield the folder for runs that are being removed, for one process at a time, and the locked descriptor."""
     place = runs_dir / REMOVING
     held = _taken(place)
     try:
         yield place, held
     finally:
-        with suppress(OSError):  # it is not empty where something could not be removed
+        with suppress(OSError):  # it is not empty if something could not be removed
             place.rmdir()
         os.close(held)
 
@@ -204,7 +209,7 @@ def _taken(place: Path) -> int:
         try:
             place.mkdir(mode=0o700, exist_ok=True)
             held = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:  # the one before us removed it as it went
+        except FileNotFoundError:  # the previous process removed it on exit
             continue
         except OSError as error:
             raise WorkspaceError(f"{place} cannot be used ({error.strerror}); see what it is, and move it") from error
@@ -216,6 +221,6 @@ def _taken(place: Path) -> int:
 
 
 def _remove_moved(moved: Path, held: int) -> None:
-    """The workspace first: its place stands in the run's folder."""
+    """Remove a moved run, its workspace first, because only the run's folder contains its location."""
     for folder in reversed(folders_of(moved)):
         remove_tree(folder, held=(held,))

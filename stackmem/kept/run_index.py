@@ -1,4 +1,4 @@
-"""The rows of a folder of runs, kept current: a run that has ended is read once, and looked at again if it changes."""
+"""The rows of a folder of runs, kept current: a finished run is read once, and again only if it changes."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ _MEASURED_AT_ONCE = 500
 
 
 class RunIndex:
-    """The runs of one folder, or of all folders in one, as a bench has them; safe to call from several threads.
+    """The runs of one folder, or of its direct subfolders, as in a bench. Safe to use from several threads.
 
     Attributes:
-        folder: Holds the runs, or the folders that hold them.
+        folder: The folder of the runs, or of the folders with runs.
     """
 
     def __init__(self, folder: Path, *, nested: bool = False) -> None:
-        """Begin with no row; a folder that is not there holds no runs."""
+        """Start without rows. A missing folder contains no runs."""
         self.folder, self._nested = folder, nested
-        # runs that ``refresh`` has still to read for the first time
+        # number of runs that ``refresh`` still has to read for the first time
         self.version = self.unread = 0  # counts the changes that ``refresh`` found
         self._lock = Lock()
         self._known: dict[str, tuple[int, RunRow, Path]] = {}
-        self._measured: dict[str, int] = {}  # when the folder was changed that was measured
+        self._measured: dict[str, int] = {}  # modification times of the folders that were measured
 
     @property
     def rows(self) -> dict[str, RunRow]:
-        """What is known, by the run's path below the folder, in no order."""
+        """The known rows by the run's path below the folder, in no particular order."""
         return {name: row for name, (_, row, _) in self._known.copy().items()}
 
     def folder_of(self, run: str) -> Path | None:
-        """The folder of a run that is listed under this path; nothing else has one."""
+        """Return the folder of a run that is listed under this path, or None."""
         found = self._known.get(run)
         return found[2] if found else None
 
     def refresh(self) -> None:
-        """Look at the folder again, the newest runs first; each row can be had as soon as it is read."""
+        """Read the folder again, the newest runs first. Each row is available as soon as it is read."""
         with self._lock:
             there = dict(self._folders())
             gone = self._known.keys() - there.keys()
@@ -58,9 +58,9 @@ class RunIndex:
                 self._look(run, folder)
 
     def measure(self) -> None:
-        """Fill in what the rows of ``refresh`` leave out, of runs that have ended: the request, and the size.
+        """Add what ``refresh`` leaves out to the rows of finished runs: the request and the size.
 
-        It takes longer than all the rest, and a list can be shown before.
+        This takes longer than everything else, and a list can be shown before.
         """
         ended = [(run, *kept) for run, kept in self._known.copy().items() if kept[0] != _UNSETTLED]
         wanted = [one for one in ended if self._measured.get(one[0]) != one[1]]
@@ -94,7 +94,7 @@ class RunIndex:
         if known and known[0] == changed:
             return
         row = run_row(folder)
-        # Only the end of a run writes its result and takes its lock away, and both change the folder.
+        # Only the end of a run writes its result and removes its lock, and both change the folder's modification time.
         settled = row.outcome not in _OPEN and not os.access(lock_of(f"{folder}/{TRACE}"), os.F_OK)
         if known is None or known[1] != row:
             self.version += 1

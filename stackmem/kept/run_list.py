@@ -1,6 +1,6 @@
-"""The runs in a folder as rows, and those of them that a person wants to see.
+"""Lists the runs in a folder as rows, filtered and sorted.
 
-A row is made of a run's result alone: of a trace no more is read than its beginning.
+A row is made from a run's result. Of a trace, only the beginning is read.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ from stackmem.workspace.tree import disk_bytes
 
 RUNNING, INTERRUPTED, UNBEGUN = "running", "interrupted", "never began"
 REMOVING = ".removing"
-"""The folder beside the runs where one is while it is removed: nobody lists it."""
+"""The folder next to the runs for a run that is being removed. It is not listed."""
 
 
 class RunRow(Struct, frozen=True):
     """A run in a list.
 
-    What only a result tells is None in a run that has none.
+    Fields from the result are None in a run without a result.
     """
 
     run: str
-    # when its folder was made, in UTC, as ISO 8601; empty where the folder has another name than runs have
+    # when its folder was created, in UTC, as ISO 8601; empty if the folder's name is not a run's
     started: str
-    # as ``RunResult.outcome``; ``running`` while a process writes it; ``interrupted`` where none does and there is no
-    # result: it was killed; ``never began`` where it was killed before its first record
+    # As ``RunResult.outcome``. ``running`` while a process writes it; ``interrupted`` if it was killed, so that it has
+    # neither a writer nor a result; ``never began`` if it was killed before its first record.
     outcome: str
     task: str = ""
     model: str = ""
     strategy: str = ""
     steps: int | None = None
-    frames: int | None = None  # frames pushed
+    frames: int | None = None  # number of pushes
     tokens: int | None = None
-    cost_usd: float | None = None  # none where it is unknown
+    cost_usd: float | None = None  # None if it is unknown
     wall_seconds: float | None = None
-    parent: str = ""  # the run that it was forked from, or that an edited program went on from; else empty
-    # what the run and its workspace take on the disk, without the history that runs share
+    parent: str = ""  # the run that it was forked from, or that an edited program continued; otherwise empty
+    # disk space of the run and its workspace, without the history that runs share
     disk_bytes: int | None = None
-    # the first line of what was asked: of a conversation its first request; empty where it was not read
+    # the first line of the request, in a conversation of the first one; empty if it was not read
     request: str = ""
 
 
@@ -76,7 +76,7 @@ _Condition = Callable[[RunRow], bool]
 
 
 class _FirstFact(Struct):
-    """What a fact at a trace's beginning says of the request."""
+    """The parts of an early fact in a trace that contain the request."""
 
     type: str
     text: str = ""
@@ -89,7 +89,7 @@ class _FirstRecord(Struct):
 
 
 class _Start(Struct):
-    """What a run without a result is called by; ``run.json`` holds more."""
+    """The description of a run without a result. ``run.json`` contains more."""
 
     task_name: str
     model: str
@@ -97,12 +97,16 @@ class _Start(Struct):
 
 
 def list_runs(runs_dir: Path) -> list[RunRow]:
-    """A row for every folder of a run, by name: the oldest first."""
+    """Return a row for every run in a folder, the oldest first."""
     return [run_row(folder) for folder in run_folders(runs_dir)]
 
 
 def run_folders(runs_dir: Path) -> list[Path]:
-    """The folders of runs, by name: the oldest first."""
+    """Return the folders of runs, the oldest first.
+
+    Raises:
+        UsageError: The folder cannot be read.
+    """
     try:
         with os.scandir(runs_dir) as entries:
             names = sorted(entry.name for entry in entries if is_run(entry))
@@ -112,7 +116,9 @@ def run_folders(runs_dir: Path) -> list[Path]:
 
 
 def find_runs(runs_dir: Path, conditions: Sequence[str], order: str, limit: int | None) -> list[RunRow]:
-    """The runs of a folder that ``choose_runs`` chooses, with their sizes and requests: of as few runs as will do."""
+    """Return the runs that ``choose_runs`` selects, with sizes and requests, which are read for as few runs as
+    possible.
+    """
     rows = list_runs(runs_dir)
     if any("disk_bytes" in text or "request" in text for text in (order, *conditions)):
         return choose_runs(_all_measured(runs_dir, rows), conditions, order, limit)
@@ -124,8 +130,8 @@ def _all_measured(runs_dir: Path, rows: Sequence[RunRow]) -> list[RunRow]:
 
 
 def measured(runs: Sequence[tuple[Path, RunRow]]) -> list[RunRow]:
-    """The rows of these folders with what was asked and what they take on the disk."""
-    shared = [pack_cache().folder]  # told first, so that no run counts what it has in common with others
+    """Return the rows of these folders with their requests and their sizes on the disk."""
+    shared = [pack_cache().folder]  # counted first, so that no run includes data that it shares with others
     _, *sizes = disk_bytes([shared, *(folders_of(folder) for folder, _ in runs)])
     return [
         replace(row, disk_bytes=size, request=first_request(folder))
@@ -134,7 +140,7 @@ def measured(runs: Sequence[tuple[Path, RunRow]]) -> list[RunRow]:
 
 
 def first_request(run_dir: Path) -> str:
-    """The first line of what was asked of a run; empty where nothing of it can be read."""
+    """Return the first line of a run's request. Empty if it cannot be read."""
     try:
         with open_regular(run_dir / TRACE) as trace:
             lines = [decode_json(line, _FirstRecord) for line in islice(bounded_lines(trace), _FIRST_RECORDS)]
@@ -146,20 +152,20 @@ def first_request(run_dir: Path) -> str:
 
 
 def name_of(folder: Path) -> str:
-    r"""The id of a run, with ``\xNN`` for bytes that are no UTF-8."""
+    r"""Return the id of a run, with ``\xNN`` for bytes that are not UTF-8."""
     return os.fsencode(folder.name).decode("utf-8", "backslashreplace")
 
 
 def folders_of(run_dir: Path) -> list[Path]:
-    """The folders of a run's own: that of its records, and that of its workspace while it is there."""
+    """Return a run's own folders: that of its records, and that of its workspace if it still exists."""
     return [run_dir, *_scratch(run_dir)]
 
 
 def _scratch(run_dir: Path) -> list[Path]:
-    """The folder that holds the workspace, where the run has one of its own, whatever its request says.
+    """Return the folder that contains the workspace, if it belongs to this run. The request alone is not trusted.
 
-    Rule 1: it is called as the run is, and as only runs are called.
-    Rule 2: a copy of a run's folder has no workspace: that belongs to the run it was copied from.
+    Rule 1: It must have the same name as the run, in the form that only runs have.
+    Rule 2: A copy of a run's folder has no workspace: the workspace belongs to the original.
     """
     try:
         work = Path(read_request(run_dir).workspace)
@@ -176,9 +182,10 @@ def _scratch(run_dir: Path) -> list[Path]:
 
 
 def run_row(folder: Path) -> RunRow:
-    """The row of one run, as its folder stands now."""
-    name, place = name_of(folder), os.fspath(folder)  # a text: joining paths is a third of the time of a long list
-    held = is_held(f"{place}/{TRACE}")  # looked at first: who ends writes the result and then gives the lock back
+    """Return the row of one run in its current state."""
+    # text, because joining paths takes a third of the time of a long list
+    name, place = name_of(folder), os.fspath(folder)
+    held = is_held(f"{place}/{TRACE}")  # checked first: a run that ends writes its result before it releases the lock
     result = read_result(f"{place}/{RESULT}")
     if result is not None and not held:
         return RunRow(
@@ -220,7 +227,11 @@ def _start_time(name: str) -> str:
 
 
 def choose_runs(rows: Iterable[RunRow], conditions: Sequence[str], order: str, limit: int | None) -> list[RunRow]:
-    """The rows for which every condition holds, in order, and of those the first ``limit``."""
+    """Return the first ``limit`` rows that satisfy all conditions, in order.
+
+    Raises:
+        UsageError: A condition, the order or the limit is invalid.
+    """
     if limit is not None and limit < 1:
         raise UsageError(f"a list of {limit} runs cannot be shown; --limit takes 1 or more")
     holds = [_condition(text) for text in conditions]

@@ -1,4 +1,6 @@
-"""The text that each wire sends for one block of a prompt, built by the adapters' own code; cost code counts it."""
+"""The text that each wire format sends for one block of a prompt, made by the adapters' own code, for counting
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +40,13 @@ _SPELLINGS: dict[WireName, _Spelling] = {
 _UNCOUNTED = frozenset({
     "id", "call_id", "tool_call_id", "type", "signature", "thought_signature", "extra_content", "encrypted_content",
 })  # fmt: skip
-"""Fields of messages that servers use and no model is shown."""
+"""Fields of messages that servers use and models do not see."""
 _GIVEN = ("args", "response")
-"""Fields that hold what a model or a tool gave, whose own fields may be called anything."""
+"""Fields with data from a model or a tool, in which any field name may occur."""
 
 
 def wire_of(model: str) -> WireName:
-    """The wire that a model of this name is asked through; servers of other kinds speak Chat Completions."""
+    """Return the wire format for a model of this name. Servers of other kinds use Chat Completions."""
     prefix = model.partition("/")[0]
     if prefix == "anthropic" or model.startswith("claude-"):
         return "anthropic"
@@ -52,10 +54,11 @@ def wire_of(model: str) -> WireName:
 
 
 def sent_text(wire: WireName, block: PromptBlock) -> str:
-    """What a request holds of the block: field names and texts, without escapes and without what no model is shown.
+    """Return the block's text in a request: field names and texts, without escapes and without parts that models do not
+    see.
 
-    The field names of a message stand for the marks that a server's template puts around it. Blocks for Claude are bare
-    texts, because its known factors were measured on bare texts.
+    The field names of a message represent the markers that a server's template puts around it. Blocks for Claude are
+    plain texts, because its known factors were measured on plain texts.
     """
     if wire == "anthropic":
         return text_of(block)
@@ -70,7 +73,7 @@ def sent_text(wire: WireName, block: PromptBlock) -> str:
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    """A message as JSON, but for escapes in texts, empty fields, and those that no model is shown."""
+    """Yield a message as JSON without escapes in texts, empty fields, and fields that models do not see."""
     if isinstance(value, dict):
         shown = [(name, member) for name, member in value.items() if name not in _UNCOUNTED and member is not None]
         for number, (name, member) in enumerate(shown):

@@ -1,4 +1,4 @@
-"""``replay --tools live``: a run's workspace calls once more, in a fresh copy, against what they returned then."""
+"""``replay --tools live``: runs a run's workspace calls again in a fresh copy, and compares the results."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ _ABOUT_CHARS = 2_000
 
 
 class LiveTools(Struct, frozen=True):
-    """What executing again came to."""
+    """The result of running the calls again."""
 
     run: str
-    isolation: str  # the level in force now
-    calls: int  # calls that returned what they had returned
-    # step, seq: of the first call that did not; 0 where all did
+    isolation: str  # the current isolation level
+    calls: int  # number of calls with the recorded result
+    # step, seq: of the first call with a different result; 0 if all are equal
     step: int = 0
     seq: int = 0
     call: str = ""  # that call in short
-    difference: str = ""  # what differs, line by line; empty where nothing does
-    missing: tuple[str, ...] = ()  # dependency folders that are nowhere any more; the workspace was without them
-    equal: bool = True  # no result differs, or only in words that are never the same twice
-    differs_only_in: tuple[str, ...] = ()  # their kinds
+    difference: str = ""  # the differences, line by line; empty if there are none
+    missing: tuple[str, ...] = ()  # dependency folders that no longer exist and were missing from the workspace
+    equal: bool = True  # whether all results are equal, or differ only in volatile words
+    differs_only_in: tuple[str, ...] = ()  # the kinds of these words
 
 
 def replay_live(
     run: Run, environ: Mapping[str, str], first: int = 1, observe: Callable[[WorkspaceCall], None] | None = None
 ) -> LiveTools:
-    """Execute the calls from step ``first`` on, up to the first whose result differs."""
-    if first > 1 or not _of_program(run):  # a program may ask no model at all
+    """Run the calls from step ``first`` on, up to the first one whose result differs."""
+    if first > 1 or not _of_program(run):  # a program may run without a model
         run.moment(first)
     begin = run.moment(first - 1)
     with rehearse(run, begin.settled, begin.at, environ, Recorded()) as opened:
@@ -83,12 +83,12 @@ def _of_program(run: Run) -> bool:
 
 
 def is_call(asked: object) -> TypeGuard[WorkspaceCall]:
-    """Whether it is done in the workspace, and nowhere else."""
+    """Return whether the effect happens only in the workspace."""
     return isinstance(asked, UseTool | Verify) or (isinstance(asked, InvokeTool) and asked.tool in BUILT_IN)
 
 
 def brief_call(effect: WorkspaceCall) -> str:
-    """The call with what it is about, on one line; hostile text is still in it."""
+    """Return the call and its main argument on one line. The text is untrusted."""
     if isinstance(effect, Verify):
         return f"verify {effect.command}"
     if isinstance(effect, InvokeTool):
@@ -104,7 +104,7 @@ def _difference(recorded: Result, made: Event, comparison: FactComparison, runs:
         made = replace(made, branch=recorded.branch)
     if not isinstance(made, _RESULTS):
         return ""
-    if not recorded.tree:  # the run kept no files then
+    if not recorded.tree:  # the run stored no files then
         made = replace(made, tree="")
     if comparison.equal(recorded, made):
         return ""

@@ -1,7 +1,7 @@
-"""``replay --model recorded --from N``: the controller once more, with the replies that the run recorded.
+"""``replay --model recorded --from N``: runs the controller again with the recorded replies.
 
-Commands, files, checks, and every rule in between are done again; what lies outside of them (the model, the person's
-own tools, her answers, a program's sources) is as it was recorded.
+Commands, files, checks, and all rules in between are executed again. Everything else (the model, the user's own tools
+and answers, a program's sources) comes from the recording.
 """
 
 from __future__ import annotations
@@ -38,31 +38,35 @@ _FROM_OUTSIDE = ("interrupted", "workspace_error", "limit:seconds")
 
 
 class Rerun(Struct, frozen=True):
-    """What the controller made of the same replies."""
+    """The result of running the controller again."""
 
     run: str
     isolation: str
-    first: int  # the first step that was played again
-    steps: int  # steps that were played again
-    equal_facts: int  # facts that are as recorded, before the first that is not
-    step: int  # the step in which the first other fact stands; 0 where all are equal
-    difference: str  # that fact, recorded and now; empty where all are equal
-    # outcome, recorded_outcome: how the run ended now, and then
+    first: int  # the first step that was run again
+    steps: int  # number of steps that were run again
+    equal_facts: int  # number of facts equal to the recorded ones, before the first difference
+    step: int  # the step of the first different fact; 0 if all are equal
+    difference: str  # that fact, recorded and now; empty if all are equal
+    # outcome, recorded_outcome: how the run ended now, and originally
     outcome: str
     recorded_outcome: str
-    missing: tuple[str, ...] = ()  # dependency folders that are nowhere any more; the workspace was without them
-    equal: bool = True  # all are, or differ only in words that are never the same twice
-    differs_only_in: tuple[str, ...] = ()  # their kinds
+    missing: tuple[str, ...] = ()  # dependency folders that no longer exist and were missing from the workspace
+    equal: bool = True  # whether all are equal, or differ only in volatile words
+    differs_only_in: tuple[str, ...] = ()  # the kinds of these words
 
 
 def replay_model(
     run: Run,
     environ: Mapping[str, str],
     first: int,
-    observe: Callable[[facts.Event, State], None] | None = None,  # told of every fact and the state it makes
+    observe: Callable[[facts.Event, State], None] | None = None,  # receives every fact and the resulting state
     stop: Callable[[int], object] = os._exit,  # ends the program with an exit code at a second Ctrl-C
 ) -> Rerun:
-    """Play a run again from step ``first`` on."""
+    """Run again from step ``first`` on.
+
+    Raises:
+        UsageError: ``first`` is 0, or the run was resumed or forked after that step.
+    """
     moment = run.moment(first)
     if first < 1:
         raise UsageError("step 0 is the run's start; name a step from 1")
@@ -114,7 +118,7 @@ def _play(
     note: Callable[[facts.Event, State], None],
     interrupts: Interrupts,
 ) -> State:
-    """The loop from the step to the end."""
+    """Run the loop from the step to the end."""
     tail, made = kept
     state = moment.asked
     program = program_at(run.records(), sources_of(run.folder), moment.record.seq)
@@ -125,7 +129,7 @@ def _play(
 
 
 def _recorded(run: Run, seq: int) -> tuple[Recorded, list[Record]]:
-    """What the run was answered from record ``seq`` on, and the records."""
+    """Return the recorded answers from record ``seq`` on, and the records."""
     recorded, tail = Recorded(), []
     for step in RecordWalk(run.records(), sources_of(run.folder)):
         if step.record.seq >= seq:
@@ -135,7 +139,7 @@ def _recorded(run: Run, seq: int) -> tuple[Recorded, list[Record]]:
 
 
 def _answers(tail: Iterable[Record]) -> Iterator[facts.ModelReplied | facts.ModelFailed]:
-    """What the model answered; a compaction's text as the reply that it was taken from."""
+    """Yield the model's answers. A compaction becomes the reply that it was made from."""
     for record in tail:
         match record.event:
             case facts.ModelReplied() | facts.ModelFailed() as answer:
@@ -147,7 +151,7 @@ def _answers(tail: Iterable[Record]) -> Iterator[facts.ModelReplied | facts.Mode
 
 
 def _refuse_seams(tail: list[Record], first: int) -> None:
-    """A process that took the run up is no part of what the controller does by itself."""
+    """Refuse a run that was resumed or forked after step ``first``, which the controller does not do itself."""
     step, seam = first - 1, 0
     for record in tail:
         step += isinstance(record.event, facts.ModelReplied)
@@ -163,7 +167,7 @@ def _refuse_seams(tail: list[Record], first: int) -> None:
 def _compared(
     tail: list[Record], made: list[tuple[facts.Event, State]], comparison: FactComparison
 ) -> tuple[int, int, str]:
-    """How many facts are equal, then the step and the words of the first that is not."""
+    """Return the number of equal facts, and the step and description of the first difference."""
     cut = not isinstance(tail[-1].event, facts.RunEnded | facts.ChecksReturned)
     for place, record in enumerate(tail):
         if isinstance(record.event, facts.RunEnded) and record.event.ending in _FROM_OUTSIDE:

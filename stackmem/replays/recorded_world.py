@@ -1,8 +1,8 @@
-"""What a run was answered from outside its workspace, for when it is played again: by its tools' owners, by people, and
-by the texts that it read. Nothing outside is touched a second time.
+"""Recorded answers from outside the workspace, for running a run again: from the user's own tools, the user, and
+sources. No external system is used a second time.
 
-Its world is its files of a moment in a fresh workspace, at its isolation level, for as long as it is looked at. Nothing
-of it is kept, and no model can be asked in it.
+The files of a moment are put into a fresh temporary workspace at the run's isolation level. They are deleted
+afterwards, and no model can be called there.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from stackmem.trace.walk import WalkedRecord
 
 
 class RecordedModel:
-    """Answers with recorded facts, in their order, whatever it is asked."""
+    """Answers every request with the next recorded fact."""
 
     def __init__(self, facts: Iterable[ModelReplied | ModelFailed]) -> None:
         self._facts = iter(facts)
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
-        """The next fact; kind ``script`` where the run recorded no more."""
+        """Return the next fact, or a failure of kind ``script`` if there are no more."""
         none = ModelFailed("script", f"the run recorded no reply to this request, for step {request.step}")
         return next(self._facts, none)
 
 
 class RecordedTool:
-    """One of the person's own tools, as it answered then."""
+    """One of the user's own tools, with its recorded answers."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -64,17 +64,17 @@ class RecordedTool:
         self._said.append(answer)
 
     def answer(self, arguments: dict[str, Any]) -> ToolAnswered:
-        """The next answer, whatever it is called with."""
+        """Return the next answer, whatever the arguments are."""
         if self._said:
             return self._said.popleft()
         return ToolAnswered(None, "error", f"the run recorded no further answer of {self._name}")
 
 
 class RecordedPerson(Unattended):
-    """The person of a conversation, as she spoke then: each word where it stood between the facts."""
+    """The user of a conversation, who says each recorded text at its recorded position between the facts."""
 
     def __init__(self, tail: list[Record], made: list[Any]) -> None:
-        """Speak from ``tail``; ``made`` has the facts so far, one for each of its records."""
+        """Start with the records in ``tail``. ``made`` has the facts so far, one for each record."""
         self._tail, self._made = tail, made
 
     def _next(self) -> Event | None:
@@ -104,15 +104,15 @@ class RecordedPerson(Unattended):
 
 
 class Recorded(Struct):
-    """The answers of a run, each in its order."""
+    """The answers of a run, each kind in its order."""
 
     tools: dict[str, RecordedTool] = {}
     calls: deque[ToolReturned] = field(default_factory=deque)  # results of the agent's calls of own tools
     people: deque[str] = field(default_factory=deque)
-    sources: dict[LoadSource, deque[SourceLoaded]] = {}  # by what was asked for
+    sources: dict[LoadSource, deque[SourceLoaded]] = {}  # by request
 
     def keep(self, step: WalkedRecord) -> None:
-        """Take note of an answer."""
+        """Store an answer."""
         match step.effect, step.record.event:
             case UseOwnTool(), ToolReturned() as returned:
                 self.calls.append(returned)
@@ -124,26 +124,26 @@ class Recorded(Struct):
                 self.people.append(text)
 
     def own_tool(self, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
-        """What the agent was told by one of its own tools."""
+        """Return what the agent received from one of the user's own tools."""
         if self.calls:
             returned = self.calls.popleft()
             return returned.text, returned.failed
         return f"the run recorded no further answer of {name}", True
 
     def load(self, asked: LoadSource) -> SourceLoaded:
-        """The source as it was read; its text is the one that the run keeps."""
+        """Return the recorded result of loading a source. The run stores its text."""
         found = self.sources.get(asked)
         if found:
             return found.popleft()
         return SourceLoaded(asked.path, failed="the run did not read it then")
 
     def person(self, question: str) -> str | None:
-        """What the person said; None where she said no more."""
+        """Return the user's next text, or None if there are no more."""
         return self.people.popleft() if self.people else None
 
 
 def in_recorded_order(tail: list[Record], made: list[Any], effect: Parallel) -> Parallel:
-    """Of what is asked at once the one that was answered next then, so that two runs can be compared fact by fact."""
+    """Return only the branch that was answered next in the recording, so that the runs can be compared fact by fact."""
     event: Event | None = tail[len(made)].event if len(made) < len(tail) else None
     asked = (each for each in effect.branches if event is not None and answers(type(each[1]), event, each[0]))
     return Parallel((next(asked, effect.branches[0]),))
@@ -151,7 +151,7 @@ def in_recorded_order(tail: list[Record], made: list[Any], effect: Parallel) -> 
 
 @contextmanager
 def rehearse(run: Run, state: State, at: int, environ: Mapping[str, str], recorded: Recorded) -> Iterator[Opened]:
-    """The world of one of the run's states, which is the one after record ``at``."""
+    """Yield the world of one of the run's states: the one after record ``at``."""
     load_plugins()
     must_be_original(run, "executed again")
     base, request = state.begun, read_request(run.folder)
@@ -168,4 +168,4 @@ def rehearse(run: Run, state: State, at: int, environ: Mapping[str, str], record
 
 
 def _no_wait(seconds: float) -> None:
-    """Nobody is asked, so nobody is waited for."""
+    """Return immediately, because recorded answers need no wait."""

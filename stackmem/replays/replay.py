@@ -1,4 +1,4 @@
-"""Replays a run from its folder, and lets its checks judge once more what it left."""
+"""Replays a run from its folder, and lets its checks judge its final files again."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from .recorded_world import Recorded, rehearse
 
 
 class Replayed(Struct, frozen=True):
-    """What a replay found to hold.
+    """The result of a replay.
 
     Attributes:
-        prompts: Prompt digests that were compared and are equal.
-        outcome: ``running`` where the run was cut short.
-        torn_bytes: Bytes after the last whole record.
-        result_is_unread: Whether there is a ``result.json`` that cannot be read, so that nothing is held against it.
-        redacted_of: Of a redacted copy, the digest of the original's last record; else empty.
-        signed: Whose signatures vouch for it; None where nobody asked.
+        prompts: Number of prompt digests that were compared and are equal.
+        outcome: ``running`` if the run was cut short.
+        torn_bytes: Bytes after the last complete record.
+        result_is_unread: Whether ``result.json`` exists but cannot be read, so that it was not compared.
+        redacted_of: For a redacted copy, the digest of the original's last record. Otherwise empty.
+        signed: The signatures that cover the run. None if they were not requested.
     """
 
     run: str
@@ -49,12 +49,12 @@ def replay_run(run_dir: Path, trusted: Mapping[str, str] | None = None) -> Repla
     """Verify every event and prompt of a run.
 
     Args:
-        trusted: Keys that must have signed it to its end, by name. None requires no signature; those that are there
-            must still agree with the run.
+        trusted: Trusted keys with their names. The run must be signed to its end by them. None requires no signature;
+            existing signatures must still match the run.
 
     Raises:
-        TraceError: A line is broken, the run's result was written after another trace than this one, a signature
-            contradicts the run, or a required signature is missing.
+        TraceError: A line is broken, the run's result belongs to a different trace, a signature contradicts the run, or
+            a required signature is missing.
         RulesDiffer: The rules derive something else today.
     """
     load_plugins()
@@ -85,13 +85,13 @@ def replay_run(run_dir: Path, trusted: Mapping[str, str] | None = None) -> Repla
 
 
 class ChecksAgain(Struct, frozen=True):
-    """What the checks say today of a run's last files.
+    """The verdict of the checks on a run's final files today.
 
     Attributes:
-        isolation: The level in force now.
-        recorded, now: Rewards by name; empty where the checks gave none.
-        error: Why they gave no verdict now; empty otherwise.
-        missing: Dependency folders that are nowhere any more; the workspace was without them.
+        isolation: The current isolation level.
+        recorded, now: Rewards by name. Empty if the checks gave none.
+        error: Why they gave no verdict now. Otherwise empty.
+        missing: Dependency folders that no longer exist and were missing from the workspace.
     """
 
     run: str
@@ -110,9 +110,9 @@ def replay_checks(run: Run, environ: Mapping[str, str]) -> ChecksAgain:
     """Judge a run again.
 
     Raises:
-        UsageError: No checks judged the run, its task is gone, or it kept no files.
+        UsageError: The run was not judged by checks, its task no longer exists, or it stored no files.
         TraceError: The trace is broken, or lacks its files.
-        WorkspaceError: The workspace, or its isolation, cannot be had.
+        WorkspaceError: The workspace, or its isolation, is not available.
     """
     state, last = run.state, 0
     if state.checks is None:
