@@ -39,7 +39,7 @@ from .served import ask_ollama, ask_server, served_names
 from .server.advice import advised, takes_no_tools
 from .server.small_requests import count_prompt
 from .spoken import overheard
-from .tokens import estimated_usage
+from .tokens import estimated_usage, prompt_chars
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -49,6 +49,8 @@ Json = dict[str, Any]
 WINDOW_TOKENS = 32_768
 LEAST_WINDOW_TOKENS = 1_000
 _REPLY_TOKENS = 32_000
+MAX_TOKEN_CHARS = 6
+"""Characters of prompt per counted token above which the server must have dropped a part; usual are 2 to 5."""
 _EXTRA = ("return_progress",)
 """Fields that are not part of OpenAI's API; the SDK takes them separately."""
 _OPTIONAL = ("parallel_tool_calls", "stream_options", "seed", "include", "return_progress")
@@ -205,6 +207,8 @@ class OpenAIModel:
         if isinstance(answer, ModelReplied) and self._asked.text_calls != "off":
             self._note_form(answer, request)
             answer = self._read_text(answer, request)
+            if self._ignores_tools(answer, request):
+                self._asked = replace(self._asked, text_calls="prompt")
         if isinstance(answer, ModelReplied) and answer.usage == Usage():
             return estimated_usage(answer, request.view)
         return answer
@@ -275,6 +279,15 @@ class OpenAIModel:
         """Remember whether the model writes calls as text; models that call natively or think do not need help."""
         if request.expects == "call":
             self._writes_text = not any(isinstance(part, ToolCall | Thinking) for part in reply.parts)
+
+    def _ignores_tools(self, reply: ModelReplied, request: AskModel) -> bool:
+        """Whether the server dropped the tools: no call came back, and it counted far too few prompt tokens."""
+        if self._wire is not CHAT or self._asked.text_calls != "auto" or request.expects == "text":
+            return False
+        if not request.view.tools or any(isinstance(part, ToolCall) for part in reply.parts):
+            return False
+        counted = reply.usage.prompt
+        return bool(counted) and not reply.usage.estimated and prompt_chars(request.view) > MAX_TOKEN_CHARS * counted
 
     def _read_text(self, reply: ModelReplied, request: AskModel) -> ModelReplied:
         read = with_calls(reply, request)

@@ -155,10 +155,15 @@ CHARS_PER_TOKEN = 2.5
 
 def estimated_usage(reply: ModelReplied, view: View) -> ModelReplied:
     """Return ``reply`` with usage estimated from characters."""
-    prompt = len(view.system) + sum(len(tool.description) + len(tool.schema) for tool in view.tools)
-    prompt += sum(_chars(part) for message in view.messages for part in message.parts)
     output = sum(_chars(part) for part in reply.parts)
-    return replace(reply, usage=Usage(uncached=_tokens(prompt), output=_tokens(output), estimated=True))
+    return replace(reply, usage=Usage(uncached=_tokens(prompt_chars(view)), output=_tokens(output), estimated=True))
+
+
+def prompt_chars(view: View) -> int:
+    """Return the characters of a prompt: system prompt, tools and messages."""
+    tools = sum(len(tool.description) + len(tool.schema) for tool in view.tools)
+    messages = sum(_chars(part) for message in view.messages for part in message.parts)
+    return len(view.system) + tools + messages
 
 
 def _tokens(chars: int) -> int:

@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from stackmem.core.facts import ModelReplied
-from stackmem.core.messages import FailureKind, Usage
-from stackmem.core.state import State
+from stackmem.core.messages import FailureKind, ToolCall, Usage
+from stackmem.core.state import Reply, State
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError
 from stackmem.foreign.files import read_regular
@@ -116,7 +116,18 @@ def failure_of(state: State) -> str:
         tries = f" ({len(state.failures)} attempts)" if len(state.failures) > 1 else ""
         way_out = f"; {_WAYS_OUT[last.kind]}" if last.kind in _WAYS_OUT else ""
         return f"{last.kind}: {last.detail}{tries}{way_out}"
+    if state.end.ending == "stalled" and not _has_called(state):
+        model = state.begun.model
+        return (
+            f"no reply of {model} contained a call; stackmem doctor --model {model} shows which form of call works "
+            "there, and --text-calls prompt describes the tools in the prompt"
+        )
     return state.end.result if state.end.ending == "workspace_error" else ""
+
+
+def _has_called(state: State) -> bool:
+    replies = (turn for frame in state.stack for turn in frame.turns if isinstance(turn, Reply))
+    return any(isinstance(part, ToolCall) for reply in replies for part in reply.parts)
 
 
 def write_result(result: RunResult, path: Path) -> None:

@@ -91,6 +91,35 @@ def test_a_server_that_refuses_tools_gets_them_in_the_prompt_from_then_on(messag
     assert "read_file" in server.bodies[1]["messages"][0]["content"]
 
 
+def test_a_server_that_drops_tools_silently_gets_them_in_the_prompt_from_then_on() -> None:
+    counted = {"prompt_tokens": 9, "completion_tokens": 5}  # far too few for a prompt with tools
+    speech = chunks({"content": "Which file do you mean?"}, usage=counted)
+    with ChatServer(speech, chunks({"content": CALL})) as server:
+        model = OpenAIModel("m", Endpoint(f"{server.url}/v1", "k"))
+        answers = [model.reply(AskModel(view(user("Read a."), tools=(READ_FILE,)), 1, 0)) for _ in range(2)]
+    assert [isinstance(answer, ModelReplied) and answer.stop for answer in answers] == ["end", "call"]
+    assert ["tools" in body for body in server.bodies] == [True, False]
+    assert "read_file" in server.bodies[1]["messages"][0]["content"]
+
+
+@pytest.mark.parametrize("counted", [{"prompt_tokens": 100, "completion_tokens": 5}, None])
+def test_a_reply_without_a_call_alone_does_not_move_the_tools(counted: dict[str, int] | None) -> None:
+    speech = chunks({"content": "Which file do you mean?"}, usage=counted)
+    with ChatServer(speech, chunks({"content": CALL})) as server:
+        model = OpenAIModel("m", Endpoint(f"{server.url}/v1", "k"))
+        for _ in range(2):
+            model.reply(AskModel(view(user("Read a."), tools=(READ_FILE,)), 1, 0))
+    assert ["tools" in body for body in server.bodies] == [True, True]
+
+
+def test_a_run_in_which_no_reply_contains_a_call_ends_with_what_to_try(stage: Stage) -> None:
+    with ChatServer(*[chunks({"content": "I am done."})] * 4) as server:
+        ran = stage.call("solve", stage.task(pop()), "--model", "openai/m", "--base-url", server.url)
+    assert events(stage.only_run(), RunEnded)[0].ending == "stalled"
+    assert "no reply of openai/m contained a call; stackmem doctor --model openai/m shows" in ran.stderr
+    assert "go on with: stackmem resume" in ran.stdout
+
+
 def test_a_refusal_of_tools_stands_if_calls_in_the_text_are_off(stage: Stage) -> None:
     with ChatServer(Refusal(400, "this model does not support tools")) as server:
         ran = stage.call(
