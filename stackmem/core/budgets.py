@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from .messages import ToolSpec
 
@@ -39,6 +39,25 @@ class Budgets(Struct, frozen=True):
     source_chars: int = 200
 
 
+class FileShown(Struct, frozen=True):
+    """A file that a model was shown in full before its first step."""
+
+    path: str
+    text: str
+
+
+class FirstLook(Struct, frozen=True):
+    """What a small model sees of its workspace before the first step.
+
+    Attributes:
+        listing: The files as ``list_files`` prints them, shortened if there are many.
+        files: Short files that the task mentions.
+    """
+
+    listing: str
+    files: tuple[FileShown, ...] = ()
+
+
 class SmallSize(Struct, frozen=True):
     """Settings for a small model (``--size small``).
 
@@ -47,11 +66,13 @@ class SmallSize(Struct, frozen=True):
         reply_tokens: Maximum length of a reply. It doubles after each reply that was cut off at this limit.
         later: Tools that are announced once half of the model's window is used. They are not in the list of tools: the
             list is the beginning of every prompt, and a change there would invalidate the provider's cache.
+        look: Files shown before the first step; not recorded by earlier versions.
     """
 
     result_bytes: int = 2_048
     reply_tokens: int = 1_024
     later: tuple[ToolSpec, ...] = ()
+    look: FirstLook | UnsetType = UNSET
 
 
 class Limits(Struct, frozen=True):

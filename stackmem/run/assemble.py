@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets, Limits, SmallSize
 from stackmem.core.facts import RunStarted
@@ -46,12 +47,13 @@ from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.workspace import WatchedFolder, Workspace, open_workspace
 
 from .checks import CheckRoom, CommandCheck, task_checks
+from .first_look import first_look
 from .folder_choice import profile_in_force
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
 from .limits import first_limits
 from .models import Models, Nobody, asked_of, is_small, open_other
 from .perform import World
-from .ports import Checks
+from .ports import Checks, WorkspacePort
 from .prepare import Prepared, Subject
 from .run_folder import HISTORY
 from .tasks.image import ImageRoom, room_of
@@ -235,7 +237,7 @@ def assemble(
         own_tools=tuple(tool.name for tool in own) or UNSET,
         texts=plan.texts or UNSET,
         instructions=scrubber.scrub(prepared.instructions) or UNSET,
-        several_calls="first", small=plan.small,
+        several_calls="first", small=_with_look(plan.small, workspace, subject.text, scrubber),
         circles="refused" if is_served(plan.model.name) else UNSET,
         text_calls="prompt" if settings.text_calls == "prompt" and is_served(plan.model.name) else UNSET,
         project=scrubber.scrub(prepared.project.text) or UNSET,
@@ -248,6 +250,12 @@ def assemble(
         index="escaped",
     )  # fmt: skip
     return RunParts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024, keeper)
+
+
+def _with_look(
+    small: SmallSize | UnsetType, workspace: WorkspacePort, task: str, scrubber: Scrubber
+) -> SmallSize | UnsetType:
+    return small if small is UNSET else replace(small, look=first_look(workspace, task, scrubber.scrub))
 
 
 def heap_keeper(prepared: Prepared, scrubber: Scrubber, environ: Mapping[str, str]) -> HeapKeeper | None:

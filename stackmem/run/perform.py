@@ -186,9 +186,8 @@ def _shown_instead(effect: requests.UseTool, world: World) -> Returned | None:
     file = world.workspace.read_file(effect.call.path, None, None, effect.shown_bytes)
     if file.failed or not file.text.strip():
         return None
-    refused = f"{effect.call.path!r} {UNREAD}. It contains:"
-    way_out = "Now change it: keep everything that must stay."
-    return ToolOutcome(f"{refused}\n{file.text}\n{way_out}", failed=True)
+    # The file comes last: small models copy a closing sentence into the file that they write next.
+    return ToolOutcome(f"{effect.call.path!r} {UNREAD}. This is the file; change it now:\n{file.text}", failed=True)
 
 
 def _use(call: WorkspaceCall, shown_bytes: int, world: World) -> Returned:

@@ -4,7 +4,7 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from stackmem.core.budgets import SmallSize
+from stackmem.core.budgets import FileShown, FirstLook, SmallSize
 from stackmem.core.facts import (
     CallRejected,
     ChunkAllocated,
@@ -190,6 +190,20 @@ def test_a_call_with_odd_arguments_before_a_write_is_no_look_at_the_file(argumen
     """Small models often write arguments that are no object."""
     odd = ToolCall("c0", "read_file", arguments, "{" if arguments is None else None)
     assert unread(ModelReplied((odd,), "call", Usage()), WRITE)[-1:] == [True]
+
+
+def test_the_first_message_shows_the_files_and_counts_as_having_seen_them():
+    look = FirstLook("calc.py  (6 bytes)", (FileShown("calc.py", "x = 1\n"),))
+    start = small_start("full")
+    start = replace(start, small=replace(start.small, look=look))
+    request = advance(fold([start]), open_strategy("full"))
+    assert isinstance(request, AskModel)
+    (first, *_) = request.view.messages
+    text = "\n".join(part.text for part in first.parts if isinstance(part, Text))
+    assert text.index("calc.py  (6 bytes)") < text.index("x = 1") < text.index(start.task)
+    other = do("write_file", path="other.py", content="y = 1\n")
+    played = play(WRITE, other, start=start)
+    assert [effect.unread for effect in played.effects if isinstance(effect, UseTool)] == [False, True]
 
 
 def test_a_call_that_was_not_performed_is_no_look_at_the_file():

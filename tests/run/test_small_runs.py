@@ -45,6 +45,8 @@ def test_a_small_model_gets_the_small_size_and_its_run_replays(stage: Stage) -> 
     (start,) = events(run, RunStarted)
     assert start.small is not UNSET
     assert [tool["function"]["name"] for tool in server.bodies[0]["tools"]] == [tool.name for tool in start.tools]
+    assert "long.txt" in start.small.look.listing
+    assert start.small.look.files == ()  # it is too long
     assert len(start.tools) <= 6
     assert {body["max_completion_tokens"] for body in server.bodies} == {1_024}
     assert all(body["tools"] == server.bodies[0]["tools"] for body in server.bodies)

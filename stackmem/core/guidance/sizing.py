@@ -3,8 +3,8 @@
 Rule 1: The list of tools never changes. Once half of the window is used, a notice announces the memory tools. Calls of
     them are accepted from then on; before, these tools do not exist.
 Rule 2: A frame that begins after that reads the notice before its first request.
-Rule 3: The first write to or edit of an existing file that the run has not touched shows the file instead. Small models
-    overwrite a file with only the new part in it, and edit lines that they guessed.
+Rule 3: The first write to or edit of an existing file that the run has not touched shows the file instead, unless the
+    first message contained it. Small models overwrite a file with only the new part in it, and edit lines that they guessed.
 
 All of this follows from ``RunStarted.small``.
 """
@@ -78,6 +78,9 @@ def changes_unread(state: State, call: WorkspaceCall) -> bool:
     if state.begun.small is UNSET or not isinstance(call, WriteFile | EditFile):
         return False
     path = _plain(call.path)
+    look = state.begun.small.look
+    if look is not UNSET and any(path == file.path for file in look.files):
+        return False
     return not any(path in _seen_paths(frame) for frame in state.stack)
 
 

@@ -251,7 +251,8 @@ def _small_start(
     tools = tuple(recorded.get(tool_name(tool)) or spec(tool, slots) for tool in offer.tools)
     later = tuple(spec(tool, slots) for tool in offer.later)
     system = fill(prompt_text(offer.prompt), slots)
-    return replace(start, system=system, tools=tools, small=SmallSize(later=later))
+    look = UNSET if start.small is UNSET else start.small.look
+    return replace(start, system=system, tools=tools, small=SmallSize(later=later, look=look))
 
 
 def _note(run: tuple[Moment, ...], strategy: MemoryStrategy) -> str:

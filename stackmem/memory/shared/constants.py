@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from msgspec import UNSET
 
+from stackmem.core.budgets import SmallSize
 from stackmem.core.facts import RunStarted
 
 _LEVELS = {
@@ -31,6 +32,14 @@ def _network(start: RunStarted) -> str:
     return f"of the network these hosts are reached, through the proxy that HTTPS_PROXY names: {hosts}{seen}"
 
 
+def _first_look(small: SmallSize) -> list[str]:
+    if small.look is UNSET:
+        return []
+    listing = small.look.listing.strip()
+    shown = (f"{file.path}:\n```\n{file.text.rstrip()}\n```\n" for file in small.look.files)
+    return [*([f"FILES\n{listing}\n"] if listing else []), *shown]
+
+
 @lru_cache(maxsize=8)
 def run_constants(start: RunStarted) -> str:
     limits = [
@@ -48,6 +57,7 @@ def run_constants(start: RunStarted) -> str:
     if start.small is not UNSET:
         return "\n".join(
             (
+                *_first_look(start.small),
                 f"Commands run in the folder of the files; paths are relative to it; {network}.",
                 *([f"conversation: {_SESSION}"] if start.session is not UNSET else []),
                 *([start.project] if start.project else []),
