@@ -4,7 +4,7 @@ Rule 1: The list of tools never changes. Once half of the window is used, a noti
     them are accepted from then on; before, these tools do not exist.
 Rule 2: A frame that begins after that reads the notice before its first request.
 Rule 3: The first write to or edit of an existing file that the run has not touched shows the file instead, unless the
-    first message contained it. Small models overwrite a file with only the new part in it, and edit lines that they guessed.
+    first message contained it. Small models overwrite a file with only the new part in it, and edit guessed lines.
 
 All of this follows from ``RunStarted.small``.
 """
