@@ -1,10 +1,10 @@
-"""Calls of a stranger's functions that may take no longer than they are given.
+"""Calls third-party functions with a time limit.
 
-Rule 1: whoever asks goes on when the time is over, whatever the function does.
-Rule 2: a function that is too late has an exception raised in it, once: what Python executes ends there. What waits
-    outside of Python ends when it returns, or with the process, which it does not keep from ending. What is importing
-    a module is left to its end: an import that is broken off holds the module's lock for ever.
-Rule 3: calls one after another come to one thread, as things opened in a thread may be bound to it.
+Rule 1: The caller continues when the time is over, whatever the function does.
+Rule 2: In a function that exceeds its time, an exception is raised once, which ends Python code. Code that blocks
+    outside of Python ends when it returns, or with the process, which it does not keep alive. A thread that is
+    importing a module is left alone: an aborted import would hold the module's lock forever.
+Rule 3: Consecutive calls run in the same thread, because objects opened in a thread may be bound to it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 _LONGEST_SECONDS = 10_000_000.0
-"""The system takes no endless wait."""
+"""The operating system does not accept an infinite wait."""
 
 _IMPORTING = "<frozen importlib._bootstrap>"
 _SLICE_SECONDS = 0.2
-"""Ctrl-C that comes in the moment in which a wait begins does not end that wait, but the next one."""
+"""Waits are split into slices, because a Ctrl-C at the very start of a wait only takes effect at the next one."""
 
 T = TypeVar("T")
 Job = Callable[[], None]
@@ -35,7 +35,7 @@ class _TooLate(BaseException):
 
 
 class _Worker:
-    """A thread that does one job after the other, until one of them is too late."""
+    """A thread that runs jobs one after another, until one exceeds its time."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Job] = SimpleQueue()
@@ -52,18 +52,18 @@ class _Worker:
         self._jobs.put(job)
 
     def leave(self) -> None:
-        """Let nothing more come of the job that is under way."""
+        """Abandon the current job and the thread."""
         self._left = True
         _late.append(self._thread)
         thread = self._thread.ident
         if thread is not None and not _imports(thread):
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_TooLate))
-        self._jobs.put(lambda: None)  # where the job has ended meanwhile, the thread waits for the next one
+        self._jobs.put(lambda: None)  # wakes the thread if the job has ended in the meantime
 
 
 def _imports(thread: int) -> bool:
-    """Whether the thread is importing a module at this moment."""
-    frame = sys._current_frames().get(thread)  # noqa: SLF001 - documented, in spite of its name
+    """Return whether the thread is currently importing a module."""
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 - documented, despite its name
     while frame is not None and frame.f_code.co_filename != _IMPORTING:
         frame = frame.f_back
     return frame is not None
@@ -71,21 +71,21 @@ def _imports(thread: int) -> bool:
 
 _late: list[threading.Thread] = []
 _idle: list[_Worker] = []
-os.register_at_fork(after_in_child=_idle.clear)  # a child has none of these threads
+os.register_at_fork(after_in_child=_idle.clear)  # a forked child has none of these threads
 
 
 def call_within(seconds: float, call: Callable[[], T]) -> T:
-    """What ``call`` returns or raises, in another thread.
+    """Run ``call`` in another thread and return its result or raise its exception.
 
     Raises:
-        TimeoutError: It took longer; nobody waits for it any more.
+        TimeoutError: It took longer and was abandoned.
     """
     done: SimpleQueue[T | BaseException] = SimpleQueue()
 
     def job() -> None:
         try:
             done.put(call())
-        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+        except BaseException as error:  # noqa: BLE001 - re-raised in the waiting thread
             done.put(error)
 
     try:
@@ -108,16 +108,16 @@ def call_within(seconds: float, call: Callable[[], T]) -> T:
 
 
 def late_ones_run() -> bool:
-    """Whether a function whose time was over still runs."""
+    """Return whether an abandoned function is still running."""
     _late[:] = [thread for thread in _late if thread.is_alive()]
     return bool(_late)
 
 
 def next_of(queue: SimpleQueue[T], seconds: float = _LONGEST_SECONDS) -> T:
-    """The next thing in a queue that others fill; Ctrl-C ends the wait whenever it comes.
+    """Return the next item of a queue that other threads fill. Ctrl-C always ends the wait.
 
     Raises:
-        Empty: Nothing came within so many seconds.
+        Empty: Nothing arrived within ``seconds``.
     """
     deadline = time.monotonic() + seconds
     while True:

@@ -1,4 +1,4 @@
-"""Connections to servers of the Model Context Protocol: one event loop in one thread, behind plain calls."""
+"""Connections to MCP servers (Model Context Protocol): one event loop in one thread, behind synchronous calls."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _STOP_SECONDS = 5.0
 _STRANGE = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_CHARS = 64
 _LISTED = 200_000
-"""A server that lists more tools than this has no end."""
+"""Stop listing tools here, because a faulty server could send an endless list."""
 
 
 class _Question(Struct, frozen=True):
-    """What a server asks in a call, and where the answer goes."""
+    """A question that a server asks during a call, and the future for its answer."""
 
     asked: Any
     answer: asyncio.Future[tuple[str, Any]]
@@ -44,14 +44,14 @@ Answers = SimpleQueue[Future[Any] | _Question]
 
 
 class Connections:
-    """An event loop in a thread of its own, and the connections that live in it."""
+    """An event loop in its own thread, and the connections that it runs."""
 
     def __init__(self, root: Path, *, asks: bool) -> None:
-        """Begin without any.
+        """Create it without connections.
 
         Args:
-            root: The folder that servers are told of.
-            asks: Whether servers may ask the person something.
+            root: The folder that is reported to servers.
+            asks: Whether servers may ask the user questions.
         """
         self._root, self._asks = root, asks
         self._loop = asyncio.new_event_loop()
@@ -59,7 +59,7 @@ class Connections:
         self._stops: list[tuple[asyncio.Event, Future[None]]] = []
 
     def __enter__(self) -> Self:
-        quiet = logging.getLogger("mcp")  # it would print a traceback for each line of a server that talks nonsense
+        quiet = logging.getLogger("mcp")  # it would print a traceback for each invalid line from a server
         quiet.addHandler(logging.NullHandler())
         quiet.propagate = False
         self._thread.start()
@@ -69,7 +69,7 @@ class Connections:
         for stop, _done in self._stops:
             self._loop.call_soon_threadsafe(stop.set)
         for _stop, done in self._stops:
-            with suppress(Exception):  # a server that ends badly has ended
+            with suppress(Exception):  # errors while a server ends do not matter
                 done.result(_STOP_SECONDS)
         with suppress(Exception):
             asyncio.run_coroutine_threadsafe(_end_all(), self._loop).result(2 * _STOP_SECONDS)
@@ -77,10 +77,10 @@ class Connections:
         self._thread.join(_STOP_SECONDS)
 
     def connect(self, name: str, server: Server) -> list[OwnTool]:
-        """A server's tools, once it is there.
+        """Connect to a server and return its tools.
 
         Raises:
-            UsageError: It does not start or answer.
+            UsageError: The server does not start or answer.
         """
         ready: Future[tuple[Any, list[Any]]] = Future()
         stop = asyncio.Event()
@@ -108,7 +108,7 @@ class Connections:
         ]
 
     def _callbacks(self, waiting: list[Answers]) -> dict[str, Any]:
-        """What a server may ask of us: the folder, and something of the person, whoever waits for one of its calls."""
+        """Return callbacks for a server's requests: the folder, and questions for the user of the current call."""
         from mcp.types import ElicitResult, ListRootsResult, Root
 
         async def list_roots(_: Any) -> Any:
@@ -129,7 +129,7 @@ class Connections:
     ) -> Callable[[dict[str, Any]], Any]:
         def call(arguments: dict[str, Any]) -> Any:
             answers: Answers = SimpleQueue()
-            waiting.append(answers)  # before the call begins, as the server may ask at once
+            waiting.append(answers)  # before the call starts, because the server may ask immediately
             future = asyncio.run_coroutine_threadsafe(client.call_tool(tool, arguments), self._loop)
             future.add_done_callback(answers.put)
             try:
@@ -143,7 +143,7 @@ class Connections:
         return call
 
     def _result(self, answers: Answers, name: str, seconds: float) -> Any:
-        """What the call gives; what the server asks meanwhile is put to the person, whose time is not the server's."""
+        """Return the result of a call. Questions from the server go to the user, whose time does not count."""
         deadline = time.monotonic() + seconds
         while isinstance(next_one := next_of(answers, deadline - time.monotonic()), _Question):
             began = time.monotonic()
@@ -165,7 +165,7 @@ def _settle(answer: asyncio.Future[tuple[str, Any]], outcome: tuple[str, Any]) -
 async def _serve(
     server: Server, ready: Future[tuple[Any, list[Any]]], stop: asyncio.Event, callbacks: dict[str, Any]
 ) -> None:
-    """Hold one connection until it is stopped; a connection is opened and closed by one task."""
+    """Keep one connection open until it is stopped; the same task must open and close a connection."""
     from mcp import Client, StdioServerParameters
 
     place: Any = server.url
@@ -183,7 +183,7 @@ async def _serve(
 
 
 async def _end_all() -> None:
-    """End what did not end when it was told to: a server that never got as far as to answer would outlive us."""
+    """Cancel tasks that did not stop on request: a server that never answered would otherwise outlive this process."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
@@ -198,14 +198,14 @@ def _fail(ready: Future[tuple[Any, list[Any]]], ended: Future[None]) -> None:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The first failure inside a group of them."""
+    """Return the first failure inside an exception group."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     return error
 
 
 def _names(name: str, server: Server, tools: list[Any]) -> list[str]:
-    """What each tool is called here: by its server, and with a number where two would be called alike."""
+    """Return names for a server's tools: prefixed with the server, and numbered if two would be equal."""
     names: dict[str, None] = {}
     for each in tools:
         wanted = _STRANGE.sub("_", f"{name}__{server.names.get(each.name, each.name)}")

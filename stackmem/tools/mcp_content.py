@@ -1,6 +1,6 @@
-"""What the result of a tool call tells a model or a program, whatever kinds of content it is made of.
+"""Converts the result of an MCP tool call, whatever its content types, for a model or a program.
 
-Rule: nothing is left out in silence. What is no text becomes a line in brackets that says what it was.
+Rule: Nothing is dropped silently. Content that is not text becomes a line in brackets that describes it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ _DETAIL_CHARS = 2_000
 
 
 def told(result: Any) -> Any:
-    """The structured content where it says all, else every part as text; with both, an object of the two.
+    """Return the structured content if it is complete, otherwise all parts as text, or an object with both.
 
     Raises:
-        ToolFailed: The server says that the call failed.
+        ToolFailed: The server reports that the call failed.
     """
     lines = [_line(part) for part in result.content]
     if result.is_error:
@@ -32,7 +32,7 @@ def told(result: Any) -> Any:
 
 
 def _repeats(content: Any, value: Any, structured: Any) -> bool:
-    """Whether the parts say nothing but what the structured content says, as servers are asked to do."""
+    """Return whether the parts only repeat the structured content, as the protocol recommends."""
     if any(getattr(part, "type", "") != "text" for part in content):
         return False
     texts = [_read(part.text) for part in content]
@@ -72,5 +72,5 @@ def _named(resource: Any) -> str:
 
 
 def _size(base64: str) -> int:
-    """Bytes behind a text of base64."""
+    """Return the number of bytes that a base64 text encodes."""
     return len(base64.rstrip("=")) * 3 // 4

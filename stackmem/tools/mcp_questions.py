@@ -1,8 +1,8 @@
-"""What a server asks the person in the middle of a call (elicitation), answered by whoever is there.
+"""Questions that MCP servers ask the user during a call (elicitation).
 
-Rule 1: without a person no server is told that it may ask.
-Rule 2: an answer goes to the server that asked, and is kept nowhere; what the tool then returns is a fact.
-Rule 3: an address that a server wants opened is shown; nothing here opens it.
+Rule 1: Without a user, servers are not told that they may ask.
+Rule 2: An answer goes only to the server that asked and is not stored; only the tool's result is recorded.
+Rule 3: A URL that a server wants opened is displayed, but never opened here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stackmem.core.text import mark_cut, whole
 
 Json = dict[str, Any]
 Ask = Callable[[str, tuple[str, ...]], str | None]
-"""Takes a question and answers to choose from; None is the person who wants to say nothing."""
+"""Asks a question with a choice of answers; returns None if the user does not want to answer."""
 
 NO = "/no"
 _TRIES = 5
@@ -32,7 +32,7 @@ _PERSON: ContextVar[Ask | None] = ContextVar("person", default=None)
 
 @contextmanager
 def answered_by(ask: Ask) -> Iterator[None]:
-    """Within this, what servers ask in calls of this thread is asked of ``ask``."""
+    """Within this block, questions from servers in calls of this thread go to ``ask``."""
     token = _PERSON.set(ask)
     try:
         yield
@@ -41,7 +41,7 @@ def answered_by(ask: Ask) -> Iterator[None]:
 
 
 def put_to_person(server: str, asked: Any) -> tuple[str, Json | None]:
-    """``(action, content)`` that the protocol wants: accept, decline or cancel, and the form's fields.
+    """Return ``(action, content)`` for the protocol: accept, decline or cancel, and the form's fields.
 
     Args:
         asked: The parameters of the server's request.
@@ -77,8 +77,8 @@ def _agreed(said: str | None, content: Json | None) -> tuple[str, Json | None]:
 
 
 def _field(ask: Ask, message: str, name: str, schema: Json, *, needed: bool) -> Json | str:
-    """The field's value by its name, nothing where it was left out; or what the person says to all of it."""
-    if schema_error(schema):  # no answer could fit it
+    """Return the field's value by name, empty if it was omitted, or the action if the user refuses the whole form."""
+    if schema_error(schema):  # no answer could be valid
         return "decline"
     question = f"{message}\n{_about(name, schema, needed=needed)}"
     options = _options(schema)
@@ -119,7 +119,7 @@ def _options(schema: Json) -> tuple[str, ...]:
 
 
 def _value(said: str, schema: Json) -> Any:
-    """What was said as the schema's type; where it is no such thing, the text, in which the schema finds the fault."""
+    """Convert an answer to the schema's type. If that fails, return the text, so that validation reports the error."""
     match schema.get("type"):
         case "boolean":
             return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}.get(

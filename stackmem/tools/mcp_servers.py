@@ -1,6 +1,6 @@
-"""The person's servers of the Model Context Protocol as tools, for as long as a command lasts.
+"""Provides the tools of the user's MCP servers while a command runs.
 
-Source: the Model Context Protocol, by its own Python package (the extra ``mcp``).
+Source: the Model Context Protocol, through its official Python package (the extra ``mcp``).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .own_tools import TOOLS, register
 def own_servers(
     environ: Mapping[str, str], cwd: Path, *, root: Path | None = None, asks: bool = False
 ) -> Iterator[tuple[str, ...]]:
-    """The person's servers, connected, and their tools registered as ``SERVER__TOOL``; yields warnings.
+    """Connect to the user's servers and register their tools as ``SERVER__TOOL``. Yields warnings.
 
     Args:
-        root: The folder to work on, which servers are told of; left out, ``cwd``.
-        asks: Whether a server may ask the person something, by ``answered_by``.
+        root: The working folder that is reported to servers; defaults to ``cwd``.
+        asks: Whether a server may ask the user, through ``answered_by``.
 
     Raises:
-        UsageError: A file of servers is broken, the package is missing, or a server does not answer.
+        UsageError: A server configuration is invalid, the package is missing, or a server does not answer.
     """
     wanted, warnings = servers(environ, cwd)
     if not wanted:
@@ -36,7 +36,7 @@ def own_servers(
         return
     _require_package()
     names: list[str] = []
-    from .mcp_connection import Connections  # an event loop takes long to import
+    from .mcp_connection import Connections  # asyncio is slow to import
 
     with Connections((root or cwd).resolve(), asks=asks) as loop:
         try:
@@ -53,7 +53,9 @@ def own_servers(
 
 @contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """Thousands of tools are objects of which none is garbage; to look for some takes as long as to read them."""
+    """Disable garbage collection: with thousands of new tool objects it takes as long as reading them, and finds
+    nothing.
+    """
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -65,7 +67,7 @@ def _nothing_collected() -> Iterator[None]:
 
 def _require_package() -> None:
     try:
-        import mcp  # noqa: F401 - only whether it is there
+        import mcp  # noqa: F401 - only to check that it is installed
     except ImportError as error:
         raise UsageError(
             f"servers are set and the extra 'mcp' is missing; install it: {install_command('mcp')}"

@@ -1,9 +1,10 @@
-"""Tools of the person's own: Python functions, and what servers of the Model Context Protocol offer.
+"""User-defined tools: Python functions, and tools of MCP servers.
 
-Rule 1: a tool comes from the person, from a plug-in she installed, or from a folder she trusts; never from a program.
-Rule 2: a tool that fails is an answer; nothing it raises ends a run.
-Rule 3: a tool runs in this process, outside the sandbox: it may do what the person may.
-Rule 4: a function that takes too long has timed out, and the run goes on; it may still do something after that.
+Rule 1: A tool comes from the user, an installed plug-in, or a trusted folder; never from a program.
+Rule 2: A tool's failure is an answer; no exception in it ends a run.
+Rule 3: A tool runs in this process, outside the sandbox, with all rights of the user.
+Rule 4: A function that exceeds its time limit has timed out and the run continues. The function may still have effects
+    afterwards.
 """
 
 from __future__ import annotations
@@ -30,23 +31,23 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _TAKEN = frozenset({*CALLS, "shell", "make_directory"})
 MOST_CHARS = 10_000_000
 CALL_SECONDS = 600.0
-"""What a call of a function may take, where it says nothing else."""
+"""Default time limit of a call."""
 _DETAIL_CHARS = 2_000
 _DEEPEST = 200
 _DESCRIPTION_CHARS = 8_000
-"""A stranger's description stands in every prompt."""
+"""Limit for third-party descriptions, because they are part of every prompt."""
 
 ToolFunction = Callable[..., Any]
 F = TypeVar("F", bound=ToolFunction)
 
 
 class OwnTool:
-    """One tool.
+    """A user-defined tool.
 
     Attributes:
-        parallel: It may run beside others.
-        idempotent: It may be called again with the same arguments without harm.
-        seconds: Most that a call may take; None where it sees to that itself.
+        parallel: Whether it may run in parallel with others.
+        idempotent: Whether repeating a call with the same arguments is harmless.
+        seconds: Time limit of a call; None if the tool handles this itself.
     """
 
     def __init__(
@@ -72,13 +73,13 @@ class OwnTool:
 
     @cached_property
     def spec(self) -> ToolSpec:
-        """The tool as a model is shown it."""
+        """The tool specification for models."""
         schema = json.dumps(whole_value(self._schema()), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         description = mark_cut(" ".join(self.description.split()), _DESCRIPTION_CHARS)
         return ToolSpec(self.name, whole(description), schema)
 
     def answer(self, arguments: dict[str, Any]) -> ToolAnswered:
-        """What the tool came to; whatever it raises is its failure, and what it prints goes to stderr."""
+        """Call the tool. Exceptions become failures, and its output is redirected to stderr."""
         with PRINTING:
             if self.seconds is None:
                 return self._call_safely(arguments)
@@ -99,15 +100,15 @@ class OwnTool:
             return _failure("error", error, named=False)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - a stranger's function may raise whatever it likes
+        except BaseException as error:  # noqa: BLE001 - third-party code may raise anything
             return _failure("error", error)
         finally:
-            if os.getpid() != process:  # it forked, and its child would go on with the run
+            if os.getpid() != process:  # the tool forked, and the child would continue the run
                 os._exit(0)
         return _as_json(value)
 
     def text(self, arguments: dict[str, Any]) -> tuple[str, bool]:
-        """The answer as an agent reads it, and whether it is a failure."""
+        """Return the answer as text for an agent, and whether it is a failure."""
         answer = self.answer(arguments)
         if answer.failed:
             return f"{self.name} failed ({answer.failed}): {answer.detail}", True
@@ -118,40 +119,41 @@ class OwnTool:
 def _failure(failure: ToolFailure, error: BaseException, *, named: bool = True) -> ToolAnswered:
     try:
         detail = str(error)
-    except Exception:  # noqa: BLE001 - a stranger's exception may not even say what it is
+    except Exception:  # noqa: BLE001 - even str() of a third-party exception may fail
         detail = "it does not say why"
     detail = f"{type(error).__name__}: {detail}" if named else detail
     return ToolAnswered(None, failure, whole(mark_cut(detail, _DETAIL_CHARS)))
 
 
 def _as_json(value: Any) -> ToolAnswered:
-    """The answer that a tool's result is, as JSON can hold it."""
+    """Convert a tool's result to an answer with JSON data."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=_to_jsonable, allow_nan=False)
         if len(text) > MOST_CHARS:
             detail = f"the result has {len(text):,} characters; at most {MOST_CHARS:,}"
             return ToolAnswered(None, "too_large", detail)
         return ToolAnswered(whole_value(json.loads(text), _DEEPEST))
-    except Exception as error:  # noqa: BLE001 - a stranger's object is asked what it holds
+    except Exception as error:  # noqa: BLE001 - third-party objects are converted
         return _failure("error", ToolFailed(f"the result is no JSON value ({error})"), named=False)
 
 
 class _PrintToStderr:
-    """Sends to stderr what a tool's thread prints: stdout is the program's, and with ``--json`` the result's.
+    """Redirects the output of tool threads to stderr, because stdout belongs to the program, or to the result with
+    ``--json``.
 
-    It is put in place, and taken away, by who calls a tool: the tool's own thread may be ended anywhere.
+    The caller of a tool installs and removes it, because the tool's thread may be aborted at any point.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running = 0
         self._own = threading.local()
-        self._routed: _RoutedStdout | None = None  # kept: print() holds no reference of its own to what it prints to
+        self._routed: _RoutedStdout | None = None  # kept alive, because print() holds no reference to its stream
 
     def __enter__(self) -> None:
         with self._lock:
             self._running += 1
-            if not isinstance(sys.stdout, _RoutedStdout):  # somebody may have put another in its place meanwhile
+            if not isinstance(sys.stdout, _RoutedStdout):  # other code may have replaced it
                 if self._routed is None or self._routed.stdout is not sys.stdout:
                     self._routed = _RoutedStdout(sys.stdout, self._own)
                 sys.stdout = self._routed
@@ -159,13 +161,14 @@ class _PrintToStderr:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._running -= 1
-            # A tool that timed out may print on: what it found stays until a later call ends without one.
+            # A tool that timed out may still print, so the redirection stays until a later call ends without such a
+            # tool.
             if not self._running and isinstance(sys.stdout, _RoutedStdout) and not late_ones_run():
                 sys.stdout = sys.stdout.stdout
 
     @contextmanager
     def of_tool(self, tool: bool) -> Iterator[None]:
-        """Whether what this thread prints within this is a tool's; where the person is asked something, it is not."""
+        """Set whether output of this thread belongs to a tool. Questions to the user do not."""
         before, self._own.tool = getattr(self._own, "tool", False), tool
         try:
             yield
@@ -174,7 +177,7 @@ class _PrintToStderr:
 
 
 class _RoutedStdout:
-    """The stdout of all threads but those that run a tool, which have stderr; one of them may never end."""
+    """A stdout that sends the output of tool threads to stderr. Such a thread may never end."""
 
     def __init__(self, stdout: Any, own: threading.local) -> None:
         self.stdout, self._own = stdout, own
@@ -184,15 +187,15 @@ class _RoutedStdout:
 
 
 PRINTING = _PrintToStderr()
-"""Around every call of a tool."""
+"""Wraps every call of a tool."""
 
 
-class BadArguments(Exception):  # noqa: N818 - an answer, not a crash
-    """The arguments do not fit."""
+class BadArguments(Exception):  # noqa: N818 - an answer, not a program error
+    """The arguments are invalid."""
 
 
-class ToolFailed(Exception):  # noqa: N818 - an answer, not a crash
-    """The tool says itself that it failed."""
+class ToolFailed(Exception):  # noqa: N818 - an answer, not a program error
+    """The tool reports a failure."""
 
 
 TOOLS: dict[str, OwnTool] = {}
@@ -200,7 +203,7 @@ TOOLS: dict[str, OwnTool] = {}
 
 
 def call_own(name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
-    """What an agent reads of a tool's answer, and whether it is a failure."""
+    """Call a tool. Returns its answer as text for an agent, and whether it is a failure."""
     own = TOOLS.get(name)
     return own.text(arguments) if own else (f"the tool {name} is not here any more; do without it", True)
 
@@ -209,7 +212,7 @@ def register(tools: Iterable[OwnTool]) -> None:
     """Add tools.
 
     Raises:
-        UsageError: A name is taken; none is added.
+        UsageError: A name is taken; then no tool is added.
     """
     new = list(tools)
     for place, one in enumerate(new):
@@ -239,15 +242,17 @@ def tool(
     idempotent: bool = False,
     seconds: float | None = CALL_SECONDS,
 ) -> F | Callable[[F], F]:
-    """Make a Python function a tool of agents and programs; the function itself stays as it is.
+    """Make a Python function available as a tool for agents and programs. The function itself is unchanged.
 
-    Its schema is made from its signature, its description from its docstring, both when they are first asked for.
+    The schema comes from the signature and the description from the docstring, both on first use.
 
     Args:
-        parallel: It may run beside others.
-        idempotent: It may be called again after a crash without harm.
-        seconds: Most that a call may take, after which its answer is that it timed out. With None it may take forever,
-            and runs in the thread of the run.
+        name: Name of the tool; defaults to the function's name.
+        description: Description for the model; defaults to the docstring.
+        parallel: Whether it may run in parallel with others.
+        idempotent: Whether repeating a call after a crash is harmless.
+        seconds: Time limit of a call; after it, the answer is a timeout. With None, there is no limit, and the function
+            runs in the thread of the run.
     """
 
     def add(given: F) -> F:
@@ -269,7 +274,7 @@ def from_function(
     idempotent: bool,
     seconds: float | None = CALL_SECONDS,
 ) -> OwnTool:
-    """The tool that a function is."""
+    """Create a tool from a function."""
     checked = _CheckedFunction(function)
     return OwnTool(
         name or function.__name__,
@@ -283,7 +288,7 @@ def from_function(
 
 
 class _CheckedFunction:
-    """A function whose arguments pydantic checks and converts."""
+    """A function whose arguments pydantic validates and converts."""
 
     def __init__(self, function: ToolFunction) -> None:
         self._function = function
@@ -297,9 +302,10 @@ class _CheckedFunction:
 
     @cached_property
     def _arguments(self) -> Any:
-        """Fits the arguments and calls nothing.
+        """Validates the arguments without calling the function.
 
-        A thread that stands inside of pydantic's machine code when the process ends aborts it.
+        A thread inside pydantic's machine code when the process ends would abort the process, so the function is called
+        from Python.
         """
         from pydantic_core import SchemaValidator
 
@@ -326,7 +332,7 @@ class _CheckedFunction:
 
 
 def _to_jsonable(value: Any) -> Any:
-    """Values that pydantic knows as JSON; a set has no order and is none."""
+    """Convert values that pydantic can represent as JSON. Sets are rejected, because they have no order."""
     from pydantic_core import to_jsonable_python
 
     if isinstance(value, set | frozenset):

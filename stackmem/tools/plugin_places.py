@@ -1,4 +1,4 @@
-"""Where plug-ins are installed, and whether any is: the help asks that, and loads nothing more where none is."""
+"""Finds whether any plug-in is installed. The help needs this check without loading anything else."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from contextlib import suppress
 from pathlib import Path
 
 GROUP = "stackmem.plugins"
-"""The group of entry points; each names a ``Plugin``."""
+"""The entry point group; each entry names a ``Plugin``."""
 
 
 def places() -> tuple[str, ...]:
-    """The folders in which this interpreter keeps packages."""
+    """Return the folders in which this interpreter keeps packages."""
     users = site.getusersitepackages() if site.ENABLE_USER_SITE else None
     return (*site.getsitepackages(), *([users] if users else []))
 
 
 def any_plugin() -> bool:
-    """Whether a package names one."""
+    """Return whether any package defines a plug-in."""
     for place in places():
         for points in Path(place).glob("*.dist-info/entry_points.txt"):
             with suppress(OSError):

@@ -1,10 +1,11 @@
-"""Plug-ins: installed packages that bring strategies, models, levels, worlds, metrics, exporters, commands or tools.
+"""Plug-ins: installed packages that add strategies, models, isolation levels, worlds, metrics, exporters, commands or
+tools.
 
-Rule 1: only what is installed where this interpreter keeps its packages; never what lies in the folder one stands in.
-Rule 2: a plug-in adds; it replaces nothing that is there.
-Rule 3: one that cannot be used stops whatever loads plug-ins, with a sentence that names its package; so nobody takes
-    a run without it for one with it. Only ``doctor`` and ``config`` go on, and say it.
-Rule 4: where its code raises something, the sentence names the plug-in and the line (``blame``).
+Rule 1: Only packages in this interpreter's package folders count, never files in the working directory.
+Rule 2: A plug-in adds; it never replaces anything.
+Rule 3: An unusable plug-in is an error that names its package, so that a run without it is never mistaken for a run
+    with it. Only ``doctor`` and ``config`` continue and report it.
+Rule 4: If a plug-in's code raises an exception, the message names the plug-in and the line (``blame``).
 """
 
 from __future__ import annotations
@@ -41,17 +42,19 @@ _COLUMN_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 class Plugin(Struct, frozen=True):
-    """What a package brings; each member fills the dict of the same kind.
+    """What a package provides; each member extends the dict of the same kind.
 
     Attributes:
-        strategies: Name to maker, as in ``STRATEGIES``.
-        models: Whole name, or prefix that ends with ``/`` or ``:``, to maker, as in ``MODELS``.
-        workspaces: Choice of ``--isolation`` to the makers of its level, as in ``WORKSPACES``; ``auto`` never takes it.
-        worlds: Name of a family to its ``WorldFamily``, as in ``WORLDS``.
-        metrics: Name of a column to its ``Metric``, as in ``METRICS``.
-        exporters: Choice of ``export --format`` to a fold over the records, as in ``EXPORTS``.
-        commands: Word after ``stackmem`` to a function or an app, as typer takes them.
-        tools: Functions that agents and programs may call; one that ``stackmem.tool`` decorates is there already.
+        strategies: Maps names to factories, as in ``STRATEGIES``.
+        models: Maps full names, or prefixes ending in ``/`` or ``:``, to factories, as in ``MODELS``.
+        workspaces: Maps values of ``--isolation`` to factories of the level, as in ``WORKSPACES``; ``auto`` never uses
+            them.
+        worlds: Maps family names to a ``WorldFamily``, as in ``WORLDS``.
+        metrics: Maps column names to a ``Metric``, as in ``METRICS``.
+        exporters: Maps values of ``export --format`` to a fold over the records, as in ``EXPORTS``.
+        commands: Maps words after ``stackmem`` to a function or an app, as in typer.
+        tools: Functions that agents and programs may call. Functions decorated with ``stackmem.tool`` are registered
+            anyway.
     """
 
     strategies: Mapping[str, Callable[[str], MemoryStrategy]] = field(default_factory=dict)
@@ -65,13 +68,14 @@ class Plugin(Struct, frozen=True):
 
 
 class PluginTable(Struct, frozen=True):
-    """A dict that plug-ins fill.
+    """A dict that plug-ins extend.
 
     Attributes:
-        what: One of its values, in a word or two.
-        table: Name to value.
-        wrong: What is wrong with a value, in words that follow its name; empty where nothing is.
-        taken: Names that are refused beside those in the table.
+        what: Term for one value, in messages.
+        table: Maps names to values.
+        wrong: Returns what is wrong with a value, as a predicate that follows its name, or an empty string.
+        form: Pattern for names.
+        taken: Returns whether a name is reserved, in addition to those in the table.
     """
 
     what: str
@@ -82,7 +86,7 @@ class PluginTable(Struct, frozen=True):
 
 
 def no_function(value: Any) -> str:
-    """What is wrong with what shall be called; empty where nothing is."""
+    """Return what is wrong with a value that must be callable, or an empty string."""
     return "" if callable(value) else f"is of the type {type(value).__name__}, and something to call is wanted"
 
 
@@ -104,7 +108,7 @@ def _exports() -> PluginTable:
 
 
 def fits(kind: type, member: str) -> Callable[[Any], str]:
-    """Refuses what is not of the kind, or has nothing to call under the member's name; texts must be texts."""
+    """Return a check that a value has this type, a callable member of this name, and text in its text fields."""
 
     def wrong(value: Any) -> str:
         if not isinstance(value, kind):
@@ -124,21 +128,21 @@ _TABLES: dict[str, Callable[[], PluginTable]] = {
     "metrics": _metrics,
     "exporters": _exports,
 }
-"""Member of a plug-in to what it fills; rooms above this one add theirs, by ``open_table``."""
+"""Maps members of ``Plugin`` to the tables they extend. Higher layers add theirs with ``open_table``."""
 
 
 def open_table(member: str, table: PluginTable) -> None:
-    """Let plug-ins fill a dict of a room above this one, from the next ``load_plugins`` on."""
+    """Register a table of a higher layer, effective from the next ``load_plugins``."""
     _TABLES[member] = lambda: table
 
 
 class _Installed:
-    """Every plug-in of the packages in some places.
+    """All plug-ins of the installed packages.
 
     Attributes:
-        plugins: By the words that name it.
-        problems: A sentence for each that cannot be used.
-        modules: Name of a top module to the words that name its plug-in.
+        plugins: By description.
+        problems: A message for each unusable plug-in.
+        modules: Maps names of top-level modules to the description of their plug-in.
     """
 
     def __init__(self, found: tuple[Distribution, ...]) -> None:
@@ -155,7 +159,7 @@ class _Installed:
         name = _one_line(f"{package.metadata['Name']} {package.version}")
         try:
             points = sorted(package.entry_points.select(group=GROUP), key=lambda each: each.name)
-        except Exception as error:  # noqa: BLE001 - it was never parsed before, and may raise whatever the parser does
+        except Exception as error:  # noqa: BLE001 - parsed here for the first time; the parser may raise anything
             self.problems.append(f"the entry points of {name} cannot be read ({_reason(error)}); {_WAY_OUT}")
             return
         for point in points:
@@ -175,7 +179,7 @@ class _Installed:
         self.plugins[whose] = plugin
 
     def fill(self) -> None:
-        """Fill the tables that are open by now."""
+        """Extend the tables that are registered so far."""
         for member in [member for member in _TABLES if member not in self._filled]:
             self._filled.add(member)
             for whose, plugin in self.plugins.items():
@@ -185,12 +189,12 @@ class _Installed:
     def _try(self, whose: str, step: Callable[[], None]) -> None:
         try:
             step()
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's module may raise whatever it likes
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - third-party code may raise anything
             self.problems.append(f"{whose} cannot be used ({_reason(error)}); {_WAY_OUT}")
 
 
 def _add(opened: Callable[[], PluginTable], brought: Mapping[Any, Any]) -> None:
-    """All that a plug-in brings of one kind, or nothing."""
+    """Add everything that a plug-in provides of one kind, or nothing."""
     table = opened()
     for name, value in brought.items():
         if not isinstance(name, str) or not table.form.fullmatch(name):
@@ -216,10 +220,10 @@ def _register(plugin: Plugin) -> None:
 
 
 def load_plugins() -> None:
-    """Fill the open tables from every installed plug-in.
+    """Extend the tables with all installed plug-ins.
 
     Raises:
-        UsageError: One cannot be used (named; the others are added).
+        UsageError: A plug-in, named in the message, is unusable; the others are added.
     """
     if problems := plugin_problems():
         more = f"; and {len(problems) - 1:,} more, which stackmem doctor names" if len(problems) > 1 else ""
@@ -227,7 +231,7 @@ def load_plugins() -> None:
 
 
 def plugin_problems() -> tuple[str, ...]:
-    """As ``load_plugins``, with a sentence for each that cannot be used in the place of an error."""
+    """Like ``load_plugins``, but return a message for each unusable plug-in instead of raising."""
     installed = _installed(places())
     installed.fill()
     return tuple(installed.problems)
@@ -243,13 +247,15 @@ def _packages(where: tuple[str, ...]) -> tuple[Distribution, ...]:
     packages: dict[str, Distribution] = {}
     for package in distributions(path=list(where)):
         with suppress(UnicodeDecodeError):
-            if GROUP in (package.read_text("entry_points.txt") or ""):  # to parse all that is installed takes long
-                packages.setdefault(str(package.metadata["Name"]), package)  # the first is the one that imports find
+            # a text search first, because parsing all entry points is slow
+            if GROUP in (package.read_text("entry_points.txt") or ""):
+                # the first one is the one that imports find
+                packages.setdefault(str(package.metadata["Name"]), package)
     return tuple(package for _, package in sorted(packages.items()))
 
 
 def blame(error: BaseException) -> str:
-    """The sentence that names the plug-in whose code the error came through, with its line; empty where none's."""
+    """Return a message that names the plug-in whose code raised the error, with its line, or an empty string."""
     modules, told = _installed(places()).modules, ""
     trace = None if isinstance(error, StackmemError) else error.__traceback__
     while trace is not None:
@@ -264,7 +270,7 @@ def blame(error: BaseException) -> str:
 
 @cache
 def plugin_digests() -> dict[str, str]:
-    """Package and version of each plug-in to the SHA-256 over the files of its modules, as they lie here."""
+    """Return the SHA-256 of each plug-in's module files, by package and version."""
     found = {}
     for package in _packages(places()):
         told = sha256()
@@ -275,13 +281,13 @@ def plugin_digests() -> dict[str, str]:
 
 
 def refuse_unlike_plugins(there: Mapping[str, str]) -> None:
-    """Only the same plug-ins make the same rows.
+    """Require the same plug-ins, because only they give comparable results.
 
     Args:
-        there: As ``plugin_digests`` told them where something was begun or archived.
+        there: The ``plugin_digests`` from where the data was started or archived.
 
     Raises:
-        UsageError: One is another here, or is here alone, or is not here (named).
+        UsageError: A plug-in, named in the message, differs, is additional or is missing here.
     """
     here = plugin_digests()
     for name in sorted(there.keys() | here.keys()):
@@ -292,8 +298,8 @@ def refuse_unlike_plugins(there: Mapping[str, str]) -> None:
 
 
 def _files(package: Distribution) -> Iterator[tuple[Path, str]]:
-    """The files of a plug-in's top modules and their names there; an installed one and one in a checkout are alike."""
-    with suppress(Exception):  # one whose points cannot be read is refused elsewhere
+    """Yield the files of a plug-in's top-level modules and their names, equal for installed packages and checkouts."""
+    with suppress(Exception):  # unreadable entry points are reported elsewhere
         tops = {each.value.partition(":")[0].partition(".")[0] for each in package.entry_points.select(group=GROUP)}
         for top in sorted(tops):
             spec = find_spec(top)
