@@ -1,4 +1,4 @@
-"""Where tasks are: a folder, a name in ``./tasks``, or a name among the tasks that ship with stackmem."""
+"""Finds tasks: by folder, by name in ``./tasks``, or by name among the shipped tasks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 def find_task(name_or_path: str, cwd: Path) -> Path | None:
-    """The task's folder; None where the argument is a folder without task.toml, which needs a task text.
+    """Return the task's folder, or None for a folder without task.toml, which needs a prompt.
 
-    A folder wins over a name, ``./tasks`` over the tasks that ship.
+    A folder takes precedence over a name, and ``./tasks`` over the shipped tasks.
     """
     if not name_or_path or "\0" in name_or_path:
         raise UsageError("an empty task; name a task ('stackmem tasks list') or a folder")
@@ -35,7 +35,7 @@ def find_task(name_or_path: str, cwd: Path) -> Path | None:
 
 
 def list_tasks(cwd: Path) -> tuple[Path, ...]:
-    """Every task folder that a bare name reaches, by name; of two with one name, the one in ``./tasks``."""
+    """Return all task folders that can be named, sorted by name. ``./tasks`` takes precedence for equal names."""
     found: dict[str, Path] = {}
     for place in _places(cwd):
         if place.is_dir():
@@ -46,7 +46,7 @@ def list_tasks(cwd: Path) -> tuple[Path, ...]:
 
 
 def shipped_tasks() -> Path:
-    """The folder of the tasks that ship: in the wheel beside the code, in a checkout beside the package."""
+    """Return the folder of the shipped tasks: inside the package in a wheel, next to the package in a checkout."""
     package = Path(__file__).resolve().parent.parent
     packaged = package / "_tasks"
     return packaged if packaged.is_dir() else package.parent / "tasks"
@@ -59,7 +59,7 @@ def _places(cwd: Path) -> tuple[Path, Path]:
 def _is_task(folder: Path) -> bool:
     try:
         return (folder / "task.toml").is_file()
-    except OSError:  # a name longer than the file system takes
+    except OSError:  # the name may be too long for the file system
         return False
 
 

@@ -1,6 +1,6 @@
-"""What the checks of a task said: the reward files, read with Harbor's rules.
+"""Reads the verdict of a task's checks from the reward files, following Harbor's rules.
 
-The files were written inside the sandbox, so nothing about them is trusted: not their size, not their type.
+The files were written inside the sandbox, so they are untrusted: neither their size nor their type is assumed.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ MAX_REWARD_BYTES = 64 * 1024
 
 
 class Judgment(Struct, frozen=True):
-    """Name to reward; ``error`` says why there is none, and is empty otherwise."""
+    """Rewards by name; ``error`` says why there are none, and is empty otherwise."""
 
     rewards: dict[str, float] = {}
     error: str = ""
 
     @property
     def solved(self) -> bool:
-        """``reward`` is at least 1.0; where no reward has that name, every one is."""
+        """Whether ``reward`` is at least 1.0, or all rewards are if none has that name."""
         if self.error or not self.rewards:
             return False
         if "reward" in self.rewards:
@@ -33,12 +33,12 @@ class Judgment(Struct, frozen=True):
         return all(reward >= 1.0 for reward in self.rewards.values())
 
 
-class _NoVerdict(Exception):  # noqa: N818 - it never leaves this file
+class _NoVerdict(Exception):  # noqa: N818 - never leaves this file
     pass
 
 
 def judge(verifier_dir: Path) -> Judgment:
-    """The verdict in ``reward.json``, or where that is missing in ``reward.txt``; never raises for what they hold."""
+    """Return the verdict in ``reward.json``, or otherwise in ``reward.txt``. Never raises for their content."""
     try:
         if (text := _read(verifier_dir / "reward.json")) is not None:
             return Judgment(_from_json(text))
@@ -50,7 +50,7 @@ def judge(verifier_dir: Path) -> Judgment:
 
 
 def _read(path: Path) -> str | None:
-    """The file's text, None where there is no file; a link or a pipe is refused unread."""
+    """Return the file's text, or None if it does not exist. Links and pipes are refused without reading."""
     try:
         raw = read_start(path, MAX_REWARD_BYTES + 1, follow=False)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Reads a task folder: Harbor's format, version 1.4, with our own settings under ``[metadata.stackmem]``.
+"""Reads a task folder in Harbor's format, version 1.4, with our own settings under ``[metadata.stackmem]``.
 
 Source: docs/tasks.md.
 """
@@ -25,8 +25,8 @@ from .steps import (
 )  # fmt: skip
 from .table import Keys, TaskTable
 
-# The keys of task.toml, version 1.4, as Harbor's own schema and models list them, and ours. Harbor's parser passes over
-# keys it does not know; its linter names them, and so do we.
+# The keys of task.toml 1.4 according to Harbor's schema and models, and ours. Like Harbor's linter, we report unknown
+# keys, which Harbor's parser ignores.
 
 
 def _free(*names: str) -> dict[str, None]:
@@ -74,17 +74,17 @@ NOT_HONOURED: Mapping[str, str] = {
     "mcp_servers": "tool servers come from the person, never from a task",
     "skills_dir": "the agent has no skills folder",
 }
-"""Keys of ``[environment]`` that change what a container offers, and why they change nothing here."""
+"""Keys of ``[environment]`` that change a container, and why they have no effect here."""
 
 ON_HOST: Mapping[str, str] = {
     "docker_image": "the sandbox runs on this machine's own tools",
     "healthcheck": "the sandbox starts no services",
     "env": "set what commands need in the files of the task",
 }
-"""The same of a task that does not run in its own image."""
+"""Additional such keys for a task that does not run in its own image."""
 
 
-# A task is somebody else's folder: a link in one of these places would hand over files of the person's.
+# A task folder is untrusted: a link at one of these paths would expose the user's files.
 _OWN_FILES = (
     "task.toml", "instruction.md", "demo.yaml", "environment", "environment/workspace", "tests", "tests/test.sh",
     "solution", "solution/solve.sh",
@@ -92,40 +92,40 @@ _OWN_FILES = (
 
 
 class TaskImage(Struct, frozen=True):
-    """The system that a task brings along."""
+    """The system image of a task."""
 
     context: Path  # the folder that its recipe copies from
-    recipe: Path | None = None  # the Dockerfile; None where ``named`` is taken as it is
+    recipe: Path | None = None  # the Dockerfile; None if ``named`` is used unchanged
     named: str = ""
-    compose: Path | None = None  # the file that names services beside it, if there is one
-    # workdir, env: over what the recipe says; empty where nothing is said
+    compose: Path | None = None  # the compose file with its services, if any
+    # workdir, env: override the recipe; empty if not set
     workdir: str = ""
     env: dict[str, str] = {}
-    apart: bool = False  # the checks run in a root without what the agent changed outside of the working directory
+    apart: bool = False  # the checks run in a root without the agent's changes outside the working directory
 
 
 class Task(Struct, frozen=True):
-    """A task as its folder states it; None where it sets nothing."""
+    """A task as defined by its folder. None means that a value is not set."""
 
-    name: str  # as ``[task] name`` has it, ``org/name``; the folder's name where it has none
+    name: str  # ``[task] name`` in the form ``org/name``; otherwise the folder's name
     folder: Path
     instruction: str
     tests: Path  # the hidden folder with ``test.sh``
-    workspace: Path | None = None  # files the agent starts with
+    workspace: Path | None = None  # files that the agent starts with
     solution: Path | None = None  # the folder with ``solve.sh``
     demo: Path | None = None  # the script of a model that solves the task
-    agent_seconds: float | None = None  # wall time of the agent
-    check_seconds: float = CHECK_SECONDS  # wall time of the checks
-    check_env: dict[str, str] = {}  # environment of the checks, as written, ``${VAR}`` not filled in
+    agent_seconds: float | None = None  # wall time limit of the agent
+    check_seconds: float = CHECK_SECONDS  # wall time limit of the checks
+    check_env: dict[str, str] = {}  # environment of the checks as written, ``${VAR}`` not substituted
     max_steps: int | None = None
     max_tokens: int | None = None
     max_usd: float | None = None
     command_seconds: float | None = None
-    toolchains: tuple[str, ...] = ()  # folders that the task asks to have mounted read-only
-    image: TaskImage | None = None  # the system that its commands run in; None for this machine's own tools
-    steps: tuple[TaskStep, ...] = ()  # in their order, where there are several; its tests and solutions are then theirs
-    strategy: str = "mean"  # ``mean`` or ``final``: what the rewards of steps come to
-    warnings: tuple[str, ...] = ()  # sentences about keys that are unknown, or known and not honoured here
+    toolchains: tuple[str, ...] = ()  # folders that the task wants mounted read-only
+    image: TaskImage | None = None  # the image for its commands; None for this machine's tools
+    steps: tuple[TaskStep, ...] = ()  # in order, if there are several; then they define the tests and solutions
+    strategy: str = "mean"  # ``mean`` or ``final``: how the rewards of steps are combined
+    warnings: tuple[str, ...] = ()  # messages about keys that are unknown or have no effect here
 
     @property
     def short_name(self) -> str:
@@ -133,7 +133,7 @@ class Task(Struct, frozen=True):
 
 
 def read_task(folder: Path) -> Task:
-    """The task in a folder."""
+    """Read the task in a folder."""
     folder = folder.absolute()
     if not folder.is_dir():
         raise UsageError(f"no task folder {folder}; 'stackmem tasks list' shows the tasks there are")
@@ -177,7 +177,7 @@ def _refuse_foreign_files(folder: Path) -> None:
         path = folder / name
         try:
             with suppress(FileNotFoundError, NotADirectoryError):
-                path.stat()  # from Python 3.13 on, resolve() takes a link to itself
+                path.stat()  # a link to itself
             inside = path.resolve().is_relative_to(own)
         except (OSError, RuntimeError):  # a link to itself
             inside = False
@@ -188,9 +188,10 @@ def _refuse_foreign_files(folder: Path) -> None:
 
 
 def _image(folder: Path, environment: TaskTable, verifier: TaskTable, ours: TaskTable) -> TaskImage | None:
-    """The task's own image, where it brings one and does not run on this machine's tools.
+    """Return the task's own image, unless it has none or uses this machine's tools.
 
-    A folder ``environment/workspace`` says that it does: its files are what the agent starts with.
+    A folder ``environment/workspace`` means that it uses this machine's tools: its files are what the agent starts
+    with.
     """
     context = folder / "environment"
     recipe, named = context / "Dockerfile", environment.text("docker_image") or ""
@@ -206,7 +207,7 @@ def _image(folder: Path, environment: TaskTable, verifier: TaskTable, ours: Task
             raise UsageError(f"{path} is a link; put the file itself there")
     workdir = environment.text("workdir") or ""
     apart = verifier.values.get("environment_mode") == "separate"
-    # An image that is named was made of the recipe, which is then not needed.
+    # A named image was built from the recipe, so the recipe is not needed.
     return TaskImage(
         context, None if named else recipe if recipe.is_file() else None, named, compose, workdir,
         environment.texts_by_name("env"), apart,
@@ -217,7 +218,7 @@ _COMPOSE = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml", "compos
 
 
 def _unheeded(environment: TaskTable, keys: Mapping[str, str]) -> list[str]:
-    """What the task asks of its container and our sandbox does not give."""
+    """Return messages about container settings of the task that our sandbox does not support."""
     found = [
         f"{environment.path}: [environment] {key} is not honoured: {reason}"
         for key, reason in keys.items()

@@ -1,4 +1,4 @@
-"""The steps of a task of several, and what every task or step has: an instruction, and tests.
+"""The steps of a multi-step task, and what every task or step has: an instruction and tests.
 
 Source: docs/tasks.md.
 """
@@ -15,14 +15,14 @@ from stackmem.errors import UsageError
 from .table import TaskTable, read_text
 
 CHECK_SECONDS = 600.0
-"""Harbor's own default for ``[verifier] timeout_sec``."""
+"""Harbor's default for ``[verifier] timeout_sec``."""
 
 
 _OWN = ("instruction.md", "tests", "tests/test.sh", "solution", "solution/solve.sh")
 
 
 class TaskStep(Struct, frozen=True):
-    """One step of a task of several."""
+    """One step of a multi-step task."""
 
     name: str
     instruction: str
@@ -30,11 +30,11 @@ class TaskStep(Struct, frozen=True):
     solution: Path | None = None
     check_seconds: float = CHECK_SECONDS
     check_env: dict[str, str] = {}
-    least: float | None = None  # the reward below which the steps that follow are not judged
+    least: float | None = None  # if the reward is below this, the following steps are not judged
 
 
 def read_steps(table: TaskTable, folder: Path) -> tuple[TaskStep, ...]:
-    """The steps of task.toml, each with its folder in ``steps/``; none where the task is one of one step."""
+    """Read the steps of task.toml, each with its folder in ``steps/``; empty for a single-step task."""
     values = table.values.get("steps") or []
     if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
         raise table.wrong("steps", "a list of tables, [[steps]]")
@@ -56,7 +56,7 @@ def _step(table: TaskTable, folder: Path) -> TaskStep:
     if (place / "workdir").is_dir():
         raise UsageError(f"{place / 'workdir'} is to be laid before its step, and a run is given all steps at once")
     verifier = table.section("verifier")
-    # A step without tests of its own has those of the task.
+    # A step without its own tests uses those of the task.
     tests = place if (place / "tests" / "test.sh").is_file() else folder
     return TaskStep(
         name,
@@ -79,7 +79,7 @@ def _least(table: TaskTable) -> float | None:
 
 
 def instruction_of(steps: tuple[TaskStep, ...]) -> str:
-    """What an agent is told that is given all steps at once."""
+    """Return the instruction for an agent that gets all steps together."""
     said = (
         f"# Step {number} of {len(steps)}: {step.name}\n\n{step.instruction}" for number, step in enumerate(steps, 1)
     )

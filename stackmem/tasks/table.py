@@ -1,4 +1,4 @@
-"""A table of task.toml, with errors that name its file and its keys, and the texts that stand beside it."""
+"""Reads task.toml and accompanying texts, with errors that name the file and key."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from stackmem.errors import UsageError
 from stackmem.foreign.files import read_start
 
 Keys: TypeAlias = "Mapping[str, Keys | None]"
-"""Key to the keys below it; None where anything may stand below."""
+"""Maps keys to the keys below them; None allows any keys below."""
 
 MAX_TEXT_BYTES = 1024 * 1024
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class TaskTable:
-    """A table of task.toml that knows its file and its own name, so that errors can name the key."""
+    """A table of task.toml that knows its file and name, so that errors can name the key."""
 
     def __init__(self, path: Path, values: dict[str, Any] | None = None, name: str = "") -> None:
         self.path = path
@@ -82,7 +82,7 @@ class TaskTable:
             raise UsageError(f"{self.path}: [environment] os is not 'linux'; stackmem runs tasks for Linux")
 
     def unknown_keys(self, known: Keys, name: str = "") -> list[str]:
-        """A sentence for each key that neither Harbor's format nor ours has."""
+        """Return a message for each key that is neither in Harbor's format nor in ours."""
         found = []
         for key, value in self.values.items():
             whole = f"{name}{key}"
@@ -110,7 +110,7 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def _table_in(text: str) -> dict[str, Any]:
-    """The table in a text; kept, as many trials of one task read the same one."""
+    """Parse a text. Cached, because many trials read the same task."""
     return parse_toml(text)
 
 
