@@ -1,8 +1,8 @@
-"""Where runs and their workspaces are kept, made and tried before anything else happens.
+"""Determines the directories for runs and workspaces, and creates and tests them before anything else happens.
 
-In a checkout of stackmem they are in the checkout, elsewhere in the user's state directory. A level that cannot mount
-shows commands the workspace where it lies, and pytest, git and others read the settings of every folder above: there,
-workspaces stay out of the checkout.
+In a checkout of stackmem they are inside the checkout, otherwise in the user's state directory. Levels that cannot
+mount run commands at the workspace's real path, and pytest, git and others read settings from all parent folders. For
+these levels, workspaces stay out of the checkout.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .settings import Settings, resolve
 from .settings_files import user_folder
 
 SOURCE = Path(__file__).resolve().parents[2]
-"""The folder of the code that runs; a checkout of stackmem, where it is one."""
+"""Folder of the running code; a checkout of stackmem if it is one."""
 
 
 def checkout(cwd: Path, source: Path = SOURCE) -> Path | None:
-    """The checkout of stackmem in which the person stands.
+    """Return the checkout of stackmem that contains ``cwd``, or None.
 
-    Only the one whose code is running counts: a folder that merely looks like it may be anybody's.
+    Only the checkout of the running code counts: a folder that merely looks like one is untrusted.
     """
     if not cwd.resolve().is_relative_to(source) or not (source / "stackmem" / "__init__.py").is_file():
         return None
@@ -38,22 +38,22 @@ def checkout(cwd: Path, source: Path = SOURCE) -> Path | None:
 
 
 def runs_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: Path = SOURCE) -> Path:
-    """The folder of the runs, made where it was missing."""
+    """Return the directory for runs, creating it if necessary."""
     return _make_folder("runs_dir", settings.runs_dir, Path("runs"), "runs", checkout(cwd, source), environ)
 
 
 def runs_folder(named: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
-    """The folder of the runs that a command looks at: the one she names, else the one in her settings.
+    """Return the directory of runs that a command reads: the named one, or the one in the settings.
 
-    It need not be there, and no right to write is needed.
+    It need not exist or be writable.
     """
     settings = resolve({"runs_dir": named}, environ, cwd).settings
     return _place("runs_dir", settings.runs_dir, Path("runs"), "runs", checkout(cwd), environ)[0]
 
 
 def runs_places(named: str | None, environ: Mapping[str, str], cwd: Path) -> list[Path]:
-    """Where a run may be that is looked for: the folder of ``runs_folder``; and, unless that is one she names, the
-    other one of the checkout's and the user's.
+    """Return the directories to search for a run: that of ``runs_folder``, and unless the user named it, also the other
+    one of the checkout's and the user's directories.
     """
     asked = resolve({"runs_dir": named}, environ, cwd).settings.runs_dir
     first = runs_folder(named, environ, cwd)
@@ -65,7 +65,7 @@ def runs_places(named: str | None, environ: Mapping[str, str], cwd: Path) -> lis
 
 
 def sandbox_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: Path = SOURCE) -> Path:
-    """The folder of the runs' workspaces, made where it was missing."""
+    """Return the directory for workspaces, creating it if necessary."""
     home = checkout(cwd, source) if settings.sandbox_dir is None else None
     if home is not None and not _can_mount(settings):
         home = None
@@ -73,9 +73,9 @@ def sandbox_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], sourc
 
 
 def _can_mount(settings: Settings) -> bool:
-    """Whether commands will see the workspace at a path of our choosing; True where no run can begin at all."""
+    """Return whether commands will see the workspace at a path that we choose. True if no run can start at all."""
     if settings.isolation == "memory":
-        return True  # the path is a name, and nothing stands there
+        return True  # the path is only a name and does not exist
     try:
         return choose(settings.isolation, Profile(network=settings.network)).mounts
     except WorkspaceError:
@@ -87,7 +87,7 @@ def _make_folder(
 ) -> Path:
     place, own = _place(name, asked, in_checkout, in_state, root, environ)
     try:
-        # What a run saw is nobody else's business; a folder that she names herself, or a checkout, is as open as hers.
+        # Keep runs private. A directory that the user names, or a checkout, keeps the user's default permissions.
         place.mkdir(mode=0o777 if own else 0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=place) as tried:
             tried.write(b"\n")
@@ -102,7 +102,7 @@ def _make_folder(
 def _place(
     name: str, asked: Path | None, in_checkout: Path, in_state: str, root: Path | None, environ: Mapping[str, str]
 ) -> tuple[Path, bool]:
-    """Where a folder is, and whether it is one that she names herself, or a checkout's."""
+    """Return the path of a directory, and whether the user named it or it is in a checkout."""
     own = asked or (root / in_checkout if root else None)
     place = own or user_folder(environ, "XDG_STATE_HOME", ".local/state", in_state)
     if place is None:

@@ -1,8 +1,8 @@
-"""Chunks that outlive the runs of a folder: a file of lines, in the person's state directory or where she says.
+"""Heap chunks that persist between the runs of a folder, in a file of lines in the state directory or at a given path.
 
-Rule 1: each change is one line, written with one call under a lock: runs side by side lose nothing, nor does kill -9.
-Rule 2: of two chunks of one name the one that was written last holds; one that was freed is gone for the next run.
-Rule 3: it is bounded: beyond the bounds, the chunks that were written longest ago go.
+Rule 1: Each change is a line, appended with one call under a lock: neither parallel runs nor kill -9 lose data.
+Rule 2: The last write to a name counts. A freed chunk is gone for the next run.
+Rule 3: The size is limited: beyond the limits, the chunks with the oldest writes are dropped.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ _encode = msgspec.json.Encoder().encode
 class HeapOf(Struct, frozen=True, forbid_unknown_fields=True):
     """The file's first line."""
 
-    folder: str  # what the sources are files of; empty where that is no folder of one's own
+    folder: str  # the folder that sources refer to; empty if it is not a user folder
     stackmem_heap: int = 1
 
 
 class HeapChange(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A line: a chunk that was written, or one that was freed."""
+    """A line: a chunk that was written or freed."""
 
     name: str
     written: float  # seconds since 1970
     chunk: KeptChunk | None = None
-    by: str = ""  # id of the run; empty where it was the person herself
+    by: str = ""  # id of the run; empty if the user made the change
 
 
 class HeapStore:
     """The chunks of one folder.
 
     Attributes:
-        path: The file; what is beside it is its lock.
+        path: The file; its lock is next to it.
         folder: As in ``HeapOf``.
     """
 
@@ -71,7 +71,7 @@ class HeapStore:
         self.path, self.folder = path, folder
 
     def read(self) -> dict[str, HeapChange]:
-        """Each chunk by its name, the one written longest ago first; a line that a crash cut short is none."""
+        """Return the chunks by name, oldest write first. An incomplete last line from a crash is ignored."""
         try:
             raw = read_regular(self.path)
         except FileNotFoundError:
@@ -98,7 +98,7 @@ class HeapStore:
         return _bounded(held)
 
     def write(self, changes: list[HeapChange]) -> None:
-        """Add lines, durably."""
+        """Append lines durably."""
         if not changes:
             return
         try:
@@ -112,12 +112,12 @@ class HeapStore:
             ) from error
 
     def remove(self) -> None:
-        """Remove all of it; raises ``OSError``."""
+        """Remove the file; raises ``OSError``."""
         with self.locked():
             self.path.unlink(missing_ok=True)
 
     def _compact(self) -> None:
-        """The same chunks in as many lines."""
+        """Rewrite the file with one line per chunk."""
         held = self.read()
         fresh = self.path.with_name(f"{self.path.name}.new")
         with open(fresh, "wb", opener=owners) as file:
@@ -139,7 +139,7 @@ class HeapStore:
 
 
 def _append(path: Path, head: bytes, lines: bytes) -> int:
-    """Write the lines behind the last whole one, and the head before the first; the file's size."""
+    """Append lines after the last complete one, with the head if the file is empty. Returns the file's size."""
     file = descriptor_of_regular(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     try:
         whole = cut_torn_line(file)
@@ -168,17 +168,17 @@ def _bounded(held: dict[str, HeapChange]) -> dict[str, HeapChange]:
 
 
 class HeapKeeper:
-    """Keeps what a run changes on its heap, as it changes it."""
+    """Saves a run's changes to its heap as they happen."""
 
     def __init__(self, store: HeapStore, scrub: Callable[[str], str]) -> None:
-        """Keep into ``store``; ``scrub`` takes secrets out of text."""
+        """Save to ``store``; ``scrub`` removes secrets from text."""
         self.store, self._scrub = store, scrub
         self.by = ""
         self._seen: Mapping[str, object] = {}
         self._known: dict[str, KeptChunk] = {}
 
     def taken_over(self, budgets: Budgets, digest: Callable[[str], str]) -> KeptHeap:
-        """What a run begins with: of all chunks the newest that its budgets hold."""
+        """Return the heap that a run starts with: the most recent chunks that fit its budgets."""
         held = [one.chunk for one in self.store.read().values() if one.chunk is not None]
         fitting: list[KeptChunk] = []
         heap = Heap()
@@ -190,11 +190,11 @@ class HeapKeeper:
         return KeptHeap(tuple(fitting), tuple((path, digest(path)) for path in heap.sources), len(held) - len(fitting))
 
     def begin(self, heap: Heap, by: str) -> None:
-        """Take ``heap`` for what is kept; changes count from here, and are those of the run ``by``."""
+        """Take ``heap`` as the saved state; later changes are attributed to the run ``by``."""
         self.by, self._seen, self._known = by, heap.chunks, _kept(heap)
 
     def follow(self, heap: Heap) -> None:
-        """Keep what differs from the last heap."""
+        """Save the differences from the last heap."""
         if heap.chunks is self._seen:
             return
         now, before = _kept(heap), self._known
@@ -219,7 +219,7 @@ def _kept(heap: Heap) -> dict[str, KeptChunk]:
 
 
 def heap_store(named: str, folder: Path | None, cwd: Path, environ: Mapping[str, str]) -> HeapStore:
-    """The store that ``--heap`` names."""
+    """Return the store that ``--heap`` names."""
     if named != KEEP:
         return HeapStore((cwd / os.path.expanduser(named)).resolve(), str(folder or ""))
     if folder is None:
@@ -228,9 +228,10 @@ def heap_store(named: str, folder: Path | None, cwd: Path, environ: Mapping[str,
 
 
 def _path_for(place: Path, folder: Path) -> Path:
-    """The file of a folder, and in a repository of its first commit: another repository there has another file.
+    """Return the heap file of a folder. In a git repository it also depends on the first commit, so that another
+    repository at the same path has a different file.
 
-    A heap that was kept for the path only is taken over by the repository that is there now.
+    A heap that was saved for the path only is adopted by the repository that is there now.
     """
     first = first_commit(folder, place / f"{_key(folder)}.first")
     of_path = place / f"{_key(folder)}.jsonl"
@@ -243,7 +244,7 @@ def _path_for(place: Path, folder: Path) -> Path:
                 os.link(of_path, bound, follow_symlinks=False)
                 of_path.unlink()
         except (FileNotFoundError, FileExistsError):
-            pass  # another process took it over meanwhile
+            pass  # another process adopted it first
         except OSError as error:
             raise UsageError(
                 f"the kept heap {of_path} cannot become {bound.name} ({error.strerror}); make room or rights there"
@@ -252,17 +253,18 @@ def _path_for(place: Path, folder: Path) -> Path:
 
 
 class FirstCommit(Struct, frozen=True, forbid_unknown_fields=True):
-    """The first commit in the history of a HEAD. It never changes, because the id of a commit fixes its history."""
+    """The first commit in the history of a HEAD. It never changes, because a commit id fixes its history."""
 
     head: str
     first: str
 
 
 def first_commit(folder: Path, known: Path) -> str:
-    """The oldest root commit of the repository that a folder is in; empty without a repository, without a commit and in
-    a shallow clone, whose first commit is not there.
+    """Return the oldest root commit of the repository that contains a folder.
+
+    Empty without a repository or commit, and in a shallow clone, which lacks its first commit.
     """
-    from stackmem.history.origin import find_origin, work_tree_of  # here, as most commands keep no heap
+    from stackmem.history.origin import find_origin, work_tree_of  # imported here, because most commands do not need it
 
     try:
         root = work_tree_of(folder)
@@ -285,7 +287,7 @@ def first_commit(folder: Path, known: Path) -> str:
             f"{origin.head[:12]} only; to keep one heap, name a file with --heap FILE\n"
         )
         return f"{_AT_COMMIT}{origin.head}"
-    with suppress(OSError):  # without the file the next answer takes longer
+    with suppress(OSError):  # only a cache; without it, the next call is slower
         known.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_json(known, FirstCommit(origin.head, first))
     return first
@@ -299,15 +301,15 @@ def _known_first(known: Path) -> FirstCommit | None:
 
 
 def _roots_since(origin: Origin, head: str) -> bool:
-    """Whether the history of HEAD has a first commit that the history of an earlier HEAD does not have."""
+    """Return whether the history of HEAD has a root commit that the history of an earlier HEAD lacks."""
     try:
         return bool(origin.ask("rev-list", "--max-parents=0", "--max-count=1", origin.head, f"^{head}").strip())
     except WorkspaceError:
-        return True  # the earlier HEAD is gone, or of another repository
+        return True  # the earlier HEAD is gone or belongs to another repository
 
 
 def heaps_folder(environ: Mapping[str, str]) -> Path:
-    """Where the heaps of all folders are; raises ``UsageError`` where nothing says so."""
+    """Return the directory of all heaps. Raises ``UsageError`` if it cannot be determined."""
     place = user_folder(environ, "XDG_STATE_HOME", ".local/state", "heaps")
     if place is None:
         raise UsageError("neither XDG_STATE_HOME nor HOME says where heaps go; name a file with --heap FILE")
@@ -315,7 +317,7 @@ def heaps_folder(environ: Mapping[str, str]) -> Path:
 
 
 def all_heaps(environ: Mapping[str, str]) -> list[HeapStore]:
-    """The heap of every folder; raises ``UsageError`` where one cannot be read."""
+    """Return the heaps of all folders. Raises ``UsageError`` if one cannot be read."""
     found = [HeapStore(path, "") for path in sorted(heaps_folder(environ).glob("*.jsonl"))]
     for store in found:
         store.read()
@@ -323,7 +325,7 @@ def all_heaps(environ: Mapping[str, str]) -> list[HeapStore]:
 
 
 def _key(folder: Path, first: str = "") -> str:
-    """A file's name for a folder: what people know it by, and what tells it from others of that name."""
+    """Return a file name for a folder: its readable name, and a hash that makes it unique."""
     place = folder.resolve()
     plain = re.sub(r"[^A-Za-z0-9_.]+", "-", place.name).strip("-.")[:40] or "root"
     told = hashlib.sha256(os.fsencode(place))

@@ -1,6 +1,7 @@
-"""The key that signs this machine's runs, and the keys of others that a person trusts.
+"""The key that signs this machine's runs, and other people's keys that the user trusts.
 
-They stand in her state directory, which no sandbox shows: ``keys/signing.pem`` (PKCS #8) and ``keys/trusted.json``.
+They are in the user's state directory, which no sandbox can see: ``keys/signing.pem`` (PKCS #8) and
+``keys/trusted.json``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from stackmem.trace.signatures import NoPackage, SigningKey, Unsigned
 from .settings_files import user_folder
 
 OWN = "this machine"
-"""What the machine's own key is called."""
+"""Display name of the machine's own key."""
 
 _SKELETON = re.sub("[^a-z]", "", OWN)
 _LOOK_ALIKES = str.maketrans(
@@ -42,14 +43,14 @@ _LOOK_ALIKES = str.maketrans(
         for character in characters
     }
 )
-"""Characters that are read as a letter of ``this machine``, after compatibility normalization and case folding."""
+"""Characters that look like a letter of ``this machine``, after compatibility normalization and case folding."""
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 _MOST_BYTES = 1 << 20
 
 
 def signing_key(environ: Mapping[str, str]) -> SigningKey:
-    """The machine's own key, made at its first use."""
+    """Return the machine's own key, creating it on first use."""
     path = _folder(environ) / "signing.pem"
     if (key := _read_key(path)) is not None:
         return key
@@ -62,7 +63,7 @@ def signing_key(environ: Mapping[str, str]) -> SigningKey:
                 file.write(made.pem())
                 file.flush()
                 os.fsync(file.fileno())
-            with suppress(FileExistsError):  # another process was first; its key holds
+            with suppress(FileExistsError):  # another process was first; use its key
                 os.link(fresh, path)
         finally:
             fresh.unlink(missing_ok=True)
@@ -72,7 +73,7 @@ def signing_key(environ: Mapping[str, str]) -> SigningKey:
 
 
 def key_problem(environ: Mapping[str, str]) -> str:
-    """Why runs are not signed here; empty where they are. Makes no key."""
+    """Return why runs cannot be signed here, or an empty string. Does not create a key."""
     try:
         if _read_key(_folder(environ) / "signing.pem") is None:
             SigningKey()
@@ -82,7 +83,7 @@ def key_problem(environ: Mapping[str, str]) -> str:
 
 
 def _read_key(path: Path) -> SigningKey | None:
-    """The key in a file that is its owner's alone; None where there is no file."""
+    """Return the key in a file that only its owner can access, or None if the file does not exist."""
     try:
         with open_regular(path) as file:
             about, pem = os.fstat(file.fileno()), file.read(_MOST_BYTES)
@@ -99,7 +100,7 @@ def _read_key(path: Path) -> SigningKey | None:
 
 
 def trusted_keys(environ: Mapping[str, str]) -> dict[str, str]:
-    """Public key to name: the machine's own, where there is one that can be used, and those of others."""
+    """Return names by public key: the machine's own key if it is usable, and trusted keys of others."""
     try:
         folder = _folder(environ)
         own = _read_key(folder / "signing.pem")
@@ -115,7 +116,7 @@ def trusted_keys(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def trust_key(environ: Mapping[str, str], key: str, name: str | None) -> None:
-    """Trust a key under a name; without a name, trust it no more."""
+    """Trust a key under a name. Without a name, stop trusting it."""
     if not _KEY.fullmatch(key):
         raise UsageError(f"{key[:80]!a} is no key; stackmem keys export prints one: 64 hex digits")
     if name is not None:
@@ -143,8 +144,8 @@ def _refuse_name(name: str) -> None:
 
 
 def _reads_as_own(name: str) -> bool:
-    """Whether a person may take part of the name for that of the machine's own key."""
-    latin = name.replace("\u0397", "H")  # the Greek capital eta; its small letter reads as an n
+    """Return whether a user could mistake part of the name for that of the machine's own key."""
+    latin = name.replace("\u0397", "H")  # the Greek capital eta looks like H, but its lower case looks like n
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", latin).casefold()).translate(_LOOK_ALIKES)
     return _SKELETON in re.sub("[^a-z]", "", folded).replace("rn", "m")
 

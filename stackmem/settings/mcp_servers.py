@@ -1,21 +1,21 @@
-"""The servers of the Model Context Protocol that a person has set: in her own file, or in a folder that she trusts.
+"""The MCP servers that a user has configured: in the user's own file, or in a trusted folder.
 
-Trust in a folder is recorded as a digest over its servers file and the files of the folder that the servers name. Each
-file is read once: what is shown, what the digest covers and what starts come from the same bytes.
+Trust in a folder is recorded as a digest of its server configuration and of the folder's files that the servers name.
+Each file is read once: display, digest and start use the same bytes.
 
-``mcp.toml`` beside her ``config.toml``, and ``stackmem.mcp.toml`` in a trusted folder, hold a table for each::
+``mcp.toml`` next to ``config.toml``, and ``stackmem.mcp.toml`` in a trusted folder, contain a table per server::
 
     [files]
     command = ["npx", "server-files", "/data"]    # a process on this machine
     env = { TOKEN = "..." }
-    parallel = ["read"]                           # tools that may run side by side
+    parallel = ["read"]                           # tools that may run in parallel
     idempotent = ["read"]                         # tools that may be called again after a crash
 
     [search]
     url = "https://example.org/mcp"               # or a server elsewhere
     tools = ["query", "get_*"]                    # offer only these
-    names = { query = "find" }                    # what they are called instead
-    most = 50                                     # more tools than this are not taken
+    names = { query = "find" }                    # rename tools
+    most = 50                                     # maximum number of tools
 """
 
 from __future__ import annotations
@@ -39,52 +39,52 @@ from stackmem.foreign.files import open_regular, read_regular_text, read_start
 from .settings_files import user_folder
 
 SERVERS_FILE = "stackmem.mcp.toml"
-"""A folder's own servers; nothing in it counts before the folder is trusted."""
+"""A folder's own servers; ignored until the folder is trusted."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _IN_WORD = re.compile(r"[\s=:,;'\"()&|<>]+")
-"""What stands between paths within one word."""
+"""Separators between paths within one word."""
 _MOST_TOOLS = 100_000
 _MOST_BYTES = 256 * 1024
 _MOST_NAMED_BYTES = 64 << 20
 
 
 class NamedFile(Struct, frozen=True):
-    """A file of the folder that a server's command or environment names."""
+    """A file in the folder that a server's command or environment names."""
 
-    path: str  # as the server names it
-    # what stands for its content: its SHA-256, only its size if it is very large, or where it leads if it is a link out
-    # of the folder
+    path: str  # as spelled in the configuration
+    # describes its content: its SHA-256, only its size if it is very large, or the target if it is a link out of the
+    # folder
     content: str
 
 
 class FolderServers(Struct, frozen=True):
     """The servers of a folder, read once."""
 
-    folder: Path  # the folder, without links
+    folder: Path  # the resolved folder
     servers: dict[str, Server]
     files: tuple[NamedFile, ...]
-    digest: str  # what trust is recorded with
+    digest: str  # the digest that trust is recorded with
 
 
 class Server(Struct, frozen=True, forbid_unknown_fields=True):
     """One server."""
 
-    command: tuple[str, ...] = ()  # the program and its arguments; empty where ``url`` says where it is
+    command: tuple[str, ...] = ()  # the program and its arguments; empty if ``url`` is set
     url: str = ""
     env: dict[str, str] = {}
-    # the only tools of it that are offered, by name or pattern (``get_*``); empty offers all
+    # the tools to offer, by name or pattern (``get_*``); empty offers all
     tools: tuple[str, ...] = ()
-    names: dict[str, str] = {}  # what a tool is called instead of its own name
-    most: int = 128  # how many tools may enter the prompt; with more the person has to choose
+    names: dict[str, str] = {}  # maps tools to new names
+    most: int = 128  # maximum number of tools in the prompt; with more, the user must choose
     parallel: tuple[str, ...] = ()
     idempotent: tuple[str, ...] = ()
-    seconds: float = 60.0  # what one call may take
+    seconds: float = 60.0  # time limit of one call
 
 
 def servers(environ: Mapping[str, str], cwd: Path) -> tuple[dict[str, Server], tuple[str, ...]]:
-    """``(name to server, warnings)``: the person's own, then those of a trusted folder where she stands."""
+    """Return ``(servers by name, warnings)``: the user's own, then those of the current folder if it is trusted."""
     known: dict[str, Server] = {}
     warnings: list[str] = []
     own = user_folder(environ, "XDG_CONFIG_HOME", ".config", "mcp.toml")
@@ -103,7 +103,7 @@ def servers(environ: Mapping[str, str], cwd: Path) -> tuple[dict[str, Server], t
 
 
 def read_folder(folder: Path) -> FolderServers:
-    """The servers that a folder names, with the digest that trust in them is recorded with."""
+    """Return the servers of a folder, with the digest for recording trust."""
     place = folder.resolve()
     raw = _read(place / SERVERS_FILE)
     named = _parsed(place / SERVERS_FILE, raw)
@@ -114,11 +114,11 @@ def read_folder(folder: Path) -> FolderServers:
 
 
 def _named_files(folder: Path, named: Mapping[str, Server]) -> Iterator[NamedFile]:
-    """The folder's files among the words of commands and the paths in variables, each once."""
+    """Yield the folder's files that commands and variables name, each once."""
     words: dict[str, None] = {}
     for server in named.values():
         for text in (*server.command, *server.env.values()):
-            words |= dict.fromkeys((text, *_IN_WORD.split(text)))  # also "--load=./a.js", and "./serve.sh --all"
+            words |= dict.fromkeys((text, *_IN_WORD.split(text)))  # also matches "--load=./a.js" and "./serve.sh --all"
         for place in _IN_WORD.split(server.env.get("PATH", "")):
             words |= dict.fromkeys(f"{place}/{program}" for program in server.command[:1] if place)
     for word in words:
@@ -181,7 +181,7 @@ def _server(path: Path, name: str, table: Any) -> Server:
 
 
 def trusted_path(environ: Mapping[str, str]) -> Path:
-    """Where trust is recorded."""
+    """Return the file in which trust is recorded."""
     path = user_folder(environ, "XDG_STATE_HOME", ".local/state", "trusted.json")
     if path is None:
         raise UsageError("neither XDG_STATE_HOME nor HOME is an absolute path; set one, trust is recorded there")
@@ -189,18 +189,18 @@ def trusted_path(environ: Mapping[str, str]) -> Path:
 
 
 def is_trusted(found: FolderServers, environ: Mapping[str, str]) -> bool:
-    """Whether the person has trusted the folder with exactly these servers."""
+    """Return whether the user trusts the folder with exactly these servers."""
     return _read_trust(trusted_path(environ)).get(str(found.folder)) == found.digest
 
 
 def trust(found: FolderServers, environ: Mapping[str, str]) -> None:
-    """Record that the folder is trusted with these servers; raises ``UsageError`` if that cannot be recorded."""
+    """Record trust in a folder with these servers. Raises ``UsageError`` if that fails."""
     path = trusted_path(environ)
     _write_trust(path, _read_trust(path) | {str(found.folder): found.digest})
 
 
 def distrust(folder: Path, environ: Mapping[str, str]) -> None:
-    """Record that the folder is not trusted any more; raises ``UsageError`` if that cannot be recorded."""
+    """Remove the trust in a folder. Raises ``UsageError`` if that fails."""
     path = trusted_path(environ)
     known = _read_trust(path)
     known.pop(str(folder.resolve()), None)

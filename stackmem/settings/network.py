@@ -1,4 +1,4 @@
-"""What a run's commands reach of the network: from the settings as it begins, from its trace as it goes on."""
+"""What a run's commands can reach on the network: from the settings for a new run, from the trace for a resumed one."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from stackmem.workspace.egress.registries import Registries
 
 REGISTRIES = "registries"
-"""The entry for what this machine's own package managers use."""
+"""The entry for the registries of this machine's package managers."""
 _NO_DOORS = ("landlock", "none", "memory")
 
 
 def network_of(resolved: Resolved, profile: Profile, environ: Mapping[str, str], cwd: Path) -> NetworkList | None:
-    """The list that the settings make; None where the profile's network is no list."""
+    """Return the host list from the settings, or None if the profile's network is not a list."""
     settings = resolved.settings
     if profile.network != "list":
         if resolved.value("allow").layer == "flag":
@@ -58,26 +58,26 @@ def network_of(resolved: Resolved, profile: Profile, environ: Mapping[str, str],
 
 @cache
 def _registries(environ: frozenset[tuple[str, str]]) -> Registries:
-    """Asked once in a process: it takes seconds, and a bench has many runs."""
+    """Cached per process, because it takes seconds and a benchmark has many runs."""
     from stackmem.workspace.egress.registries import machine_registries
 
     return machine_registries(dict(environ))
 
 
 def network_kept(network: NetworkList | None, base: RunStarted) -> NetworkList | None:
-    """The list under which a run began, whatever the settings say today."""
+    """Return the host list with which a run began, regardless of today's settings."""
     if base.network != "list" or base.allowed is UNSET:
         return None
     return replace(network or NetworkList(), hosts=read_hosts(base.allowed))
 
 
 def spelled(network: NetworkList | None) -> tuple[str, ...] | UnsetType:
-    """The entries as the trace keeps them."""
+    """Return the entries as stored in the trace."""
     return UNSET if network is None else tuple(host.spelled for host in network.hosts)
 
 
 def secrets_of(network: NetworkList | None) -> dict[str, str]:
-    """What is put into requests, by names that say so; of two words also the second, as in ``Bearer …``."""
+    """Return the added credentials by descriptive names. For values like ``Bearer …``, also the last word."""
     held = {}
     for host, headers in (network.headers if network else {}).items():
         for name, value in headers:

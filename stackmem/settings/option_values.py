@@ -1,6 +1,6 @@
-"""One setting's value, from text (flags, variables) or from TOML and Python; whatever is wrong names where it stands.
+"""Parses the value of one setting from text (flags, variables) or from TOML and Python. Errors name its source.
 
-``none`` is the absence of a value for every option that has one; 0 is a number like any other, in range or refused.
+``none`` means no value, for options that allow this. 0 is an ordinary number, accepted or refused by the range.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0
 
 
 class ValuePlace:
-    """Where a value stands.
+    """The source of a value.
 
     Attributes:
-        source: As a person finds it: ``--max-steps``, ``STACKMEM_MAX_STEPS``, ``stackmem.toml:3``.
-        key: What is wrong there, when something is; the flag and the variable name themselves.
-        folder: What relative paths are relative to.
-        home: What ``~`` stands for; empty where nobody says.
-        textual: Whether texts are converted (``"5"`` to 5) as flags and variables need, or types are meant as written.
-        split: What separates the members of a list in one text; empty where nothing does.
+        source: As displayed to the user: ``--max-steps``, ``STACKMEM_MAX_STEPS``, ``stackmem.toml:3``.
+        key: The key in the source, for messages; empty for flags and variables, which name it themselves.
+        folder: Base of relative paths.
+        home: Replacement of ``~``; empty if unknown.
+        textual: Whether texts are converted (``"5"`` to 5), as for flags and variables; otherwise types must match.
+        split: Separator of list members in one text; empty if there is none.
     """
 
     __slots__ = ("folder", "home", "key", "source", "split", "textual")
@@ -48,7 +48,7 @@ class ValuePlace:
 
 
 def read_value(option: Option, raw: Any, place: ValuePlace) -> Any:
-    """The value as the settings hold it."""
+    """Return the parsed value."""
     if isinstance(raw, str):
         _refuse_unfit(option, raw, place)
     if option.none_means and (raw == "none" or (option.kind == "texts" and raw in (["none"], ("none",)))):
@@ -75,10 +75,10 @@ def read_value(option: Option, raw: Any, place: ValuePlace) -> Any:
 
 
 def describe(raw: object) -> str:
-    """A wrong value in a message: short, on one line, whatever it is."""
+    """Describe a wrong value for a message: short, and on one line."""
     if isinstance(raw, dict):
         return "a table"
-    if isinstance(raw, int) and abs(raw) >= 10**30:  # Python refuses to print the longest of them
+    if isinstance(raw, int) and abs(raw) >= 10**30:  # Python refuses to print very long integers
         return "a number of more than 30 digits"
     if isinstance(raw, str | int | float):
         text = ascii(raw[:60]) if isinstance(raw, str) else str(raw)
@@ -87,7 +87,7 @@ def describe(raw: object) -> str:
 
 
 def without_login(address: str) -> str:
-    """An address without what may be secret in it: the login before the host, and what follows ``?`` or ``#``."""
+    """Remove possible secrets from a URL: the login before the host, and the text after ``?`` or ``#``."""
     start, mark, rest = address.partition("://")
     host, slash, path = rest.partition("/")
     cut = re.sub(r"[?#].*", lambda found: found[0][0] + "[secret]", host.rpartition("@")[2] + slash + path, flags=re.S)
@@ -99,7 +99,7 @@ def _refuse_unfit(option: Option, raw: str, place: ValuePlace) -> None:
         raise place.refusal(option, "is empty")
     if len(raw) > MAX_TEXT_CHARS:
         raise place.refusal(option, f"has {len(raw):,} characters, at most {MAX_TEXT_CHARS:,} are read")
-    # A check may have several lines; elsewhere, and for other control characters, they are a slip or an attack.
+    # A check may have several lines. Elsewhere, control characters are a mistake or an attack.
     kept = raw.replace("\n", "").replace("\t", "") if option.name == "check" else raw
     if any(ord(char) < 32 or ord(char) == 127 or 0x80 <= ord(char) < 0xA0 for char in kept):
         raise place.refusal(option, "has control characters")
@@ -121,7 +121,7 @@ def _number(option: Option, raw: Any, place: ValuePlace) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
         raise place.refusal(option, f"is {describe(raw)}")
     fits = option.low <= value <= option.high if whole else option.low < value <= option.high
-    if not fits:  # nor does what is not a number
+    if not fits:  # also false for NaN
         raise place.refusal(option, f"is {describe(raw)}")
     return value if whole else float(value)
 

@@ -1,6 +1,6 @@
-"""Every setting, in one table: parsing, the flags' help, the refusals and docs/configuration.md are made from it.
+"""All settings in one table, used for parsing, flag help, error messages and docs/configuration.md.
 
-No row may let a project file or a task widen what a run can reach: they are written by others.
+A project file or a task must never be able to extend what a run can access, because third parties write them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ YEAR_SECONDS = 366 * 24 * 3600
 
 
 class Option(NamedTuple):
-    """A row; a plain tuple, because ``--help`` reads it and has no time to import a library.
+    """A setting. A plain tuple, because ``--help`` reads it and must not import a library.
 
     Attributes:
-        kind: ``count`` is a whole number, ``amount`` any number above ``low``, ``texts`` a list, ``switch`` yes or no.
-        default: As the settings hold it; None is the absence that ``none_means`` words.
-        none_means: What the value ``none`` says; empty where ``none`` is no value.
+        kind: ``count`` is an integer, ``amount`` any number above ``low``, ``texts`` a list, ``switch`` a boolean.
+        default: The default value; None means absence, as described by ``none_means``.
+        none_means: Meaning of the value ``none``; empty if ``none`` is not allowed.
         project: Whether a project file may set it.
-        low: Least value of a count; an amount is above it.
-        rule: The default in words, where it follows a rule that the bare value does not tell.
-        separator: Between the members of a list in a variable.
+        low: Minimum of a count; an amount must be above it.
+        rule: Description of the default, if it follows a rule that the value does not express.
+        separator: Separator of list members in a variable.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Option(NamedTuple):
 
     @property
     def accepts(self) -> str:
-        """The accepted form, as a refusal and the documentation word it."""
+        """The accepted form, for error messages and the documentation."""
         forms = {
             "text": "a text",
             "choice": f"one of {', '.join(self.choices)}",
@@ -77,7 +77,7 @@ class Option(NamedTuple):
 
     @property
     def help_text(self) -> str:
-        """What ``--help`` prints beside the flag."""
+        """The text next to the flag in ``--help``."""
         form = f" Takes {self.accepts}." if self.kind in {"choice", "count", "amount", "address"} else ""
         return f"{self.says}{form} Default: {self.default_text}."
 
@@ -267,7 +267,7 @@ _TABLE = (
 OPTIONS = {option.name: option for option in _TABLE}
 
 TASK_OPTIONS = ("max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds")
-"""What a task may set."""
+"""The settings that a task may set."""
 
 ELSEWHERE = {
     "mounts": "profile",
@@ -276,17 +276,17 @@ ELSEWHERE = {
     "environment": "profile",
     "path": "profile",
 }
-"""Keys that are no settings of a configuration file, and the option that names the file they belong to."""
+"""Keys that are not settings of a configuration file, and the option that names the file they belong to."""
 
 FOR_TESTS = tuple(f"{PREFIX}{name}" for name in ("CAMPAIGN", "CAMPAIGN_SECONDS", "CLIENTS", "EXPECT_LEVEL", "PICTURES"))
-"""Variables that speak to the tests of this project."""
+"""Variables for this project's tests."""
 
 NOT_SETTINGS = (*FOR_TESTS, f"{PREFIX}GATEWAY_TOKEN", f"{PREFIX}MCP_TOKEN")
-"""Variables that speak to the tests, and tokens of servers."""
+"""Variables for tests, and tokens of servers."""
 
 
 def suggestion(key: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown key: the close match, else every known one."""
+    """Return the end of a message about an unknown key: the closest match, or all known keys."""
     names = sorted(known)
     near = difflib.get_close_matches(key[:100].lower().replace("-", "_"), names, n=1)
     near = near or difflib.get_close_matches(key[:100].upper(), names, n=1)

@@ -1,9 +1,8 @@
-"""The settings of a run, each with the place it comes from.
+"""The settings of a run, each with its source.
 
-Rule 1: flag, then variable, then project file, then the user's own file, then task, then default; the first that says
-something holds.
-Rule 2: every source is checked whole, also what another one overrides.
-Rule 3: a project file and a task may set only what ``options.py`` allows them.
+Rule 1: The precedence is: flag, variable, project file, user file, task, default. The first that is set counts.
+Rule 2: Every source is checked completely, including values that another source overrides.
+Rule 3: A project file and a task may set only what ``options.py`` allows.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Layer = Literal["flag", "variable", "project", "user", "task", "default"]
 
 
 class Settings(Struct, frozen=True):
-    """What a run is asked to be; options.py says what each means. Paths are absolute."""
+    """Settings of a run; see options.py for their meaning. Paths are absolute."""
 
     model: str | None = None
     strategy: str = "adaptive"
@@ -77,16 +76,17 @@ class Settings(Struct, frozen=True):
 
 
 class Value(Struct, frozen=True):
-    """A setting."""
+    """A setting with its source."""
 
     name: str
     value: Any
-    source: str  # ``--max-steps``, ``STACKMEM_MAX_STEPS``, ``stackmem.toml:3``, ``task.toml`` or ``default``
+    # for example ``--max-steps``, ``STACKMEM_MAX_STEPS``, ``stackmem.toml:3``, ``task.toml`` or ``default``
+    source: str
     layer: Layer
 
 
 class Resolved(Struct, frozen=True):
-    """The settings in force, and their values in the order of the options."""
+    """The effective settings, and their values in the order of the options."""
 
     settings: Settings
     values: tuple[Value, ...]
@@ -95,11 +95,11 @@ class Resolved(Struct, frozen=True):
         return next(value for value in self.values if value.name == name)
 
     def is_given(self, name: str) -> bool:
-        """Whether anything but the default speaks."""
+        """Return whether the value comes from anything but the default."""
         return self.value(name).layer != "default"
 
     def is_chosen(self, name: str) -> bool:
-        """Whether the person speaks, or a file where she stands: neither the task nor the default."""
+        """Return whether the user or a configuration file set the value, not the task or the default."""
         return self.value(name).layer not in {"task", "default"}
 
 
@@ -110,13 +110,13 @@ def resolve(
     task: Mapping[str, object] = MappingProxyType({}),
     task_source: str = "task.toml",
 ) -> Resolved:
-    """The settings in force.
+    """Return the effective settings.
 
-    Attributes:
-        flags: Option name to text, value, or list of texts; None and an empty list are a flag that was not given.
-        cwd: Where the person stands; absolute.
-        task: Option name to value; None is not set. task_source: The file that says so; texts are converted in others
-            than ``task.toml``.
+    Args:
+        flags: Maps option names to a text, value or list of texts; None and an empty list mean not given.
+        cwd: The user's working directory; absolute.
+        task: Maps option names to values; None means not set.
+        task_source: The file with the task's settings; texts are converted unless it is ``task.toml``.
     """
     home = environ.get("HOME", "")
     project = project_file(cwd, home)

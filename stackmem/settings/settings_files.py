@@ -1,6 +1,6 @@
-"""Reads the files that hold settings: the project's, written by anybody, and the user's own.
+"""Reads settings files: the project's, which is untrusted, and the user's own.
 
-A file is read whole or refused: unknown keys, keys that are not for this file, a second table, broken TOML.
+A file with an unknown key, a key that is not allowed in it, an additional table or invalid TOML is refused as a whole.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .options import ELSEWHERE, OPTIONS, suggestion
 MAX_FILE_BYTES = 256 * 1024
 _PROJECT_FILE, _PYPROJECT, _TABLE = "stackmem.toml", "pyproject.toml", ("tool", "stackmem")
 _PLACED_CHARS, _PLACED_TRIES = 32 * 1024, 20
-# A key of 100,000 dots takes the parser 40 GB; a key stands on one line.
+# A key with 100,000 dots makes the parser use 40 GB. A key cannot span lines.
 _MAX_DOTS = 250
 
 
@@ -32,23 +32,22 @@ class SettingsFile(Struct, frozen=True):
     """A file with settings."""
 
     path: Path
-    spelled: str  # the path as messages name it: from where the person stands, or from her home
+    spelled: str  # the path for messages: relative to the working directory or the home folder
     text: str
     values: dict[str, Any]
-    table: tuple[str, ...] = ()  # the names of the tables around the settings, outermost first
-    project: bool = False  # whether it belongs to a project, and so may set only what is harmless
+    table: tuple[str, ...] = ()  # names of the enclosing tables, outermost first
+    project: bool = False  # whether it belongs to a project and may only set harmless options
 
     def place(self, key: str) -> str:
-        """``stackmem.toml:3``; without the line where it cannot be told."""
+        """Return the location, for example ``stackmem.toml:3``, without the line if it cannot be determined."""
         line = line_of(self.text, (*self.table, key))
         return f"{self.spelled}:{line}" if line else self.spelled
 
 
 def project_file(cwd: Path, home: str) -> SettingsFile | None:
-    """The settings suggestion to where the person stands, from there up to the root of its git repository.
+    """Return the closest settings file, from the working directory up to the root of its git repository.
 
-    Outside of a repository only the folder itself is looked at. A pyproject.toml counts where it has
-    ``[tool.stackmem]``.
+    Outside of a repository, only the folder itself is searched. A pyproject.toml counts if it has ``[tool.stackmem]``.
     """
     for folder in _folders(cwd):
         own = _own_file(folder / _PROJECT_FILE, cwd, home, project=True)
@@ -64,7 +63,7 @@ def project_file(cwd: Path, home: str) -> SettingsFile | None:
 
 
 def user_file(path: Path, cwd: Path, home: str) -> SettingsFile | None:
-    """The user's own settings, which may set everything."""
+    """Return the user's own settings, which may set everything."""
     file = _own_file(path, cwd, home, project=False)
     if file:
         _refuse_foreign_keys(file)
@@ -72,12 +71,14 @@ def user_file(path: Path, cwd: Path, home: str) -> SettingsFile | None:
 
 
 def user_path(environ: Mapping[str, str]) -> Path | None:
-    """Where the user's own settings are; None where neither XDG_CONFIG_HOME nor HOME is an absolute path."""
+    """Return the path of the user's settings, or None if neither XDG_CONFIG_HOME nor HOME is an absolute path."""
     return user_folder(environ, "XDG_CONFIG_HOME", ".config", "config.toml")
 
 
 def user_folder(environ: Mapping[str, str], variable: str, below_home: str, name: str) -> Path | None:
-    """``name`` in stackmem's part of an XDG directory; one that is not absolute is ignored, as that standard asks."""
+    """Return ``name`` in stackmem's part of an XDG directory. A relative directory is ignored, as the standard
+    requires.
+    """
     if (root := environ.get(variable, "")).startswith("/"):
         return Path(root, "stackmem", name)
     home = environ.get("HOME", "")
@@ -85,7 +86,7 @@ def user_folder(environ: Mapping[str, str], variable: str, below_home: str, name
 
 
 def spell(path: Path, cwd: Path, home: str) -> str:
-    """A path the short way: from where the person stands, else from her home, else whole."""
+    """Shorten a path: relative to the working directory or the home folder if it is inside, otherwise absolute."""
     if path.is_relative_to(cwd) or (cwd.is_relative_to(path.parent) and path.parent != Path("/")):
         return os.path.relpath(path, cwd)
     if home.startswith("/") and path.is_relative_to(home):
@@ -111,7 +112,7 @@ def _own_file(path: Path, cwd: Path, home: str, *, project: bool) -> SettingsFil
 
 
 def _table_of_pyproject(path: Path, cwd: Path, home: str) -> SettingsFile | None:
-    """The table for us; a file that does not name us is not ours to judge, broken or not."""
+    """Return our table. A file that does not mention stackmem is ignored, even if it is invalid."""
     spelled = spell(path, cwd, home)
     try:
         raw = _read(path, spelled)
@@ -133,7 +134,9 @@ def _table_of_pyproject(path: Path, cwd: Path, home: str) -> SettingsFile | None
 
 
 def _read(path: Path, spelled: str) -> bytes | None:
-    """The file up to a byte over the limit; None where there is none. A pipe or device is never waited for."""
+    """Read the file, up to one byte over the limit, or return None if it does not exist. Never blocks on a pipe or
+    device.
+    """
     try:
         return read_start(path, MAX_FILE_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -156,7 +159,7 @@ def _decode(raw: bytes, spelled: str) -> str:
         ) from error
 
 
-@lru_cache(maxsize=16)  # many runs in one process read the same files; nobody changes the tables
+@lru_cache(maxsize=16)  # many runs in one process read the same files; the tables are never modified
 def _parse(text: str, spelled: str) -> dict[str, Any]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") > _MAX_DOTS:
@@ -172,7 +175,7 @@ def _parse(text: str, spelled: str) -> dict[str, Any]:
         raise UsageError(f"{spelled}:{place} not TOML: {what.lower()}; correct it there") from error
     except RecursionError as error:
         raise UsageError(f"{spelled}: nested too deeply; settings are keys with plain values") from error
-    except ValueError as error:  # the parser lets a number of thousands of digits through to Python's own error
+    except ValueError as error:  # the parser passes numbers with thousands of digits on to Python, which raises this
         raise UsageError(f"{spelled}: a number that nobody can read; settings are keys with plain values") from error
 
 
@@ -195,10 +198,10 @@ def _refuse_foreign_keys(file: SettingsFile) -> None:
 
 
 def line_of(text: str, keys: tuple[str, ...]) -> int | None:
-    """The line, from 1, on which the key at the end of ``keys`` is set; None where that cannot be told, or not soon.
+    """Return the 1-based line that sets the last key of ``keys``, or None if it cannot be found quickly.
 
-    It is the line before which the text is whole without the key, and after which, as soon as it is whole again, it
-    has it: so neither a text of several lines nor another table that holds such a line misleads.
+    It is the line before which the text is valid TOML without the key, and after which the text has the key as soon as
+    it is valid again. So neither a multi-line string nor another table with the same line is misleading.
     """
     if len(text) > _PLACED_CHARS:
         return None
@@ -224,7 +227,7 @@ def line_of(text: str, keys: tuple[str, ...]) -> int | None:
 
 
 def _is_set(text: str, keys: tuple[str, ...]) -> bool | None:
-    """Whether the text sets the key; None where it is no TOML."""
+    """Return whether the text sets the key, or None if it is not valid TOML."""
     try:
         values: Any = tomllib.loads(text)
     except (ValueError, RecursionError):
