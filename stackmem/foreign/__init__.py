@@ -1,1 +1,1 @@
-"""The one door for files from outside: opened beneath a directory, bounded, as what they claim to be."""
+"""The single entry point for untrusted files: opened beneath a directory, with limits, and validated by type."""

@@ -1,7 +1,7 @@
-"""The one place that unpacks archives and folders from outside: into a folder beneath its descriptor, bounded.
+"""The only module that unpacks untrusted archives and folders: into a folder beneath its descriptor, with limits.
 
-Devices, pipes and sockets are left out, a name with ``..`` is refused, and what an archive may come to is limited.
-See ``tree.py`` for how entries are written, and ``tar.py`` for how they are read.
+Devices, pipes and sockets are left out, names with ``..`` are refused, and the unpacked size is limited. See
+``tree.py`` for writing entries, and ``tar.py`` for reading them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .tree import ArchiveError, Parts, UnpackedTree
 _MAX_BYTES = 64 << 30
 _MAX_ENTRIES = 2_000_000
 _MAX_RATIO = 100
-"""Honest archives of systems are a third of what they unpack to; an archive of zeros is a thousandth."""
+"""Ordinary archives have about a third of their unpacked size; an archive of zeros has a thousandth."""
 _SMALL_BYTES = 1 << 30
 _MAX_LINKS = 8
 _BUFFER = 1 << 18
@@ -34,14 +34,14 @@ Leaves = Callable[[Parts], bool]
 
 
 def budget_for(file: BinaryIO) -> ArchiveBudget:
-    """What an archive of this size may unpack to."""
+    """Return the unpacking limit for an archive of this size."""
     size = os.fstat(file.fileno()).st_size
     return ArchiveBudget(min(_MAX_BYTES, max(_SMALL_BYTES, _MAX_RATIO * size)), _MAX_ENTRIES)
 
 
 @contextmanager
 def opened(archive: Path) -> Iterator[io.BufferedReader[io.FileIO]]:
-    """An archive that the user named."""
+    """Open an archive that the user named."""
     fd = os.open(archive, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with io.BufferedReader(io.FileIO(fd), _BUFFER) as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -50,7 +50,7 @@ def opened(archive: Path) -> Iterator[io.BufferedReader[io.FileIO]]:
 
 
 def first_name(file: BinaryIO, budget: ArchiveBudget) -> str:
-    """The name of the first entry of a tar archive; empty if it has none. The file is read from its start again."""
+    """Return the name of a tar archive's first entry, or an empty string. The file is rewound afterwards."""
     with _readable():
         first = next(iter(TarReader(plain(file), budget)), None)
     file.seek(0)
@@ -60,7 +60,7 @@ def first_name(file: BinaryIO, budget: ArchiveBudget) -> str:
 def unpack_layer(
     file: BinaryIO, tree: UnpackedTree, budget: ArchiveBudget, *, whiteouts: bool = True, leaves: Leaves | None = None
 ) -> None:
-    """Write what a tar archive holds over what earlier layers left, whose links are not followed."""
+    """Write the content of a tar archive over that of earlier layers, without following their links."""
     with _readable():
         reader = TarReader(plain(file), budget)
         tree.begin_layer()
@@ -94,7 +94,7 @@ def _write(reader: TarReader, entry: TarEntry, parts: Parts, tree: UnpackedTree)
 
 
 def _take_away(tree: UnpackedTree, parts: Parts) -> None:
-    """Carry out a whiteout, unless it is one of the marks that old storage drivers left for themselves."""
+    """Apply a whiteout, unless it is an internal mark of old storage drivers."""
     *above, mark = parts
     if any(name.startswith(_WHITEOUT) for name in above):
         return
@@ -108,7 +108,7 @@ def _take_away(tree: UnpackedTree, parts: Parts) -> None:
 
 
 def unpack_folder(source: Path, tree: UnpackedTree) -> None:
-    """Write what a folder holds: files, folders and links, as they are, but not what links lead to."""
+    """Write the content of a folder: files, folders and links, but not the targets of links."""
     top = os.fsencode(source)
     for place, folders, files, fd in os.fwalk(top, onerror=_raise):
         at = _parts(place.removeprefix(top))
@@ -142,7 +142,7 @@ def _raise(error: OSError) -> None:
 
 @contextmanager
 def decompressed(file: BinaryIO, scratch: Path, budget: ArchiveBudget) -> Iterator[BinaryIO]:
-    """The file itself, or what it decompresses to in a temporary file in ``scratch``."""
+    """Return the file itself, or its decompressed content in a temporary file in ``scratch``."""
     with _readable(), ExitStack() as stack:
         source = plain(file)
         if source is not file:
@@ -156,7 +156,9 @@ def decompressed(file: BinaryIO, scratch: Path, budget: ArchiveBudget) -> Iterat
 
 
 def layer_digest(file: BinaryIO, budget: ArchiveBudget) -> str:
-    """``sha256:...`` of what a layer decompresses to. Raises ``ArchiveError`` if it is damaged or too large."""
+    """Return the ``sha256:...`` of a layer's decompressed content. Raises ``ArchiveError`` if it is damaged or too
+    large.
+    """
     whole = hashlib.sha256()
     with _readable():
         source = plain(file)
@@ -167,7 +169,7 @@ def layer_digest(file: BinaryIO, budget: ArchiveBudget) -> str:
 
 
 class SavedFiles:
-    """The files of an archive of archives by name, as ``docker save`` writes it; nothing is written to the disk."""
+    """The files of a ``docker save`` archive by name. Nothing is written to disk."""
 
     def __init__(self, file: BinaryIO, budget: ArchiveBudget) -> None:
         self._file, self._budget = file, budget
@@ -180,7 +182,7 @@ class SavedFiles:
         return name in self._found
 
     def read(self, name: str, most: int) -> bytes:
-        """Raises ``KeyError`` if there is no such file, ``ArchiveError`` if it is larger."""
+        """Read a file. Raises ``KeyError`` if it does not exist, ``ArchiveError`` if it is larger than ``most``."""
         section = self.section(name)
         content = section.read(most + 1)
         if len(content) > most:
@@ -188,7 +190,7 @@ class SavedFiles:
         return content
 
     def section(self, name: str) -> BinaryIO:
-        """A file to read from; links within the archive are followed. Raises ``KeyError`` if there is no such file."""
+        """Open a file, following links in the archive. Raises ``KeyError`` if it does not exist."""
         at = name
         for _ in range(_MAX_LINKS):
             entry = self._found[at]
@@ -203,7 +205,7 @@ class SavedFiles:
 
 
 class _Section(io.RawIOBase):
-    """A part of a file, read from a descriptor without moving it."""
+    """Part of a file, read without moving the descriptor's position."""
 
     def __init__(self, fd: int, start: int, size: int) -> None:
         self._fd, self._start, self._size, self._at = fd, start, size, 0
@@ -227,17 +229,17 @@ class _Section(io.RawIOBase):
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Damaged compressed data becomes an ``ArchiveError``."""
+    """Convert errors about damaged compressed data to ``ArchiveError``."""
     try:
         yield
     except BROKEN as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # of the disk
+            raise  # a disk error
         raise ArchiveError(f"it is damaged: {error}") from error
 
 
 def _parts(name: bytes) -> Parts:
-    """The names of a path; a leading ``/`` is left out, as by tar."""
+    """Split a path into names. A leading ``/`` is dropped, as in tar."""
     parts = tuple(each for each in name.split(b"/") if each not in (b"", b"."))
     if b".." in parts or b"\0" in name:
         raise ArchiveError(f"the name {_shown(name)}")

@@ -1,9 +1,9 @@
-"""Opening a path that cannot leave its root, by ``..``, by symlink, or by a race.
+"""Opens paths that cannot leave their root through ``..``, symlinks or races.
 
-Rule 1: a path is resolved against an open directory, never against a name that may change meanwhile.
-Rule 2: what leaves the root is EXDEV, and so is every absolute symlink, wherever it points.
-Rule 3: both openers answer alike; where the kernel refuses ``openat2`` (before 5.6, or a container's filter), the walk
-    stands in. Under a race the walk may say ENOTDIR or ELOOP where the kernel tries again; neither lets go outside.
+Rule 1: A path is resolved against an open directory, never against a name that may change in the meantime.
+Rule 2: Leaving the root fails with EXDEV, as does every absolute symlink, wherever it points.
+Rule 3: Both openers behave alike. If the kernel refuses ``openat2`` (before 5.6, or in a filtered container), the walk
+    is used. In a race the walk may return ENOTDIR or ELOOP where the kernel retries; neither ever opens a path outside.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from collections.abc import Callable
 from functools import lru_cache
 
 Opener = Callable[[int, bytes, int], int]
-"""``(root, path, flags) -> fd``: a path relative to an open directory; flags as of ``os.open``, without O_CREAT.
+"""``(root, path, flags) -> fd``: opens a path relative to a directory; flags as in ``os.open``, without O_CREAT.
 
-Raises OSError: EXDEV where the path leads outside, EINVAL where it holds a NUL, else as ``open(2)`` does.
+Raises OSError: EXDEV if the path leads outside, EINVAL if it contains a NUL, otherwise as ``open(2)``.
 """
 
-PATH_BYTES = 4096  # the kernel's PATH_MAX, with the closing NUL
-_LINKS = 40  # symlinks in one path, as the kernel counts them
-_TRIES = 128  # a rename anywhere in the system can interrupt a ``..``: openat2(2), EAGAIN
+PATH_BYTES = 4096  # PATH_MAX of the kernel, including the final NUL
+_LINKS = 40  # maximum symlinks in one path, as in the kernel
+_TRIES = 128  # any rename in the system can interrupt ``..`` resolution: openat2(2), EAGAIN
 
-_SYS_OPENAT2 = 437  # the same on every architecture that Python is built for, alpha excepted
+_SYS_OPENAT2 = 437  # the same on all architectures that Python supports, except alpha
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
 _RESOLVE_IN_ROOT = 0x10
 
 
 def opener_for(root: int) -> Opener:
-    """The kernel's own way where it is to be had, else the walk."""
+    """Return the kernel's opener if it is available, otherwise the walk."""
     try:
         os.close(open_by_kernel(root, b".", os.O_PATH | os.O_DIRECTORY))
     except OSError:
@@ -46,12 +46,12 @@ def open_by_kernel(root: int, path: bytes, flags: int) -> int:
 
 
 def open_in_root(root: int, path: bytes, flags: int) -> int:
-    """Resolve as a process does whose root is this directory: absolute links and ``..`` stay inside."""
+    """Resolve like a process whose root is this directory: absolute links and ``..`` stay inside."""
     return _open_by_kernel(root, path, flags, _RESOLVE_IN_ROOT)
 
 
 def _open_by_kernel(root: int, path: bytes, flags: int, scope: int) -> int:
-    import ctypes  # here, so that no cost falls on those who open nothing
+    import ctypes  # imported here, because it is only needed when something is opened
 
     _refuse_malformed(path)
     how = struct.pack("QQQ", flags | os.O_CLOEXEC, 0, scope | _RESOLVE_NO_MAGICLINKS)
@@ -75,9 +75,9 @@ def _system_call() -> Callable[[int, int, bytes, bytes, int], int]:
 
 
 def open_by_walk(root: int, path: bytes, flags: int) -> int:
-    """Resolve one component at a time; every directory on the way is held open, and ``..`` goes back to it.
+    """Resolve one component at a time. All directories on the way stay open, and ``..`` returns to them.
 
-    Needs one file descriptor per level, so a path of a thousand levels may end with EMFILE.
+    Needs one descriptor per level, so a path with a thousand levels may fail with EMFILE.
     """
     _refuse_malformed(path)
     todo = _components(path)
@@ -87,7 +87,7 @@ def open_by_walk(root: int, path: bytes, flags: int) -> int:
         while True:
             name = todo.pop()
             if name in {b".", b".."}:
-                os.stat(b".", dir_fd=held[-1])  # EACCES where the kernel would not look into the directory either
+                os.stat(b".", dir_fd=held[-1])  # raises EACCES if the directory is not searchable, like the kernel
                 if name == b"..":
                     if len(held) == 1:
                         raise _failure(errno.EXDEV)
@@ -111,20 +111,20 @@ def open_by_walk(root: int, path: bytes, flags: int) -> int:
 
 
 def passes_link(root: int, path: bytes) -> bool:
-    """Whether a path that is there leads through a link, or is one."""
+    """Return whether an existing path contains or is a symlink."""
     at = b""
     for name in path.split(b"/"):
         at += b"/" * bool(at) + name
         try:
             if name and stat.S_ISLNK(os.stat(at, dir_fd=root, follow_symlinks=False).st_mode):
                 return True
-        except (OSError, ValueError):  # what is not there, and a NUL, are the opener's to refuse
+        except (OSError, ValueError):  # missing paths and NULs are refused by the opener
             return False
     return False
 
 
 def _components(path: bytes) -> list[bytes]:
-    """The parts of a relative path, last one first; a trailing slash asks for a directory, as ``.`` does."""
+    """Return the parts of a relative path in reverse. A trailing slash requires a directory, like ``.``."""
     if path.startswith(b"/"):
         raise _failure(errno.EXDEV)
     parts = [part for part in path.split(b"/") if part]
@@ -134,7 +134,7 @@ def _components(path: bytes) -> list[bytes]:
 
 
 def _link_target(directory: int, name: bytes) -> bytes:
-    """Where a symlink points; empty where the name is no symlink."""
+    """Return the target of a symlink, or an empty value if it is not a symlink."""
     try:
         return os.readlink(name, dir_fd=directory)
     except OSError as error:
@@ -145,7 +145,7 @@ def _link_target(directory: int, name: bytes) -> bytes:
 
 def _refuse_malformed(path: bytes) -> None:
     if b"\0" in path:
-        raise _failure(errno.EINVAL)  # C would read the path up to here, and open another file
+        raise _failure(errno.EINVAL)  # C would cut the path here and open another file
     if not path:
         raise _failure(errno.ENOENT)
     if len(path) >= PATH_BYTES:

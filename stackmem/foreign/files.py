@@ -1,8 +1,8 @@
-"""Open and read files that somebody else may have written.
+"""Open and read untrusted files.
 
-Only regular files are opened, so a FIFO or a device never makes stackmem wait, and every read has a limit. The limit
-counts bytes that were read: a file that grows meanwhile, or that lies about its size as those in ``/proc`` do, cannot
-exceed it. All refusals are ``OSError`` with a ``strerror`` that completes "FILE cannot be read (...)".
+Only regular files are opened, so a FIFO or device never blocks stackmem, and every read has a limit. The limit counts
+bytes read, so a file that grows meanwhile, or that reports a wrong size as in ``/proc``, cannot exceed it. All refusals
+are ``OSError`` with a ``strerror`` that completes "FILE cannot be read (...)".
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def open_regular(path: StrPath, *, follow: bool = True, dir_fd: int | None = Non
 
 
 def descriptor_of_regular(path: StrPath, flags: int, mode: int = 0o600, *, dir_fd: int | None = None) -> int:
-    """Open a regular file with the flags of ``os.open``; also for writing, where nothing else may be at the path."""
+    """Open a regular file with the flags of ``os.open``, also for writing, if only a regular file may be at the
+    path.
+    """
     try:
         # Opening some devices has effects (a watchdog starts, a tape rewinds), so look before opening.
         status = os.stat(path, dir_fd=dir_fd, follow_symlinks=not flags & os.O_NOFOLLOW)
@@ -50,7 +52,7 @@ def descriptor_of_regular(path: StrPath, flags: int, mode: int = 0o600, *, dir_f
 
 
 def opener_of_regular(path: str, flags: int) -> int:
-    """An opener for ``open``: only regular files, and only their owner may read those that it creates."""
+    """An opener for ``open``: opens only regular files, and creates files that only their owner can read."""
     return descriptor_of_regular(path, flags)
 
 
@@ -72,7 +74,7 @@ def read_regular(
 
 
 def read_regular_text(path: StrPath, limit: int = MAX_FILE_BYTES) -> str:
-    """Read a whole regular file as UTF-8, as ``Path.read_text`` does: every line ends with a newline character."""
+    """Read a whole regular file as UTF-8 with universal newlines, like ``Path.read_text``."""
     return read_regular(path, limit).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -92,13 +94,13 @@ def digest_of_regular(path: StrPath, limit: int) -> str:
 
 
 def copy_regular(source: StrPath, target: StrPath, limit: int) -> None:
-    """Copy the bytes of a regular file of at most ``limit`` bytes ; raises as ``read_regular``."""
+    """Copy the bytes of a regular file of at most ``limit`` bytes; raises as ``read_regular``."""
     with open_regular(source) as file, open(target, "wb", opener=_opener_of_new) as copy:
         copy.writelines(bounded_blocks(file, limit))
 
 
 def bounded_blocks(file: BinaryIO, limit: int) -> Iterator[bytes]:
-    """The content of an open file, block by block."""
+    """Yield the content of an open file in blocks."""
     if os.fstat(file.fileno()).st_size > limit:
         raise _too_large(limit, file.name)
     left = limit
@@ -110,7 +112,7 @@ def bounded_blocks(file: BinaryIO, limit: int) -> Iterator[bytes]:
 
 
 def bounded_lines(file: BinaryIO, limit: int = MAX_LINE_BYTES) -> Iterator[bytes]:
-    """The lines of an open file, each with its newline; the last one may lack it."""
+    """Yield the lines of an open file with their newlines; the last one may lack it."""
     number = 0
     while line := file.readline(limit + 1):
         number += 1
@@ -120,7 +122,7 @@ def bounded_lines(file: BinaryIO, limit: int = MAX_LINE_BYTES) -> Iterator[bytes
 
 
 def spelled_size(size: int) -> str:
-    """A limit in words, as in ``64 MiB``."""
+    """Format a limit, as in ``64 MiB``."""
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if size >= unit and size % unit == 0:
             return f"{size // unit:,} {name}"
@@ -128,7 +130,7 @@ def spelled_size(size: int) -> str:
 
 
 def _read(file: BinaryIO, size: int) -> bytes:
-    """At most ``size`` bytes; a file of the kernel that has no bytes yet (``/proc/kmsg``) ends there."""
+    """Read at most ``size`` bytes. A kernel file without data yet (``/proc/kmsg``) counts as ended."""
     blocks = []
     while size > 0 and (block := file.read(min(size, _BLOCK_BYTES))):
         blocks.append(block)

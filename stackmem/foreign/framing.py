@@ -1,4 +1,4 @@
-"""Requests that say exactly once how long they are: two readers could see two requests in any other.
+"""Refuses requests with an ambiguous length, in which two parsers could see two different requests.
 
 Source: RFC 9112 (6.1 and 6.3, message body length; 11.2, request smuggling).
 """
@@ -14,11 +14,11 @@ _LENGTH = re.compile(rb"^(?:content-length|transfer-encoding):", re.IGNORECASE |
 
 
 class AmbiguousLength(h11.RemoteProtocolError):
-    """A request has two headers that give its length, or one that its version of HTTP does not know."""
+    """A request has two headers for its length, or one that its HTTP version does not define."""
 
 
 class StrictConnection(h11.Connection):
-    """A server's connection that refuses ambiguous requests.
+    """A server connection that refuses ambiguous requests.
 
     h11 ignores Content-Length next to Transfer-Encoding and merges equal lengths, so the bytes of the head are checked.
     """

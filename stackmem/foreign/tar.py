@@ -1,7 +1,7 @@
-"""Reads a tar archive as a stream of entries; every size that it states is checked before it is used.
+"""Reads a tar archive as a stream of entries. Every size in it is checked before use.
 
-The standard library's ``tarfile`` is not used: it takes a damaged header for the end, reads headers of any size into
-memory, and in some versions of Python a negative size sends it backwards for ever.
+The standard library's ``tarfile`` is unsuitable: it treats a damaged header as the end, reads headers of any size into
+memory, and in some Python versions loops forever on a negative size.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _OPENERS: tuple[tuple[bytes, Callable[[BinaryIO], object]], ...] = (
     (b"\x5d\0\0", lzma.LZMAFile),
 )
 BROKEN = (EOFError, OSError, lzma.LZMAError, zlib.error)
-"""What a decompressor raises for damaged data."""
+"""Exceptions that decompressors raise for damaged data."""
 
 
 class ArchiveBudget(Struct):
-    """How much may still be read from an archive, and from the archives in it."""
+    """What may still be read from an archive, including nested archives."""
 
-    bytes: int  # headers and contents, as large as they are once decompressed; holes of sparse files count
-    entries: int  # files, folders, links and everything else
+    bytes: int  # decompressed size of headers and contents; holes of sparse files count
+    entries: int  # number of entries of any kind
 
     def spend(self, size: int, entries: int = 0) -> None:
-        """Raises ``ArchiveError`` if that is more than is left."""
+        """Deduct an amount. Raises ``ArchiveError`` if the budget is exceeded."""
         self.bytes -= size
         self.entries -= entries
         if self.bytes < 0 or self.entries < 0:
@@ -68,19 +68,19 @@ class _Header(Struct):
 class TarEntry(Struct):
     """One entry."""
 
-    name: bytes  # as it is in the archive, absolute or with ``..`` as it may be
+    name: bytes  # as in the archive, so it may be absolute or contain ``..``
     kind: Kind
     mode: int
     mtime_ns: int
     target: bytes
-    size: int  # of the file once written
-    # offset and length of each part that is stored, in order; between them are holes
+    size: int  # size of the written file
+    # offset and length of each stored part, in order; between them are holes
     segments: tuple[tuple[int, int], ...]
-    offset: int  # where the content begins in the archive once decompressed
+    offset: int  # offset of the content in the decompressed archive
 
 
 class TarReader:
-    """Entries in their order; the content of one can be read until the next one is."""
+    """Yields entries in order. An entry's content is readable until the next entry."""
 
     def __init__(self, file: BinaryIO, budget: ArchiveBudget) -> None:
         self._file, self._budget = file, budget
@@ -115,7 +115,7 @@ class TarReader:
             elif header.kind in _EXTENDED:
                 extended += _records(self._content(header.size))
             elif header.kind == _GLOBAL:
-                self._content(header.size)  # comments, as by git; nothing that decides what is written
+                self._content(header.size)  # comments, for example from git; without effect on the files
             else:
                 return self._entry(header, block, extended, long)
         raise ArchiveError(f"more than {_MAX_HEADERS} headers before one entry")
@@ -149,7 +149,7 @@ class TarReader:
     def _sparse(
         self, block: bytes, extended: list[tuple[bytes, bytes]], told: dict[bytes, bytes]
     ) -> tuple[int, tuple[tuple[int, int], ...]] | None:
-        """The size and the segments of a sparse file, in the forms of GNU tar; None for any other."""
+        """Return size and segments of a sparse file in the formats of GNU tar, or None for other files."""
         numbers: list[int] = []
         if block[156:157] == b"S":
             size, at, count, more = _field(block[483:495]), 386, 4, block[482]
@@ -157,7 +157,7 @@ class TarReader:
                 numbers += [_field(block[at + 12 * each : at + 12 * each + 12]) for each in range(2 * count)]
                 if not more or len(numbers) > 2 * _MAX_SEGMENTS:
                     break
-                block = self._bytes(_BLOCK)  # between the header and the content, which its size does not count
+                block = self._bytes(_BLOCK)  # between header and content, and not included in the content's size
                 at, count, more = 0, 21, block[504]
             pairs = [pair for pair in zip(numbers[::2], numbers[1::2], strict=True) if pair[1]]
             return size, tuple(pairs)
@@ -178,7 +178,9 @@ class TarReader:
         return size, tuple(pair for pair in zip(numbers[::2], numbers[1::2], strict=True) if pair[1])
 
     def _sparse_lines(self) -> list[int]:
-        """The map that precedes the content: a count, then an offset and a length for each segment, one a line."""
+        """Read the map in front of the content: a count, then offset and length of each segment, one number per
+        line.
+        """
         numbers: list[int] = []
         rest, wanted = b"", 1
         while len(numbers) < wanted:
@@ -215,14 +217,14 @@ class TarReader:
         left = self._left + self._padding
         self._left = self._padding = 0
         if left > _PART and isinstance(self._file, io.BufferedReader):
-            self._file.seek(left - 1, os.SEEK_CUR)  # of the archive itself or a section of it; not of a decompressor
+            self._file.seek(left - 1, os.SEEK_CUR)  # seek only in plain files; a decompressor cannot skip
             self.position += left - 1
             left = 1
         while left:
             left -= len(self._bytes(min(left, _PART), counted=True))
 
     def _bytes(self, size: int, *, may_end: bool = False, counted: bool = False) -> bytes:
-        """So many bytes."""
+        """Read exactly ``size`` bytes."""
         data = self._file.read(size)
         self.position += len(data)
         if not counted:
@@ -233,7 +235,7 @@ class TarReader:
 
 
 def plain(file: BinaryIO) -> BinaryIO:
-    """The file itself, or a reader of what it decompresses to."""
+    """Return the file itself, or a reader of its decompressed content."""
     start = file.read(6)
     file.seek(0)
     for magic, opened in _OPENERS:
@@ -243,7 +245,7 @@ def plain(file: BinaryIO) -> BinaryIO:
 
 
 def is_tar(file: BinaryIO) -> bool:
-    """Whether a file begins as a tar archive does, compressed or not; the file is read from its start again."""
+    """Return whether a file starts like a tar archive, compressed or not. The file is rewound afterwards."""
     try:
         block = plain(file).read(_BLOCK)
         return any(block) and _parsed(block) is not None
@@ -254,7 +256,7 @@ def is_tar(file: BinaryIO) -> bool:
 
 
 def _records(data: bytes) -> list[tuple[bytes, bytes]]:
-    """The records of an extended header: ``LENGTH KEY=VALUE`` and a newline, where the length counts all of it."""
+    """Parse an extended header of ``LENGTH KEY=VALUE`` lines, where the length covers the whole line."""
     found, at = [], 0
     while at < len(data):
         space = data.find(b" ", at, at + 20)
@@ -284,17 +286,18 @@ def _number(text: bytes) -> int:
 
 
 def _parsed(block: bytes) -> _Header:
-    """A header of 512 bytes; raises ``ArchiveError`` if it is not one."""
+    """Parse a header of 512 bytes. Raises ``ArchiveError`` if it is invalid."""
     if len(block) != _BLOCK:
         raise ArchiveError("it ends too early")
     total, check = sum(block) - sum(block[148:156]) + 256, _field(block[148:156])
-    if check not in (total, total - 256 * sum(byte > 127 for byte in block[:148] + block[156:])):  # old tars: signed
+    # old tars used signed bytes
+    if check not in (total, total - 256 * sum(byte > 127 for byte in block[:148] + block[156:])):
         raise ArchiveError("bad checksum")
     name, prefix, kind = _text(block[:100]), b"", block[156:157]
     if block[257:263] == b"ustar\0" and block[345]:
         prefix = _text(block[345:500]) + b"/"
     if kind == b"\0" and name.endswith(b"/"):
-        kind = b"5"  # as before POSIX
+        kind = b"5"  # pre-POSIX form of a folder
     size = _field(block[124:136])
     if size < 0:
         raise ArchiveError("a negative size")
@@ -306,7 +309,7 @@ def _text(field: bytes) -> bytes:
 
 
 def _field(field: bytes) -> int:
-    """A number of a header: octal digits, or big-endian bytes if its first bit is set; -1 if it is negative."""
+    """Parse a number: octal digits, or big-endian bytes if the first bit is set. Returns -1 if it is negative."""
     if field[0] & 0x80:
         return -1 if field[0] == 0xFF else int.from_bytes(bytes([field[0] & 0x7F]) + field[1:])
     digits = _text(field).strip(b" ")

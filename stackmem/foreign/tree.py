@@ -1,8 +1,8 @@
-"""Writes foreign entries into a folder: beneath its descriptor, and never through a link.
+"""Writes untrusted entries into a folder: beneath its descriptor, and never through a link.
 
-Rule 1: every parent is opened one name at a time, and a link is not followed. A link or a file in the way of a folder
-    is replaced, as a later layer of an image replaces what an earlier one left.
-Rule 2: no entry has setuid or setgid, no file is sticky, and the owner may read and change everything.
+Rule 1: Parent folders are opened one name at a time, without following links. A link or file in place of a folder is
+    replaced, as in a later layer of an image.
+Rule 2: No entry is setuid or setgid, no file is sticky, and the owner may read and change everything.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from stackmem.errors import StackmemError
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PRIVILEGES = stat.S_ISUID | stat.S_ISGID
-_MAX_DEPTH = 200  # one descriptor is open for each level
-_MAX_PATH = 3_000  # the kernel takes 4,096 bytes, with what leads to the folder
-_MAX_SECONDS = 1 << 34  # later times do not fit into every file system
+_MAX_DEPTH = 200  # one descriptor per level stays open
+_MAX_PATH = 3_000  # the kernel's limit is 4,096 bytes, including the path of the folder
+_MAX_SECONDS = 1 << 34  # later times do not fit into all file systems
 
 Parts = tuple[bytes, ...]
 _Made = TypeVar("_Made")
@@ -33,7 +33,7 @@ class ArchiveError(StackmemError):
 
 
 class UnpackedTree:
-    """A folder that entries are written into, as a context manager that closes it."""
+    """A folder that receives entries. A context manager that closes it."""
 
     def __init__(self, folder: Path, *, replaces: bool = True, folder_mode: int = 0o755) -> None:
         self._replaces, self._folder_mode = replaces, folder_mode
@@ -46,7 +46,7 @@ class UnpackedTree:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Set the times of the folders, which writing into them had changed."""
+        """Set the times of the folders, which changed while writing into them."""
         try:
             for parts, mtime_ns in self._times.items():
                 if (fd := self._existing(parts)) is not None:
@@ -56,7 +56,7 @@ class UnpackedTree:
             os.close(self._fds.pop())
 
     def begin_layer(self) -> None:
-        """From here on, ``remove`` and ``empty`` spare what is written from here on."""
+        """Start a layer: ``remove`` and ``empty`` do not affect what this layer has written."""
         self._fresh.clear()
 
     def add_folder(self, parts: Parts, mode: int, mtime_ns: int) -> None:
@@ -78,7 +78,7 @@ class UnpackedTree:
         self._add(parts, lambda parent, name: os.symlink(target, name, dir_fd=parent))
 
     def add_hard_link(self, parts: Parts, source: Parts) -> None:
-        """A second name for a file of this tree; a link is linked itself, and no folder is reached through one."""
+        """Add a second name for a file of this tree. A symlink is linked itself, and no parent may be a link."""
         shown = os.fsdecode(b"/".join(source))
         if parts == source:
             return
@@ -102,12 +102,12 @@ class UnpackedTree:
             os.close(folder)
 
     def remove(self, parts: Parts) -> None:
-        """Remove what was there before this layer under a name; a missing one is no error."""
+        """Remove an entry of earlier layers. It may be missing."""
         if (folder := self._existing(parts[:-1])) is not None:
             self._drop(folder, parts)
 
     def empty(self, parts: Parts) -> None:
-        """Remove what was there before this layer in a folder."""
+        """Remove the content that earlier layers left in a folder."""
         if (folder := self._existing(parts)) is not None:
             for name in os.listdir(folder):
                 self._drop(folder, (*parts, os.fsencode(name)))
@@ -119,7 +119,7 @@ class UnpackedTree:
             return
         try:
             fd = os.open(parts[-1], _FOLDER, dir_fd=folder)
-        except OSError:  # this layer's own file or link
+        except OSError:  # a file or link of this layer
             return
         try:
             for name in os.listdir(fd):
@@ -144,7 +144,7 @@ class UnpackedTree:
         _remove(parent, parts[-1])
 
     def _existing(self, parts: Parts) -> int | None:
-        """The descriptor of a folder; None if there is none, or if a link leads to it. It lasts until the next call."""
+        """Return the descriptor of a folder, or None if it is missing or behind a link. Valid until the next call."""
         self._leave(self._shared(parts))
         for name in parts[len(self._names) :]:
             try:
@@ -154,7 +154,7 @@ class UnpackedTree:
         return self._fds[-1]
 
     def _folder(self, parts: Parts) -> int:
-        """The descriptor of a folder, created with its parents if it is missing. It lasts until the next call."""
+        """Return the descriptor of a folder, creating it and its parents if missing. Valid until the next call."""
         if len(parts) > _MAX_DEPTH or sum(map(len, parts)) > _MAX_PATH:
             raise ArchiveError(f"an entry more than {_MAX_DEPTH} folders or {_MAX_PATH:,} bytes deep")
         self._leave(self._shared(parts))
@@ -177,7 +177,7 @@ class UnpackedTree:
         self._names.append(name)
 
     def _shared(self, parts: Parts) -> int:
-        """How many of the open folders lead to a path."""
+        """Return how many of the open folders are parents of a path."""
         for at, (one, other) in enumerate(zip(self._names, parts, strict=False)):
             if one != other:
                 return at
@@ -190,7 +190,7 @@ class UnpackedTree:
 
 
 def drop_privileges(folder: Path) -> None:
-    """Take setuid and setgid from every file and folder below a folder that no process writes to any more."""
+    """Remove setuid and setgid from everything below a folder that no process writes to any more."""
     for _, folders, files, fd in os.fwalk(folder):
         for name in (*folders, *files):
             mode = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode

@@ -1,4 +1,6 @@
-"""A YAML scanner that counts open brackets, since the library's time grows with the square of how many are open."""
+"""A YAML scanner that limits nesting, because the library's time grows with the square of the number of open
+brackets.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from typing import Any
 
 @cache
 def bounded_scanner(scanner: Any, most: int) -> Any:
-    """A class as ``scanner``, one of ruamel.yaml's, that refuses a bracket inside more than ``most`` open ones.
+    """Return a subclass of ``scanner``, a scanner of ruamel.yaml, that refuses more than ``most`` nested brackets.
 
-    The refusal is a ``ScannerError`` with the bracket's place, so that the text's rest is never read.
+    It raises a ``ScannerError`` with the position of the bracket, and the rest of the text is not read.
     """
 
     def fetch_flow_collection_start(self: Any, *given: Any, **named: Any) -> None:

@@ -1,6 +1,6 @@
-"""Packs and unpacks zip archives, the one format for runs, benches and studies.
+"""Packs and unpacks zip archives, the common format for runs, benchmarks and studies.
 
-Entries are written as plain files beneath a folder, or read in memory, whatever they claim to be.
+Entries are written as plain files beneath a folder, or read in memory, whatever type they claim to have.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from stackmem.errors import StackmemError
 from .files import open_regular
 from .tree import ArchiveError, UnpackedTree, write_all
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the same files give the same bytes
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # fixed, so that the same files give the same bytes
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _PART = 1 << 20
 
 
 class ZipPacker:
-    """A new archive of files; raises ``OSError`` if it exists or cannot be written."""
+    """A new archive. Raises ``OSError`` if it exists or cannot be written."""
 
     def __init__(self, path: Path) -> None:
         self._zip = zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED, allowZip64=True)
@@ -44,7 +44,7 @@ class ZipPacker:
         self._zip.close()
 
     def open(self, name: str) -> IO[bytes]:
-        """A new file of the archive, to write to."""
+        """Open a new file in the archive for writing."""
         return self._zip.open(_info(name, zipfile.ZIP_DEFLATED), "w", force_zip64=True)
 
     def add(self, name: str, content: bytes, *, compressed: bool = True) -> None:
@@ -59,11 +59,11 @@ def _info(name: str, method: int) -> zipfile.ZipInfo:
 
 
 class ZippedFile(Struct, frozen=True):
-    """What an archive states of a file in it."""
+    """What an archive claims about a file in it."""
 
     name: str
-    size: int  # once unpacked; no more than that is read
-    common: bool  # it is stored or deflated
+    size: int  # unpacked size; never more than that is read
+    common: bool  # whether it is stored or deflated
 
 
 class Zipped:
@@ -75,7 +75,7 @@ class Zipped:
         self.files = [ZippedFile(info.filename, info.file_size, info.compress_type in _METHODS) for info in self._infos]
 
     def unpack(self, into: Path) -> None:
-        """Write every file below a folder, for its owner only; nothing that exists is replaced."""
+        """Write every file below a folder, readable only for its owner. Existing files are not replaced."""
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
         with UnpackedTree(into, replaces=False, folder_mode=0o700) as tree:
             for info in self._infos:
@@ -85,7 +85,7 @@ class Zipped:
                 tree.add_file(tuple(map(os.fsencode, path.parts)), 0o600, time.time_ns(), partial(self._write, info))
 
     def read(self, names: tuple[str, ...], max_bytes: int) -> list[bytes]:
-        """The content of the named files, each at most ``max_bytes``. Raises ``ArchiveError`` if one is missing."""
+        """Return the named files, each at most ``max_bytes``. Raises ``ArchiveError`` if one is missing or larger."""
         infos = {info.filename: info for info in self._infos}
         found = []
         for name in names:
@@ -107,7 +107,7 @@ class Zipped:
 
 @contextmanager
 def opened_zip(archive: Path | bytes) -> Iterator[Zipped]:
-    """An archive by its path, or its content."""
+    """Open an archive by its path or content."""
     try:
         with (
             io.BytesIO(archive) if isinstance(archive, bytes) else open_regular(archive) as file,
