@@ -1,1 +1,3 @@
-"""A folder's copy, its trees at each moment, and the patch that brings its changes home."""
+"""A copy of or overlay over a folder, its file trees over time, and the patch that applies its changes to the
+folder.
+"""

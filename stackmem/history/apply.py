@@ -1,8 +1,9 @@
-"""Bringing what a run changed back into the folder it was copied from: all of it, or nothing.
+"""Applies a run's changes to the folder it was copied from: all of them, or none.
 
-Rule 1: a file that is neither as the run found it nor as the run left it is the person's work: named, and nothing done.
-Rule 2: nothing is written through a link, outside the folder, or into ``.git``.
-Rule 3: every file is at any moment either as before or as after, so an apply that was killed can be run again.
+Rule 1: A file that matches neither the run's initial nor its final version is the user's work. It is named in the
+    error, and nothing is applied.
+Rule 2: Nothing is written through a link, outside the folder, or into ``.git``.
+Rule 3: Every file is always either in its old or its new version, so a killed apply can be repeated.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from .objects import REMOVED, Node, ObjectStore, alternates
 from .patching import contents_after, sections
 from .walk import path_bytes
 
-_TRIES, _TRY_SECONDS = 20, 0.05  # for the lock
-_NAMED = 10  # files in one message
+_TRIES, _TRY_SECONDS = 20, 0.05  # for acquiring the lock
+_NAMED = 10  # maximum number of files named in one message
 
-# What a person's tools run, or take orders from, without being asked for it by name.
+# Files and folders that tools on the host execute or obey without being asked.
 _FOLDERS = re.compile(
     r"\.git(hub|lab|ea|-?hooks)|\.(husky|circleci|buildkite|woodpecker|ci|vscode|idea|fleet|zed|devcontainer|cargo|mvn"
     r"|yarn|claude|cursor|codex|gemini|direnv)|bin|scripts?|hooks"
@@ -56,9 +57,9 @@ _FILES = re.compile(
 
 
 def executed_by_host(changes: Iterable[PathChange]) -> list[str]:
-    """The changed files that tools on the host run or obey: build files, hooks, CI, editor tasks, executables.
+    """Return the changed files that host tools may execute or obey: build files, hooks, CI, editor tasks, executables.
 
-    A list to read before the files are used; a module that her own program imports is not on it.
+    The user should review these before using the files. Modules imported by the user's own program are not included.
     """
     return [change.path for change in changes if change.after and _is_run(change)]
 
@@ -71,8 +72,11 @@ def _is_run(change: PathChange) -> bool:
 
 
 class Patch(Struct, frozen=True):
-    """text: As ``History.write_patch`` writes it.
-    changes: As ``History.changed`` lists them between the same two trees.
+    """A patch with the list of its changes.
+
+    Attributes:
+        text: As written by ``History.write_patch``.
+        changes: As returned by ``History.changed`` for the same two trees.
     """
 
     text: bytes
@@ -80,12 +84,15 @@ class Patch(Struct, frozen=True):
 
 
 def apply_patch(patch: bytes, changes: list[PathChange], origin: Path) -> tuple[str, ...]:
-    """Bring the changes of one patch into ``origin``; as ``apply_patches``."""
+    """Apply one patch to ``origin``, see ``apply_patches``."""
     return apply_patches([Patch(patch, changes)], origin)
 
 
 def apply_patches(ways: Sequence[Patch], origin: Path) -> tuple[str, ...]:
-    """Bring the changes into ``origin``, a folder of any kind; a change that is there already is left as it is."""
+    """Apply the changes to ``origin``, a folder of any kind. Changes that are already there are skipped.
+
+    If several patches change a file, the first that fits is used. Returns the paths that were changed.
+    """
     todo: dict[bytes, list[_Task]] = {}
     for way in ways:
         for task in _tasks(way):
@@ -147,7 +154,7 @@ def _checked(path: str) -> bytes:
 
 @contextmanager
 def _staged(origin: Path) -> Iterator[int]:
-    """An empty folder in ``origin`` that one apply at a time may use; what a killed one left is removed."""
+    """Create an empty folder in ``origin`` for one apply at a time, removing leftovers of a killed one."""
     stage = origin / STAGE
     lock = _lock(stage)
     if lock is None:
@@ -162,15 +169,15 @@ def _staged(origin: Path) -> Iterator[int]:
             finally:
                 os.close(work)
         finally:
-            remove_tree(stage, held=(lock,))  # the next apply waits for it, should we be killed
+            remove_tree(stage, held=(lock,))  # if we are killed, this continues and the next apply waits for it
     finally:
         os.close(lock)
 
 
 def _lock(stage: Path) -> int | None:
-    """The folder, made where it is missing, open and ours alone; None where somebody keeps it.
+    """Return the locked staging folder, creating it if necessary, or None if another process holds it.
 
-    What a killed apply was starting or removing is waited for: it holds the lock, and at last the folder is gone.
+    A process that a killed apply had started may still hold the lock; it ends by removing the folder, so wait for it.
     """
     for _ in range(_TRIES):
         stage.mkdir(mode=0o700, exist_ok=True)
@@ -218,7 +225,9 @@ def _exchange(todo: list[list[_Task]], origin: Path, root: int, stage: int) -> t
 
 
 def _has_changed(here: PathState, task: _Task, gone: set[bytes]) -> bool:
-    """Whether a path is not as the run found it; what the same patch takes away may stand in the way."""
+    """Return whether a path differs from the run's initial state. Obstacles that the same patch removes do not
+    count.
+    """
     if here.node != task.before:
         return True
     if here.obstacle == task.path:
@@ -227,10 +236,10 @@ def _has_changed(here: PathState, task: _Task, gone: set[bytes]) -> bool:
 
 
 def patch_across(first: History, before: str, second: History, after: str) -> Patch:
-    """The patch from ``before``, which ``first`` has, to ``after``, which ``second`` has.
+    """Return the patch from ``before``, a tree in ``first``, to ``after``, a tree in ``second``.
 
-    Over a layer, a tree has only what differs from the folder. A file that only one of the two runs changed is, in the
-    tree of the other, as the folder had it.
+    Over an overlay, a tree contains only differences from the folder. If only one of the runs changed a file, the other
+    tree has the folder's version.
     """
     if first.of_layer != second.of_layer:
         raise WorkspaceError("a tree over a layer cannot be compared with a tree of a copy")
@@ -251,7 +260,7 @@ def _present(files: dict[bytes, Node]) -> dict[bytes, Node]:
 
 
 def _read_also(git_dir: Path, *others: Path) -> None:
-    """Let a new store read the objects of the others."""
+    """Let a new store read the objects of other stores."""
     places = [place for other in others for place in (os.fspath(other / "objects"), *alternates(other))]
     (git_dir / "objects" / "info").mkdir(parents=True)
     lines = [os.fsencode(Path(place).resolve()) + b"\n" for place in dict.fromkeys(places)]

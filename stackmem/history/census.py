@@ -1,6 +1,6 @@
-"""Looking through a workspace for what changed since the last look.
+"""Finds what changed in a workspace since the last scan.
 
-A file whose size, times, permissions and inode are as they were is not read again.
+A file with unchanged size, times, permissions and inode is not read again.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from .ignored import IgnoreRules
 from .objects import EXECUTABLE, FILE, LINK, Node, ObjectStore
 from .walk import GONE, LeftOut, Seen, Walk, folders_of, path_bytes, stat_key, why
 
-_CLOCK_TICK_NS = 20_000_000  # file times advance in steps of up to 10 ms; within one, a change cannot be seen by time
-GROWTH_BYTES = 512 * 1024 * 1024  # what a run may add; a patch is made in memory, and each step waits for its files
+_CLOCK_TICK_NS = 20_000_000  # file times advance in steps of up to 10 ms; changes within one step are not visible
+# limit for added data, because a patch is built in memory and each step waits for its files
+GROWTH_BYTES = 512 * 1024 * 1024
 _WITHHELD = "holds a secret"
 
 
 class Census:
-    """room: Bytes that files may have together; None before the first look, which sets it.
-    withholds: Whether a file of this content must not be stored.
+    """Scans a workspace.
+
+    Attributes:
+        room: Maximum total size of files; None before the first scan, which sets it.
+        withholds: Returns whether a file with this content must not be stored.
     """
 
     def __init__(
@@ -39,12 +43,14 @@ class Census:
         room: int | None = None,
         view: WorkspaceView | None = None,
     ) -> None:
-        """A census of ``work_tree``; ``view`` is where its ``.gitignore`` files are read, None is there as well."""
+        """Prepare scans of ``work_tree``. ``view`` is where its ``.gitignore`` files are read; None means in
+        ``work_tree``.
+        """
         self.room = room
         self.withholds: Callable[[bytes], bool] = _nothing
         self._taken = 0
         self._before: dict[bytes, Seen] = {}
-        self._folders: set[bytes] = set()  # above what is in it
+        self._folders: set[bytes] = set()  # parents of the known files
         self._git_dir = git_dir
         self._work_tree = work_tree
         self._view = view or WorkspaceView(work_tree, -1)
@@ -53,9 +59,9 @@ class Census:
         self._largest_bytes = largest_bytes
 
     def take(self, before: dict[bytes, Seen], *, first: bool) -> tuple[dict[bytes, Seen], tuple[LeftOut, ...]]:
-        """What is to be kept now, stored, and what could not be kept.
+        """Scan, store new content, and return what to keep and what could not be kept.
 
-        ``before`` is the last answer; at the ``first`` look no ignore rule counts.
+        ``before`` is the previous result. In the ``first`` scan, ignore rules do not apply.
         """
         try:
             root = os.open(self._work_tree, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -96,7 +102,9 @@ class Census:
         return seen, look.report()
 
     def _kept(self, look: Walk, path: bytes, status: os.stat_result) -> Node | None:
-        """Store what the path holds now; None where it is too large or must not be stored, and named so."""
+        """Store the current content of a path. Returns None and notes the reason if it is too large or must not be
+        stored.
+        """
         if stat.S_ISLNK(status.st_mode):
             target = look.target(path)
             if self.withholds(target):
@@ -110,7 +118,7 @@ class Census:
             look.leave_out(path, f"more than {GROWTH_BYTES >> 20} MiB were added", status.st_size)
             return None
         content = look.content(path, self._largest_bytes + 1)
-        if len(content) > self._largest_bytes:  # it grows
+        if len(content) > self._largest_bytes:  # it is growing
             look.leave_out(path, f"larger than {self._largest_bytes} bytes", len(content))
             return None
         if self.withholds(content):

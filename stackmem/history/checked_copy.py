@@ -1,8 +1,8 @@
-"""A copy of the workspace that is about to be checked, in which files are put back to what the run found.
+"""A copy of the workspace for a check, in which files are restored to the state the run found.
 
-Rule 1: only the copy is written, and nothing through a link.
-Rule 2: compiled files in ``__pycache__`` are removed: Python would take them for the sources that are put back. So is
-    what test runners, linters and type checkers remember of earlier runs: it can decide what they look at.
+Rule 1: Only the copy is written, and never through a link.
+Rule 2: Compiled files in ``__pycache__`` are removed, because Python would use them instead of restored sources. Caches
+    of test runners, linters and type checkers are removed too, because they can affect what is checked.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _MOST_BYTES = 64 << 20
 
 
 class FoundFiles:
-    """What a run found in its workspace, for checks of copies of it."""
+    """The initial files of a run's workspace, for checks of its copies."""
 
     def __init__(self, history: History, git_dir: Path, tree: str, most: SteeringKind = "settings") -> None:
-        """Read from the tree that the run began with; of a layer, from the folder under it."""
-        self.most = most  # what is put back, with all that stands before it: ``start``, ``settings`` or ``tests``
+        """Read the run's initial tree, or for an overlay the folder under it."""
+        self.most = most  # the last of the kinds that are restored: ``start``, ``settings`` or ``tests``
         self._git_dir = git_dir
         self._began = history.files(tree)
 
@@ -47,7 +47,7 @@ class FoundFiles:
 
 
 class CheckedCopy:
-    """The copy, with what the run found beside it."""
+    """The copy, with the run's initial files for comparison."""
 
     def __init__(self, copy: Layer, began: Mapping[bytes, Node], git_dir: Path, most: SteeringKind) -> None:
         self._copy = copy
@@ -56,10 +56,10 @@ class CheckedCopy:
         self._kinds = set(KINDS[: KINDS.index(most) + 1])
         if most == "settings" and not self._had_tests():
             self._kinds.discard("settings")
-        self.candidates = sorted({*self._differing()})  # paths at which the copy may differ from what the run found
+        self.candidates = sorted({*self._differing()})  # paths at which the copy may differ from the initial files
 
     def put_back_steering(self) -> tuple[str, ...]:
-        """Put back what steers any check, and return what had been another, by name."""
+        """Restore the files that control any check. Returns the names of those that differed."""
         for path in self.candidates:
             if path.rpartition(b"/")[2] in _REMOVED or path.endswith(b".tsbuildinfo"):
                 self._replace(path, None)
@@ -70,11 +70,11 @@ class CheckedCopy:
         return kind in self._kinds and (kind != "tests" or self.existed(path))
 
     def put_back_settings(self) -> tuple[str, ...]:
-        """Put back the settings of test runners although no file that the run found looks like a test."""
+        """Restore the settings of test runners, although no initial file looks like a test."""
         return self.put_back(lambda path: steers(path) == "settings")
 
     def put_back(self, chosen: Callable[[bytes], bool]) -> tuple[str, ...]:
-        """Put back what is chosen, and return what had been another, by name."""
+        """Restore the chosen files. Returns the names of those that differed."""
         other = []
         for path in filter(chosen, self.candidates):
             before, now = self.found(path), current(self._copy.view.fd, path)
@@ -84,19 +84,19 @@ class CheckedCopy:
         return tuple(other)
 
     def runs_init(self, path: bytes) -> bool:
-        """Whether an ``__init__`` of the copy executes anything."""
+        """Return whether an ``__init__`` in the copy executes any code."""
         now = current(self._copy.view.fd, path)
         return now is not None and (now[0] == LINK or not path.endswith(b".py") or runs_something(now[1]))
 
     def remove_added(self, paths: Iterable[bytes]) -> tuple[str, ...]:
-        """Remove files and folders that the run did not find, and return their names."""
+        """Remove files and folders that did not exist initially, and return their names."""
         added = [path for path in sorted({*paths}) if self.exists(path) and not self.existed(path)]
         for path in added:
             self._replace(path, None)
         return tuple(map(shown_name, added))
 
     def paths_found(self) -> Iterator[bytes]:
-        """The files that the run found, but for what is installed."""
+        """Return the initial files, without installed packages."""
         if isinstance(self._copy, Overlay):
             there = _walk(self._copy.folder, _PASSED_OVER | _INSTALLED)
             return (
@@ -105,24 +105,24 @@ class CheckedCopy:
         return iter(self._began)
 
     def existed(self, path: bytes) -> bool:
-        """Whether the run found a file or a folder at a path."""
+        """Return whether a file or folder existed initially."""
         if not isinstance(self._copy, Overlay):
             return path in self._began or path in self._folders
         return not self._is_hidden(path) and os.path.lexists(os.path.join(os.fsencode(self._copy.folder), path))  # noqa: PTH118
 
     def exists(self, path: bytes) -> bool:
-        """Whether the copy has anything at a path."""
+        """Return whether the copy has anything at a path."""
         return _kind_at(self._copy.view.fd, path) != 0
 
     def is_link(self, path: bytes) -> bool:
         return _kind_at(self._copy.view.fd, path) == stat.S_IFLNK
 
     def entries(self, folder: bytes) -> frozenset[bytes]:
-        """The names in a folder of the copy; none if it is not a folder."""
+        """Return the names in a folder of the copy; empty if it is not a folder."""
         return frozenset(name for name, _ in _entries(b"/proc/self/fd/%d/%s" % (self._copy.view.fd, folder)))
 
     def found(self, path: bytes) -> Found | None:
-        """The file that the run found at a path."""
+        """Return the initial file at a path."""
         if isinstance(self._copy, Overlay):
             if self._is_hidden(path):
                 return None
@@ -155,11 +155,11 @@ class CheckedCopy:
             if self._is_lent(path, entry.path):
                 continue
             yield path
-            if entry.name == b"venv":  # a module of the standard library, too
+            if entry.name == b"venv":  # venv is also a module of the standard library
                 yield path + b"/__init__.py"
 
     def _is_lent(self, path: bytes, place: bytes) -> bool:
-        """Whether this is still the link to a folder of installed packages that stackmem made before the run."""
+        """Return whether this is still the link to installed packages that stackmem created before the run."""
         lent = self._copy.lent.get(path) if isinstance(self._copy, OwnFolder) else None
         return lent is not None and _target(place) == os.fsencode(lent)
 
@@ -167,7 +167,7 @@ class CheckedCopy:
         return any(steers(path) == "tests" for path in self.paths_found())
 
     def _replace(self, path: bytes, found: Found | None) -> None:
-        """Have what was found at a path, whatever is there."""
+        """Restore the initial file at a path, whatever is there now."""
         root = self._copy.view.fd
         try:
             try:
@@ -186,7 +186,9 @@ class CheckedCopy:
             ) from error
 
     def _remove_emptied(self, path: bytes) -> None:
-        """Remove the folders above a path that are empty by now, unless the run found them: Python imports folders."""
+        """Remove parent folders that became empty, unless they existed initially, because Python can import empty
+        folders.
+        """
         above = path.rpartition(b"/")[0]
         while above and not self.existed(above):
             try:
@@ -196,14 +198,14 @@ class CheckedCopy:
             above = above.rpartition(b"/")[0]
 
     def _clear_way(self, path: bytes) -> None:
-        """Remove a link or a file that is in the place of a folder above a path."""
+        """Remove links and files in place of a parent folder."""
         for at, letter in enumerate(path):
             if letter == 0x2F and _kind_at(self._copy.view.fd, path[:at]) not in (0, stat.S_IFDIR):
                 remove_file(self._copy.view.fd, path[:at])
 
 
 def _kind_at(root: int, path: bytes) -> int:
-    """The kind of file at a path, as ``stat.S_IFMT`` has it; 0 if there is none, or a link leads there."""
+    """Return the file type at a path, as in ``stat.S_IFMT``; 0 if it is missing or behind a link."""
     try:
         folder, name = open_above(root, path)
     except OSError:
@@ -217,7 +219,7 @@ def _kind_at(root: int, path: bytes) -> int:
 
 
 def _target(place: bytes) -> bytes | None:
-    """Where a link leads; None for anything else."""
+    """Return the target of a link, or None for anything else."""
     try:
         return os.readlink(place)  # noqa: PTH115 - of bytes
     except OSError:
@@ -230,7 +232,7 @@ def _entries(place: bytes) -> Iterator[tuple[bytes, os.DirEntry[bytes]]]:
 
 
 def _walk(folder: Path, skip: set[bytes]) -> Iterator[tuple[bytes, os.DirEntry[bytes]]]:
-    """Everything below a folder by its path there, without following a link; nothing where it is no folder."""
+    """Yield everything below a folder by its relative path, without following links; empty if it is not a folder."""
     waiting = [b""]
     while waiting:
         above = waiting.pop()
@@ -242,13 +244,13 @@ def _walk(folder: Path, skip: set[bytes]) -> Iterator[tuple[bytes, os.DirEntry[b
 
 
 def _inner(folder: Path, path: bytes) -> Path:
-    """A folder in another one; one that is empty where a link leads there."""
+    """Return a subfolder, or an empty folder if a link leads there."""
     inner = folder / os.fsdecode(path)
     return inner if inner.resolve() == folder.resolve() / os.fsdecode(path) else Path("/proc/self/fdinfo/none")
 
 
 def _is_opaque(path: bytes) -> bool:
-    """Whether a folder of a layer hides the one below it."""
+    """Return whether a folder of an overlay hides the folder below it."""
     for kind in ("trusted", "user"):
         with suppress(OSError):
             return os.getxattr(path, f"{kind}.overlay.opaque", follow_symlinks=False) == b"y"
@@ -256,7 +258,7 @@ def _is_opaque(path: bytes) -> bool:
 
 
 def open_above(root: int, path: bytes) -> tuple[int, bytes]:
-    """The open folder that a path lies in, and its name there; no link is followed."""
+    """Open the parent folder of a path without following links. Returns it with the file's name."""
     *above, name = path.split(b"/")
     folder = os.dup(root)
     try:
@@ -270,7 +272,7 @@ def open_above(root: int, path: bytes) -> tuple[int, bytes]:
 
 
 def current(root: int, path: bytes) -> Found | None:
-    """What is at a path below an open folder; None where there is no file, or a link leads there."""
+    """Return the file at a path below an open folder, or None if there is none or a link leads there."""
     try:
         folder, name = open_above(root, path)
         try:

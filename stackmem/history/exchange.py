@@ -1,4 +1,4 @@
-"""Exchanging files of a folder for others, all or none, through no link."""
+"""Replaces files of a folder, all or none, without following links."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from stackmem.foreign.files import read_regular
 
 from .objects import EXECUTABLE, FILE, LINK, Node, object_id
 
-STAGE = ".stackmem-apply"  # in the folder itself: what is renamed must lie on the same file system
+STAGE = ".stackmem-apply"  # inside the folder, because renames only work within one file system
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class PathState(Struct, frozen=True):
-    """What a path of the folder holds."""
+    """Current state of a path."""
 
-    node: Node | None  # none where there is no file or link
-    content: bytes = b""  # of a link, its target
-    # the path of what stands where a file or a folder would have to be: the path itself if that is a folder or a FIFO,
-    # or the file or link among the folders above it; empty where nothing does
+    node: Node | None  # None if there is no file or link
+    content: bytes = b""  # for a link, its target
+    # path of what is in the way of a file or folder: the path itself if it is a folder or FIFO, or a file or link among
+    # its parents; empty if there is none
     obstacle: bytes = b""
     permissions: int = 0  # of a regular file
     owner: tuple[int, int] = (-1, -1)  # user and group
 
 
 def look(root: int, path: bytes) -> PathState:
-    """Look at one path below an open folder, following no link."""
+    """Return the state of a path below an open folder, without following links."""
     folder = os.dup(root)
     try:
         at = b""
@@ -68,10 +68,10 @@ def _look_at(folder: int, name: bytes, path: bytes) -> PathState:
 
 
 class FileExchange:
-    """One exchange: prepared aside, then done by renaming, each step with the step that takes it back."""
+    """An exchange of files: prepared in a staging folder, then done by renames, each with an undo step."""
 
     def __init__(self, root: int, stage: int) -> None:
-        """``root`` and ``stage`` are open folders of one file system; ``stage`` is empty."""
+        """``root`` and ``stage`` are open folders on one file system; ``stage`` is empty."""
         self._root = root
         self._stage = stage
         self._undo: list[Callable[[], None]] = []
@@ -79,7 +79,7 @@ class FileExchange:
     def run(
         self, before: Mapping[bytes, PathState], after: Mapping[bytes, Node | None], contents: Mapping[bytes, bytes]
     ) -> None:
-        """Replace what ``before`` describes with what ``after`` does; None: nothing is to be there."""
+        """Replace the ``before`` states by the ``after`` nodes; None means that the path is removed."""
         fresh = [path for path, node in after.items() if node is not None]
         gone = [path for path, node in after.items() if node is None]
         for number, path in enumerate(fresh):
@@ -101,7 +101,7 @@ class FileExchange:
             self._prune(path)
 
     def _prepare(self, name: bytes, node: Node, content: bytes, before: PathState) -> None:
-        """Write the new file aside, with the permissions and the owner of the one it replaces."""
+        """Write the new file to the staging folder, with permissions and owner of the file it replaces."""
         if node.mode == LINK:
             os.symlink(content, name, dir_fd=self._stage)
             return
@@ -117,7 +117,7 @@ class FileExchange:
             self._give(fd, before.owner)
 
     def _give(self, file: int, owner: tuple[int, int]) -> None:
-        """Root's new files belong to whom the folder does, everybody's changed ones to whom they did."""
+        """Set the owner: new files created by root belong to the folder's owner, changed files keep their owner."""
         if owner == (-1, -1) and os.geteuid() == 0:
             status = os.fstat(self._root)
             owner = status.st_uid, status.st_gid
@@ -159,7 +159,7 @@ class FileExchange:
             os.rmdir(name, dir_fd=folder)
 
     def _clear(self, path: bytes) -> None:
-        """Remove a folder where a file is to be; it holds nothing but folders by now, or the exchange fails."""
+        """Remove a folder in place of a new file. It must contain only empty folders, otherwise the exchange fails."""
         for at, names, _, folder in os.fwalk(path, topdown=False, dir_fd=self._root):
             for name in names:
                 self._remove_empty(folder, name, at + b"/" + name)
@@ -175,14 +175,14 @@ class FileExchange:
             os.mkdir(name, dir_fd=folder)
 
     def _prune(self, path: bytes) -> None:
-        """Remove the folders above a removed file that are empty now, as git does."""
+        """Remove parent folders that became empty, like git."""
         with suppress(OSError):
             while path := path.rpartition(b"/")[0]:
                 self._remove_folder(path)
 
     @contextmanager
     def _above(self, path: bytes, *, make: bool = False) -> Iterator[tuple[int, bytes]]:
-        """The open folder that a path lies in, and its name there."""
+        """Open the parent folder of a path. Yields it with the file's name."""
         *above, last = path.split(b"/")
         folder = os.dup(self._root)
         try:
@@ -202,12 +202,12 @@ class FileExchange:
 
 
 def _link_or_rename(new: bytes, name: bytes, stage: int, folder: int) -> None:
-    """Bring a new file into place; a link, unlike a renaming, replaces nothing that has come up meanwhile."""
+    """Move a new file into place. A hard link, unlike a rename, never replaces a file that appeared in the meantime."""
     try:
         os.link(new, name, src_dir_fd=stage, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError:
         raise
-    except OSError:  # a file system without links
+    except OSError:  # a file system without hard links
         os.rename(new, name, src_dir_fd=stage, dst_dir_fd=folder)
 
 
@@ -216,7 +216,7 @@ def _link_or_copy(name: bytes, old: bytes, folder: int, stage: int, before: Path
     try:
         os.link(name, old, src_dir_fd=folder, dst_dir_fd=stage, follow_symlinks=False)
         return
-    except OSError:  # a file system without links, or a file of somebody else's
+    except OSError:  # a file system without hard links, or another user's file
         pass
     if before.node is not None and before.node.mode == LINK:
         os.symlink(before.content, old, dir_fd=stage)

@@ -1,4 +1,4 @@
-"""Running git so that nothing but its own program is executed: no hook, monitor, pager, filter or outside diff."""
+"""Runs git so that it executes only itself: no hooks, monitors, pagers, filters or external diffs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ _READ_FIRST = (
     "HEAD", "config", "commondir", "packed-refs", "shallow", "index", "info/attributes", "info/exclude", "info/grafts",
     "objects/info/alternates", "objects/info/commit-graph",
 )  # fmt: skip
-HER_SECONDS = 120  # for a question about her repository, in which a .gitignore may be a pipe, or take for ever
+HER_SECONDS = 120  # for queries about the user's repository, in which a .gitignore may be a pipe or take forever
 _HERS = ("HOME", "XDG_CONFIG_HOME", "LOGNAME", "USER")
 
 _LOCAL = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
-"""A repository may name a program that brings the objects it lacks, and git would run it for a mere question.
+"""Prevents network access.
 
-No protocol is called ``none``, so none is allowed; the second, of git 2.45 and later, says the same more plainly.
+A repository may name a program that fetches missing objects, and git would run it even for a query. No protocol is
+called ``none``, so none is allowed; the second variable says the same for git 2.45 and later.
 """
 
 _SAFE = (
@@ -37,18 +38,18 @@ _SAFE = (
     "core.fsmonitor=false",
     "core.pager=cat",
     "core.quotePath=true",
-    "core.protectNTFS=false",  # names that only Windows cannot bear are names here
+    "core.protectNTFS=false",  # allow names that are only invalid on Windows
     "core.protectHFS=false",
-    "core.bigFileThreshold=16m",  # a larger file is compared as bytes: line by line would take minutes
+    "core.bigFileThreshold=16m",  # larger files are compared as bytes, because a line diff would take minutes
     "gc.auto=0",
     "maintenance.auto=false",
-    "safe.directory=*",  # nothing of a foreign repository is executed, so its owner does not matter
+    "safe.directory=*",  # the owner of a repository does not matter, because nothing in it is executed
 )
 
 
 @lru_cache(maxsize=1)
 def git_program() -> str:
-    """The absolute path of git."""
+    """Return the absolute path of git."""
     found = shutil.which("git")
     if found is None:
         raise UsageError("git is not installed, and stackmem keeps the files of a run with it; install the package git")
@@ -60,7 +61,7 @@ def git_command(*arguments: str) -> list[str]:
 
 
 def store_environment(git_dir: Path) -> dict[str, str]:
-    """For our own store: nobody's configuration, and no variable of the caller's."""
+    """Return the environment for our own store: no user configuration and none of the caller's variables."""
     _refuse_special_files(git_dir)
     with suppress(OSError):
         _refuse_special_objects(git_dir, (git_dir / "objects").stat().st_ino)
@@ -80,10 +81,10 @@ def store_environment(git_dir: Path) -> dict[str, str]:
 
 
 def _refuse_special_files(git_dir: Path) -> None:
-    """Refuse a file that git reads first, and would read without end."""
+    """Refuse special or huge files that git reads first and would read without end."""
     for name in _READ_FIRST:
         with suppress(OSError, ValueError):
-            status = os.stat(f"{os.fspath(git_dir)}/{name}")  # noqa: PTH116 - as each call of git does this
+            status = os.stat(f"{os.fspath(git_dir)}/{name}")  # noqa: PTH116 - each call of git does this
             odd = not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode)
             if odd or status.st_size > _MAX_READ_FIRST_BYTES:
                 why = "not a regular file" if odd else f"larger than {spelled_size(_MAX_READ_FIRST_BYTES)}"
@@ -92,13 +93,13 @@ def _refuse_special_files(git_dir: Path) -> None:
 
 @lru_cache(maxsize=64)
 def _refuse_special_objects(git_dir: Path, _inode: int) -> None:
-    """Look at all objects and references once for each store: git waits for a FIFO until its time is over."""
+    """Check all objects and references, once per store, because git would block on a FIFO."""
     if name := special_file_below(git_dir, ("refs", "objects")):
         raise WorkspaceError(f"{git_dir / name} is not a regular file; replace it by a copy of the original")
 
 
 def special_file_below(git_dir: Path, folders: Collection[str], *, links: bool = False) -> str:
-    """The first FIFO, socket or device below these folders, by its path in ``git_dir``; empty if there is none."""
+    """Return the path of the first FIFO, socket or device below these folders, or an empty string."""
     waiting = [git_dir / name for name in folders]
     while waiting:
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(waiting.pop()) as entries:
@@ -114,7 +115,10 @@ def special_file_below(git_dir: Path, folders: Collection[str], *, links: bool =
 
 
 def her_environment() -> dict[str, str]:
-    """For reading the person's repository: her ignore rules count, but no variable that names another repository."""
+    """Return the environment for reading the user's repository.
+
+    The user's ignore rules apply, but variables that name another repository are dropped.
+    """
     theirs = {name: os.environ[name] for name in _HERS if name in os.environ}
     return {
         **theirs,
@@ -129,17 +133,17 @@ def her_environment() -> dict[str, str]:
 def git(
     *arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes = b"", seconds: float = ANSWER_SECONDS
 ) -> bytes:
-    """What git prints."""
+    """Run git and return its output."""
     return git_and_warnings(*arguments, cwd=cwd, environment=environment, stdin=stdin, seconds=seconds)[0]
 
 
 def git_into(place: Path, *arguments: str, cwd: Path, environment: dict[str, str]) -> None:
-    """Put what git prints into a file, however much it is; raises as ``git`` does, and ``OSError`` for the file.
+    """Write git's output of any size to a file. Raises like ``git``, and ``OSError`` for the file.
 
-    Where git fails, no file is left.
+    If git fails, the file is removed.
     """
     try:
-        place.unlink(missing_ok=True)  # whatever is there, also a FIFO or a link that leads elsewhere
+        place.unlink(missing_ok=True)  # it may be a FIFO or a link
         with open(place, "xb", opener=opener_of_regular) as file:
             git_and_warnings(*arguments, cwd=cwd, environment=environment, stdout=file)
     except WorkspaceError:
@@ -148,7 +152,7 @@ def git_into(place: Path, *arguments: str, cwd: Path, environment: dict[str, str
 
 
 class GitStop:
-    """Ends the git that a thread waits for, and lets it start no other one."""
+    """Stops the git process that a thread waits for, and prevents it from starting another."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -173,7 +177,7 @@ class GitStop:
         with self._lock:
             self._stopped = True
             if self._process is not None:
-                self._process.kill()  # does nothing to one that was waited for
+                self._process.kill()  # has no effect on a process that has ended
 
 
 _stops = threading.local()
@@ -187,7 +191,7 @@ def _note_begun(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def git_stream(*arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes) -> Iterator[IO[bytes]]:
-    """What git prints, as it prints it; raises ``WorkspaceError`` at the end where git failed or took too long."""
+    """Stream git's output. Raises ``WorkspaceError`` at the end if git failed or took too long."""
     with tempfile.TemporaryFile() as questions:
         questions.write(stdin)
         questions.seek(0)
@@ -216,15 +220,15 @@ def git_and_warnings(
     environment: dict[str, str],
     stdin: bytes = b"",
     seconds: float = ANSWER_SECONDS,
-    stdout: BinaryIO | None = None,  # where it prints to instead; there is nothing to return then
+    stdout: BinaryIO | None = None,  # receives the output; then nothing is returned
 ) -> tuple[bytes, bytes]:
-    """What git prints, and what it complains about though it succeeds; raises as ``git`` does."""
+    """Return git's output and its warnings on success. Raises like ``git``."""
     command = git_command(*arguments)
     try:
         with subprocess.Popen(
             command, cwd=cwd, env=environment,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE if stdout is None else stdout, stderr=subprocess.PIPE,
-            process_group=0,  # Ctrl-C is the harness's to answer: a result is being kept
+            process_group=0,  # Ctrl-C must reach only stackmem, because git may be saving a result
         ) as process:  # fmt: skip
             _note_begun(process)
             try:

@@ -1,6 +1,6 @@
-"""What a layer over the person's folder does not show: the same that a copy leaves behind, found by names alone.
+"""Determines what an overlay over the user's folder hides: the same files that a copy leaves out, found by name only.
 
-No file is opened and none is asked for its status, so a folder of any size is looked through in a moment.
+No file is opened and no status is read for most files, so even a large folder is scanned quickly.
 """
 
 # Paths are bytes here, since a name need not be text.
@@ -22,24 +22,24 @@ from .selection import DEPENDENCIES, Picked, in_work_tree, included, own_below, 
 
 _IGNORED = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
 _SECRETS = (b".env", b".env.local", b".env.development", b".env.production", b".env.test", b".envrc")
-"""Hidden at the top of the folder also where they are not there yet: whoever makes one meanwhile keeps it."""
+"""Hidden at the top of the folder even if they do not exist yet, in case the user creates one during the run."""
 _ESCAPES = {b"\\040": b" ", b"\\011": b"\t", b"\\012": b"\n", b"\\134": b"\\"}
 
 
 class LayerPlan(Struct, frozen=True):
-    """What a layer over a folder will show; every path is relative to it, and spelled as ``shown_name`` does."""
+    """What an overlay over a folder will show. Paths are relative to it and spelled by ``shown_name``."""
 
-    files: int  # regular files and links
+    files: int  # number of regular files and links
     folders: tuple[str, ...] = ()  # dependency folders among them (``.venv``, ``venv``, ``node_modules``)
-    # what is hidden though it is not ignored: ``.env*``, sockets, FIFOs, devices, folders of our own
+    # hidden although not ignored: ``.env*``, sockets, FIFOs, devices, stackmem's folders
     skipped: tuple[str, ...] = ()
-    outside_links: tuple[str, ...] = ()  # links whose target is not in the folder: it may be missing in the sandbox
-    hidden: tuple[bytes, ...] = ()  # what is not shown, as bytes
-    obstacle: str = ""  # why no layer can lie over it; empty where nothing stands against it
+    outside_links: tuple[str, ...] = ()  # links to targets outside the folder, which may be missing in the sandbox
+    hidden: tuple[bytes, ...] = ()  # all hidden paths, as bytes
+    obstacle: str = ""  # why no overlay is possible; empty if it is
 
 
 def plan_layer(folder: Path, include: tuple[str, ...] = (), own: Iterable[Path] = ()) -> LayerPlan:
-    """What a layer over the folder would show now."""
+    """Return what an overlay over the folder would show now."""
     folder = real_folder(folder)
     look = _FolderScan(folder, include, own_below(folder, own))
     look.walk()
@@ -79,7 +79,9 @@ class _FolderScan:
         return git(*words, cwd=where, environment=her_environment(), seconds=HER_SECONDS)
 
     def _ask(self, below: bytes) -> set[bytes]:
-        """What git ignores in the repository at ``below``; of a folder that is ignored as a whole, the folder."""
+        """Return what git ignores in the repository at ``below``. An ignored folder is listed instead of its
+        content.
+        """
         listed = self._git(below, *_IGNORED).split(b"\0")[:-1]
         return {(below + b"/" if below else b"") + path.rstrip(b"/") for path in listed}
 
@@ -87,7 +89,7 @@ class _FolderScan:
         return self._root + b"/" + path if path else self._root
 
     def walk(self) -> None:
-        """Look at every name; what lies in a dependency folder is shown, whatever is ignored there."""
+        """Scan all names. Everything in a dependency folder is visible, even if it is ignored."""
         todo = [(b"", False)]
         while todo:
             folder, kept = todo.pop()
@@ -98,7 +100,7 @@ class _FolderScan:
             for entry in entries:
                 path = prefix + entry.name
                 plain = entry.name[:1] != b"." and entry.is_file(follow_symlinks=False)
-                if plain and (kept or path not in self._ignored):  # the most of them, so the shortest way
+                if plain and (kept or path not in self._ignored):  # fast path for most entries
                     self.files += 1
                     continue
                 deep = self._place(path, entry, kept=kept)
@@ -118,7 +120,7 @@ class _FolderScan:
             ) from error
 
     def _place(self, path: bytes, entry: os.DirEntry[bytes], *, kept: bool) -> bool | None:
-        """Count or hide one name; of a folder that is to be looked into, whether all in it is shown."""
+        """Count or hide an entry. Returns None, or for a folder to scan whether all its content is visible."""
         if self._picked.never(path):
             self.hidden.append(path)
             return None
@@ -147,13 +149,13 @@ class _FolderScan:
     def _installed(self, path: bytes) -> bool:
         name = path.rpartition(b"/")[2]
         if any(path.startswith(above + b"/") for above in self.dependencies):
-            return False  # a part of one
+            return False  # part of a dependency folder
         tracked = b"\0" + path + b"/" in self._tracked
         return not tracked and (name != b"venv" or os.path.lexists(self._at(path + b"/pyvenv.cfg")))
 
     def _note_link(self, path: bytes) -> None:
         if any(path.startswith(above + b"/") for above in self.dependencies):
-            return  # installed packages do so by design
+            return  # normal for installed packages
         at = self._at(path)
         try:
             target = os.path.normpath(os.path.join(os.path.dirname(at), os.readlink(at)))  # noqa: PTH115, PTH120
@@ -169,7 +171,9 @@ def _folders(path: bytes) -> Iterator[bytes]:
 
 
 def _mount_point_in(root: bytes) -> str:
-    """Why a mount point stands against a layer: it would show what lies under it."""
+    """Return why a mount point prevents an overlay, which would show what is under the mount; empty if there is
+    none.
+    """
     try:
         below = mounts_below(root)
     except OSError as error:
@@ -178,7 +182,7 @@ def _mount_point_in(root: bytes) -> str:
 
 
 def mounts_below(root: bytes) -> list[bytes]:
-    """The mount points in a folder, relative to it; raises ``OSError`` where nobody can say."""
+    """Return the mount points in a folder, relative to it. Raises ``OSError`` if they cannot be determined."""
     found = []
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
         place = line.split(b" ")[4]

@@ -1,18 +1,18 @@
-"""What a workspace held at each moment, kept as git trees in a git directory of our own, outside the workspace.
+"""Snapshots of a workspace, stored as git trees in a separate git directory outside the workspace.
 
-Rule 1: what the workspace starts with is kept, whatever its ``.gitignore`` says; what appears later is kept unless
-    ``.gitignore`` leaves it out at that moment. What was kept once stays kept until it is deleted, as in git.
-Rule 2: a file is kept byte for byte, with its executable bit, and a symlink as a link. Attributes of the workspace
-    (line ends, filters, encodings, textconv) change nothing, and nothing that it holds is executed.
-Rule 3: never kept: ``.git`` in any spelling, empty folders, times, other permissions, caches, installed dependencies
+Rule 1: Initial files are kept regardless of ``.gitignore``. Later files are kept unless ``.gitignore`` excludes them at
+    that moment. As in git, a kept file stays kept until it is deleted.
+Rule 2: A file is stored byte for byte with its executable bit, and a symlink as a link. Attributes of the workspace
+    (line endings, filters, encodings, textconv) have no effect, and none of its content is executed.
+Rule 3: Never kept: ``.git`` in any spelling, empty folders, times, other permissions, caches, installed dependencies
     (``.venv``, ``node_modules``), sockets and FIFOs.
-Rule 4: over a layer a tree holds the differences from the folder alone, and GONE where a file of it is no more. What
-    the folder held there is kept once, as the base; of what never differed nothing is kept, and nothing read.
-Rule 5: what cannot be kept (too large, too much, unreadable, a path too long), or must not be (it holds a secret), is
-    named in ``left_out``. If an earlier version was kept, that one stays in the tree, so that the change is unknown
-    rather than a deletion.
+Rule 4: For an overlay, a tree contains only the differences from the folder, with GONE for deleted files. The folder's
+    versions of these files are stored once, as the base. Files that never differ are neither stored nor read.
+Rule 5: Files that cannot be kept (too large, too many, unreadable, path too long) or must not be (they contain a
+    secret) are listed in ``left_out``. If an earlier version was kept, it stays in the tree, so that the file counts as
+    unknown rather than deleted.
 
-The store survives a power cut up to the last ``sync``; of what came later, objects may be missing, which git names.
+The store survives a power loss up to the last ``sync``. Later objects may be missing, which git reports.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from .lower import LowerFolder, changed_since, file_clock_ns
 from .objects import EXECUTABLE, FOLDER, GONE, REMOVED, Node, ObjectStore, alternates
 from .walk import LeftOut, Seen, path_bytes
 
-LARGEST_BYTES = 64 * 1024 * 1024  # of one file
+LARGEST_BYTES = 64 * 1024 * 1024  # maximum size of one file
 STATE = "stackmem.json"
 NOT_CHANGES = (".stackmem/in", ".stackmem/loop")
-"""Where a program's long inputs and the long results of its loops lie: kept, and no part of what the run changed."""
+"""Folders for long inputs and loop results of a program: kept, but not part of the run's changes."""
 
 
 class PathChange(Struct, frozen=True):
-    """One path that differs between two trees."""
+    """A path that differs between two trees."""
 
-    path: str  # relative to the workspace, spelled as ``shown_name`` does
-    kind: Literal["added", "modified", "deleted", "mode"]  # ``mode`` where the executable bit alone differs
-    before: str  # blob id of the old content (of a link: of its target); empty where the path was not there
-    after: str  # the same of the new content; empty where the path is gone
-    before_mode: str  # as git spells it (``100644``, ``100755``, ``120000``); empty where the path was not there
-    after_mode: str  # the same, afterwards
+    path: str  # relative to the workspace, spelled by ``shown_name``
+    kind: Literal["added", "modified", "deleted", "mode"]  # ``mode`` if only the executable bit differs
+    before: str  # blob id of the old content (for a link: its target); empty if the path did not exist
+    after: str  # blob id of the new content; empty if the path was deleted
+    before_mode: str  # git's mode (``100644``, ``100755``, ``120000``); empty if the path did not exist
+    after_mode: str  # the mode afterwards
 
     @property
     def executable(self) -> bool:
@@ -61,7 +61,7 @@ class PathChange(Struct, frozen=True):
 
 
 class _State(Struct, frozen=True):
-    """What must outlive the process: which files are kept, and which folders are not."""
+    """Persistent state: which files are kept and which folders are left out."""
 
     tree: str
     leave_out: tuple[str, ...]
@@ -72,25 +72,25 @@ class _State(Struct, frozen=True):
 
 
 class History:
-    """The trees of one workspace. One process at a time may take snapshots."""
+    """The trees of one workspace. Only one process at a time may take snapshots."""
 
     def __init__(
         self,
-        git_dir: Path,  # outside the workspace; made with its parents where it is missing
-        work_tree: Path,  # the workspace, as the host knows it
+        git_dir: Path,  # outside the workspace; created with its parents if missing
+        work_tree: Path,  # path of the workspace on the host
         leave_out: tuple[str, ...] = (),
-        largest_bytes: int = LARGEST_BYTES,  # a larger file is left out
-        over: Overlay | None = None,  # the layer that the workspace is; None where it is a folder of its own
+        largest_bytes: int = LARGEST_BYTES,  # larger files are left out
+        over: Overlay | None = None,  # the overlay that forms the workspace; None for an ordinary folder
     ) -> None:
-        """Open the store, or make it."""
-        self.left_out: tuple[LeftOut, ...] = ()  # what the last snapshot could not keep, by path
-        self.git_dir = git_dir  # where the store is
+        """Open the store, creating it if necessary."""
+        self.left_out: tuple[LeftOut, ...] = ()  # what the last snapshot could not keep
+        self.git_dir = git_dir  # path of the store
         self._work_tree = work_tree
         self._store = ObjectStore(git_dir)
         state = self._remembered()
         self._tree = self._forced = state.tree
         self._leave_out = tuple(dict.fromkeys((*state.leave_out, *leave_out)))
-        self.over = over  # the layer that the workspace is, where it is one
+        self.over = over  # the overlay that forms the workspace, if any
         self._largest_bytes = largest_bytes
         self._withholds: Callable[[bytes], bool] = _withholds_nothing
         self._lower: LowerFolder | None = None
@@ -111,15 +111,15 @@ class History:
 
     @property
     def of_layer(self) -> bool:
-        """Whether its trees hold the differences from a folder; without the layer, no snapshot can be taken then."""
+        """Whether trees contain differences from a folder. Then snapshots require the overlay."""
         return bool(self._base)
 
     def withhold(self, holds_secret: Callable[[bytes], bool]) -> None:
-        """From now on leave out what holds a secret; an earlier version that was kept stays in the tree."""
+        """Leave out files that contain a secret from now on. A kept earlier version stays in the tree."""
         self._census.withholds = self._withholds = holds_secret
 
     def snapshot(self) -> str:
-        """The tree id of the workspace now; the same id where nothing that is kept has changed."""
+        """Return the tree id of the current workspace. The id is unchanged if no kept file has changed."""
         if self._lower is not None and self.over is not None:
             return self._snapshot_of_layer(self._lower, self.over)
         seen, self.left_out = self._census.take(self._seen, first=not self._tree)
@@ -148,7 +148,7 @@ class History:
         return tree
 
     def files(self, tree: str) -> dict[bytes, Node]:
-        """Every file of a tree by its path; of a layer, those that any tree of the run changes."""
+        """Return all files of a tree by path. For an overlay, only files that any tree of the run changes."""
         held = self.listed(tree)
         if not self.of_layer:
             return held
@@ -156,22 +156,24 @@ class History:
         return {path: node for path, node in (base | held).items() if node.mode != REMOVED}
 
     def base_files(self) -> dict[bytes, Node]:
-        """What the folder under a layer held where a tree of the run differs from it; empty without a layer."""
+        """Return the folder's versions of the files that the run changed in an overlay; empty without an overlay."""
         return self.listed(self._base) if self._base else {}
 
     def changed_meanwhile(self) -> tuple[str, ...]:
-        """What has changed in the folder under a layer since the run began, by name."""
+        """Return the names of files in the folder under an overlay that changed since the run began."""
         if self.over is None:
             return ()
         leave_out = {path_bytes(path) for path in self._leave_out}
         return changed_since(self.over.folder, self.over.hidden, self._began_ns, leave_out)
 
     def _whole(self, tree: str) -> str:
-        """The tree as git compares it: of a layer, with what the folder held where another tree differs."""
+        """Return the tree as git compares it. For an overlay, this adds the folder's versions where another tree
+        differs.
+        """
         return self._store.add_folders(self.files(tree).items()) if self.of_layer else tree
 
     def sync(self) -> None:
-        """Make every tree so far survive a power loss."""
+        """Make all trees so far survive a power loss."""
         self._store.sync()
         if self._forced != self._tree:
             try:
@@ -183,22 +185,22 @@ class History:
             self._forced = self._tree
 
     def write_patch(self, before: str, after: str, place: Path) -> None:
-        """Write what leads from one tree to the other, as ``git apply --binary`` takes it; never held as a whole.
+        """Write the patch between two trees in the format of ``git apply --binary``, without holding it in memory.
 
-        The file is empty where nothing differs.
+        The file is empty if the trees are equal.
         """
         form = ("-p", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/", "--no-color")
         arguments = _compared(self._whole(before), self._whole(after), *form)
         git_into(place, *arguments, cwd=self.git_dir, environment=store_environment(self.git_dir))
 
     def changed(self, before: str, after: str) -> list[PathChange]:
-        """The paths that differ, sorted as git sorts them, in the order of the patch."""
+        """Return the paths that differ, in git's order and that of the patch."""
         compared = _compared(self._whole(before), self._whole(after), "--raw", "--no-abbrev", "-z")
         fields = self._git(*compared).split(b"\0")
         return [_change(record.decode(), path) for record, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
 
     def listed(self, tree: str) -> dict[bytes, Node]:
-        """Every file that a tree itself has by its path; of a layer, with marks for those that it removes."""
+        """Return the files that a tree itself contains by path, including markers for files deleted in an overlay."""
         found: dict[bytes, Node] = {}
         for line in self._git("ls-tree", "-r", "-z", "--full-tree", tree).split(b"\0")[:-1]:
             described, _, path = line.partition(b"\t")
@@ -226,7 +228,7 @@ class History:
         try:
             folder = str(self.over.folder) if self.over else ""
             state = _State(self._tree, self._leave_out, self._census.room, self._base, folder, self._began_ns)
-            fresh.unlink(missing_ok=True)  # whatever is there, also a FIFO or a link that leads elsewhere
+            fresh.unlink(missing_ok=True)  # it may be a FIFO or a link
             with fresh.open("xb") as file:
                 file.write(msgspec.json.encode(state))
             os.replace(fresh, path)  # noqa: PTH105
@@ -241,7 +243,7 @@ def _withholds_nothing(_: bytes) -> bool:
 
 
 def folder_under(git_dir: Path) -> Path | None:
-    """The folder that a history's workspace is a layer over; None where it is no layer, or there is no history."""
+    """Return the folder under a history's overlay, or None without an overlay or history."""
     try:
         folder = msgspec.json.decode(read_regular(git_dir / STATE), type=_State).folder
     except (OSError, msgspec.MsgspecError):
@@ -258,20 +260,20 @@ def _is_file(root: int, path: bytes) -> bool:
 
 
 def _changed(before: dict[bytes, Seen], now: dict[bytes, Seen]) -> bool:
-    """Whether a path holds something else now; what was not read again is the same object."""
+    """Return whether a path has different content now. Files that were not read again are the same object."""
     others = [path for path, seen in now.items() if before.get(path) is not seen]
     return any(path not in before or before[path].node != now[path].node for path in others)
 
 
 def _compared(before: str, after: str, *form: str) -> tuple[str, ...]:
-    """How git is asked for what differs. Two trees in a bare repository are compared by no workspace's attributes."""
+    """Return the git arguments for comparing two trees. In a bare repository, no workspace attributes apply."""
     safe = ("--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none")
     trees = ("--end-of-options", before, after, "--", ".", *(f":(exclude){folder}" for folder in NOT_CHANGES))
     return "diff-tree", "-r", *safe, *form, *trees
 
 
 def _change(record: str, path: bytes) -> PathChange:
-    """Read ``:OLD_MODE NEW_MODE OLD_ID NEW_ID LETTER``; zeros stand for nothing."""
+    """Parse ``:OLD_MODE NEW_MODE OLD_ID NEW_ID LETTER``; zeros mean that the path is missing."""
     before_mode, after_mode, before, after, letter = record.removeprefix(":").split()
     kind: Literal["added", "modified", "deleted", "mode"]
     if letter == "A":
@@ -291,9 +293,9 @@ def _change(record: str, path: bytes) -> PathChange:
 
 
 def share(parent: Path, child: Path, tree: str) -> None:
-    """Make the git directory ``child`` a history that stands at ``tree``, which ``parent`` holds.
+    """Create the git directory ``child`` as a history at ``tree``, which is in ``parent``.
 
-    Paths between them are relative, so that the two can be moved together.
+    Paths between them are relative, so that they can be moved together.
     """
     try:
         state = decode_json(read_regular(parent / STATE), dict[str, object])
@@ -302,7 +304,8 @@ def share(parent: Path, child: Path, tree: str) -> None:
             f"the history {parent} cannot be read ({error}); bring back the run's history.git"
         ) from error
     objects = child / "objects"
-    sources = [os.fspath(parent / "objects"), *alternates(parent)]  # git follows relative ones one level deep
+    # git follows relative alternates only one level deep
+    sources = [os.fspath(parent / "objects"), *alternates(parent)]
     lines = [os.path.relpath(source, objects) for source in dict.fromkeys(sources)]
     try:
         (objects / "info").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What the ``.gitignore`` files of a workspace leave out, as git itself understands them."""
+"""Determines what a workspace's ``.gitignore`` files exclude, by asking git."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from stackmem.workspace.overlay.view import WorkspaceView
 
 from .git import failure, git_command, store_environment
 
-ANSWER_SECONDS = 20.0  # for all questions about one state; a pattern of many stars may take git for ever
-_SENT_BYTES = 16 * 1024  # at once: a pipe that is read up holds so much, so neither side waits for the other
+ANSWER_SECONDS = 20.0  # for all queries about one state; a pattern with many stars can take git forever
+_SENT_BYTES = 16 * 1024  # per batch: this fits into a pipe's buffer, so neither side blocks on the other
 
 
 class IgnoreRules:
-    """One conversation with git about one state of a workspace; git is started by the first question.
+    """A running git process that answers queries about one state of a workspace. It starts on the first query.
 
-    The rules read are those of the workspace alone, not the person's.
+    Only the workspace's rules apply, not the user's.
     """
 
     def __init__(self, git_dir: Path, work_tree: Path | WorkspaceView, seconds: float = ANSWER_SECONDS) -> None:
@@ -28,7 +28,7 @@ class IgnoreRules:
         self._talk: _Talk | None = None
 
     def ignored(self, paths: list[bytes]) -> set[bytes]:
-        """Those of the paths, relative to the workspace, that are ignored."""
+        """Return which of the paths, relative to the workspace, are ignored."""
         found: set[bytes] = set()
         batch: list[bytes] = []
         size = 0
@@ -57,7 +57,11 @@ class IgnoreRules:
 
 
 class _Talk:
-    """late: git was ended because the seconds for all its answers were used up."""
+    """The git process of ``IgnoreRules``.
+
+    Attributes:
+        late: Whether git was killed because its time was used up.
+    """
 
     def __init__(self, git_dir: Path, work_tree: WorkspaceView, seconds: float) -> None:
         self.late = False
@@ -77,7 +81,7 @@ class _Talk:
         self._unread = b""
 
     def ask(self, paths: list[bytes]) -> set[bytes]:
-        # A name like ":(top)" would be a pattern to git; behind "./" it is a name.
+        # Git would parse a name like ":(top)" as a pattern; after "./" it is a name.
         question = b"".join(b"./%s\0" % path for path in paths)
         begun = time.monotonic()
         timer = threading.Timer(max(0.0, self._left), self._give_up)
@@ -95,7 +99,9 @@ class _Talk:
         self._process.kill()
 
     def _answer(self) -> bool:
-        """Git answers with four fields: file, line and text of the rule, and the path; no rule: the first are empty."""
+        """Read git's answer of four fields: file, line and text of the rule, and the path. Without a rule, the first
+        three are empty.
+        """
         _source, _line, rule, _path = (self._field() for _ in range(4))
         return bool(rule) and not rule.startswith(b"!")
 
@@ -109,7 +115,7 @@ class _Talk:
         return field
 
     def end(self) -> bytes:
-        """End git, whatever it does; what it complained about."""
+        """Kill git and return its error output."""
         self._process.kill()
         _, complaint = self._process.communicate()
         return complaint

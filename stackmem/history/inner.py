@@ -1,9 +1,9 @@
-"""A repository of the copy's own, in which ``git log``, ``diff`` and ``blame`` work: a pack of ours and nothing else.
+"""Creates the git repository in a copy, for ``git log``, ``diff`` and ``blame``, from a pack that we build ourselves.
 
-Rule 1: it holds what HEAD of the person's repository reaches, and borrows nothing from there once it is made.
-Rule 2: blobs that the copy leaves out by name or as ignored, and those that hold a secret, are absent; what git reads
-    in their place says so.
-Rule 3: it has no remote, no hook, and none of the person's configuration but how line ends and modes are read.
+Rule 1: It contains what HEAD of the user's repository reaches, and is independent of it afterwards.
+Rule 2: Blobs that the copy excludes by name or as ignored, and blobs with a secret, are missing; git reads a
+    placeholder instead.
+Rule 3: It has no remotes or hooks, and from the user's configuration only the settings for line endings and modes.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ from .selection import never_copied
 
 MOST_COMMITS = 20_000
 FEWER_COMMITS = 100
-"""Where all of them take too long to be listed."""
+"""Limit if listing all commits takes too long."""
 LIST_SECONDS = 20.0
-_MOST_SEARCHED_BYTES = 64 * 1024 * 1024  # of one blob; what cannot be searched for secrets is absent
+# maximum size of one blob; blobs that cannot be searched for secrets are excluded
+_MOST_SEARCHED_BYTES = 64 * 1024 * 1024
 _MOST_INDEX_BYTES = 256 * 1024 * 1024
 _BATCH_BYTES = 1024 * 1024
 _MISSING = "?"
-"""Stands before the name of an object that the other repository does not have."""
+"""Prefix of the name of an object that the user's repository lacks."""
 _WITHHELD = b"(withheld)\n"
-_LINK = b"160000"  # the mode of a submodule
+_LINK = b"160000"  # mode of a submodule
 _KEPT_SETTINGS = {
     "core.autocrlf": ("true", "false", "input"),
     "core.eol": ("lf", "crlf", "native"),
@@ -50,7 +51,7 @@ _KEPT_SETTINGS = {
 
 
 class _Tree:
-    """Path, mode and object of everything that a commit tracks; of a large repository they are not kept apart."""
+    """Yields path, mode and object of all tracked files, parsed on the fly to save memory for large repositories."""
 
     def __init__(self, inner: InnerGit) -> None:
         self._listed = inner.ask("ls-tree", "-r", "-z", "--full-tree", inner.origin.head)
@@ -65,12 +66,12 @@ class _Tree:
 
 
 class InnerRepository(Struct, frozen=True):
-    """What a run was given of a repository."""
+    """What a run got of a repository."""
 
-    head: str  # the commit at which it stood; empty where there was none
-    commits: int = 0  # how many commits can be read
-    shortened: bool = False  # there were more
-    withheld: int = 0  # how many blobs are absent
+    head: str  # the commit of HEAD; empty if there is none
+    commits: int = 0  # number of readable commits
+    shortened: bool = False  # whether there were more
+    withheld: int = 0  # number of excluded blobs
 
 
 def make_repository(
@@ -81,7 +82,7 @@ def make_repository(
     most_commits: int = MOST_COMMITS,
     seconds: float = LIST_SECONDS,
 ) -> InnerRepository:
-    """Make the git directory ``into``, which stands at the commit of ``origin``."""
+    """Create the git directory ``into`` at the commit of ``origin``."""
     try:
         for name in ("objects/pack", "refs/heads", "hooks", "info"):
             (into / name).mkdir(parents=True)
@@ -135,7 +136,7 @@ def _configuration(origin: Origin) -> str:
     long = len(origin.head) == 64
     lines = [
         "[core]", f"repositoryformatversion = {int(long)}", "bare = false", "logAllRefUpdates = true",
-        "checkStat = minimal",  # a copy has other inodes than the folder, whose index is taken over
+        "checkStat = minimal",  # a copy has different inodes than the folder whose index it reuses
         "hooksPath = /dev/null", "fsmonitor = false", "untrackedCache = false",
         *(f"{name.partition('.')[2]} = {value}" for name, value in _settings(origin).items()),
         "[gc]", "auto = 0", "[maintenance]", "auto = false",
@@ -146,27 +147,29 @@ def _configuration(origin: Origin) -> str:
 
 
 def _settings(origin: Origin) -> dict[str, str]:
-    """How the person's git reads line ends and modes, without which unchanged files would count as changed."""
+    """Return the user's settings for line endings and modes; without them, unchanged files would count as changed."""
     try:
         listed = git(
             "config", "-z", "--get-regexp", r"^core\.(autocrlf|eol|filemode)$", cwd=origin.root,
             environment=her_environment() | {"GIT_DIR": os.fspath(origin.git_dir)}, seconds=HER_SECONDS,
         )  # fmt: skip
-    except WorkspaceError:  # exit 1: there is none
+    except WorkspaceError:  # exit 1: no such setting
         return {}
     pairs = (pair.decode("utf-8", "replace").partition("\n") for pair in listed.split(b"\0")[:-1])
     return {name: value for name, _, value in pairs if value in _KEPT_SETTINGS[name]}
 
 
 def _commits(inner: InnerGit, most: int) -> tuple[set[str], set[str]]:
-    """The last commits, at most so many, and the parents of theirs that are not among them, where history is cut."""
+    """Return the latest commits, at most ``most``, and their parents beyond, where the history is cut."""
     lines = inner.ask("rev-list", "--parents", f"--max-count={most}", inner.origin.head).decode().splitlines()
     commits = {line[: line.find(" ")] if " " in line else line for line in lines}
     return commits, {parent for line in lines for parent in line.split()[1:]} - commits
 
 
 def _objects(inner: InnerGit, commits: set[str], seconds: float) -> dict[str, bytes]:
-    """Every object of these commits and a path that it has, commits none; what is missing by ``?`` before its name."""
+    """Return all objects of these commits with a path, without one for commits. Missing objects have the prefix
+    ``?``.
+    """
     arguments = ("rev-list", "--objects", "--no-walk", "--missing=print", "--stdin")
     listed = inner.ask(*arguments, stdin="\n".join(sorted(commits)).encode() + b"\n", seconds=seconds)
     found = {}
@@ -177,8 +180,8 @@ def _objects(inner: InnerGit, commits: set[str], seconds: float) -> dict[str, by
 
 
 def _unseen(inner: InnerGit, objects: dict[str, bytes], tree: _Tree) -> set[str]:
-    """The objects that a copy of the folder would leave out by their paths."""
-    # An empty .env is the same blob as any empty file.
+    """Return the objects that a copy of the folder would exclude by path."""
+    # An empty .env has the same blob as any empty file, so a blob with a visible path stays visible.
     seen = {intern(name) for path, _, name in tree if not _hidden(path)}
     older = {name: path for name, path in objects.items() if path and name not in seen}
     paths = {path for path in older.values() if not _hidden(path)}
@@ -187,24 +190,24 @@ def _unseen(inner: InnerGit, objects: dict[str, bytes], tree: _Tree) -> set[str]
 
 
 def _key(origin: Origin, objects: dict[str, bytes], unseen: set[str], secrets: Scrubber) -> str:
-    """What the pack follows from."""
+    """Return the cache key of the pack: a digest of everything it depends on."""
     return _hashed((_origin_key(origin, secrets), *sorted(unseen), "", *sorted(objects)))
 
 
 def _origin_key(origin: Origin, secrets: Scrubber) -> str:
-    """What all packs of a repository have in common: where it is, and which secrets none of them holds."""
+    """Return the common key of all packs of a repository: its path and the secrets that are excluded."""
     return _hashed((os.fspath(origin.common), secrets.fingerprint))
 
 
 def _hashed(parts: Iterable[str]) -> str:
     made = hashlib.sha256()
-    for number, part in enumerate(parts):  # one by one, since there are as many as objects
+    for number, part in enumerate(parts):  # one at a time, because there is one per object
         made.update(b"\n" * bool(number) + part.encode("utf-8", "surrogateescape"))
     return made.hexdigest()
 
 
 def _index_key(origin: Origin) -> tuple[int, int]:
-    """What the index of the person's repository is like; zeros where it has none."""
+    """Return size and time of the index in the user's repository, or zeros."""
     try:
         status = (origin.git_dir / "index").lstat()
     except OSError:
@@ -213,7 +216,7 @@ def _index_key(origin: Origin) -> tuple[int, int]:
 
 
 def _withheld(inner: InnerGit, objects: dict[str, bytes], unseen: set[str], secrets: Scrubber) -> frozenset[str]:
-    """The blobs that a run may not see, and those that are missing."""
+    """Return the blobs that a run must not see, and missing ones."""
     there = [name for name, path in objects.items() if path and not name.startswith(_MISSING)]
     blobs = _with_secrets(inner, there, secrets.held_in)
     missing = {name.removeprefix(_MISSING) for name in objects if name.startswith(_MISSING)}
@@ -221,13 +224,14 @@ def _withheld(inner: InnerGit, objects: dict[str, bytes], unseen: set[str], secr
 
 
 def _with_secrets(inner: InnerGit, names: list[str], holds_secret: Callable[[bytes], bool]) -> dict[str, bool]:
-    """The blobs among these objects, and which of them holds a secret, or is too large to tell."""
+    """Return the blobs among these objects, and whether each contains a secret or is too large to search."""
     found: dict[str, bool] = {}
     batch: list[tuple[str, bytes]] = []
     room = _BATCH_BYTES
 
     def search() -> None:
-        if holds_secret(b"\0".join(content for _, content in batch)):  # of many small files at once, mostly none does
+        # search many small files at once, because most contain no secret
+        if holds_secret(b"\0".join(content for _, content in batch)):
             found.update((name, holds_secret(content)) for name, content in batch)
         batch.clear()
 
@@ -259,12 +263,12 @@ def _with_secrets(inner: InnerGit, names: list[str], holds_secret: Callable[[byt
 
 
 def _hidden(path: bytes) -> bool:
-    dotted = path[:1] == b"." or b"/." in path  # most paths are not, and all that is never copied is
+    dotted = path[:1] == b"." or b"/." in path  # fast path: excluded names all start with a dot
     return dotted and any(never_copied(name) for name in path.split(b"/"))
 
 
 def _ignored(inner: InnerGit, paths: set[bytes]) -> set[bytes]:
-    """Those of paths that were once tracked which the work tree's rules leave out of a copy now."""
+    """Return the formerly tracked paths that the work tree's rules exclude from a copy now."""
     root = os.fsencode(inner.origin.root)
     real: dict[bytes, bool] = {b"": True}
 
@@ -275,7 +279,7 @@ def _ignored(inner: InnerGit, paths: set[bytes]) -> set[bytes]:
         return real[folder]
 
     rules = IgnoreRules(inner.path, inner.origin.root)
-    try:  # git refuses to speak of what lies beyond a link
+    try:  # git rejects paths behind a symlink
         return rules.ignored(sorted(path for path in paths if is_real(path.rpartition(b"/")[0])))
     except TimeoutError as error:
         raise WorkspaceError(f"the rules of {inner.origin.root}/.gitignore take too long ({error})") from error
@@ -284,7 +288,7 @@ def _ignored(inner: InnerGit, paths: set[bytes]) -> set[bytes]:
 
 
 def _write_refs(inner: InnerGit, withheld: frozenset[str], tags: dict[str, str]) -> None:
-    """The branch, the tags, and for every absent blob a text that git reads in its place."""
+    """Write the branch, the tags, and a replacement text for every excluded blob."""
     refs = {os.fsencode(name): commit for name, commit in tags.items()}
     if inner.origin.branch:
         refs[os.fsencode(inner.origin.branch)] = inner.origin.head
@@ -298,13 +302,15 @@ def _write_refs(inner: InnerGit, withheld: frozenset[str], tags: dict[str, str])
 
 
 def _write_stand_in(place: Path) -> None:
-    """An object in place of an absent one that HEAD tracks: a commit looks whether it is there, and not at its name."""
+    """Write a stand-in for an excluded object that HEAD tracks: ``git commit`` requires that it exists, without
+    checking its id.
+    """
     place.parent.mkdir(exist_ok=True)
     place.write_bytes(zlib.compress(b"blob %d\0%s" % (len(_WITHHELD), _WITHHELD)))
 
 
 def _write_index(inner: InnerGit, tree: _Tree) -> None:
-    """The index as of HEAD; what the person's index knows of unchanged files spares git to read each of them again."""
+    """Write the index of HEAD. Reusing the user's index saves git from reading all unchanged files."""
     index = inner.path / "index"
     try:
         _copy_index(inner.origin.git_dir / "index", index)
@@ -326,7 +332,7 @@ def _copy_index(source: Path, target: Path) -> None:
 
 
 def _filtered(inner: InnerGit, paths: list[bytes]) -> set[bytes]:
-    """The paths whose content a filter makes from what git keeps, such as those of LFS: they would count as changed."""
+    """Return paths whose content is produced by a filter, such as LFS; they would otherwise count as changed."""
     answer = inner.alone("check-attr", "-z", "--stdin", "filter", stdin=b"".join(path + b"\0" for path in paths))
     fields = answer.split(b"\0")[:-1]
     pairs = zip(fields[::3], fields[2::3], strict=True)

@@ -1,7 +1,7 @@
-"""The packs of a copy's own repository: made of another one's objects, and each object hashed again.
+"""Packs for a copy's repository, built from the user's repository with every object hashed again.
 
-Rule 1: in a layer commands find them on a mount of their own, read-only. Git touches the pack of an object that it is
-    to write and that is there already, and the layer would answer each touch by a copy of the whole pack.
+Rule 1: In an overlay, the packs are on a separate read-only mount. When git writes an object that already exists, it
+    touches the pack, and each touch would make the overlay copy the whole pack.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .origin import Origin
 from .pack_cache import PackCache
 
 LENT_AT = "/opt/stackmem/history"
-"""Where commands find the objects that a repository borrows."""
+"""Mount point of the objects that a repository borrows."""
 
 
 class InnerGit(Struct, frozen=True):
-    """The repository that is being made, asked with the objects of the other one in sight."""
+    """The repository being created, with access to the objects of the user's repository."""
 
     origin: Origin
     path: Path
@@ -33,7 +33,7 @@ class InnerGit(Struct, frozen=True):
         return git(*arguments, cwd=self.path, environment=self.seeing(), stdin=stdin, seconds=seconds)
 
     def alone(self, *arguments: str, stdin: bytes = b"", seconds: float = HER_SECONDS) -> bytes:
-        """Asked about the other one's work tree, without its objects."""
+        """Query the user's work tree without access to its objects."""
         at = store_environment(self.path) | {"GIT_WORK_TREE": os.fspath(self.origin.root)}
         return git(*arguments, cwd=self.origin.root, environment=at, stdin=stdin, seconds=seconds)
 
@@ -45,7 +45,7 @@ class InnerGit(Struct, frozen=True):
 def packed_before(
     inner: InnerGit, made_from: str, cache: PackCache, objects: Collection[str], unseen: set[str]
 ) -> frozenset[str]:
-    """The objects in the packs of an earlier run, which are here then; none where one of them is not to be seen now."""
+    """Copy the packs of an earlier run and return their objects; none if one must not be visible now."""
     packs = inner.path / "objects" / "pack"
     if not cache.take_like(made_from, packs):
         return frozenset()
@@ -71,7 +71,7 @@ def pack(inner: InnerGit, names: list[str]) -> None:
     for name in made.decode().split():
         for suffix in ("idx", "rev"):
             (place / f"pack-{name}.{suffix}").unlink(missing_ok=True)
-        # It hashes each of them, and sees nothing else.
+        # index-pack hashes every object, and has no access to other objects.
         inner.alone("index-pack", str(place / f"pack-{name}.pack"), seconds=ANSWER_SECONDS)
         left, there = set(names), 0
         for found in _names_in(inner, place / f"pack-{name}.idx"):
@@ -82,7 +82,7 @@ def pack(inner: InnerGit, names: list[str]) -> None:
 
 
 def lend_packs(repository: Path, objects: Path) -> None:
-    """Move the packs of a whole repository to a folder of objects; it borrows them from ``LENT_AT``."""
+    """Move the packs of a complete repository to a folder that it then borrows at ``LENT_AT``."""
     (objects / "pack").mkdir(parents=True)
     for part in (repository / "objects" / "pack").iterdir():
         part.rename(objects / "pack" / part.name)

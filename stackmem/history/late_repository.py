@@ -1,8 +1,8 @@
-"""A repository that is made beside the first steps of a run: only what could look at it waits until it is there.
+"""Creates a repository in the background during a run's first steps; only operations that could access it wait.
 
-Rule 1: it is made elsewhere, and put in place whole. Until then its place is an empty folder, which nobody looks into:
-    an overlay remembers what it did not find.
-Rule 2: what makes it ends with the run, in the middle of it where need be.
+Rule 1: It is created elsewhere and moved into place when complete. Until then its place is an empty folder that must
+    not be read, because an overlay caches missing names.
+Rule 2: The background work ends with the run, even unfinished.
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ SLOW_SECONDS = 2.0
 
 
 class LateRepository:
-    """made: What the run was given; None before it is there."""
+    """A repository that is created in the background.
+
+    Attributes:
+        made: What the run got; None until it is ready.
+    """
 
     def __init__(self, make: Callable[[], InnerRepository], slow: Callable[[], object]) -> None:
-        """Begin to make it."""
+        """Start creating it."""
         self.made: InnerRepository | None = None
         self._make, self._slow = make, slow
         self._error: BaseException | None = None
         self._stop = GitStop()
-        self._working = threading.Lock()  # and no event: that one takes its lock in Python code, which Ctrl-C may leave
+        self._working = threading.Lock()  # not an event, which takes its lock in Python code that Ctrl-C may interrupt
         self._working.acquire()
         threading.Thread(target=self._work, name="repository", daemon=True).start()
 
@@ -38,13 +42,13 @@ class LateRepository:
         try:
             with self._stop.of_this_thread():
                 self.made = self._make()
-        except BaseException as error:  # noqa: BLE001 - it is who waits that has to know
+        except BaseException as error:  # noqa: BLE001 - re-raised in ``wait``
             self._error = error
         finally:
             self._working.release()
 
     def wait(self) -> None:
-        """Return once it is there."""
+        """Return once it is ready."""
         if self.made is not None:
             return
         timer = threading.Timer(SLOW_SECONDS, self._slow)
@@ -61,16 +65,16 @@ class LateRepository:
             raise WorkspaceError(f"the history of the folder cannot be read: {self._error}") from self._error
 
     def close(self) -> None:
-        """End what is making it, where it is not there yet."""
+        """Stop creating it, if it is not ready."""
         self._stop.stop()
         with self._working:
             pass
 
 
 def put_in_place(building: Path, repository: Path, place: Path) -> None:
-    """Move what a repository holds into the empty folder ``place``, and remove ``building``, in which it was made.
+    """Move a repository into the empty folder ``place``, and remove ``building``, where it was created.
 
-    Its configuration comes last: its time tells since when commands can have changed anything.
+    Its configuration comes last, because its timestamp marks when commands could first change the repository.
     """
     for name in sorted(os.listdir(repository), key="config".__eq__):
         (repository / name).rename(place / name)

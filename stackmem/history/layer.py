@@ -1,8 +1,8 @@
-"""How a run's workspace lies over what it works on: as a folder of its own, or as a layer over the person's folder.
+"""The form of a run's workspace: a separate folder, or an overlay over the user's folder.
 
-Rule 1: what a run changes lands in a folder of the run's, whichever way it is.
-Rule 2: one process at a time has a layer; the kernel would let a second one mount it, and mix their files up.
-Rule 3: a layer is nothing but files: it is mounted again after a crash, or after the machine was started anew.
+Rule 1: Changes of a run always go to a folder of the run.
+Rule 2: Only one process at a time uses an overlay; the kernel would let a second one mount it and mix their files.
+Rule 3: An overlay consists only of files, so it can be mounted again after a crash or reboot.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ from .hidden import plan_layer
 WORK = "workspace"
 UPPER, _HIDE, _OWN = "upper", "hidden", "overlay"
 LENT = "lent"
-"""Holds the objects that the repository borrows; it lies beside it, and commands find it on a mount."""
+"""Folder with the objects that the repository borrows. It is next to the repository, and mounted for commands."""
 REPOSITORY = "repository"
-"""Holds the ``.git`` that the run is given. It is a part of what lies below, so the run keeps what it changes there."""
-_TRIES, _TRY_SECONDS = 40, 0.05  # for the lock: what a killed process left may still be dying
+"""Folder with the run's ``.git``. It is a lower layer, so the run's changes to it are kept in the upper one."""
+_TRIES, _TRY_SECONDS = 40, 0.05  # for the lock: a killed process may take a moment to end
 
 
 class Layer(Protocol):
-    """view: The files, as file tools and commands see them.
-    kept: Where on the host what the run wrote stands: with all else in a copy, alone in a layer.
-    ready: Returns once its repository is there, for whoever is to look at that.
-    granted: Folders of the host that links in it lead to, for commands to read.
+    """A workspace's files.
+
+    Attributes:
+        view: The files as file tools and commands see them.
+        kept: Host folder with the run's writes: all files of a copy, or only the changes of an overlay.
+        ready: Returns once the repository is ready; call it before accessing that.
+        granted: Host folders that links in the workspace point to, readable for commands.
     """
 
     view: WorkspaceView
@@ -45,21 +48,21 @@ class Layer(Protocol):
     granted: tuple[Path, ...]
 
     def copy(self, place: Path) -> Layer:
-        """The same files below a folder that exists, to be changed apart from these."""
+        """Copy the files to an existing folder, so that changes there are independent."""
         ...
 
     def close(self) -> None: ...
 
 
 class OwnFolder:
-    """A workspace that is a folder of the host."""
+    """A workspace that is a host folder."""
 
     ready: Callable[[], object] = bool
 
     def __init__(self, work: Path, lent: Mapping[bytes, Path] | None = None) -> None:
-        """Open the folder; those of ``lent`` are mounted that have an empty folder in it."""
+        """Open the folder. Folders of ``lent`` are mounted if the workspace has an empty folder for them."""
         self.kept = work
-        # folders of the person's that are seen in it, read-only, by their paths: mounted there, or linked
+        # the user's folders that are visible in it read-only, by path: mounted or linked
         self.lent = dict(lent or {})
         self.view = folder_view(work)
         links = {path for path in self.lent if passes_link(self.view.fd, path)}
@@ -78,19 +81,19 @@ class OwnFolder:
 
 
 class Overlay:
-    """A layer over a folder.
+    """An overlay over a folder.
 
     Attributes:
-        folder: The person's, which is only read.
-        upper: Holds what the run changed, and nothing else.
-        hidden: Paths in it that the run does not see.
+        folder: The user's folder, which is only read.
+        upper: Folder with only the run's changes.
+        hidden: Paths that the run cannot see.
     """
 
     ready: Callable[[], object] = bool
     granted: tuple[Path, ...] = ()
 
     def __init__(self, folder: Path, place: Path, hidden: Iterable[bytes], repository: Path | None = None) -> None:
-        """Mount the layer that ``place`` holds, with what was changed in it."""
+        """Mount the overlay in ``place``, including earlier changes."""
         self.folder, self.upper, self.hidden = folder, place / UPPER, frozenset(hidden)
         self.kept = self.upper
         self._repository = repository or place / REPOSITORY
@@ -123,7 +126,7 @@ class Overlay:
 
 
 def can_show(sandbox: Path) -> bool:
-    """Whether folders can be shown in another one that lies in ``sandbox``."""
+    """Return whether folders can be mounted inside a folder in ``sandbox``."""
     place = sandbox / f"probe-{os.getpid()}-{time.monotonic_ns()}"
     try:
         (place / "seen").mkdir(mode=0o700, parents=True)
@@ -144,22 +147,24 @@ def _is_empty(work: Path, path: bytes) -> bool:
 
 
 def make_upper(folder: Path, place: Path) -> None:
-    """Make what a layer writes into; one that is there stays, with all that was changed."""
+    """Create the folder that receives an overlay's writes. An existing one is kept with its changes."""
     upper = place / UPPER
     if not upper.is_dir():
         upper.mkdir()
-        upper.chmod(folder.stat().st_mode & 0o777 | 0o700)  # what its owner cannot write into is no workspace
+        upper.chmod(folder.stat().st_mode & 0o777 | 0o700)  # the owner needs write access
 
 
 def repository_place(folder: Path, place: Path) -> Path:
-    """Where the repository of a layer goes: below it; into it where the run's files lie in the folder, since the kernel
-    takes no folder below that lies in another one.
+    """Return where the repository of an overlay goes: normally a lower layer.
+
+    If the run's files are inside the user's folder, it is the upper one, because the kernel rejects nested lower
+    layers.
     """
     return place / (UPPER if place.resolve().is_relative_to(folder.resolve()) else REPOSITORY)
 
 
 def hidden_again(folder: Path, include: Iterable[str], own: Iterable[Path]) -> tuple[bytes, ...]:
-    """What the layer of a run that goes on must hide by now."""
+    """Return what the overlay of a continued run must hide now."""
     try:
         plan = plan_layer(folder, tuple(name for name in include if os.path.lexists(folder / name)), own)
     except UsageError as error:
@@ -170,7 +175,9 @@ def hidden_again(folder: Path, include: Iterable[str], own: Iterable[Path]) -> t
 
 
 def why_no_layer(folder: Path, sandbox: Path) -> str:
-    """Why a layer over the folder cannot be mounted with its files in ``sandbox``; empty where it was, and is gone."""
+    """Try to mount an overlay over the folder with its files in ``sandbox``. Returns why it failed, or an empty
+    string.
+    """
     place = sandbox / f"probe-{os.getpid()}-{time.monotonic_ns()}"
     try:
         place.mkdir(mode=0o700, parents=True)
@@ -187,7 +194,7 @@ def why_no_layer(folder: Path, sandbox: Path) -> str:
 
 
 def _lock(place: Path) -> int:
-    """The layer's folder, open and ours alone."""
+    """Open and lock the overlay's folder."""
     fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     for _ in range(_TRIES):
         try:

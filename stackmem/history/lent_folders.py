@@ -1,7 +1,7 @@
-"""Folders of installed packages beside a copy: seen where they lie in the person's folder, and never written.
+"""Installed packages for a copy: used in place in the user's folder, and never written.
 
-A level with mounts of its own shows them at their paths in the copy. One that only grants paths finds a link there to
-the folder, which it may read. Where nothing could refuse a write, they are copied.
+A level with mounts mounts them at their paths in the copy. A level that only grants paths gets a link to the folder,
+which it may read. If writes could not be prevented, they are copied.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ How = Literal["mount", "link", "copy"]
 
 
 def lend_folders(folder: Path, work: Path, paths: Iterable[str], how: How) -> tuple[dict[bytes, Path], tuple[str, ...]]:
-    """Give a copy the folder's own folders of installed packages."""
+    """Provide a copy with the folder's installed packages. Returns those used in place, and missing ones."""
     found: dict[bytes, Path] = {}
     missing = []
     root = os.open(work, os.O_PATH | os.O_DIRECTORY)
@@ -42,7 +42,7 @@ def lend_folders(folder: Path, work: Path, paths: Iterable[str], how: How) -> tu
 
 
 def _placed(source: Path, target: Path, how: How) -> bool:
-    """Whether the folder has its place; what the run put there stays."""
+    """Return whether the folder is in place. What the run put there is left alone."""
     if target.is_symlink() and os.fspath(target.readlink()) == os.fspath(source):
         if how == "link":
             return True

@@ -1,6 +1,6 @@
-"""What the person's folder held at every path that a layer's upper folder decides by now: read once, when it is seen.
+"""Records the user folder's versions of all files that an overlay's upper folder replaces, each read once when seen.
 
-Paths that are hidden from the run are no part of this, and neither are caches and installed packages.
+Hidden paths, caches and installed packages are excluded.
 """
 
 # Paths are bytes here, since a name need not be text.
@@ -23,13 +23,16 @@ from .walk import CACHES, LeftOut
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _NAMED = 1_000
-_COARSE = 5  # CLOCK_REALTIME_COARSE of Linux, by which files get their times; Python has no name for it
+_COARSE = 5  # Linux's CLOCK_REALTIME_COARSE, the clock of file times; Python has no name for it
 
 
 class LowerFolder:
-    """base: What it held, by path; it grows as the upper folder does.
-    absent: Paths that it did not hold when the run began, whatever was put there since, as by applying the patch.
-    left_out: What could not be kept of it, and why.
+    """The user's folder under an overlay.
+
+    Attributes:
+        base: Its recorded files by path; grows with the upper folder.
+        absent: Paths that did not exist when the run began, even if they were created since, for example by an apply.
+        left_out: Files that could not be kept, with reasons.
     """
 
     def __init__(self, folder: Path, hidden: Collection[bytes], upper: Path, leave_out: Collection[bytes]) -> None:
@@ -43,7 +46,7 @@ class LowerFolder:
         self._since = file_clock_ns()
 
     def look(self, store: ObjectStore, largest_bytes: int, withholds: Callable[[bytes], bool]) -> None:
-        """Read what has been shadowed since the last look."""
+        """Read the files that were replaced since the last call."""
         self._keep = _Keeper(self._folder, store, largest_bytes, withholds)
         try:
             self._look()
@@ -57,7 +60,7 @@ class LowerFolder:
         try:
             while todo:
                 folder = todo.pop()
-                with suppress(OSError):  # the census names it
+                with suppress(OSError):  # the census reports it
                     fd = opened(root, folder or b".", _FOLDER)
                     try:
                         todo += self._merged(fd, folder)
@@ -67,7 +70,7 @@ class LowerFolder:
             os.close(root)
 
     def _merged(self, fd: int, folder: bytes) -> list[bytes]:
-        """The folders in one of the upper's through which the lower one's files are seen; what else hides some."""
+        """Return the folders that merge with lower ones, and record what the other entries replace."""
         found = []
         for name in map(os.fsencode, os.listdir(fd)):
             path = folder + b"/" + name if folder else name
@@ -118,8 +121,8 @@ class LowerFolder:
 
     def _take(self, path: bytes, status: os.stat_result) -> None:
         if status.st_ctime_ns >= self._since:
-            # Nobody can say whether the run's file was made from this text or from the one before: no patch may
-            # replace what stands there now, and as what the run began with is not known, none will.
+            # It is unknown whether the run's file is based on this text or on the previous one. Recording it as empty
+            # ensures that no patch replaces the current file.
             self.base[path] = self._keep.empty()
             self.left_out.append(LeftOut(shown_name(path), "changed in your folder while the run worked on it"))
             return
@@ -134,7 +137,7 @@ class LowerFolder:
 
 
 class _Keeper:
-    """Stores files of the person's folder, for one look."""
+    """Stores files of the user's folder during one scan."""
 
     def __init__(
         self, folder: bytes, store: ObjectStore, largest_bytes: int, withholds: Callable[[bytes], bool]
@@ -150,7 +153,7 @@ class _Keeper:
         return Node(FILE, self._store.add("blob", b""))
 
     def node(self, path: bytes, status: os.stat_result) -> tuple[Node | None, str]:
-        """The path's content, or why it is not kept."""
+        """Store the path's content and return its node, or the reason why it is not kept."""
         if stat.S_ISLNK(status.st_mode):
             fd = self._open(self._root, path, os.O_PATH | os.O_NOFOLLOW)
             try:
@@ -169,7 +172,7 @@ class _Keeper:
 
 
 def _is_opaque(folder: int, name: bytes) -> bool:
-    """Whether a folder of the upper hides all that the lower one of its name holds."""
+    """Return whether a folder of the upper one completely hides the lower one of the same name."""
     try:
         return (
             os.getxattr(b"/proc/self/fd/%d/%s" % (folder, name), "user.overlay.opaque", follow_symlinks=False) == b"y"
@@ -179,15 +182,16 @@ def _is_opaque(folder: int, name: bytes) -> bool:
 
 
 def file_clock_ns() -> int:
-    """The time that a file would get that changes now; it stands still for some milliseconds."""
+    """Return the timestamp that a file changed now would get; its resolution is some milliseconds."""
     return time.clock_gettime_ns(_COARSE)
 
 
 def changed_since(
     folder: Path, hidden: Collection[bytes], began_ns: int, leave_out: Collection[bytes] = ()
 ) -> tuple[str, ...]:
-    """What of the folder has changed since then, as far as a run can see it: files by name, and folders that were
-    renamed, or in which names came or went; ``began_ns`` is a ``file_clock_ns``.
+    """Return what has changed in the folder since ``began_ns``, a ``file_clock_ns``, as far as a run can see it.
+
+    These are files by name, and folders that were renamed or whose entries changed.
     """
     root = os.fsencode(folder)
     changed: list[str] = []
@@ -204,7 +208,7 @@ def changed_since(
                     inside = stat.S_ISDIR(status.st_mode)
                     later = status.st_ctime_ns >= began_ns
                     if not later and not inside:
-                        continue  # most of them
+                        continue  # most entries
                     if entry.name in CACHES or path in leave_out or entry.name in DEPENDENCIES:
                         continue
                     if path in hidden:

@@ -1,7 +1,7 @@
-"""Files and folders as git objects, written without git: byte for byte, whatever attributes a workspace declares.
+"""Writes files and folders as git objects without running git: byte for byte, ignoring attributes of the workspace.
 
-git's own ``add`` would run filters, convert line ends, and keep a nested repository as a mere commit id. The objects
-are git's (``gitformat-loose``: zlib over ``KIND LENGTH NUL content``, named by SHA-1), so git reads them as its own.
+``git add`` would run filters, convert line endings, and store a nested repository as a commit id. The objects are in
+git's format (``gitformat-loose``: zlib over ``KIND LENGTH NUL content``, named by SHA-1), so git can read them.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from stackmem.foreign.files import read_regular
 from .durable import make_durable
 
 FILE, EXECUTABLE, LINK, FOLDER = "100644", "100755", "120000", "40000"
-REMOVED = "160000"  # git's mode of a commit of another repository, which no workspace is kept with
+REMOVED = "160000"  # git's mode for submodule commits, which never occur in a workspace's history
 
 
 class Node(Struct, frozen=True):
-    """One name in a folder."""
+    """A named entry in a folder."""
 
-    mode: str  # as git spells it: FILE, EXECUTABLE, LINK or FOLDER
+    mode: str  # git's mode: FILE, EXECUTABLE, LINK or FOLDER
     id: str  # 40 hexadecimal digits
 
 
 GONE = Node(REMOVED, "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")
-"""Stands in a tree of changes where a file of the folder is no more."""
+"""Marks a deleted file of the folder in a tree of changes."""
 
 
 def object_id(kind: str, content: bytes) -> str:
@@ -43,9 +43,9 @@ def _whole(kind: str, content: bytes) -> bytes:
 
 
 class ObjectStore:
-    """The objects below one git directory; made where it is missing. Nothing is ever overwritten or removed.
+    """The objects of one git directory, created if missing. Objects are never overwritten or removed.
 
-    What another store holds, to which ``info/alternates`` points, is not written again.
+    Objects in stores listed in ``info/alternates`` are not written again.
     """
 
     def __init__(self, git_dir: Path) -> None:
@@ -62,14 +62,14 @@ class ObjectStore:
         self._places = (self._objects, *alternates(git_dir))
 
     def add(self, kind: str, content: bytes) -> str:
-        """Write one object, unless it is there, and return its id."""
+        """Write an object unless it exists, and return its id."""
         whole = _whole(kind, content)
         name = hashlib.sha1(whole, usedforsecurity=False).hexdigest()
         if name not in self._known:
             folder = f"{self._objects}/{name[:2]}"
             path = f"{folder}/{name[2:]}"
             try:
-                # A Path for each of 100,000 files takes a second.
+                # Path objects for 100,000 files would take a second.
                 if not any(os.path.exists(f"{place}/{name[:2]}/{name[2:]}") for place in self._places):  # noqa: PTH110
                     self._write(folder, path, zlib.compress(whole, 1))
             except OSError as error:
@@ -95,7 +95,7 @@ class ObjectStore:
         self._unforced.append(path)
 
     def sync(self) -> None:
-        """Make every object so far survive a power loss."""
+        """Make all objects so far survive a power loss."""
         fresh, self._unforced = self._unforced, []
         try:
             if fresh:
@@ -104,7 +104,7 @@ class ObjectStore:
             raise _unwritable(error, Path(self._objects)) from error
 
     def add_folders(self, files: Iterable[tuple[bytes, Node]]) -> str:
-        """Write the folders that hold these files, given by their paths, and return the id of the root."""
+        """Write the folders for these files, given by path, and return the id of the root."""
         folders: dict[bytes, list[tuple[bytes, bytes]]] = {b"": []}
         for path, node in files:
             folder, _, name = path.rpartition(b"/")
@@ -116,12 +116,13 @@ class ObjectStore:
         for path in deepest_first[:-1]:
             above, _, name = path.rpartition(b"/")
             node = Node(FOLDER, self.add("tree", _content(folders.pop(path))))
-            folders[above].append((name + b"/", _line(name, node)))  # git sorts a folder as if its name ended so
+            # git sorts folders as if their name ended in a slash
+            folders[above].append((name + b"/", _line(name, node)))
         return self.add("tree", _content(folders[b""]))
 
 
 def alternates(git_dir: Path) -> list[str]:
-    """The objects folders of other stores that one reads from, as git finds them."""
+    """Return the object folders of other stores that this one reads from, as git resolves them."""
     objects = git_dir / "objects"
     try:
         lines = read_regular(objects / "info" / "alternates").splitlines()

@@ -1,8 +1,9 @@
-"""The repository that a folder lies in, as far as a run may read it: its own objects, and what its HEAD names.
+"""The git repository of a user's folder, as far as a run may read it: its own objects, reachable from HEAD.
 
-Rule 1: a repository may be hostile. A ``.git`` that leads elsewhere (a link, a file that names a repository which does
-    not name the folder back, borrowed objects) could bring another repository's history to a model: it is not read.
-Rule 2: it is never written, and no program that it names is run.
+Rule 1: A repository may be hostile. A ``.git`` that leads elsewhere (a link, a file naming a repository that does not
+    name the folder in return, borrowed objects) could expose another repository's history to a model, so it is not
+    read.
+Rule 2: The repository is never written, and programs that it names are not run.
 """
 
 from __future__ import annotations
@@ -27,30 +28,30 @@ _NAME = (
 )
 _BRANCH, _TAG = re.compile(f"refs/heads/{_NAME}"), re.compile(f"refs/tags/{_NAME}")
 _MOST_TAGS = 5_000
-_SMALL_BYTES = 4096  # a name, or a path
-_LISTS_BYTES = 16 * 1024 * 1024  # of the commits that a shallow clone ends with
+_SMALL_BYTES = 4096  # for a name or path
+_LISTS_BYTES = 16 * 1024 * 1024  # for the list of a shallow clone's boundary commits
 _WAY_OUT = "so its history stays outside; clone it anew to have it in the run"
 
 
 class Origin(Struct, frozen=True):
     """A repository that may be read."""
 
-    root: Path  # the top of its work tree
-    git_dir: Path  # what belongs to this work tree: HEAD, the index
-    common: Path  # what all its work trees share: objects, refs
-    branch: str  # as ``refs/heads/NAME``; empty where HEAD is detached
-    head: str  # the commit of HEAD; empty where there is none yet
+    root: Path  # root of its work tree
+    git_dir: Path  # data of this work tree: HEAD and index
+    common: Path  # data shared by all work trees: objects and refs
+    branch: str  # as ``refs/heads/NAME``; empty if HEAD is detached
+    head: str  # the commit of HEAD; empty if there is none yet
 
     @property
     def environment(self) -> dict[str, str]:
-        """For questions about it: nobody's configuration but its own, and no grafts."""
+        """Environment for queries: only the repository's own configuration, and no grafts."""
         return store_environment(self.git_dir) | {"GIT_GRAFT_FILE": os.devnull}
 
     def ask(self, *arguments: str, stdin: bytes = b"", seconds: float = HER_SECONDS) -> bytes:
         return git(*arguments, cwd=self.git_dir, environment=self.environment, stdin=stdin, seconds=seconds)
 
     def tags(self, commits: Collection[str]) -> dict[str, str]:
-        """The tags that name one of these commits, by their whole names; an annotated one by the commit alone."""
+        """Return the tags of these commits by full name. Annotated tags map directly to the commit."""
         wanted = "--format=%(objectname) %(*objectname) %(refname)"
         listed = self.ask("for-each-ref", f"--count={_MOST_TAGS}", "--sort=-creatordate", wanted, "refs/tags")
         found = {}
@@ -61,24 +62,24 @@ class Origin(Struct, frozen=True):
         return found
 
     def shallow(self) -> set[str]:
-        """The commits whose parents it does not have."""
+        """Return the commits whose parents are missing."""
         return set(_text(self.common / "shallow", _LISTS_BYTES).split())
 
 
 def work_tree_of(folder: Path) -> Path | None:
-    """The top of the work tree that a folder lies in; None where it lies in none."""
+    """Return the root of the work tree that contains a folder, or None."""
     place = folder.resolve()
     device = place.stat().st_dev
     for root in (place, *place.parents):
         if root.stat().st_dev != device:
-            return None  # as git, which stops there too
+            return None  # git also stops at a file system boundary
         if os.path.lexists(root / ".git"):
             return root
     return None
 
 
 def find_origin(root: Path) -> Origin:
-    """The repository of the work tree whose top is ``root``."""
+    """Return the repository of the work tree at ``root``."""
     git_dir = _git_dir(root)
     common = _common(git_dir)
     named = shown_name(str(root))
@@ -106,7 +107,7 @@ def find_origin(root: Path) -> Origin:
 
 
 def _git_dir(root: Path) -> Path:
-    """The folder that belongs to this work tree."""
+    """Return the git directory of this work tree."""
     entry = root / ".git"
     named = shown_name(str(root))
     mode = entry.lstat().st_mode
@@ -116,10 +117,10 @@ def _git_dir(root: Path) -> Path:
     if not stat.S_ISREG(mode) or not line.startswith("gitdir: "):
         raise UsageError(f"the .git of {named} is no repository, {_WAY_OUT}")
     place = Path(os.path.normpath(root / line.removeprefix("gitdir: ").rstrip("\n")))
-    back = _text(place / "gitdir").rstrip("\n")  # of ``git worktree``
+    back = _text(place / "gitdir").rstrip("\n")  # from ``git worktree``
     if back and Path(os.path.normpath(place / back)) == entry:
         return place
-    if place.is_dir() and _work_tree_named_in(place) == root:  # of a submodule
+    if place.is_dir() and _work_tree_named_in(place) == root:  # a submodule
         return place
     raise UsageError(f"the .git of {named} leads to a repository that does not name this folder, {_WAY_OUT}")
 
@@ -134,7 +135,7 @@ def _work_tree_named_in(git_dir: Path) -> Path | None:
 
 
 def _common(git_dir: Path) -> Path:
-    """The folder that all work trees share, as git finds it; another work tree's folder lies in it by name."""
+    """Return the directory shared by all work trees, which must contain this work tree's directory."""
     line = _text(git_dir / "commondir").rstrip("\n")
     if not line:
         return git_dir
@@ -145,7 +146,7 @@ def _common(git_dir: Path) -> Path:
 
 
 def _odd_entry(git_dir: Path) -> str:
-    """A link by which git would read another place, or a FIFO that it would wait for; empty if there is none."""
+    """Return a link that would lead git elsewhere, or a FIFO that it would block on, or an empty string."""
     for name in ("HEAD", "config", "commondir", "index", "packed-refs", "shallow", "refs", "objects"):
         if (git_dir / name).is_symlink():
             return name
@@ -156,7 +157,7 @@ def _odd_entry(git_dir: Path) -> str:
 
 
 def _text(path: Path, most_bytes: int = _SMALL_BYTES) -> str:
-    """A small regular file's text; empty where there is none."""
+    """Return the text of a small regular file, or an empty string."""
     try:
         return os.fsdecode(read_start(path, most_bytes, follow=False))
     except OSError:

@@ -1,9 +1,9 @@
-"""Packs of earlier runs by what they were made from: searching a history for secrets takes longer than sharing it.
+"""Caches packs of earlier runs by their inputs, because searching a history for secrets takes long.
 
-Rule 1: what stands here is never written again. A run whose commands can reach its repository gets a copy. One that
-    lies over its repository, as over the folder, gets links: it keeps the files where the cache no longer does.
-Rule 2: only packs of ours are here, whose objects were hashed again: of another repository nothing is borrowed.
-Rule 3: only the last few are kept.
+Rule 1: Entries are never modified. A run whose commands can write to its repository gets a copy. A run with an overlay
+    over its repository gets hard links, which survive the removal of the entry.
+Rule 2: Only our own packs are here, with all objects hashed again; nothing is borrowed from other repositories.
+Rule 3: Only the most recent entries are kept.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from stackmem.foreign.files import read_regular
 from stackmem.workspace.tree import disk_bytes, remove_tree
 
 _KEPT = 8
-_MOST_PACKS = 16  # of one entry; git asks each of them
+_MOST_PACKS = 16  # per entry, because git searches each pack
 _ABOUT, _INDEX = "about.json", "index"
 
 
 class PackedFrom(Struct, frozen=True):
-    """What an entry was made from."""
+    """The inputs of an entry."""
 
-    origin: str  # the repository, and what stands for the secrets that were searched for
-    withheld: frozenset[str]  # the blobs that are absent
-    index: tuple[int, int] = (0, 0)  # what the index of that repository was like when the entry's was made
+    origin: str  # digest of the repository's path and the excluded secrets
+    withheld: frozenset[str]  # the excluded blobs
+    index: tuple[int, int] = (0, 0)  # size and time of the repository's index when the entry's index was created
 
 
 class PackCache:
-    """A folder of packs; what cannot be read or written there is as if it were not there."""
+    """A folder of packs. Unreadable or unwritable entries are treated as missing."""
 
     def __init__(self, folder: Path, *, links: bool = False) -> None:
-        self.folder = folder  # where they are
-        self.links = links  # whether the files are linked and not copied: for places that no command can write
+        self.folder = folder  # path of the cache
+        self.links = links  # whether to hard-link instead of copy, for places that no command can write
 
     def take(self, key: str, into: Path) -> frozenset[str] | None:
-        """Put the packs of an entry into a folder; the names of the blobs it withholds, or None where there is none."""
+        """Put the packs of an entry into a folder. Returns the excluded blobs, or None if there is no such entry."""
         try:
             with self._locked():
                 place = self.folder / key
@@ -57,7 +57,7 @@ class PackCache:
         return withheld
 
     def take_like(self, origin: str, into: Path) -> bool:
-        """Put the packs of the last entry of an origin into a folder; whether there was one."""
+        """Put the packs of the latest entry of an origin into a folder. Returns whether there was one."""
         with suppress(OSError), self._locked():
             for place in sorted(self._entries(), key=lambda path: -path.stat().st_mtime_ns):
                 with suppress(OSError, msgspec.MsgspecError):
@@ -68,7 +68,7 @@ class PackCache:
         return False
 
     def keep(self, key: str, made: Path, about: PackedFrom) -> None:
-        """Keep the packs of a folder, and of the oldest entries none."""
+        """Store the packs of a folder, and remove the oldest entries."""
         try:
             with self._locked():
                 place = self.folder / f"{key}.new"
@@ -84,7 +84,7 @@ class PackCache:
             return
 
     def take_index(self, key: str, like: tuple[int, int], into: Path) -> bool:
-        """Put the index of an entry at a path, where it was made from one that was like this."""
+        """Put the index of an entry at a path, if it was created from an index with this size and time."""
         with suppress(OSError, msgspec.MsgspecError), self._locked():
             place = self.folder / key
             if _about(place).index == like != (0, 0):
@@ -93,17 +93,17 @@ class PackCache:
         return False
 
     def keep_index(self, key: str, like: tuple[int, int], made: Path) -> None:
-        """Keep an index with the packs of its entry, in place of the one before."""
+        """Store an index with the packs of its entry, replacing the previous one."""
         with suppress(OSError, msgspec.MsgspecError), self._locked():
             place = self.folder / key
             about = msgspec.structs.replace(_about(place), index=like)
-            (place / _INDEX).unlink(missing_ok=True)  # a run that has it keeps it
+            (place / _INDEX).unlink(missing_ok=True)  # a run with a hard link to it keeps it
             self._share(made, place / _INDEX)
             (place / "about.new").write_bytes(msgspec.json.encode(about))
             (place / "about.new").rename(place / _ABOUT)
 
     def prune(self, older_seconds: float, *, dry_run: bool) -> int:
-        """Remove the entries that no run took for so long and that none has; the bytes that are free then."""
+        """Remove entries that are unused for ``older_seconds`` and not linked by any run. Returns the freed bytes."""
         freed = 0
         with suppress(OSError, WorkspaceError), self._locked():
             for place in self._entries():
@@ -127,7 +127,7 @@ class PackCache:
                 target.hardlink_to(source)
             except FileExistsError:
                 raise
-            except OSError:  # another file system, or one without links
+            except OSError:  # another file system, or one without hard links
                 pass
             else:
                 return

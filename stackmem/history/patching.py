@@ -1,4 +1,4 @@
-"""What files hold after a patch, found by git in a store of its own, without touching any folder."""
+"""Computes the content of files after a patch with git in a temporary store, without touching any folder."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _HEADER = b"diff --git "
 
 
 def sections(patch: bytes) -> list[bytes]:
-    """The patch cut into one part for each path, in its order; empty where it is no patch of git's.
+    """Split the patch into one part per path, in order; empty if it is not a git patch.
 
-    No line of content can be taken for a header: it begins with a sign, and a line of binary content has no spaces.
-    Where a file became a link, or the other way round, both of its headers are in one part.
+    Content cannot be mistaken for a header: each line starts with a sign, and binary lines contain no spaces. If a file
+    became a link or the reverse, both headers are in one part.
     """
     if not patch.startswith(_HEADER):
         return []
@@ -42,7 +42,7 @@ def sections(patch: bytes) -> list[bytes]:
 def contents_after(
     patch: bytes, before: Mapping[bytes, tuple[Node, bytes]], after: Mapping[bytes, Node]
 ) -> dict[bytes, bytes]:
-    """The content of every path of ``after``, of a link its target."""
+    """Return the content of every path in ``after``; for a link, its target."""
     with tempfile.TemporaryDirectory(prefix="stackmem-apply-") as place:
         git_dir = Path(place)
         environment = store_environment(git_dir)
@@ -73,7 +73,7 @@ def _staged(path: bytes, node: Node) -> bytes:
 
 
 def _contents(answer: bytes) -> list[bytes]:
-    """Read ``ID blob LENGTH``, a line feed, the content and a line feed, again and again."""
+    """Parse a sequence of ``ID blob LENGTH``, a newline, the content and a newline."""
     found = []
     at = 0
     while at < len(answer):

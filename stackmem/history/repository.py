@@ -1,4 +1,4 @@
-"""A copy of the person's folder to work in: what would be copied, shown first, and the copying."""
+"""Plans and makes a copy of the user's folder."""
 
 # Paths are bytes here, since a name need not be text.
 # ruff: noqa: PTH101, PTH102, PTH115, PTH116, PTH118, PTH120, PTH211
@@ -26,29 +26,29 @@ from .hidden import mounts_below
 from .lent_folders import How
 from .selection import DEPENDENCIES, Selection, own_below, real_folder, select
 
-_FICLONE = 0x40049409  # ioctl_ficlone(2): share the blocks until one side writes
-_SMALL_BYTES = 128 * 1024  # one read and one write are quicker than asking for more
+_FICLONE = 0x40049409  # ioctl_ficlone(2): share blocks until one side writes
+_SMALL_BYTES = 128 * 1024  # for small files, one read and one write are fastest
 _PART_BYTES = 64 * 1024 * 1024
 _NOTICE_SECONDS = 2.0
 
 
 class CopyPlan(Struct, frozen=True):
-    """What a copy will hold; every path is relative to the folder and spelled as ``shown_name`` does."""
+    """What a copy will contain. Paths are relative to the folder and spelled by ``shown_name``."""
 
-    files: int  # regular files and links
-    bytes: int  # of the regular files, as their lengths say; a sparse file may take less
-    folders: tuple[str, ...] = ()  # dependency folders among what is copied (``.venv``, ``venv``, ``node_modules``)
-    # what is left behind on purpose: ``.env*``, sockets, FIFOs, devices, folders of stackmem's own
+    files: int  # number of regular files and links
+    bytes: int  # total length of regular files; sparse files may use less space
+    folders: tuple[str, ...] = ()  # dependency folders that are included (``.venv``, ``venv``, ``node_modules``)
+    # left out on purpose: ``.env*``, sockets, FIFOs, devices, stackmem's folders
     skipped: tuple[str, ...] = ()
-    # links, copied as they are, whose target is not in the folder: it may be missing in the sandbox
+    # copied links to targets outside the folder, which may be missing in the sandbox
     outside_links: tuple[str, ...] = ()
-    selected: Selection = Selection({}, [], [], [])  # the files themselves, so that the folder is looked through once
-    why: str = ""  # why it is a copy, and no layer over the folder; empty where the person wants a copy
-    lent: tuple[str, ...] = ()  # those of ``folders`` that are seen where they are, and not copied
+    selected: Selection = Selection({}, [], [], [])  # the files, so that the folder is scanned only once
+    why: str = ""  # why it is a copy instead of an overlay; empty if the user asked for a copy
+    lent: tuple[str, ...] = ()  # the folders of ``folders`` that are used in place instead of copied
 
 
 def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = (), *, lend: How = "copy") -> CopyPlan:
-    """What a copy would hold now."""
+    """Return what a copy would contain now."""
     root = real_folder(folder)
     selection = select(root, include, own_below(root, own))
     lent = () if lend == "copy" else _to_lend(os.fsencode(root), selection, linked=lend == "link")
@@ -69,7 +69,7 @@ def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = ()
 
 
 def _to_lend(root: bytes, selection: Selection, *, linked: bool) -> tuple[bytes, ...]:
-    """Folders of installed packages that a run can see as they are."""
+    """Return folders of installed packages that a run can use in place."""
     closed = [path + b"/" for path in (*selection.unseen, *mounts_below(root))]
     if linked:
         closed += [path for path, status in selection.files.items() if _leads_back(root, path, status)]
@@ -81,11 +81,10 @@ def _to_lend(root: bytes, selection: Selection, *, linked: bool) -> tuple[bytes,
 
 
 def copy_planned(folder: Path, into: Path, plan: CopyPlan, notice: Callable[[str], object] = str) -> None:
-    """Copy the folder's files to ``into``, a new folder; permissions and times are kept, hard links are not.
+    """Copy the folder's files to the new folder ``into``, with permissions and times, but without hard links.
 
-    ``notice`` is told how far it has come, where that takes long.
-
-    A file that has vanished since the plan was made is left out. On a failure nothing of the copy remains.
+    ``notice`` receives progress messages if copying takes long. Files that disappeared after planning are skipped. If
+    copying fails, the copy is removed.
     """
     root, selection = real_folder(folder), plan.selected
     try:
@@ -96,15 +95,15 @@ def copy_planned(folder: Path, into: Path, plan: CopyPlan, notice: Callable[[str
         raise _unwritable(into, error) from error
     try:
         _copy(os.fsencode(root), os.fsencode(into), selection, notice)
-        selection.files.clear()  # the run keeps the plan, and no longer needs its largest part
+        selection.files.clear()  # free memory: the run keeps the plan, but no longer needs the files
     except BaseException:
-        with suppress(StackmemError):  # what stopped the copy is worth more than what stopped the clearing
+        with suppress(StackmemError):  # the original error matters more than an error in the cleanup
             remove_tree(into)
         raise
 
 
 def shares_blocks(folder: Path, place: Path) -> bool:
-    """Whether a copy of the folder's files in ``place`` shares their blocks; tried with one file at its top."""
+    """Return whether a copy of the folder in ``place`` shares disk blocks; tested with one file."""
     with suppress(OSError), os.scandir(folder) as entries:
         found = (entry.path for entry in entries if entry.is_file(follow_symlinks=False) and entry.stat().st_size)
         if path := next(found, ""):
@@ -114,7 +113,7 @@ def shares_blocks(folder: Path, place: Path) -> bool:
 
 
 def _outside(root: bytes, selection: Selection) -> list[bytes]:
-    """The links that lead out of the folder, but for those of installed packages, which do so by design."""
+    """Return links that lead out of the folder, except those of installed packages, where this is normal."""
     installed = tuple(path + b"/" for path in selection.dependencies)
     found = []
     for path, status in selection.files.items():
@@ -128,7 +127,7 @@ def _outside(root: bytes, selection: Selection) -> list[bytes]:
 
 
 def _leads_back(root: bytes, path: bytes, status: os.stat_result) -> bool:
-    """Whether this is a link in a folder of installed packages to a file of the whole that is not installed."""
+    """Return whether this is a link from installed packages to a project file that is not installed."""
     above = path.split(b"/")[:-1]
     depth = next((number for number, name in enumerate(above) if name in DEPENDENCIES), None)
     if depth is None or not stat.S_ISLNK(status.st_mode):
@@ -160,7 +159,7 @@ def _copy(root: bytes, into: bytes, selection: Selection, notice: Callable[[str]
         try:
             fd = descriptor_of_regular(source, os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
-            continue  # a file that vanishes now might as well have vanished before
+            continue  # treat it as if it had disappeared before
         except OSError as error:
             raise UsageError(
                 f"cannot read {shown_name(path)} in {shown_name(root)} ({error.strerror}); make it readable"
@@ -182,11 +181,11 @@ def _make_folder(root: bytes, into: bytes, path: bytes, made: set[bytes]) -> Non
     for folder in reversed(missing):
         try:
             mode = os.stat(root + b"/" + folder).st_mode
-        except OSError:  # it has just vanished
+        except OSError:  # it has just disappeared
             mode = 0o755
         try:
             os.mkdir(into + b"/" + folder)
-            os.chmod(into + b"/" + folder, mode & 0o777 | 0o700)  # what its owner cannot write into is no workspace
+            os.chmod(into + b"/" + folder, mode & 0o777 | 0o700)  # the owner needs write access
         except OSError as error:
             raise _unwritable(Path(os.fsdecode(into)), error) from error
 
@@ -202,13 +201,13 @@ def _copy_file(source: int, target: bytes, clones: _Clones) -> None:
         else:
             _copy_large(source, fd)
         os.fchmod(fd, status.st_mode & 0o777)
-        os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))  # make, and compiled Python, go by these
+        os.utime(fd, ns=(status.st_atime_ns, status.st_mtime_ns))  # make and compiled Python files depend on the times
     finally:
         os.close(fd)
 
 
 class _Clones:
-    """Copies that share their blocks with the original until one side writes, where the file systems can do that."""
+    """Makes copies that share blocks until one side writes, if the file systems support it."""
 
     def __init__(self) -> None:
         self._can = True
@@ -218,7 +217,7 @@ class _Clones:
             return False
         try:
             fcntl.ioctl(target, _FICLONE, source)
-        except OSError:  # another file system, or one without: no other file is tried
+        except OSError:  # not supported by these file systems, so do not try other files
             self._can = False
         return self._can
 
@@ -230,7 +229,7 @@ def _copy_large(source: int, target: int) -> None:
     except OSError as error:
         if error.errno not in {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM}:
             raise
-    while part := os.read(source, _PART_BYTES):  # nothing is left where the kernel copied
+    while part := os.read(source, _PART_BYTES):  # copies nothing if the kernel has copied everything
         _write_all(target, part)
 
 

@@ -1,9 +1,9 @@
-"""Putting a workspace back to a tree that its history keeps, before a call whose effects nobody knows is repeated.
+"""Restores a workspace to a tree of its history, before a call with unknown effects is repeated.
 
-Rule 1: what the tree holds is there afterwards, byte for byte; what appeared since and would be kept is gone.
-Rule 2: what a history does not keep (ignored, too large, caches, ``.git``) is never touched; where such a file was
-    changed or made since, that is told, because it cannot be put back.
-Rule 3: no link is followed, and nothing outside the workspace is opened.
+Rule 1: Afterwards the content of the tree is there, byte for byte. Newer files that would be kept are removed.
+Rule 2: Files that a history does not keep (ignored, too large, caches, ``.git``) are never touched. If such a file was
+    changed or created since, it is reported, because it cannot be restored.
+Rule 3: No link is followed, and nothing outside the workspace is opened.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def restore(history: History, git_dir: Path, work_tree: Path, tree: str, since: float) -> tuple[str, ...]:
-    """Make the workspace hold what ``tree`` does."""
+    """Restore the workspace to ``tree``. Returns paths that changed after ``since`` and cannot be restored."""
     now = history.snapshot()
     wanted, there = history.files(tree), history.files(now)
     over = history.over
@@ -60,12 +60,12 @@ def restore(history: History, git_dir: Path, work_tree: Path, tree: str, since: 
 
 
 def content_of(git_dir: Path, name: str) -> bytes:
-    """A file's content by its id in a history; raises ``WorkspaceError`` where it is not there."""
+    """Return a file's content by its id. Raises ``WorkspaceError`` if it is missing."""
     return git("cat-file", "blob", name, cwd=git_dir, environment=store_environment(git_dir))
 
 
 def _above(root: int, path: bytes, *, make: bool = False) -> tuple[int, bytes]:
-    """The open folder that a path lies in, and its name there."""
+    """Open the parent folder of a path. Returns it with the file's name."""
     *above, last = path.split(b"/")
     folder = os.dup(root)
     try:
@@ -82,13 +82,13 @@ def _above(root: int, path: bytes, *, make: bool = False) -> tuple[int, bytes]:
 
 
 def _make_folder(parent: int, name: bytes) -> None:
-    """A real folder of that name; a file or a link in its place is none of what is kept, as those are gone by now."""
+    """Create a folder. Kept files and links in its place were removed before."""
     with suppress(FileExistsError):
         os.mkdir(name, dir_fd=parent)
 
 
 def remove_file(root: int, path: bytes) -> None:
-    """Remove what stands at a path below an open folder, if anything does; raises ``OSError``."""
+    """Remove the file at a path below an open folder, if there is one. Raises ``OSError``."""
     with suppress(FileNotFoundError, NotADirectoryError):
         folder, name = _above(root, path)
         try:
@@ -98,7 +98,7 @@ def remove_file(root: int, path: bytes) -> None:
 
 
 def put_file(root: int, path: bytes, mode: str, content: bytes) -> None:
-    """Write a file or a link where there is none, its folders with it; raises ``OSError``."""
+    """Write a file or link and its parent folders. Raises ``OSError``."""
     if mode == FOLDER:
         return
     folder, name = _above(root, path, make=True)
@@ -119,7 +119,7 @@ def put_file(root: int, path: bytes, mode: str, content: bytes) -> None:
 
 
 def _emptied(stray: list[bytes], wanted: dict[bytes, Node]) -> set[bytes]:
-    """The folders above what was removed in which nothing is wanted."""
+    """Return the parent folders of removed files that are not needed any more."""
     found = {above for path in stray for above in _folders(path)}
     return found - {above for path in wanted for above in _folders(path)}
 
@@ -130,7 +130,7 @@ def _folders(path: bytes) -> Iterator[bytes]:
 
 
 def _remove_empty(root: int, path: bytes) -> None:
-    with suppress(OSError):  # something that is not kept is in it, or it is gone
+    with suppress(OSError):  # it contains a file that is not kept, or is gone already
         folder, name = _above(root, path)
         try:
             os.rmdir(name, dir_fd=folder)
@@ -139,9 +139,9 @@ def _remove_empty(root: int, path: bytes) -> None:
 
 
 def _changed_since(place: Path, wanted: dict[bytes, Node], since: float) -> tuple[list[bytes], list[bytes]]:
-    """What is not kept and was changed or made later: files anywhere but in caches; and folders.
+    """Return files that are not kept and were changed or created later, except in caches; and such folders.
 
-    Such a folder may hold nothing, and is then to be removed: a repeated call may make it again.
+    These folders may be empty and are then removed, because a repeated call may create them again.
     """
     found: list[bytes] = []
     fresh: list[bytes] = []
@@ -157,7 +157,7 @@ def _changed_since(place: Path, wanted: dict[bytes, Node], since: float) -> tupl
             try:
                 folder = opened(root, at or b".", _FOLDER)
             except OSError:
-                found.append(at)  # nobody can say what is in it
+                found.append(at)  # its content is unknown
                 continue
             try:
                 for entry in list(os.scandir(folder)):
@@ -178,7 +178,7 @@ def _changed_since(place: Path, wanted: dict[bytes, Node], since: float) -> tupl
 
 
 def _repository_since_ns(root: int) -> int:
-    """When the run was given its repository, which a command waits for; its configuration is put in place last."""
+    """Return when the run got its repository, before any command; its configuration is written last."""
     try:
         return os.stat(".git/config", dir_fd=root, follow_symlinks=False).st_ctime_ns
     except OSError:

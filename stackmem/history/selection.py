@@ -1,8 +1,8 @@
-"""Which files of a folder go into a copy of it.
+"""Selects the files of a folder for a copy.
 
-In a git work tree: tracked and unignored files, those of nested repositories and submodules too, and ignored dependency
-folders; elsewhere: all files. What is included by name comes along in either case, ignored or not.
-Never: ``.git``, ``.env*`` at any depth, what is no file, folder or link, and the folders of stackmem's own runs.
+In a git work tree: tracked and unignored files, including nested repositories and submodules, and ignored dependency
+folders. Elsewhere: all files. Paths of ``--include`` are added in either case, even if ignored. Never: ``.git``,
+``.env*`` at any depth, special files, and folders of stackmem's own runs.
 """
 
 # Paths are bytes here, since a name need not be text.
@@ -25,24 +25,24 @@ from .exchange import STAGE
 from .git import HER_SECONDS, git, git_and_warnings, her_environment
 
 DEPENDENCIES = frozenset({b".venv", b"venv", b"node_modules"})
-_STAGE = os.fsencode(STAGE)  # of an apply that was killed
+_STAGE = os.fsencode(STAGE)  # left over from a killed apply
 _CLOSED = b"warning: could not open directory '"
-_STRANGE = re.compile(rb"(?:^|/)\.{0,2}(?:/|$)")  # an index is a file like any other: git lists what stands in it
-_NAMED = 5  # paths in one message
+_STRANGE = re.compile(rb"(?:^|/)\.{0,2}(?:/|$)")  # an index is untrusted: git lists whatever it contains
+_NAMED = 5  # maximum number of paths in one message
 
 
 class Selection(Struct, frozen=True):
-    """What is to be copied, by path relative to the folder."""
+    """What to copy, by path relative to the folder."""
 
-    files: dict[bytes, os.stat_result]  # regular files and links, with their status; each folder above them is implied
-    folders: list[bytes]  # folders to make even where they are empty
+    files: dict[bytes, os.stat_result]  # regular files and links with their status; their parent folders are implied
+    folders: list[bytes]  # folders to create even if they are empty
     dependencies: list[bytes]  # folders of installed packages among them
-    skipped: list[bytes]  # what was passed over, and why it is worth telling
-    unseen: frozenset[bytes] = frozenset()  # what no run may see, by its name, with those that are not worth telling
+    skipped: list[bytes]  # skipped files that are worth reporting
+    unseen: frozenset[bytes] = frozenset()  # names that no run may see, including those not worth reporting
 
 
 def select(folder: Path, include: Iterable[str], own: Iterable[Path] = ()) -> Selection:
-    """Look through the folder."""
+    """Scan the folder."""
     picked = Picked(os.fsencode(folder), own)
     if in_work_tree(folder):
         picked.from_git(folder, b"")
@@ -56,13 +56,13 @@ def select(folder: Path, include: Iterable[str], own: Iterable[Path] = ()) -> Se
 
 
 def never_copied(name: bytes) -> bool:
-    """Whether nothing of this name, at any depth, is part of a copy."""
+    """Return whether files of this name are excluded at any depth."""
     lower = name.lower()
     return lower == b".git" or lower.startswith(b".env") or name == _STAGE
 
 
 def real_folder(folder: Path) -> Path:
-    """The folder without links; raises ``UsageError`` where there is none."""
+    """Return the folder with links resolved. Raises ``UsageError`` if it does not exist."""
     try:
         root = folder.resolve(strict=True)
     except (OSError, RuntimeError) as error:
@@ -73,7 +73,7 @@ def real_folder(folder: Path) -> Path:
 
 
 def own_below(root: Path, own: Iterable[Path]) -> list[Path]:
-    """Those of the folders that lie in the copied one; one that it lies in itself does not count."""
+    """Return the folders that are inside ``root``. A folder that contains ``root`` does not count."""
     resolved = [path.resolve() for path in own]
     return [path for path in resolved if path.is_relative_to(root) and path != root]
 
@@ -88,12 +88,12 @@ class Picked:
         self._own = {os.path.relpath(os.fsencode(path), root) for path in own} - {b"."}
         self._unreadable: list[bytes] = []
         self._real: dict[bytes, bool] = {b"": True}
-        self._closed: dict[bytes, bool] = {}  # folders that nothing is copied from
+        self._closed: dict[bytes, bool] = {}  # folders that are excluded
         self._tracked_above: set[bytes] = set()  # folders with tracked files
         self._installed: set[bytes] = set()
 
     def from_git(self, folder: Path, below: bytes) -> None:
-        """Pick what git lists; a folder in its list is another repository, and asked for itself."""
+        """Select what git lists. A folder in its list is another repository and is queried separately."""
         tracked = self._listed(folder, "--cached")
         for path in tracked:
             self._note_tracked(below + path)
@@ -119,12 +119,12 @@ class Picked:
             "ls-files", "-z", *which, cwd=folder, environment=her_environment(), seconds=HER_SECONDS
         )
         for warning in warnings.splitlines():
-            if warning.startswith(_CLOSED):  # git lists the rest as if nothing were there
+            if warning.startswith(_CLOSED):  # git continues as if the folder were empty
                 self._unreadable.append(warning.removeprefix(_CLOSED).split(b"'")[0].rstrip(b"/"))
         return found.split(b"\0")[:-1]
 
     def include(self, path: bytes, name: str) -> None:
-        """Pick what the person names, ignored or not."""
+        """Select what the user names, ignored or not."""
         if self.never(path):
             raise UsageError(f"--include {shown_name(name)} is never copied; choose another path")
         if self._status(path) is None:
@@ -132,7 +132,7 @@ class Picked:
         self.walk(path)
 
     def walk(self, start: bytes) -> None:
-        """Pick everything at and below a path; the empty one is the whole folder."""
+        """Select everything at and below a path; the empty path is the whole folder."""
         todo = [start]
         if start and not self._add(start):
             return
@@ -152,12 +152,12 @@ class Picked:
         return self._root + b"/" + path if path else self._root
 
     def _add(self, path: bytes) -> bool:
-        """Pick one path; true where it is a folder, which is the caller's to look into."""
+        """Select one path. Returns True for a folder, which the caller must scan."""
         if path in self.files or self.never(path):
             return False
         status = self._status(path)
         if status is None:
-            return False  # tracked, and deleted
+            return False  # tracked, but deleted
         if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
             self.files[path] = status
             return False
@@ -167,7 +167,7 @@ class Picked:
         return False
 
     def _status(self, path: bytes) -> os.stat_result | None:
-        """The status of a path below real folders; None where it is not there, or reached through a link."""
+        """Return the status of a path, or None if it is missing or behind a link."""
         folder = path.rpartition(b"/")[0]
         try:
             if not (self._real.get(folder) or self._is_real(folder)):
@@ -180,7 +180,7 @@ class Picked:
             return None
 
     def _is_real(self, folder: bytes) -> bool:
-        """Whether the folder, and each above it, is no link."""
+        """Return whether neither the folder nor any of its parents is a link."""
         unknown = []
         while folder not in self._real:
             unknown.append(folder)
@@ -217,7 +217,7 @@ class Picked:
             above = above.rpartition(b"/")[0]
 
     def dependencies(self) -> list[bytes]:
-        """Folders of installed packages: the ignored ones, and others of that name that hold nothing tracked."""
+        """Return folders of installed packages: ignored ones, and others of these names without tracked files."""
         found = {path for path in self._installed if path not in self._tracked_above}
         above = {path.rpartition(b"/")[0] for path in self.files}
         for path in {*self.folders, *above}:
@@ -235,7 +235,7 @@ class Picked:
         return name != b"venv" or path + b"/pyvenv.cfg" in self.files
 
     def refuse_unreadable(self) -> None:
-        """Say which files cannot be read, before anything is copied."""
+        """Raise for unreadable files, before anything is copied."""
         root = self._root
         closed = [] if os.geteuid() == 0 else [path for path in self.files if not self._readable(path)]
         wrong = sorted({*self._unreadable, *closed})
@@ -252,7 +252,7 @@ class Picked:
 
 
 def in_work_tree(folder: Path) -> bool:
-    """Whether git knows the folder: as a work tree, or as a part of one that is not ignored as a whole."""
+    """Return whether git knows the folder: as a work tree, or as an unignored part of one."""
     try:
         answer = git(
             "rev-parse", "--is-inside-work-tree", cwd=folder, environment=her_environment(), seconds=HER_SECONDS
@@ -265,7 +265,7 @@ def in_work_tree(folder: Path) -> bool:
         ) from error
     if answer.strip() != b"true":
         return False
-    # A home directory kept in git often ignores everything that is not added to it: what lies there is on its own.
+    # A home directory in git often ignores everything that was not added explicitly; treat such folders as separate.
     return bool(git("ls-files", "-z", cwd=folder, environment=her_environment(), seconds=HER_SECONDS)) or not _ignored(
         folder
     )
@@ -278,12 +278,12 @@ def _ignored(folder: Path) -> bool:
                 "check-ignore", os.fspath(folder), cwd=folder.parent, environment=her_environment(), seconds=HER_SECONDS
             )
         )
-    except WorkspaceError:  # exit 1: it is not ignored; outside of any repository: nor is it
+    except WorkspaceError:  # exit 1: not ignored; otherwise not in a repository
         return False
 
 
 def included(folder: Path, name: str) -> bytes:
-    """The path that ``--include`` names, relative to the folder."""
+    """Return the path of ``--include`` relative to the folder."""
     path = os.path.normpath(os.path.join(folder, name))
     inside = Path(path).parent.resolve() / Path(path).name
     if not name or path == str(folder) or not Path(path).is_relative_to(folder) or not inside.is_relative_to(folder):

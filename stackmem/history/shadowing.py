@@ -1,10 +1,10 @@
-"""Files that the run added and that Python would import instead of a module of the same name elsewhere.
+"""Finds files added by the run that Python would import instead of another module with the same name.
 
-Rule 1: a folder counts if Python or a test runner may put it on the import path: the workspace, ``src`` and ``lib``,
-    folders of programs that the check runs, and folders of tests that are not packages.
-Rule 2: a module that the run found in such a folder is the project's own, and so is what the run makes of it.
-    A folder of tests shadows the project's own modules, too.
-Rule 3: packages that were installed stay as they were; packages that the run installed beside them stay, too.
+Rule 1: A folder counts if Python or a test runner may put it on the import path: the workspace, ``src`` and ``lib``,
+    folders of programs that the check runs, and test folders that are not packages.
+Rule 2: A module that existed initially in such a folder belongs to the project, even after the run changes it. A test
+    folder can also shadow the project's own modules.
+Rule 3: Installed packages must be unchanged; packages that the run installed in addition may stay.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TEST_FILE = re.compile(rb"conftest\.py|test_[^/]*\.py|[^/]*_test\.py")
 _TEST_FOLDER = re.compile(rb"(.*/)?(tests?|testing)(/.*)?")
 _INSTALLED = re.compile(rb"((?:.*/)?(?:site-packages|dist-packages|node_modules))/(?:(@[^/]+/)?)([^/]+)(?:/.*)?")
 _COMMON = {b"test", b"tests", b"doc", b"docs", b"example", b"examples", b"scripts", b"tools", b"setup", b"conftest"}
-"""Names that careless packages install, and that every project has for itself."""
+"""Names that some packages install by mistake, and that every project uses."""
 ALWAYS_IMPORTABLE = frozenset(
     os.fsencode(name)
     for name in (
@@ -37,18 +37,18 @@ BASE_FOLDERS = frozenset({b"", b"src", b"lib"})
 
 
 class Shadows(Struct, frozen=True):
-    """Tells which paths shadow a module."""
+    """Determines which paths shadow a module."""
 
-    # what can be imported in the environment of the check; also with ``/`` if it is a namespace package
+    # importable names in the check's environment; with a final ``/`` for namespace packages
     names: AbstractSet[bytes]
-    folders: AbstractSet[bytes]  # those that are on the import path whatever they hold
-    existed: Callable[[bytes], bool]  # whether the run found something at a path
-    exists: Callable[[bytes], bool]  # whether the copy has something at a path
-    is_link: Callable[[bytes], bool]  # whether a link is at a path of the copy
-    entries: Callable[[bytes], AbstractSet[bytes]]  # the names in a folder of the copy
+    folders: AbstractSet[bytes]  # folders that are always on the import path
+    existed: Callable[[bytes], bool]  # whether a path existed initially
+    exists: Callable[[bytes], bool]  # whether the copy has a path
+    is_link: Callable[[bytes], bool]  # whether a path of the copy is a link
+    entries: Callable[[bytes], AbstractSet[bytes]]  # names in a folder of the copy
 
     def matches(self, path: bytes) -> bool:
-        """Whether a path that was added, changed or removed steers what is imported."""
+        """Return whether an added, changed or removed path affects what is imported."""
         if installed := _INSTALLED.fullmatch(path):
             package = b"%s/%s%s" % (installed[1], installed[2] or b"", installed[3])
             return self.existed(path) or self.existed(package)
@@ -65,11 +65,11 @@ class Shadows(Struct, frozen=True):
             return False
         place = b"%s/%s" % (folder, name) if folder else name
         if not (is_last or name + b"/" in self.names or any(map(_INIT.match, self.entries(place)))):
-            return False  # a folder without __init__ gives way to a module anywhere else
+            return False  # a folder without __init__ has the lowest precedence
         return not any(map(self.existed, (place, place + b".py")))
 
     def _is_project(self, name: bytes) -> bool:
-        """Whether the run found a module of that name where the project has its own."""
+        """Return whether the project initially had a module of that name."""
         return any(map(self.existed, (name, name + b".py", b"src/" + name, b"src/%s.py" % name)))
 
     def _on_path(self, folder: bytes) -> bool:
@@ -94,9 +94,9 @@ for place in sys.path:
                 names.add(each + "/")
 print(*names, sep="\\n")
 """
-"""Prints what a Python can import outside of the workspace; to be run with ``python -I``."""
+"""Prints what a Python can import outside the workspace; run with ``python -I``."""
 
 
 def names_of(output: bytes) -> frozenset[bytes]:
-    """What the probe printed, with what is always importable."""
+    """Return the names that the probe printed, plus those that are always importable."""
     return ALWAYS_IMPORTABLE | {name for name in output.split(b"\n") if re.fullmatch(rb"[^\W\d]\w*/?", name)}

@@ -1,9 +1,9 @@
-"""Which files steer a check without being asked for by it, by their names and by what they hold.
+"""Classifies files that influence a check without being named by it, by name and content.
 
-Rule 1: what Python, node or a shell's PATH take up by themselves is put back always: no check is about it.
-Rule 2: settings of test runners are put back where the run found tests. Where it found none, the tests are the run's
-    own, and so are their settings. Of a file that holds other things, too, those settings alone count as a change.
-Rule 3: tests are put back where the person says so; tests that the run added stay.
+Rule 1: Files that Python, node or a shell's PATH use automatically are always restored: no check tests them.
+Rule 2: Settings of test runners are restored if there were tests initially. Otherwise the run created the tests and
+    their settings. In a file with other content, only changes to these settings count.
+Rule 3: Tests are restored if the user requests it; tests added by the run stay.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .objects import LINK
 SteeringKind = Literal["start", "settings", "tests"]
 KINDS: tuple[SteeringKind, ...] = ("start", "settings", "tests")
 Found = tuple[str, bytes]
-"""A file's mode, as git spells it, and its content."""
+"""A file's git mode and content."""
 
 _START = re.compile(
     r"(.*/)?(sitecustomize|usercustomize|pytest|pluggy|unittest)(\.py|/.*)|(.*/)?_pytest/.*|.*\.pth"
@@ -47,7 +47,7 @@ _RUNNERS = ("scripts", "tasks", "test", "jest", "mocha", "ava", "vitest", "nyc",
 
 
 def steers(path: bytes) -> SteeringKind | None:
-    """What a file steers by its path in the workspace."""
+    """Return the kind of file by its path in the workspace, or None."""
     name = os.fsdecode(path).lower()
     if _START.fullmatch(name):
         return "start"
@@ -57,7 +57,7 @@ def steers(path: bytes) -> SteeringKind | None:
 
 
 def same_settings(path: bytes, before: Found | None, now: Found | None) -> bool:
-    """Whether two versions of a file that holds other things, too, steer tests alike."""
+    """Return whether two versions of a file with mixed content have the same test settings."""
     name = path.rpartition(b"/")[2].decode("ascii", "replace").lower()
     if name == "__init__.py" and not _TEST_PACKAGE.fullmatch(os.fsdecode(path).lower()):
         return False
@@ -71,7 +71,7 @@ def same_settings(path: bytes, before: Found | None, now: Found | None) -> bool:
 
 
 def runs_something(init: bytes) -> bool:
-    """Whether the ``__init__.py`` of a package executes more than a docstring."""
+    """Return whether a package's ``__init__.py`` executes more than a docstring."""
     try:
         return bool(_of_init(init.decode("utf-8")))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -99,7 +99,7 @@ def _of_package(text: str) -> Any:
 
 
 def _of_init(text: str) -> Any:
-    """What a package of tests executes; nothing of a docstring."""
+    """Return the statements of a module, without docstrings."""
     body = ast.parse(text).body
     statements = [each for each in body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))]
     return [ast.dump(each) for each in statements]

@@ -1,4 +1,4 @@
-"""One walk through a workspace that may be hostile: no link followed, no FIFO waited for, nothing outside opened."""
+"""Walks through an untrusted workspace: follows no links, does not block on FIFOs, opens nothing outside."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ from .objects import Node
 CACHES = frozenset(
     {b"__pycache__", b".pytest_cache", b".mypy_cache", b".ruff_cache", b".hypothesis", b".ipynb_checkpoints"}
 )
-# Folders that hold what was installed, and the files by which an installer's work is told from a folder of that name.
+# Folders of installed packages, and the files that distinguish an installer's folder from others of that name.
 _MARKS = {
     b".venv": (b"pyvenv.cfg",),
     b"venv": (b"pyvenv.cfg",),
     b"node_modules": (b".package-lock.json", b".yarn-integrity", b".yarn-state.yml", b".modules.yaml"),
 }
 _NAMES = sys.getfilesystemencoding()
-_LEVELS = 256  # of folders; a path of two thousand costs git, and the kernel, seconds
-_READ_BYTES = 1024 * 1024  # at once
-_MOST_NEW = 200_000  # files and folders that a run may add; more would hold up each of its steps
-_MOST_NAMED = 1_000  # of what was left out
-GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV}  # another kind of thing than a moment before
+_LEVELS = 256  # maximum depth; two thousand levels cost git and the kernel seconds
+_READ_BYTES = 1024 * 1024  # per read
+_MOST_NEW = 200_000  # limit for added files and folders, because more would delay every step
+_MOST_NAMED = 1_000  # limit for reported entries
+GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV}  # the path has changed its type or disappeared since
 
 
 Key = tuple[int, int, int, int, int]
 
 
 class Seen(Struct, frozen=True):
-    """What a path held at the last look."""
+    """Content of a path at the last scan."""
 
     node: Node  # its content
-    key: Key | tuple[()] = ()  # size, times, permissions and inode of then; empty where it must be read again
+    key: Key | tuple[()] = ()  # mode, size, times and inode at the last scan; empty if it must be read again
 
 
 def stat_key(status: os.stat_result) -> Key:
-    # ctime too: a command can set a file's mtime back, but not its ctime
+    # include ctime, because a command can reset mtime but not ctime
     return status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 class LeftOut(Struct, frozen=True):
     """A path that could not be kept."""
 
-    path: str  # as ``shown_name`` spells it
-    reason: str  # in words, for a report
-    bytes: int = 0  # its size; 0 where it is not known, or a folder
+    path: str  # as spelled by ``shown_name``
+    reason: str  # readable, for a report
+    bytes: int = 0  # its size; 0 if unknown, or for a folder
 
 
 class _Folder(Struct, frozen=True):
@@ -66,7 +66,7 @@ class _Folder(Struct, frozen=True):
 
 
 class Walk:
-    """Folder by folder, level by level, so that git is asked few questions."""
+    """Walks level by level, so that few queries to git are needed."""
 
     def __init__(
         self,
@@ -76,10 +76,10 @@ class Walk:
         leave_out: set[bytes],
         rules: IgnoreRules | None,
     ) -> None:
-        self.left_out: list[LeftOut] = []  # what could not be kept, so far
-        # files that are as they were at the last look, so far; ``files`` gives the others
+        self.left_out: list[LeftOut] = []  # what could not be kept so far
+        # unchanged files so far; ``files`` yields the others
         self.unchanged: list[bytes] = []
-        self.unchanged_bytes = 0  # their sizes together
+        self.unchanged_bytes = 0  # their total size
         self._root = root
         self._open: Opener = opener_for(root)
         self._before = before
@@ -89,7 +89,7 @@ class Walk:
         self._rules = rules
         self._new_left = _MOST_NEW
         self._unnamed = 0
-        self._kept: list[bytes] = []  # what is left as it was: paths, and folders that end in "/"
+        self._kept: list[bytes] = []  # paths that keep their previous version; folders end in "/"
 
     def files(self) -> Iterator[tuple[bytes, os.stat_result]]:
         level = [b""]
@@ -118,19 +118,19 @@ class Walk:
             self._unnamed += 1
 
     def report(self) -> tuple[LeftOut, ...]:
-        """What could not be kept; of many, the first ones and how many more."""
+        """Return what could not be kept; if too much, the first entries and the number of others."""
         more = (LeftOut(".", f"{self._unnamed} more, for such reasons"),) if self._unnamed else ()
         return (*self.left_out, *more)
 
     def kept_as_before(self, seen: Collection[bytes]) -> list[bytes]:
-        """The known files that are at or below something that was left out."""
+        """Return the known files at or below paths that were left out."""
         exact = {path for path in self._kept if path in self._before}
         folders = tuple(path + b"/" for path in self._kept if path in self._known_folders)
         below = (path for path in self._before if folders and path.startswith(folders))
         return [path for path in exact.union(below) if path not in seen]
 
     def content(self, path: bytes, most: int) -> bytes:
-        """At most so many bytes of a regular file."""
+        """Read at most ``most`` bytes of a regular file."""
         fd = self._open(self._root, path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -173,7 +173,7 @@ class Walk:
         prefix = path + b"/" if path else b""
         with os.scandir(fd) as entries:
             for entry in entries:
-                name = entry.name.encode(_NAMES, "surrogateescape")  # as os.fsencode, at a third of its time
+                name = entry.name.encode(_NAMES, "surrogateescape")  # like os.fsencode, but three times as fast
                 child = prefix + name
                 known = self._before.get(child)
                 if known is None and name.lower() == b".git":
@@ -182,7 +182,7 @@ class Walk:
                     status = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-                if known is not None and known.key == stat_key(status):  # the most of them, so the shortest way
+                if known is not None and known.key == stat_key(status):  # fast path for most entries
                     self.unchanged.append(child)
                     self.unchanged_bytes += status.st_size
                     continue
@@ -199,23 +199,23 @@ class Walk:
                         continue
                     folder.files.append((child, status))
                 elif name == b".gitignore" and not is_whiteout(status):
-                    self._rules = None  # git would wait for a FIFO for ever
+                    self._rules = None  # git would block on a FIFO forever
                     self.leave_out(child, "no file; no .gitignore is read now")
                 elif not is_whiteout(status):
                     self._name(LeftOut(shown_name(child), "no file, folder or link"), known=False)
 
     def _is_too_much(self, path: bytes) -> bool:
-        """Whether so much has been added already that this, which is new, no longer counts."""
+        """Return whether the limit for new entries is reached and this one is new."""
         if self._first or path in self._before or path in self._known_folders:
             return False
         self._new_left -= 1
         return self._new_left < 0
 
     def _passed_over(self, parent: int, path: bytes, name: bytes) -> bool:
-        """Whether a folder that holds nothing known is one of those that are not looked into.
+        """Return whether to skip a folder without known files.
 
-        What the workspace starts with may be anybody's folder of that name (fixtures, the package ``Lib/venv``), so
-        there an installer must have left its mark.
+        An initial folder with such a name may be anything (fixtures, the package ``Lib/venv``), so there an installer's
+        marker file is required.
         """
         if name in CACHES or path in self._leave_out_folders:
             return True
@@ -237,12 +237,12 @@ class Walk:
 
 
 def path_bytes(shown: str) -> bytes:
-    """The path that ``shown_name`` shows so."""
+    """Return the path that ``shown_name`` displays this way."""
     return (meant_name(shown) if "\\" in shown else None) or os.fsencode(shown)
 
 
 def folders_of(files: Iterable[bytes]) -> set[bytes]:
-    """Every folder above one of the files."""
+    """Return all parent folders of the files."""
     found: set[bytes] = set()
     for path in files:
         above = path.rpartition(b"/")[0]
