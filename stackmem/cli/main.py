@@ -29,6 +29,7 @@ from stackmem.tools.plugin_places import any_plugin
 from stackmem.version import VERSION
 
 from .catalog import COMMANDS, EXAMPLES, EXIT_CODES, GROUPS
+from .help_layout import lay_out
 from .placement import refuse_options_before_subcommands
 from .screen.text import escape
 
@@ -49,7 +50,7 @@ class Commands(Mapping[str, Any]):
 
 
 def _own_command(name: str) -> Any:
-    """Load a built-in command, and add its example."""
+    """Load a built-in command, and add its examples."""
     parent = typer.Typer(**_PLAIN)
     if _ASKED:
         from .completion import add_light
@@ -65,7 +66,7 @@ def _own_command(name: str) -> Any:
     below = {f"{name} {word}": one for word, one in getattr(command, "commands", {}).items()}
     for words, each in {name: command, **below}.items():
         each.get_params = partial(_as_typed, each.get_params)
-        each.epilog = f"Example: {EXAMPLES[words]}"
+        lay_out(each, EXAMPLES[words])
     return command
 
 

@@ -1,11 +1,13 @@
-"""``--help``: commands in groups, and an example of each that can be typed."""
+"""``--help``: commands in groups, examples that can be typed, and options in groups."""
 
+import re
 import shlex
 
 import pytest
 import typer
 
 from stackmem.cli.catalog import COMMANDS, EXAMPLES, GROUPS
+from stackmem.cli.help_layout import OPTION_GROUPS
 from stackmem.cli.main import app
 from tests.house.test_docs import commands
 from tests.stage import Stage
@@ -27,18 +29,19 @@ def test_the_help_shows_every_command_once_in_its_group(stage: Stage):
     shown = stage.call("--help").stdout
     places = [shown.index(f"\n{group}:\n") for group in GROUPS]
     assert places == sorted(places)
-    for (_, names), start, end in zip(GROUPS.items(), places, [*places[1:], len(shown)], strict=True):
+    for (_, names), start, end in zip(GROUPS.items(), places, [*places[1:], shown.index("Exit codes")], strict=True):
         lines = [line.split()[0] for line in shown[start:end].splitlines() if line[:2] == "  " and line[2:3].strip()]
         assert [word for word in lines if word in COMMANDS] == list(names)
 
 
-def test_every_command_has_an_example_and_no_other():
+def test_every_command_has_examples():
     assert set(EXAMPLES) == {words for words in commands() if words}
+    assert {words for words, examples in EXAMPLES.items() if len(set(examples)) != 2} == {"keys distrust"}
 
 
-@pytest.mark.parametrize("words", EXAMPLES)
-def test_an_example_can_be_typed(words: str):
-    typed = shlex.split(EXAMPLES[words])
+@pytest.mark.parametrize(("words", "example"), [(words, one) for words, both in EXAMPLES.items() for one in both])
+def test_an_example_can_be_typed(words: str, example: str):
+    typed = shlex.split(example.partition(" > ")[0])
     assert typed[: 1 + len(words.split())] == ["stackmem", *words.split()]
     assert parsed(typed[1:])
 
@@ -49,9 +52,35 @@ def test_what_cannot_be_typed_is_seen(words: list[str]):
         parsed(words)
 
 
-@pytest.mark.parametrize("words", ["apply", "trace", "trace show"])
-def test_the_help_of_a_command_ends_with_its_example(stage: Stage, words: str):
-    assert stage.call(*words.split(), "--help").stdout.endswith(f"Example: {EXAMPLES[words]}\n")
+@pytest.mark.parametrize("words", ["apply", "trace", "trace show", "solve"])
+def test_the_help_of_a_command_shows_its_examples_before_its_options(stage: Stage, words: str):
+    shown = stage.call(*words.split(), "--help").stdout
+    examples = "".join(f"  {example}\n" for example in EXAMPLES[words])
+    assert f"\nExamples:\n{examples}" in shown.partition("\nOptions:\n")[0]
+
+
+def test_a_long_help_shows_every_option_once_and_the_rare_ones_in_groups(stage: Stage):
+    shown = stage.call("solve", "--help").stdout
+    assert sorted(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", shown, re.M)) == sorted(
+        flag for flag in commands()["solve"] | {"--help"} if not flag.startswith("--no-")
+    )
+    places = [shown.find(f"\n{heading}:\n") for heading in ("Options", *OPTION_GROUPS)]
+    found = [place for place in places if place >= 0]
+    assert found == sorted(found)
+    assert len(found) == 5
+    assert "--fsync" not in shown[found[0] : found[1]]
+
+
+def test_a_grouped_option_exists_and_is_in_one_group():
+    grouped = [name for names in OPTION_GROUPS.values() for name in names]
+    assert len(grouped) == len(set(grouped))
+    assert set(grouped) <= {param.name for command in ROOT.commands.values() for param in command.params}
+
+
+def test_a_short_help_is_not_grouped(stage: Stage):
+    shown = stage.call("replay", "--help").stdout
+    assert "\nSandbox and output:\n" not in shown
+    assert "--runs-dir" in shown
 
 
 def test_the_manual_page_names_every_command_with_its_example_and_nothing_that_roff_would_act_on(stage: Stage):
@@ -62,4 +91,5 @@ def test_the_manual_page_names_every_command_with_its_example_and_nothing_that_r
     plain = page.replace(r"\-", "-").replace(r"\(aq", "'").replace(r"\(ti", "~")
     assert "\\" not in plain
     for name, says in COMMANDS.items():
-        assert f".B {name}\n{says}\n.br\n{EXAMPLES[name]}\n" in plain
+        examples = "".join(f".br\n{example}\n" for example in EXAMPLES[name])
+        assert f".B {name}\n{says}\n{examples}" in plain

@@ -9,15 +9,16 @@ from stackmem.version import VERSION
 
 
 def command() -> None:
-    """Print the manual page: the commands in their groups, an example of each, the exit codes."""
+    """Print the manual page: commands with examples, and exit codes."""
     lines = [f'.TH STACKMEM 1 "" "stackmem {_roff(VERSION)}"', ".SH NAME"]
     lines += [r"stackmem \- a coding agent that manages its own working memory"]
     lines += [".SH SYNOPSIS", r".B stackmem", r"[\-\-version] [\-\-help] COMMAND [ARGS]..."]
-    lines += [".SH DESCRIPTION", r"Each command says its flags with \-\-help."]
+    lines += [".SH DESCRIPTION", r"COMMAND \-\-help lists the options of a command."]
     for group, commands in GROUPS.items():
         lines += [f".SS {group}"]
         for name, says in commands.items():
-            lines += [".TP", f".B {_roff(name)}", _roff(says), ".br", _roff(EXAMPLES[name])]
+            lines += [".TP", f".B {_roff(name)}", _roff(says)]
+            lines += [line for example in EXAMPLES[name] for line in (".br", _roff(example))]
     lines += [".SH EXIT STATUS", _roff(" ".join(EXIT_CODES.partition(": ")[2].split()))]
     typer.echo("\n".join(lines))
 
