@@ -6,9 +6,11 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from scripts.strategy_pictures import STRATEGIES as PANELS
 from tests.stage import ROOT
 
 PICTURE = ROOT / "docs" / "session.svg"
+STRATEGIES = ROOT / "docs" / "images" / "strategies.svg"
 NAME = "{http://www.w3.org/2000/svg}"
 
 
@@ -25,6 +27,13 @@ def test_the_picture_is_one_small_file_without_scripts_and_shows_the_whole_sessi
     assert "applied to" in shown[-1]
     assert "push_frame look" in shown[-1]
     assert f"({PICTURE.relative_to(ROOT)})" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_picture_of_the_strategies_is_small_and_on_the_page_that_compares_them():
+    titles = [text.text for text in ET.parse(STRATEGIES).getroot().iter(f"{NAME}text") if text.get("class") == "n"]
+    assert titles == list(PANELS)
+    assert STRATEGIES.stat().st_size < 60_000
+    assert "(images/strategies.svg)" in (ROOT / "docs" / "which-strategy.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.campaign
