@@ -24,6 +24,7 @@ _BLOCK = re.compile(r"^(#+ .*|\s*\|.*|\s*(?:[-*]|\d+\.) )", re.M)
 # The docs do not use abbreviations that end in a period, so a period and a blank end a sentence.
 _STOP = re.compile(r"(?<=[.!?])[)\"*_]*\s+")
 _WORD = re.compile(r"[A-Za-z0-9](?:[\w'’./-]*\w)?")
+_SMALL_NAMES = ("stackmem", "llama.cpp", "mini-swe-agent", "uv", "pipx")
 _ROW = re.compile(r"^\| ([^|`]+?) \| ([^|]+?) \|$", re.M)
 
 
@@ -50,6 +51,13 @@ def long_sentences(text: str) -> list[str]:
     return [sentence for sentence in sentences if len(_WORD.findall(sentence)) > MOST_WORDS]
 
 
+def lost_openings(text: str) -> list[str]:
+    """Return the paragraphs that begin in the middle of a sentence: with a small letter that is not a name's."""
+    bare = _BLOCK.sub(r"\n\n\1", _CODE.sub("…", _COMMENT.sub("", _FENCE.sub("\n\n", text))))
+    paragraphs = (" ".join(part.split()) for part in re.split(r"\n\s*\n", bare))
+    return [part for part in paragraphs if part[:1].islower() and not part.startswith(_SMALL_NAMES)]
+
+
 @cache
 def avoided() -> Mapping[str, str]:
     """Map each word or phrase to its replacement, as CONTRIBUTING.md lists them."""
@@ -73,6 +81,7 @@ def main(named: list[str]) -> int:
     for path in map(Path, named) if named else pages():
         text = path.read_text("utf-8")
         told = [f"{len(_WORD.findall(one))} words: {one}" for one in long_sentences(text)]
+        told += [f"begins in the middle of a sentence: {one[:60]}" for one in lost_openings(text)]
         if path.name != "CONTRIBUTING.md":
             told += avoided_words(text)
         for one in told:

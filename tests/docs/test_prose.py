@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from scripts.prose import MOST_WORDS, avoided, avoided_words, long_sentences, pages
+from scripts.prose import MOST_WORDS, avoided, avoided_words, long_sentences, lost_openings, pages
 from tests.house.sources import ROOT, modules, name
 
 PAGES = pages()
@@ -13,6 +13,18 @@ PAGES = pages()
 @pytest.mark.parametrize("path", PAGES, ids=name)
 def test_no_sentence_has_more_than_thirty_words(path):
     assert long_sentences(path.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_no_paragraph_has_lost_the_beginning_of_its_sentence(path):
+    assert lost_openings(path.read_text("utf-8")) == []
+
+
+def test_a_lost_beginning_is_found():
+    assert lost_openings("# Title\n\n of amounts, 0.9.\n") == ["of amounts, 0.9."]
+    assert lost_openings("```sh\nls\n```\n\nfolds the trace.\n") == ["folds the trace."]
+    for text in ("stackmem starts.\n", "`replay` starts.\n", "- item\n", "| cell |\n", "```text\nsmall\n```\n"):
+        assert lost_openings(text) == [], text
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if path.name != "CONTRIBUTING.md"], ids=name)
