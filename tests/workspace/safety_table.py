@@ -78,12 +78,12 @@ def table() -> str:
     counted = [cell for *_, row in leveled for cell in row]
     count = ", ".join(f"{counted.count(word):,} {word}" for word in (HOLDS, DOCUMENTED, MOOT, NOT_RUN))
     lines = [
-        f"{len(rows) + len(proxied)} cases, of which {len(leveled)} run in a sandbox. Of their cells: {count}.", "",
+        f"There are {len(rows) + len(proxied)} cases. {len(leveled)} run in a sandbox, with these results: {count}.", "",
         f"| case | {' | '.join(COLUMNS)} |", "|---|" + "---|" * len(COLUMNS),
         *(f"| {subject}: {told} | {' | '.join(row)} |" for subject, told, row in leveled), "",
-        f"These {len(others)} are about a hostile folder in the hands of stackmem itself. They hold everywhere:", "",
+        f"These {len(others)} cases test stackmem itself with a hostile folder. They hold at every level:", "",
         *(f"- {subject}: {told}" for subject, told in others), "",
-        f"These {len(proxied)} are about a hostile command and the proxy of [listed hosts](network.md). They hold:", "",
+        f"These {len(proxied)} cases test the proxy of [listed hosts](network.md) with hostile commands. All hold:", "",
         *(f"- {told}" for told in proxied), "",
     ]  # fmt: skip
     return "\n".join(lines)
