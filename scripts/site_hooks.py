@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Replace links to files of the repository that are not on the site with their text."""
+    """Rank the page in the search, and replace links to files that are not on the site with their text."""
+    page.meta["search"] = {"boost": _search_boost(page.file.src_uri)}
 
     def page_link_or_text(link: re.Match[str]) -> str:
         target = os.path.normpath(Path("docs", page.file.src_uri).parent / link[2])
@@ -42,6 +44,16 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return _LINK.sub(page_link_or_text, markdown)
 
 
+def _search_boost(path: str) -> float:
+    """Rank the home page and tutorials first, and pages for developers last: they repeat the readers' words."""
+    if path == "index.md" or path.startswith("tutorials/"):
+        return 3.0
+    *_, developers = _parts().values()
+    listed = {name for section in developers for pages in section.values() for page in pages for name in page.values()}
+    return 0.2 if path in listed else 1.0
+
+
+@cache
 def _parts() -> dict[str, list[dict[str, list[dict[str, str]]]]]:
     """The sections of pages by the ``##`` heading above them; unlisted pages are the decisions."""
     groups = dict(documents.groups())
