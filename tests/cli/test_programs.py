@@ -53,8 +53,8 @@ def test_a_dry_run_prints_the_steps_and_leaves_no_run(place: Path) -> None:
     ("words", "told"),
     [
         (("p", "--input", "whom=x"), "known: who"),
-        (("p", "--input", "who"), "is no input"),
-        (("p", "--input", "who:=x"), "no JSON value"),
+        (("p", "--input", "who"), "is not valid"),
+        (("p", "--input", "who:=x"), "needs a JSON value"),
         (("p", "--input", "who=@none"), "cannot be read"),
         (("none.apl",), "there is no program"),
         (("p/main.apl", "--language", "none"), "no language"),

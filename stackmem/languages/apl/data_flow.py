@@ -213,13 +213,13 @@ class Flow(Refusals):
             root = step.items.split(".", 1)[0]
             self._check_mentions((Mention(root),), step.head.place, step.head.name)
             if root == step.items and root in self._plain_texts:
-                message = f"`{root}` is a text, and the loop goes over a list; split it first."
+                message = f"`{root}` is a text, but the loop needs a list; split it first."
                 self._warn(step, "Logical Type Mismatch", message)
         else:
             self._check_mentions(own_mentions(step, expressions=False), step.head.place, step.head.name)
             self._text_templates(step, [step.items])
         if FULL_LOOP not in step.head.directives and not step.max_concurrency:
-            message = f"Say `directives: [{FULL_LOOP}]`; interpreters that are models may leave items out without it."
+            message = f"Add `directives: [{FULL_LOOP}]`; without it, interpreters that are models may skip items."
             self._warn(step, "Missing Loop Execution Directive", message)
         for name in (step.loop_var, step.register):
             if name in self._constants:
@@ -369,7 +369,9 @@ class Flow(Refusals):
 
     def _directives(self, step: Step) -> None:
         if FULL_LOOP in step.head.directives and not isinstance(step, Foreach):
-            self._warn(step, "Misplaced Directive", f"`{FULL_LOOP}` stands on a step that is not a `foreach` loop.")
+            self._warn(
+                step, "Misplaced Directive", f"`{FULL_LOOP}` has no effect on a step other than a `foreach` loop."
+            )
 
     def _warn_unused(self, steps: list[Step], used_outside: frozenset[str] = frozenset()) -> None:
         for step, message in unused(steps, used_outside):

@@ -21,7 +21,7 @@ def habits(step: ToolStep, from_outside: Container[str]) -> Iterator[tuple[str, 
     ``from_outside`` contains the variables whose values come from tools, models and files.
     """
     if step.doubled_name:
-        message = "`name` stands twice: the first names the step, the second is the tool's; `list_name` says it once."
+        message = "`name` occurs twice: for the step and for the tool's parameter; write `list_name` for the parameter."
         yield "Doubled Name", message
     if step.tool in ("read_file", "write_file"):
         for key in ("path", "absolute_path", "to_file"):
@@ -36,13 +36,13 @@ def habits(step: ToolStep, from_outside: Container[str]) -> Iterator[tuple[str, 
 
 def _command(command: str, from_outside: Container[str]) -> Iterator[tuple[str, str]]:
     if dangerous := _DANGEROUS.search(command):
-        yield "Potentially Dangerous Shell Command", f"The command holds `{dangerous[0][:60]}`."
+        yield "Potentially Dangerous Shell Command", f"The command contains `{dangerous[0][:60]}`."
     for start, end in literal_stretches(command):
-        yield "Literal Stretch", f"Left alone, as it is no template of ours: {command[start:end][:80]}"
+        yield "Literal Stretch", f"Not rendered, because it is not a valid template: {command[start:end][:80]}"
     for mention in command_mentions(command):
         if mention.name in from_outside and not mention.quoted and mention.path != ("exit_code",):
             message = (
-                f"`{mention.name}` comes from outside; write {{{{ {mention.name} | quote }}}}, or pass it by `env`."
+                f"`{mention.name}` comes from outside; write {{{{ {mention.name} | quote }}}}, or pass it in `env`."
             )
             yield "Unquoted Shell Value", message
 
@@ -58,7 +58,7 @@ def unused(steps: list[Step], used_outside: frozenset[str]) -> Iterator[tuple[St
     for step in steps:
         register = step.register if isinstance(step, ToolStep | Foreach) else ""
         if register and register not in used:
-            yield step, f"`{register}` is registered and never used."
+            yield step, f"`{register}` is registered but never used."
 
 
 def endless(step: While, named: Mapping[str, tuple[Step, ...]]) -> str:
@@ -67,4 +67,4 @@ def endless(step: While, named: Mapping[str, tuple[Step, ...]]) -> str:
     written = {name for each in all_steps(step.body) for name in names_set(each, named)}
     if not tested or tested & written:
         return ""
-    return f"Nothing in the loop writes {', '.join(f'`{name}`' for name in sorted(tested))}."
+    return f"No step in the loop writes {', '.join(f'`{name}`' for name in sorted(tested))}."

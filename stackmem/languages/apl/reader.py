@@ -160,9 +160,7 @@ def _lenient(text: str, shapes: Shapes) -> Tree:
             line, at = error.place.line - 1, error.place.column - 2
             if _ESCAPE not in error.message or lines[line][at : at + 1] != "\\":
                 raise
-            message = (
-                f"`{lines[line][at : at + 2]}` is no escape of YAML and is read as it stands; double the backslash."
-            )
+            message = f"`{lines[line][at : at + 2]}` is not a YAML escape and is read literally; double the backslash."
             shapes.note(error.place, "Unknown Escape", message)
             lines[line] = f"{lines[line][:at]}\\{lines[line][at:]}"
             text = "".join(lines)

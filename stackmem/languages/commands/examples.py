@@ -15,28 +15,30 @@ from stackmem.errors import UsageError
 
 
 def command(
-    name: str | None = argument("[NAME]", "Copy this one, as the list shows it.", default=None),
-    to: Path | None = option("--to", "The new folder; its own name where none is given.", "DIR"),
+    name: str | None = argument("[NAME]", "The example to copy, as listed.", default=None),
+    to: Path | None = option("--to", "The new folder. Default: the name of the example.", "DIR"),
 ) -> None:
-    """List the example programs; with a NAME, copy that one, to be changed and run."""
+    """List the example programs; with a NAME, copy that example so that you can change and run it."""
     shipped = shipped_examples()
     programs = {main.parent.relative_to(shipped).as_posix(): main for main in sorted(shipped.glob("*/*/main.*"))}
     if name is None:
         width = max(map(len, programs))
         for each, main in programs.items():
             typer.echo(f"{each:<{width}}  {_first_sentence(main)}")
-        typer.echo("\nstackmem examples NAME copies one, with a script that runs it without a model")
+        typer.echo("\nstackmem examples NAME copies an example with a script that runs it without a model")
         return
     if name not in programs:
         near = difflib.get_close_matches(name, programs, n=1, cutoff=0.4)
-        raise UsageError(f"no example {name[:80]!r}; " + (f"did you mean {near[0]!r}?" if near else "see the list"))
+        raise UsageError(
+            f"no example {name[:80]!r}; " + (f"did you mean {near[0]!r}?" if near else "stackmem examples lists them")
+        )
     main = programs[name]
     target = Path(os.path.expanduser(to or main.parent.name))
     try:
         shutil.copytree(main.parent, target)
     except OSError as error:
         why = error.strerror or str(error)
-        raise UsageError(f"{target} cannot be made ({why}); --to names another folder") from error
+        raise UsageError(f"{target} cannot be created ({why}); choose another folder with --to") from error
     script = target / "script.yaml"
     typer.echo(readable(f"{target}\nrun it: stackmem run {target} --model script:{script}"))
 

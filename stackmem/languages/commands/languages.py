@@ -11,7 +11,7 @@ from stackmem.languages.running.opening import open_language
 
 
 def command(json: bool = switch("--json", "Print a list of objects.")) -> None:
-    """List the languages of programs, with their suffixes."""
+    """List the program languages and their file suffixes."""
     languages = [open_language(name) for name in sorted(set(INTERPRETERS.values()))]
     if json:
         rows = [{"name": each.name, "says": each.says, "suffixes": each.suffixes} for each in languages]

@@ -17,19 +17,19 @@ _FORMATS = ("text", "json", "github", "apl")
 
 
 def command(
-    files: list[str] = argument("FILE|DIR...", "Programs, tool files, configurations; all in a DIR."),
+    files: list[str] = argument("FILE|DIR...", "Programs, tool files, configurations, or folders that contain them."),
     form: str = option("--format", f"One of {', '.join(_FORMATS)}.", "FORMAT", default="text"),
-    as_json: bool = switch("--json", "The same as --format json."),
-    strict: bool = switch("--strict", "Exit 1 on warnings, too."),
-    language: str | None = option("--language", "The language, where the name does not say it.", "NAME"),
-    config: str | None = option("--config", "The language's own configuration file.", "FILE"),
-    lib: list[str] | None = option("--lib", "A library that a run is given; repeatable.", "FILE"),
+    as_json: bool = switch("--json", "Same as --format json."),
+    strict: bool = switch("--strict", "Exit with 1 on warnings too."),
+    language: str | None = option("--language", "The language, if the file name does not show it.", "NAME"),
+    config: str | None = option("--config", "The configuration file of the language.", "FILE"),
+    lib: list[str] | None = option("--lib", "A library that is loaded before the program; repeatable.", "FILE"),
 ) -> None:
-    """Say what is wrong with programs, without running them; exit 1 on errors."""
+    """Check programs without running them; exit with 1 on errors."""
     if as_json and form not in ("text", "json"):
-        raise UsageError(f"--json and --format {form[:40]} say two things; give one")
+        raise UsageError(f"--json and --format {form[:40]} contradict each other; pass one of them")
     if form not in _FORMATS:
-        raise UsageError(f"--format {form[:40]!r} is none of {', '.join(_FORMATS)}")
+        raise UsageError(f"--format {form[:40]!r} is unknown; choose one of {', '.join(_FORMATS)}")
     reports = lint_all(files, Path.cwd(), language=language, config=config, libraries=tuple(lib or ()))
     _show(reports, "json" if as_json else form)
     counted = {finding.severity for linted in reports for finding in linted.findings}

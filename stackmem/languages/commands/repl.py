@@ -32,15 +32,17 @@ _MOST_CHARS = 1_000_000
     "model", "strategy", "isolation", "runs_dir", "sandbox_dir", "max_steps", "max_usd", "yes",
 ))  # fmt: skip
 def command(
-    program: str | None = argument("[FILE]", "A workflow to run first; the session has its definitions.", default=None),
+    program: str | None = argument(
+        "[FILE]", "A workflow to run first; the session can use its definitions.", default=None
+    ),
     given: list[str] | None = option("--input", "A variable; repeatable.", "K=TEXT|K:=JSON|K=@FILE"),
     lib: list[str] | None = option("--lib", "A library; repeatable.", "FILE"),
-    workspace: str | None = option("--workspace", "The folder that is copied. Default: this one.", "DIR"),
+    workspace: str | None = option("--workspace", "The folder to copy. Default: the current folder.", "DIR"),
     *,
     flags: Flags,
     quiet: Quiet = False,
 ) -> None:
-    """Evaluate S-expressions as they are typed, in one recorded run; (exit) or the end of input leaves."""
+    """Evaluate S-expressions as you type them, in one recorded run; end it with (exit) or end of input."""
     cwd = Path.cwd()
     folder = Path(next(iter(sexp.__path__)))
     options = {"repl": True, "lib": [str(absolute(path)) for path in lib or ()]}
@@ -52,7 +54,7 @@ def command(
     say(*ready.prepared.warnings)
     screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=False, as_json=False)
     if not _ready_to_read():
-        raise UsageError("there is no standard input to read expressions from; open it, or use `stackmem run FILE`")
+        raise UsageError("standard input is closed, so expressions cannot be read; use `stackmem run FILE`")
     if sys.stdin.isatty():
         _remember(Path.home() / ".local" / "state" / "stackmem" / "repl-history")
     typed = _first() if program is None else ""

@@ -168,7 +168,7 @@ def _brief(text: str) -> str:
 
 LANGUAGE = Language(
     name="loop_agent",
-    says="agents of one JSON decision a turn, over a payload",
+    says="agents that make one JSON decision per turn over a payload",
     start=start,
     outline=outline,
     lint=lint,

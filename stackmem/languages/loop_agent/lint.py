@@ -110,7 +110,7 @@ def _check(agent: Agent, lines: list[str], tools: tuple[ToolSpec, ...] | None) -
     needless = unusable or not agent.payload_schema
     fault = "" if needless else first_fault(agent.payload, {**agent.payload_schema, "required": []})
     if fault:
-        told = f"the payload does not fit `payload_schema`, so that an input has to: {fault}"
+        told = f"the payload does not fit `payload_schema`, so inputs must complete it: {fault}"
         yield DefinitionFault(agent.places.get("payload", Place(1, 1)), "payload", told, warning=True)
     for sub in agent.sub_agents:
         if sub.inline is not None:
@@ -222,7 +222,7 @@ def _collection(agent: Agent, named: str, place: Place) -> Iterator[DefinitionFa
         meant = nearest_name(str(path[0]), known)
         told = f"the payload has no {str(path[0])[:80]!r}" + (f"; did you mean {meant}?" if meant else "")
     elif not isinstance(look_up(agent.payload, path) or [], list) and look_up(agent.payload, path) is not MISSING:
-        told = f"{named[:80]!r} is no list in the payload"
+        told = f"{named[:80]!r} is not a list in the payload"
     if told:
         yield DefinitionFault(place, "unknown-collection", f"an example in the prompt: {told}", warning=True)
 
@@ -238,7 +238,7 @@ def _references(step: ForEach | While, place: Place) -> Iterator[DefinitionFault
         meant = nearest_name(head, names)
         if meant or braced:
             hint = f"did you mean {meant}?" if meant else f"known: {', '.join(names)}"
-            told = f"an example in the prompt: {head[:80]!r} stands for nothing in its loop; {hint}"
+            told = f"an example in the prompt: {head[:80]!r} is not defined in its loop; {hint}"
             yield DefinitionFault(place, "unknown-variable", told, warning=True)
 
 

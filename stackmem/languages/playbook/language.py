@@ -167,7 +167,7 @@ class _PlaybookAnnouncer:
 
 LANGUAGE = Language(
     name="playbook",
-    says="playbooks in prose, executed by a model that is held to them",
+    says="playbooks in prose, executed by a model whose every step is checked",
     start=start,
     outline=outline,
     lint=lint,

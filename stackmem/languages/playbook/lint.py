@@ -133,14 +133,14 @@ def _yields(book: Playbook) -> Iterator[_Fault]:
         if step.code != "QUE":
             behind = step.code
         elif behind not in ("YLD", "RET") and not _TELLS.search(step.text):
-            yield step.line, "Queue Without Yield", "no `YLD call` follows this QUE; add one behind it", False
+            yield step.line, "Queue Without Yield", "no `YLD call` follows this QUE; add one after it", False
 
 
 def _lines(book: Playbook) -> Iterator[_Fault]:
     notes = {note.name for note in book.notes}
     for step in book.steps:
         if step.code == "JMP" and target_of(step) not in book.order.place:
-            yield step.line, "Unknown Line", f"{step.label} jumps to a line that {book.name} has not", True
+            yield step.line, "Unknown Line", f"{step.label} jumps to a line that {book.name} does not have", True
         for name in _NOTE.findall(step.text) if step.code == "CHK" else ():
             if name not in notes:
                 yield step.line, "Unknown Note", f"{book.name} has no note {name[:_MOST_SHOWN]}", True

@@ -12,15 +12,15 @@ from .tree import Caveat
 _LINE = re.compile(r"([a-z][a-z_]*)[ \t]*:[ \t]*(.*)")
 _FLAGS = {"true": True, "yes": True, "false": False, "no": False}
 _NO_EFFECT = {
-    "agent_type": "every agent runs here; leave the line out",
-    "export": "no other agent imports a playbook; write `public: true` to let others call it",
-    "meeting": "no meeting is held; let the agents talk by SendMessage and WaitForMessage",
-    "remote": "no server is asked for this agent; write what it offers as Python playbooks",
-    "required_attendees": "no meeting is held; let the agents talk by SendMessage and WaitForMessage",
+    "agent_type": "every agent runs here; remove the line",
+    "export": "agents do not import playbooks; write `public: true` to let others call it",
+    "meeting": "meetings are not supported; let the agents use SendMessage and WaitForMessage",
+    "remote": "remote agents are not supported; write their functions as Python playbooks",
+    "required_attendees": "meetings are not supported; let the agents use SendMessage and WaitForMessage",
 }
 _KEYS = ("cli_entry", "execution_mode", "metadata", "public", *_NO_EFFECT)
 _MODES = {
-    "raw": "the text is not sent as it is; the playbook runs as one without steps",
+    "raw": "raw text is not sent; the playbook runs as one without steps",
     "react": "",
 }
 NO_EFFECT = "Metadata Without Effect"
@@ -60,7 +60,7 @@ class Metadata(Struct):
         key, value = (found[1], found[2].strip()) if found else ("", "")
         if key not in _KEYS:
             if nested:
-                self.caveats.append(Caveat(NO_EFFECT, f"{text[:80]!r} is read by nobody here; leave it out", line))
+                self.caveats.append(Caveat(NO_EFFECT, f"{text[:80]!r} has no effect here; remove it", line))
             return ""
         flag = _FLAGS.get(value.lower())
         match key:
@@ -72,7 +72,7 @@ class Metadata(Struct):
                 self.entry = bool(flag)
             case "execution_mode":
                 self.mode, self.mode_line = value.lower(), line
-                if why := _MODES.get(self.mode, "it is unknown; leave it out"):
+                if why := _MODES.get(self.mode, "this mode is unknown; remove the line"):
                     self.caveats.append(Caveat(NO_EFFECT, f"execution_mode: {value[:40]}: {why}", line))
             case "metadata":
                 pass

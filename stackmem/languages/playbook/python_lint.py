@@ -22,7 +22,11 @@ def python_faults(program: PlaybookProgram, agent: Agent) -> Iterator[tuple[int,
     try:
         top = symtable.symtable(agent.python, agent.name, "exec")
     except SyntaxError as error:  # each block is valid Python, but the combined source is not
-        yield agent.python_line + (error.lineno or 1) - 1, "Invalid Python", f"the blocks are no Python: {error.msg}"
+        yield (
+            agent.python_line + (error.lineno or 1) - 1,
+            "Invalid Python",
+            f"the blocks together are not valid Python: {error.msg}",
+        )
         return
     own = _module_names(top)
     stars = any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(tree))
@@ -34,7 +38,7 @@ def python_faults(program: PlaybookProgram, agent: Agent) -> Iterator[tuple[int,
                 yield (
                     line,
                     "Unknown Name",
-                    f"nothing defines {name}; define it, import it, or give a playbook that name",
+                    f"the name {name} is not defined; define or import it, or give a playbook that name",
                 )
             case ast.Call(func=ast.Name(id=name)) if name not in own and (told := _mismatch(program, agent, node)):
                 yield line, "Argument Mismatch", told

@@ -158,10 +158,10 @@ class _ProgramReader:
         self._names.add(name)
         self._agents.append(Agent(name, "", line + 1))
         if kind and kind[2].lower() == "human":
-            told = f"{name} is no person of its own: there is one user, whom agents reach as `human`"
+            told = f"{name} is not a separate person: there is one user, whom agents address as `human`"
             self._meta.caveats.append(Caveat(NO_EFFECT, told, line + 1))
         elif "(" in text:
-            told = "what stands behind the agent's name has no effect; every agent runs here"
+            told = "the text after the agent's name has no effect; every agent runs here"
             self._meta.caveats.append(Caveat(NO_EFFECT, told, line + 1))
 
     def _section(self, name: str, level: int, text: str, line: int) -> None:
@@ -249,7 +249,7 @@ class _ProgramReader:
             return
         agent = self._agents[-1]
         if not self._made:
-            told = f"{agent.name} has no playbooks, so it does nothing; give it one, or leave it out"
+            told = f"{agent.name} has no playbooks, so it does nothing; add one or remove the agent"
             self._meta.caveats.append(Caveat("Missing Playbook", told, agent.line))
         source, first = _joined(self._python)
         names: dict[str, Playbook] = {}

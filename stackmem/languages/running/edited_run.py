@@ -74,7 +74,7 @@ def continue_program(
     """Run ``file`` in place of the run's program, using the recorded answers while it asks the same questions."""
     load_plugins()
     run = Run(run_dir.resolve())
-    must_be_original(run, "gone on with")
+    must_be_original(run, "continued")
     scrubber = scrubber_of(environ)
     moments = LiveMoments(person.watch) if person.watch else None
     text = scrubber.scrub(read_program(file))
@@ -104,7 +104,7 @@ def _edited_request(run: Run, file: Path) -> RunRequest:
     request, state = read_request(run.folder), run.state
     refuse_unbegun(request, state)
     if request.program is None or state.program is None:
-        raise UsageError(f"{run.id} is no run of a program; leave out --program")
+        raise UsageError(f"{run.id} is not the run of a program; leave out --program")
     before = request.program.edited
     program = state.program.start.path
     if before is None and is_below(program, run.start.workspace):
@@ -191,8 +191,8 @@ def _rerun(run: Run, again: _Again, opened: Opened, watch: Watcher | None) -> tu
     facts, state, used = play_tape(program, (start, begun), again.tape)
     if state.tree != again.state.tree:
         raise WorkspaceError(
-            f"at isolation {level} the program asks other things than it did ({used:,} answers were equal, "
-            f"and {again.parted.answers:,} before); run it anew with stackmem run"
+            f"at isolation {level} the program leaves the recording too early (after {used:,} answers, "
+            f"not {again.parted.answers:,}); start a new run with stackmem run"
         )
     return program, facts
 

@@ -22,7 +22,7 @@ def read_inputs(given: Iterable[str], file: str | None, cwd: Path) -> dict[str, 
     if file is not None:
         read = read_yaml(file, cwd, "--inputs")
         if not isinstance(read, dict) or not all(isinstance(name, str) for name in read):
-            raise UsageError(f"--inputs {file} must hold one mapping of names to values")
+            raise UsageError(f"--inputs {file} must contain one mapping of names to values")
         found.update(read)
     named: set[str] = set()
     for text in given:
@@ -37,14 +37,12 @@ def read_inputs(given: Iterable[str], file: str | None, cwd: Path) -> dict[str, 
 def _input(text: str, cwd: Path) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip(": "):
-        raise UsageError(f"--input {text[:80]!r} is no input; write NAME=TEXT, NAME:=JSON or NAME=@FILE")
+        raise UsageError(f"--input {text[:80]!r} is not valid; write NAME=TEXT, NAME:=JSON or NAME=@FILE")
     if name.endswith(":"):
         try:
             return name[:-1], strict_value(value)
         except (ValueError, RecursionError) as error:
-            raise UsageError(
-                f"--input {name[:80]}= is followed by no JSON value ({error}); quote it for the shell"
-            ) from error
+            raise UsageError(f"--input {name[:80]}= needs a JSON value ({error}); check the quotes") from error
     if value.startswith("@"):
         return name, _text(value[1:], cwd, f"--input {name[:80]}")
     return name, value
@@ -58,7 +56,7 @@ def read_answers(file: str | None, cwd: Path) -> list[str]:
     if isinstance(read, dict):
         read = list(read.values())
     if not isinstance(read, list):
-        raise UsageError(f"--answers {file} must hold a list of answers")
+        raise UsageError(f"--answers {file} must contain a list of answers")
     return [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in read]
 
 
@@ -72,7 +70,7 @@ def read_yaml(file: str, cwd: Path, flag: str) -> Any:
         return json.loads(json.dumps(YAML(typ="safe", pure=True).load(text), default=_moment))
     except (YAMLError, ValueError, TypeError, RecursionError) as error:
         told = " ".join(str(error).split())[:300]
-        raise UsageError(f"{flag} {file} is no YAML of plain values ({told}); mend it") from error
+        raise UsageError(f"{flag} {file} is not YAML with plain values ({told}); fix the file") from error
 
 
 def _moment(value: Any) -> str:
@@ -81,7 +79,7 @@ def _moment(value: Any) -> str:
         return value.isoformat(" ")
     if isinstance(value, date):
         return value.isoformat()
-    raise TypeError(f"{type(value).__name__} is no plain value")
+    raise TypeError(f"{type(value).__name__} is not a plain value")
 
 
 def _text(file: str, cwd: Path, flag: str) -> str:
@@ -89,11 +87,9 @@ def _text(file: str, cwd: Path, flag: str) -> str:
     try:
         raw = read_start(path, _MOST_BYTES + 1)
         if len(raw) > _MOST_BYTES:
-            raise UsageError(
-                f"{flag}: {file} is over {_MOST_BYTES:,} bytes; put it into the workspace and give its path"
-            )
+            raise UsageError(f"{flag}: {file} is over {_MOST_BYTES:,} bytes; put it in the workspace and pass its path")
         return raw.decode("utf-8-sig")
     except OSError as error:
-        raise UsageError(f"{flag}: {file} cannot be read ({error.strerror}); name a file") from error
+        raise UsageError(f"{flag}: {file} cannot be read ({error.strerror}); name another file") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{flag}: {file} is no UTF-8 text; save it as UTF-8") from error
+        raise UsageError(f"{flag}: {file} is not UTF-8 text; save it as UTF-8") from error

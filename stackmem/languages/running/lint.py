@@ -59,7 +59,7 @@ def lint_all(
         inside = [file for file in _files(path) if _fits(file, language)]
         if not inside:
             told = ", ".join(sorted({*INTERPRETERS, *LINTED}))
-            raise UsageError(f"{each} holds no file whose name ends with one of {told}; name a file and its --language")
+            raise UsageError(f"{each} contains no file whose name ends with {told}; name a file and its --language")
         for file in inside:
             shown = whole(os.path.join(each, file.relative_to(path)))  # noqa: PTH118 - as typed, `.` and all
             found.setdefault(file, _lint_found_file(file, shown, config, cwd, lib))
@@ -93,14 +93,14 @@ def _lint_file(
     path: Path, shown: str, language: str | None, config: str | None, cwd: Path, lib: tuple[str, ...]
 ) -> Linted:
     if not path.exists():
-        raise UsageError(f"there is no {shown}; name a program, or a folder with some")
+        raise UsageError(f"cannot find {shown}; name a program or a folder of programs")
     found = language or language_of(path.name, linting=True)
     if found is None:
         told = ", ".join(sorted({*INTERPRETERS, *LINTED}))
-        raise UsageError(f"{shown} cannot be linted: its name ends with none of {told}; say --language NAME")
+        raise UsageError(f"{shown} does not end with {told}; pass its language with --language NAME")
     opened = open_language(found)
     if path.exists() and not path.is_file():
-        raise UsageError(f"{shown} is no regular file; name a program, or a folder with some")
+        raise UsageError(f"{shown} is not a regular file; name a program or a folder of programs")
     text = read_program(path)
     given = {"config": str((cwd / os.path.expanduser(config)).resolve())} if config else {}
     named = str(with_config(given, opened, cwd, path).get("config", ""))

@@ -37,7 +37,7 @@ def open_program(
             event, lambda: language.start(launch), strategy, open_strategy, text_of, keep=keep, watch=port
         )
     except UsageError as error:
-        raise TraceError(f"the program cannot be run again ({error}); use the version that ran it") from error
+        raise TraceError(f"the program cannot be run again ({error}); use the stackmem version that ran it") from error
 
 
 def launch_of(event: ProgramStarted, start: RunStarted, text: str) -> Launch:

@@ -92,7 +92,7 @@ def _recordable(inputs: dict[str, Any]) -> dict[str, Any]:
     try:
         whole: dict[str, Any] = whole_value(inputs, INPUT_DEPTH)
     except ValueError as error:
-        raise UsageError(f"an input is nested more than {INPUT_DEPTH} deep; give it as a file") from error
+        raise UsageError(f"an input is nested more than {INPUT_DEPTH} levels deep; pass it as a file") from error
     return whole
 
 
@@ -135,15 +135,17 @@ def find_program(named: str, language: str | None, cwd: Path) -> tuple[Path, Lan
     if path.is_dir():
         path = _main_of(path, language)
     if path.exists() and not path.is_file():
-        raise UsageError(f"{named} is no regular file; name a program, or a folder with one")
+        raise UsageError(f"{named} is not a regular file; name a program or a folder with one")
     if not path.is_file():
-        raise UsageError(f"there is no program {named}; give a file, or a folder with one of {', '.join(_mains())}")
+        raise UsageError(
+            f"there is no program {named}; name a file or a folder that contains one of {', '.join(_mains())}"
+        )
     found = language or language_of(path.name)
     if found is None and language_of(path.name, linting=True) is not None:
-        raise UsageError(f"{path.name} is part of programs and is no program; stackmem lint looks at it")
+        raise UsageError(f"{path.name} is only a part of programs and cannot be run; check it with stackmem lint")
     if found is None:
         told = ", ".join(sorted(INTERPRETERS))
-        raise UsageError(f"{path.name} cannot be run: its name ends with none of {told}; say --language NAME")
+        raise UsageError(f"{path.name} does not end with {told}; pass its language with --language NAME")
     return path, open_language(found)
 
 
@@ -157,7 +159,7 @@ def _main_of(folder: Path, language: str | None) -> Path:
     mains = [f"main{end}" for end in opened.suffixes] if opened else _mains()
     found = [folder / name for name in mains if (folder / name).is_file()]
     if len(found) > 1:
-        raise UsageError(f"{folder} holds {' and '.join(path.name for path in found)}; name the one that is to be run")
+        raise UsageError(f"{folder} contains {' and '.join(path.name for path in found)}; name the one to run")
     if not found:
         raise _without_main(folder, language, mains)
     return found[0]
@@ -169,7 +171,7 @@ def _without_main(folder: Path, language: str | None, mains: list[str]) -> Stack
     opened = open_language(language or next(filter(None, languages), _OF_EMPTY_FOLDERS))
     if opened.no_main is not None:
         return opened.no_main(str(folder))
-    return UsageError(f"Module Entry Point Not Found: {folder} holds none of {', '.join(mains)}; name a file")
+    return UsageError(f"Module Entry Point Not Found: {folder} contains none of {', '.join(mains)}; name a file")
 
 
 def read_program(path: Path) -> str:
@@ -177,18 +179,18 @@ def read_program(path: Path) -> str:
     try:
         raw = read_start(path, SOURCE_BYTES + 1)
         if len(raw) > SOURCE_BYTES:
-            raise UsageError(f"{path} is over {SOURCE_BYTES:,} bytes; no program is")
+            raise UsageError(f"{path} is over {SOURCE_BYTES:,} bytes, the limit for programs; split it")
         return raw.decode("utf-8-sig")
     except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}); name a program") from error
+        raise UsageError(f"{path} cannot be read ({error.strerror}); check its path and permissions") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is no UTF-8 text (byte {error.start:,}); save it as UTF-8") from error
+        raise UsageError(f"{path} is not UTF-8 text (byte {error.start:,}); save it as UTF-8") from error
 
 
 def _folder(named: str, cwd: Path, flag: str) -> Path:
     path = (cwd / os.path.expanduser(named)).resolve()
     if not path.is_dir():
-        raise UsageError(f"{flag} {named}: there is no such folder; name one that exists")
+        raise UsageError(f"{flag} {named}: no such folder; name one that exists")
     must_be_text(str(path), f"the path of {flag}")
     return path
 

@@ -58,7 +58,7 @@ def tape_of(records: Iterable[Record], text_of: TextOf, repeatable: frozenset[st
             begun = event
     program, state = walk.program, walk.state
     if program is None or begun is None:
-        raise TraceError("no program had begun in that run; run it anew with stackmem run")
+        raise TraceError("that run ended before its program began; start a new run with stackmem run")
     if reopened:
         _forget(heard, program.decide(replace(state, clock_fresh=True)), repeatable)
     pending = _pending(program, state, heard, repeatable)  # may remove entries from ``heard``

@@ -74,13 +74,13 @@ def compile_program(named: str, flags: Mapping[str, object], environ: Mapping[st
 
     ready = prepare_program(ProgramArguments(named, options={"compile": True}, interactive=False), flags, environ, cwd)
     if ready.language.name != "playbook":
-        raise UsageError(f"{named} is no playbook program, and only those are compiled; run it as it is")
+        raise UsageError(f"{named} is not a playbook, and only playbooks are compiled; run it as it is")
     if ready.halts is not None:
         raise ProgramError(ready.halts.report)
     result = run_program(ready, environ, Person(lambda _: None))
     if result.run.outcome != "finished" or not isinstance(result.value, str):
         told = result.run.failure or result.run.result or result.run.outcome
-        raise ProgramError(f"{told}; look at the run {result.run.run}, or try another --model")
+        raise ProgramError(f"{told}; inspect the run {result.run.run}, or try another --model")
     if result.value == ready.text:
         return Compiled(result.value, None, result.run.steps)
     program = Path(ready.request.path)
@@ -88,5 +88,7 @@ def compile_program(named: str, flags: Mapping[str, object], environ: Mapping[st
     try:
         target.write_text(result.value, encoding="utf-8")
     except OSError as error:
-        raise WorkspaceError(f"{target} cannot be written ({error.strerror}); make room or rights there") from error
+        raise WorkspaceError(
+            f"{target} cannot be written ({error.strerror}); free disk space or change the permissions"
+        ) from error
     return Compiled(result.value, target, result.run.steps, read_program(ready.text).plain)

@@ -168,7 +168,7 @@ def show_program(result: ProgramResult, screen: ProgramScreen, *, as_json: bool)
         if not screen.halt_shown:
             typer.echo(readable(run.result))
     elif run.outcome == "input_needed":
-        say(f"input is needed: {readable(run.result)}; answer with stackmem resume {run.run} --say TEXT")
+        say(f"input needed: {readable(run.result)}; answer with stackmem resume {run.run} --say TEXT")
     say_unsigned(run)
     if not screen.quiet:
         cost = spell_cost(run.cost_usd, run.usage.total)
@@ -190,8 +190,8 @@ def continue_kept(
         if not screen.quiet:
             where = f" in {readable(parted.path)}" if parted.path else ""
             if parted.changed:
-                say(f"read as they are now: {', '.join(map(readable, parted.changed))}")
-            say(f"{parted.answers:,} of {parted.recorded:,} recorded answers hold; it goes on from there{where}")
+                say(f"changed sources: {', '.join(map(readable, parted.changed))}")
+            say(f"{parted.answers:,} of {parted.recorded:,} recorded answers reused; it continues live{where}")
 
     result = continue_program(folder, Path.cwd() / os.path.expanduser(program), wanted, os.environ, person, say_where)
     show_program(result, screen, as_json=as_json)

@@ -97,7 +97,9 @@ class Analysis:
 
     def _bind(self, scope: LintScope, name: Name, *, quiet: bool, params: int | None = None) -> None:
         if name.name in ADDITIONS:
-            self._warn(name, "shadowed addition", f"'{name.name}' is a function of the language; this takes its place")
+            self._warn(
+                name, "shadowed addition", f"'{name.name}' is a function of the language; this definition replaces it"
+            )
         known = name.name not in scope.names and name.name not in self._changed | self._around.names
         scope.names[name.name] = Bound(name.at, quiet=quiet, params=params if known else None)
 
@@ -178,7 +180,7 @@ class Analysis:
         self.free.setdefault(name.name, name)
         if not scope.caught and self._around.is_whole:
             self.needed.setdefault(name.name, node)
-        self._warn(node, "unbound", f"nothing here binds '{name.name}'; give it with --input")
+        self._warn(node, "unbound", f"'{name.name}' is not bound here; pass it with --input")
 
     def _applied(self, function: Node, count: int, form: Form, scope: LintScope, *, name: str = "") -> None:
         """Check a call of a function with ``count`` arguments.
@@ -283,10 +285,10 @@ class Analysis:
                 self._error(node, "slot", f"no parameter fills the slot '{{{{{slot}}}}}'; known: {known}", scope)
         name = definition.template.get("name", "")
         if name in OPERATORS:
-            what = "the task yields to it" if name not in ADDITIONS else "the task takes its place"
+            what = "it hides the task" if name not in ADDITIONS else "the task replaces it"
             self._warn(node, "shadowed addition", f"'{name}' is a function of the language; {what}")
         elif self._is_tool(name):
-            self._warn(node, "shadowed tool", f"'{name}' is a tool; the task takes its place")
+            self._warn(node, "shadowed tool", f"'{name}' is a tool; the task replaces it")
         named = definition.schema_name
         if named and scope.find(named) is None and named not in self._around.names:
             self._unbound(Name(named, node.at, node.source), node, scope)

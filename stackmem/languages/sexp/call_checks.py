@@ -107,7 +107,7 @@ def task_faults(task: TaskDefinition, given: Given) -> Iterator[Check | tuple[No
         if param in filling:
             yield None, "arity", f"the task '{name}' needs '{param}', which a slot of its instructions names"
         else:
-            yield None, "missing-argument", f"the task '{name}' is not given '{param}'"
+            yield None, "missing-argument", f"the call of the task '{name}' omits '{param}'"
 
 
 def _type_faults(task: str, key: Name, kind: str, node: Node) -> Iterator[Check]:
@@ -119,7 +119,7 @@ def _type_faults(task: str, key: Name, kind: str, node: Node) -> Iterator[Check]
 
 def type_warning(kind: Name) -> str:
     """Return a message if values are not checked against a type; otherwise an empty text."""
-    return "" if known_type(kind.name) else f"'{kind.name[:80]}' is no type that is checked; known: {KNOWN}"
+    return "" if known_type(kind.name) else f"'{kind.name[:80]}' is a type that is not checked; known: {KNOWN}"
 
 
 def setting_faults(given: Given, *, history: bool) -> Iterator[Check]:

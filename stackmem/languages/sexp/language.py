@@ -241,7 +241,7 @@ def _at(error: SexpEvaluationError | TaskError) -> str:
 
 LANGUAGE = Language(
     name="sexp",
-    says="workflows as S-expressions, whose tasks are frames",
+    says="workflows as S-expressions whose tasks are frames",
     start=start,
     outline=outline,
     lint=lint,

@@ -91,7 +91,7 @@ def test_a_plain_program_is_compiled_once(tmp_path: Path):
     with pytest.raises(ProgramError, match="FOO is no code"):
         made("bad.pb")
     (program.parent / "x.apl").write_text("main: [{name: a, tool: shell, command: ls}]", "utf-8")
-    with pytest.raises(UsageError, match="no playbook program"):
+    with pytest.raises(UsageError, match="is not a playbook"):
         made("x.apl")
     program.write_text("# A\n## P\n### Steps\n- Do this\n", "utf-8")
     (program.parent / "main.pbasm").unlink()

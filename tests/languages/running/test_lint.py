@@ -59,13 +59,13 @@ def test_of_a_folder_a_language_can_be_chosen(place: Path) -> None:
 @pytest.mark.parametrize(
     ("named", "more", "told"),
     [
-        ("empty", {}, "holds no file whose name ends with one of .agent.yaml"),
-        ("p", {"language": "loop_agent"}, "holds no file"),
+        ("empty", {}, "contains no file whose name ends with .agent.yaml"),
+        ("p", {"language": "loop_agent"}, "contains no file"),
         ("p", {"language": "cobol"}, "no language"),
-        ("p/notes.txt", {}, "cannot be linted"),
-        ("gone.apl", {}, "there is no gone.apl"),
-        ("gone.txt", {}, "there is no gone.txt"),
-        ("pipe.apl", {}, "no regular file"),
+        ("p/notes.txt", {}, "does not end with"),
+        ("gone.apl", {}, "cannot find gone.apl"),
+        ("gone.txt", {}, "cannot find gone.txt"),
+        ("pipe.apl", {}, "is not a regular file"),
     ],
 )
 def test_what_cannot_be_linted_is_refused(place: Path, named: str, more: dict[str, str], told: str) -> None:
@@ -148,4 +148,4 @@ def test_the_command_lints_folders_and_says_it_for_machines(place: Path) -> None
     ]  # fmt: skip
     assert lint(place, "p/more", "--strict").returncode == 1
     both = lint(place, "p", "--json", "--format", "github")
-    assert (both.returncode, "give one" in both.stderr) == (2, True)
+    assert (both.returncode, "pass one" in both.stderr) == (2, True)

@@ -362,7 +362,11 @@ def test_a_source_is_kept_under_its_digest_with_nothing_beside_it(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("part.tool.apl", "is no program; stackmem lint"), ("pipe.tiny", "no regular file"), ("none.tiny", "no program")],
+    [
+        ("part.tool.apl", "cannot be run; check it with stackmem lint"),
+        ("pipe.tiny", "is not a regular file"),
+        ("none.tiny", "no program"),
+    ],
 )
 def test_what_is_no_program_is_said_in_words(desk: Desk, name: str, told: str) -> None:
     desk.write("", "part.tool.apl")
