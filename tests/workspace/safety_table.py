@@ -78,7 +78,7 @@ def table() -> str:
     counted = [cell for *_, row in leveled for cell in row]
     count = ", ".join(f"{counted.count(word):,} {word}" for word in (HOLDS, DOCUMENTED, MOOT, NOT_RUN))
     lines = [
-        f"There are {len(rows) + len(proxied)} cases. {len(leveled)} run in a sandbox, with these results: {count}.", "",
+        f"There are {len(rows) + len(proxied)} cases. {len(leveled)} run in a sandbox, with results {count}.", "",
         f"| case | {' | '.join(COLUMNS)} |", "|---|" + "---|" * len(COLUMNS),
         *(f"| {subject}: {told} | {' | '.join(row)} |" for subject, told, row in leveled), "",
         f"These {len(others)} cases test stackmem itself with a hostile folder. They hold at every level:", "",
