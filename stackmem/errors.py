@@ -51,13 +51,13 @@ def way_out(error: OSError) -> str:
     """Return what the user can do about a failed system call, as the end of a sentence."""
     match error.errno:
         case errno.EMFILE | errno.ENFILE:
-            return "allow more open files, as by: ulimit -n 1024"
+            return "allow more open files, for example with: ulimit -n 1024"
         case errno.EFBIG:
-            return "allow larger files, as by: ulimit -f unlimited"
+            return "allow larger files, for example with: ulimit -f unlimited"
         case errno.ENOENT if isinstance(error.filename, str) and "/" not in error.filename:
-            return "name the folder that holds this program in PATH"
+            return "add the folder of this program to PATH"
         case _:
-            return "make room or rights there"
+            return "free disk space or change the permissions there"
 
 
 class Halted(ProgramError):  # noqa: N818 - a report, not a crash; the term in every language's documentation

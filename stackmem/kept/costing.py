@@ -48,7 +48,7 @@ def costing_as(wanted: str, start: RunStarted) -> Costing:
     """
     row = lookup(wanted)
     if row is None:
-        raise UsageError(f"no model {wanted!r} in the table of prices; stackmem models lists them")
+        raise UsageError(f"no model {wanted!r} in the price table; stackmem models lists them")
     return _of_row(row, wanted, own=lookup(start.model) == row)
 
 

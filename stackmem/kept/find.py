@@ -46,11 +46,13 @@ def find_run(named: str, *places: Path) -> Path:
         return matches[0]
     if matches:
         names = ", ".join(path.name for path in matches[:5])
-        raise UsageError(f"{named!r} names {len(matches)} runs: {names}; write more of one, or its folder")
+        raise UsageError(f"{named!r} matches {len(matches)} runs: {names}; type more of the id, or the folder")
     where = " and ".join(map(str, places))
     if not runs:
-        raise UsageError(f"there is no run in {where} yet; stackmem solve makes one, --runs-dir names another place")
-    raise UsageError(f"no run {named!r} in {where}; there are {len(runs)}, and stackmem runs lists them")
+        raise UsageError(
+            f"{where} contains no runs yet; start one with stackmem solve, or choose another folder with --runs-dir"
+        )
+    raise UsageError(f"no run {named!r} in {where}; stackmem runs lists the {len(runs)} runs there")
 
 
 def newest_session(runs_dir: Path, folder: Path) -> Path | None:

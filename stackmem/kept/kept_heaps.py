@@ -58,7 +58,9 @@ def kept_content(store: HeapStore, name: str) -> str:
     chunk = store.read().get(name)
     if chunk is None or chunk.chunk is None:
         heap = _heap(store)
-        raise UsageError(no_chunk(heap, name) if heap.chunks else "no chunk is kept here; stackmem heap write adds one")
+        raise UsageError(
+            no_chunk(heap, name) if heap.chunks else "the kept heap is empty; stackmem heap write adds a chunk"
+        )
     return chunk.chunk.content
 
 

@@ -72,7 +72,7 @@ def _with_files(run_dir: Path, target: Path, state: State) -> str:
     string.
     """
     if not state.tree:
-        return "the run kept no files"
+        return "the run stored no files"
     scratch = None
     try:
         request = read_request(run_dir)
@@ -92,7 +92,7 @@ def _with_files(run_dir: Path, target: Path, state: State) -> str:
     except (StackmemError, OSError) as error:
         if scratch is not None:
             remove_tree(scratch)
-        return f"its files cannot be had: {error}"
+        return f"its files are not available: {error}"
     return ""
 
 
@@ -119,11 +119,11 @@ def recover(source: Path, target: Path) -> Saved:
     except TraceError as error:
         why = str(error).removesuffix(WAY_OUT)
     if reader.torn_bytes:
-        why = f"the last {reader.torn_bytes:,} bytes were cut short by a crash"
+        why = f"a crash cut off the record in its last {reader.torn_bytes:,} bytes"
     if not why:
-        raise UsageError(f"the trace {source} is whole, so there is nothing to recover; stackmem replay tells more")
+        raise UsageError(f"the trace {source} is intact, so it needs no recovery; stackmem replay checks it further")
     if not lines:
-        raise TraceError(f"nothing of {source} can be saved: {why}; a copy from before is needed")
+        raise TraceError(f"no record of {source} can be saved: {why}; restore the file from a backup")
     try:
         with open_regular(source) as broken, open(target, "xb", opener=owners) as saved:
             saved.writelines(islice(broken, lines))
@@ -132,5 +132,5 @@ def recover(source: Path, target: Path) -> Saved:
             os.fsync(saved.fileno())
             lost = broken.seek(0, os.SEEK_END) - kept
     except OSError as error:
-        raise TraceError(f"the trace cannot be saved to {target} ({error.strerror}); make room there") from error
+        raise TraceError(f"the trace cannot be saved to {target} ({error.strerror}); free disk space there") from error
     return Saved(lines, lost, why)

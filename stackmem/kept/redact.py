@@ -42,7 +42,7 @@ def redact_run(run_dir: Path, patterns: Sequence[str]) -> Redacted:
     """
     load_plugins()
     if not patterns:
-        raise UsageError("no pattern says what is to be replaced; give --pattern REGULAR-EXPRESSION")
+        raise UsageError("missing pattern; pass --pattern REGULAR-EXPRESSION")
     mask = mask_of(patterns)
     reader = RunReader(run_dir)
     text_of = sources_of(run_dir)
@@ -52,7 +52,7 @@ def redact_run(run_dir: Path, patterns: Sequence[str]) -> Redacted:
 
     found = matching_records(reader, mask, source_of)
     if not found:
-        raise UsageError(f"nothing in {run_dir.name} matches; the run can be shown as it is, or try another --pattern")
+        raise UsageError(f"{run_dir.name} contains no match; share it unchanged, or try another --pattern")
     redaction = Redaction(reader.digest, found)
     start = Run(run_dir).start
     target = new_run(run_dir.parent, mask(start.task_name), start.strategy)
@@ -93,5 +93,5 @@ def _verify_copy(target: Path) -> State:
         return verify(RunReader(target), sources_of(target)).state
     except RulesDiffer as error:
         raise UsageError(
-            f"with the matches replaced the run is another one ({error}); use a narrower pattern"
+            f"with the matches replaced the run takes a different course ({error}); use a narrower pattern"
         ) from error

@@ -48,7 +48,7 @@ def read_age(text: str) -> float:
     """Return the seconds in ``30d``, ``12h`` or ``4w``."""
     parts = _AGE.fullmatch(text.strip())
     if parts is None:
-        raise UsageError(f"{text!r} is no age; write hours, days or weeks, as 12h, 30d or 4w")
+        raise UsageError(f"{text!r} is not a valid age; write hours, days or weeks, such as 12h, 30d or 4w")
     return float(parts[1]) * _SECONDS[parts[2]]
 
 
@@ -57,7 +57,7 @@ def prune(runs_dir: Path, older_seconds: float, keep_last: int, *, dry_run: bool
     try:
         entries = [runs_dir / name for name in os.listdir(runs_dir)]
     except OSError as error:
-        raise UsageError(f"{runs_dir} cannot be read ({error.strerror}); name a folder with --runs-dir") from error
+        raise UsageError(f"{runs_dir} cannot be read ({error.strerror}); choose a folder with --runs-dir") from error
     yield from _prune_left(runs_dir, dry_run=dry_run)
     written = {path: at for path in entries if (at := _last_written(path)) is not None}
     newest = sorted(written, key=lambda path: (written[path], path.name), reverse=True)
@@ -114,7 +114,7 @@ def _judged(run_dir: Path, needs: Mapping[str, frozenset[str]]) -> Pruned:
     if not why and is_held(run_dir / TRACE):
         why = "a process is writing it"
     if not why and (forks := sorted(name for name, parents in needs.items() if run_dir.name in parents)):
-        why = f"what {forks[0]} begins with is in it"
+        why = f"its fork {forks[0]} needs its records"
     return Pruned(name_of(run_dir), _own_bytes(run_dir), not why, why)
 
 
@@ -124,7 +124,7 @@ def _not_ours(run_dir: Path) -> str:
         try:
             status = path.lstat()
         except OSError as error:
-            return f"{path.name} cannot be looked at ({error.strerror})"
+            return f"{path.name} cannot be read ({error.strerror})"
         if not kind(status.st_mode):
             return f"{path.name} is a link or a special file"
         if status.st_uid != os.geteuid():
@@ -169,8 +169,8 @@ def remove_run(run_dir: Path) -> None:
     if forks:
         more = f" and {len(forks) - 5:,} more" if len(forks) > 5 else ""
         raise UsageError(
-            f"{run_dir.name} holds what its forks begin with: {', '.join(forks[:5])}{more}; remove those first, or "
-            "keep them by stackmem trace pack"
+            f"forks need the records of {run_dir.name}: {', '.join(forks[:5])}{more}; remove the forks first, or save "
+            "them with stackmem trace pack"
         )
     _remove(run_dir)
 
@@ -212,7 +212,7 @@ def _taken(place: Path) -> int:
         except FileNotFoundError:  # the previous process removed it on exit
             continue
         except OSError as error:
-            raise WorkspaceError(f"{place} cannot be used ({error.strerror}); see what it is, and move it") from error
+            raise WorkspaceError(f"{place} cannot be used ({error.strerror}); move it to another place") from error
         with suppress(OSError):  # a file system without locks
             fcntl.flock(held, fcntl.LOCK_EX)
         if os.fstat(held).st_nlink:

@@ -111,7 +111,7 @@ def run_folders(runs_dir: Path) -> list[Path]:
         with os.scandir(runs_dir) as entries:
             names = sorted(entry.name for entry in entries if is_run(entry))
     except OSError as error:
-        raise UsageError(f"{runs_dir} cannot be read ({error.strerror}); name a folder with --runs-dir") from error
+        raise UsageError(f"{runs_dir} cannot be read ({error.strerror}); choose a folder with --runs-dir") from error
     return [runs_dir / name for name in names]
 
 
@@ -233,7 +233,7 @@ def choose_runs(rows: Iterable[RunRow], conditions: Sequence[str], order: str, l
         UsageError: A condition, the order or the limit is invalid.
     """
     if limit is not None and limit < 1:
-        raise UsageError(f"a list of {limit} runs cannot be shown; --limit takes 1 or more")
+        raise UsageError(f"--limit {limit} is too small; use 1 or more")
     holds = [_condition(text) for text in conditions]
     kept = [row for row in rows if all(one(row) for one in holds)]
     field = _field(order.removeprefix("-"))
@@ -245,12 +245,14 @@ def choose_runs(rows: Iterable[RunRow], conditions: Sequence[str], order: str, l
 def _condition(text: str) -> _Condition:
     parts = _CONDITION.fullmatch(text)
     if parts is None:
-        raise UsageError(f"{text!r} is no condition; write FIELD=PATTERN, as outcome=solved, or steps>20")
+        raise UsageError(
+            f"{text!r} is not a condition; write FIELD=PATTERN or a comparison, such as outcome=solved or steps>20"
+        )
     field, sign, wanted = _field(parts[1]), parts[2], parts[3]
     if field in _NUMBERS:
         return _number_condition(field, sign, _number(wanted, text))
     if sign not in ("=", "!="):
-        raise UsageError(f"{field} is no number: {text!r} cannot be told; write {field}=PATTERN")
+        raise UsageError(f"{text!r} compares {field}, which is not a number; write {field}=PATTERN")
     pattern = wanted.casefold()
 
     def matches(row: RunRow) -> bool:
@@ -271,10 +273,12 @@ def _number(text: str, condition: str) -> float:
     try:
         return float(text.replace("_", ""))
     except ValueError as error:
-        raise UsageError(f"{condition!r} compares with {text!r}, which is no number; write one, as steps>20") from error
+        raise UsageError(
+            f"{condition!r} compares with {text!r}, which is not a number; write a number, such as steps>20"
+        ) from error
 
 
 def _field(name: str) -> str:
     if name not in FIELDS:
-        raise UsageError(f"a run has no {name!r} in the list; known: {', '.join(FIELDS)}")
+        raise UsageError(f"runs have no field {name!r}; known: {', '.join(FIELDS)}")
     return name

@@ -159,26 +159,26 @@ def _doc(what: Any) -> str:
 
 
 METRICS: dict[str, Metric] = {
-    "steps": _events(
-        "replies", ModelReplied, "Replies of the model. Each is paid for with the whole prompt before it."
-    ),
+    "steps": _events("replies", ModelReplied, "Replies of the model. Each of them costs its whole prompt again."),
     "model_calls": _events(
         "requests",
         ModelReplied | ModelFailed | ContextCompacted,
-        "Requests to the model, those that failed and those for a summary included. More than the steps: the provider "
-        "was in the way, or the strategy compacts.",
+        "Requests to the model, including failed ones and those for a summary. If there are more requests than steps, "
+        "the provider failed or the strategy compacts.",
     ),
     "uncached_tokens": _tokens(
-        "uncached", "Prompt tokens neither read from nor written to the provider's cache: the full price."
+        "uncached", "Prompt tokens neither read from nor written to the provider's cache, at the full price."
     ),
-    "cache_read_tokens": _tokens("cache_read", "Prompt tokens read from the provider's cache: the low price."),
+    "cache_read_tokens": _tokens("cache_read", "Prompt tokens read from the provider's cache, at the low price."),
     "cache_write_5m_tokens": _tokens(
-        "cache_write_5m", "Prompt tokens written to the cache for five minutes: 1.25 times the price."
+        "cache_write_5m", "Prompt tokens written to the cache for five minutes, at 1.25 times the price."
     ),
     "cache_write_1h_tokens": _tokens(
-        "cache_write_1h", "Prompt tokens written to the cache for an hour: twice the price."
+        "cache_write_1h", "Prompt tokens written to the cache for an hour, at twice the price."
     ),
-    "output_tokens": _tokens("output", "Tokens of the replies, thinking included: the most expensive ones."),
+    "output_tokens": _tokens(
+        "output", "Tokens of the replies, including thinking. These are the most expensive tokens."
+    ),
     "cost_usd": _folded("USD", Cost),
     "peak_context_tokens": _folded("tokens", PeakContext),
     "mean_context_tokens": _folded("tokens", MeanContext),
@@ -191,9 +191,9 @@ METRICS: dict[str, Metric] = {
     "never_read_share": _folded("share of chunks", memory_use.NeverReadShare),
     "stale_reads": _summed("reads", memory_use.stale_reads),
     "false_pops": _summed("pops", memory_use.false_pops),
-    "model_seconds": _seconds("model", "Wall time from each request to its answer, waits between attempts included."),
-    "tools_seconds": _seconds("tools", "Wall time of commands, files, verify and checks."),
-    "harness_seconds": _seconds("harness", "Wall time of everything else: what stackmem itself costs."),
+    "model_seconds": _seconds("model", "Wall time from each request to its answer, including waits between attempts."),
+    "tools_seconds": _seconds("tools", "Wall time of commands, file access, verify commands and checks."),
+    "harness_seconds": _seconds("harness", "Wall time of everything else, which is the overhead of stackmem itself."),
 }
 """Maps names to metrics, in display order."""
 
@@ -222,4 +222,4 @@ def _figure(name: str, value: object) -> Value:
     """
     if value is None or (isinstance(value, int | float) and abs(value) < _LARGEST):
         return value
-    raise UsageError(f"the metric {name} came to {str(value)[:60]!r}, which is no number; mend what brings it")
+    raise UsageError(f"the metric {name} is {str(value)[:60]!r}, not a finite number; fix the package that provides it")

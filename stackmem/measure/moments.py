@@ -87,12 +87,12 @@ def moments(
     for seq, (at, event) in enumerate(timed, 1):
         if (seq == 1) != isinstance(event, facts.RunStarted):
             first = "the first record is not RunStarted" if seq == 1 else f"record {seq} is a second RunStarted"
-            raise TraceError(f"{first}; this is no trace of a run")
+            raise TraceError(f"{first}, so this is not the trace of a run")
         try:
             after = evolve(state, event)
         except (LookupError, ValueError, AttributeError, TypeError) as error:
             raise TraceError(
-                f"record {seq} cannot follow from those before it; stackmem replay says what should stand there"
+                f"record {seq} cannot follow the earlier records; stackmem replay shows what should be there"
             ) from error
         yield Moment(seq, at, at if last is None else last, event, state, after, asked(event, state, after))
         state, last = after, at

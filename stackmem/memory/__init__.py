@@ -70,5 +70,5 @@ def open_strategy(spelled: str) -> MemoryStrategy:
     missing = [member for member in _MEMBERS if not hasattr(strategy, member)]
     if missing:
         without = " and no ".join(missing)
-        raise UsageError(f"the strategy {name!r} has no {without}; mend or uninstall the package that brings it")
+        raise UsageError(f"the strategy {name!r} has no {without}; fix or uninstall the package that provides it")
     return strategy

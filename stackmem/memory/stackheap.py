@@ -138,7 +138,7 @@ def configured(strategy: str, parameters: str, reading: Tool = HeapRead, traits:
     words = chosen.words
     listed, described = words["index"] == "listed", words["descriptions"] == "on"
     if listed and not described:
-        raise UsageError(f"{strategy}:index=listed shows descriptions, as heap_list does; leave descriptions=off out")
+        raise UsageError(f"{strategy}:index=listed always shows descriptions (in heap_list); remove descriptions=off")
     registers, stores = words["registers"] != "off", words["store"] == "on"
     pushes: dict[tuple[bool, bool], Tool] = {
         (True, True): PushFrame,
@@ -149,7 +149,7 @@ def configured(strategy: str, parameters: str, reading: Tool = HeapRead, traits:
     heap: tuple[Tool, ...] = tuple(reading if tool is HeapRead else tool for tool in HEAP)
     alone = words["tools"] == "memory"
     if alone and not described:
-        raise UsageError(f"{strategy}:tools=memory has heap_list, which shows descriptions; leave descriptions=off out")
+        raise UsageError(f"{strategy}:tools=memory always shows descriptions (in heap_list); remove descriptions=off")
     framing: tuple[Tool, Tool] = pushes[registers, stores], PopFrame if stores else POP_UNSTORED
     marks = {"listed": listed, "undescribed": not described, "unregistered": not registers, "unstored": not stores}
     prompt = "stackheap" + traits + "".join(f"+{mark}" for mark, holds in marks.items() if holds)

@@ -59,7 +59,7 @@ def replay_live(
     with rehearse(run, begin.settled, begin.at, environ, Recorded()) as opened:
         world, level = opened.parts.world, opened.parts.workspace.level
         if world.program is None and _of_program(run):
-            raise UsageError("the run's request names no program; stackmem replay tells what its trace holds")
+            raise UsageError("the run's request does not name a program; stackmem replay shows what its trace contains")
         calls, comparison = 0, FactComparison((run.folder / HISTORY, opened.places.run / HISTORY))
         for step in RecordWalk(run.records(), sources_of(run.folder)):
             asked, seq = step.effect, step.record.seq
@@ -113,4 +113,4 @@ def _difference(recorded: Result, made: Event, comparison: FactComparison, runs:
         return lines
     before, now = Snapshot(runs[0] / HISTORY, recorded.tree), Snapshot(runs[1] / HISTORY, made.tree)
     files = [f"  {change.path}: {change.kind} now\n{change.diff}" for change in comparison.changed_files(before, now)]
-    return "\n".join([*([lines] if lines else []), *(["  the files that it left differ:", *files] if files else [])])
+    return "\n".join([*([lines] if lines else []), *(["  the resulting files differ:", *files] if files else [])])

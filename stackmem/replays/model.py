@@ -69,7 +69,7 @@ def replay_model(
     """
     moment = run.moment(first)
     if first < 1:
-        raise UsageError("step 0 is the run's start; name a step from 1")
+        raise UsageError("step 0 is the run's start; choose a step from 1")
     recorded, tail = _recorded(run, moment.record.seq)
     _refuse_seams(tail, first)
     made: list[tuple[facts.Event, State]] = []
@@ -159,7 +159,7 @@ def _refuse_seams(tail: list[Record], first: int) -> None:
             seam = step
     if seam:
         raise UsageError(
-            f"the run was resumed or forked after step {seam}, which the controller does not do by itself; use "
+            f"the run was resumed or forked after step {seam}, which the controller cannot repeat; use "
             f"--from {seam + 1} or a later step"
         )
 
@@ -176,7 +176,7 @@ def _compared(
     equal = 0
     for record, now in zip_longest(tail, made):
         if record is None:
-            told = f"after record {tail[-1].seq} nothing was recorded, now {brief(now[0])}"
+            told = f"the recording ends at record {tail[-1].seq}, now {brief(now[0])} follows"
             return (equal, 0, "") if cut else (equal, now[1].step, told)
         if now is None:
             return equal, made[-1][1].step, f"record {record.seq}: recorded {brief(record.event)}, now the run is over"

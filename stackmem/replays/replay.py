@@ -116,7 +116,7 @@ def replay_checks(run: Run, environ: Mapping[str, str]) -> ChecksAgain:
     """
     state, last = run.state, 0
     if state.checks is None:
-        raise UsageError(f"no checks judged {run.id}; stackmem replay RUN verifies its trace")
+        raise UsageError(f"{run.id} was not judged by checks; stackmem replay RUN verifies its trace")
     for record in run.records():
         last = record.seq
     with rehearse(run, state, last, environ, Recorded()) as opened:

@@ -167,7 +167,7 @@ def diff_runs(a: Run, b: Run) -> RunDiff:
             parting = _parting(left, right, comparison)
             same += parting is None
     if one.begun is None or other.begun is None:
-        raise TraceError("a run without a start cannot be compared; stackmem replay tells what is wrong with it")
+        raise TraceError("a run without a start cannot be compared; stackmem replay shows what is wrong with it")
     heap = _chunks(one.state.heap, other.state.heap, comparison)
     files, missing = _files(one, other, comparison)
     return RunDiff(
@@ -232,7 +232,7 @@ def _files(one: _Reading, other: _Reading, comparison: FactComparison) -> tuple[
     if not other.state.tree:
         missing.append("B")
     if missing:
-        return (), f"{' and '.join(missing)} kept no files"
+        return (), f"{' and '.join(missing)} stored no files"
     try:
         return tuple(comparison.changed_files(one.run.snapshot(one.state), other.run.snapshot(other.state))), ""
     except TraceError as error:

@@ -28,10 +28,10 @@ def equal_facts(one: object, other: object) -> bool:
 def explain_difference(seq: int, recorded: Event, derived: Event | requests.Effect | None) -> str:
     """Describe the recorded and the derived fact. For facts of the same kind, list the fields that differ."""
     if type(recorded) is not type(derived):
-        return f"record {seq}: recorded {brief(recorded)}, the rules derive {brief(derived)} today"
+        return f"record {seq}: recorded {brief(recorded)}, today's rules derive {brief(derived)}"
     kind = type(recorded).__name__
     fields = field_diff(recorded, derived)
-    return f"record {seq}: recorded {kind}, the rules derive {kind} today, with other fields:\n{fields}"
+    return f"record {seq}: recorded {kind}, today's rules derive {kind} with different fields:\n{fields}"
 
 
 def explain_rerun_difference(seq: int, recorded: Event, made: Event) -> str:
@@ -39,7 +39,7 @@ def explain_rerun_difference(seq: int, recorded: Event, made: Event) -> str:
     if type(recorded) is not type(made):
         return f"record {seq}: recorded {brief(recorded)}, now {brief(made)}"
     fields = field_diff(recorded, made, sides=("recorded", "now"))
-    return f"record {seq}: {type(recorded).__name__} with other fields:\n{fields}"
+    return f"record {seq}: {type(recorded).__name__} with different fields:\n{fields}"
 
 
 def field_diff(recorded: Any, derived: Any, *, sides: tuple[str, str] = ("recorded", "derived")) -> str:
@@ -72,8 +72,8 @@ def prompt_difference(seq: int, recorded: str, view: View, proven: tuple[int, in
     if not step or not new:
         return said
     told = [
-        f"{said}; its first {count} messages are those of step {step}, whose prompt is equal, so the difference is in "
-        "what follows them:"
+        f"{said}; its first {count} messages are those of step {step}, whose prompt is equal, so the difference is "
+        "after them:"
     ]
     for number, message in enumerate(new, count + 1):
         told += [f"  message {number}, {message.role}, as derived today:", *_message_lines(message)]

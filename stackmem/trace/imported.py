@@ -63,6 +63,6 @@ def refuse_imported(start: RunStarted, doing: str) -> None:
     origin = imported_from(start)
     if origin:
         raise UsageError(
-            f"the run was imported from {origin} and cannot be {doing}: another agent's rules made it; "
-            "look at it with stackmem view RUN"
+            f"the run was imported from {origin} and cannot be {doing}, because another agent made it; "
+            "use stackmem view RUN to look at it"
         )

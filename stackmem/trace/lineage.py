@@ -42,7 +42,7 @@ class RunReader:
             if number == 0:
                 first = next(records)
                 if not isinstance(first.event, RunStarted):
-                    raise TraceError("the first record is not RunStarted; this is no trace of a run")
+                    raise TraceError("the first record is not RunStarted, so this is not the trace of a run")
                 yield first
             yield from records
 
@@ -58,8 +58,8 @@ class RunReader:
                 return
         if digest:
             raise TraceError(
-                f"the run was forked from {folder.name} at record {at}, which has changed since; bring back that run "
-                "as it was"
+                f"the run was forked from {folder.name} at record {at}, which has changed since; restore that run "
+                "unchanged"
             )
         self.torn_bytes = reader.torn_bytes
 
@@ -80,7 +80,9 @@ def sources(run_dir: Path) -> list[tuple[Path, int, str]]:
             found[-1] = (folder, *found[-1][1:])
         else:
             found.append((folder, fork.at, fork.digest))
-    raise TraceError(f"the run {run_dir.name} has more than {_GENERATIONS} generations of parents; no fork made it so")
+    raise TraceError(
+        f"the run {run_dir.name} has more than {_GENERATIONS} generations of parents, so its trace is invalid"
+    )
 
 
 def begun_by(run_dir: Path) -> RunForked | None:
@@ -110,5 +112,5 @@ def parent_of(run_dir: Path, fork: RunForked) -> Path:
     name = fork.parent
     plain = name not in ("", ".", "..") and not {"/", "\0"} & set(name) and len(name.encode()) <= 255
     if not plain or not (runs / name / TRACE).is_file():
-        raise TraceError(f"the run was forked from {name[:200]}, which is not in {runs}; bring it back")
+        raise TraceError(f"the run was forked from {name[:200]}, which is not in {runs}; restore it there")
     return runs / name

@@ -51,7 +51,7 @@ class Lock:
             self._file = self._taken(trace)
         except OSError as error:
             raise TraceError(
-                f"the lock {self._path} cannot be made: {error.strerror}; make room or rights there"
+                f"the lock {self._path} cannot be created: {error.strerror}; free disk space or change the permissions"
             ) from error
 
     def _taken(self, trace: Path) -> int:
@@ -68,7 +68,7 @@ class Lock:
                 os.close(file)
                 raise
             os.close(file)
-        raise TraceError(f"the lock {self._path} is taken and given back all the time; try again")
+        raise TraceError(f"the lock {self._path} was in use at every attempt; try again")
 
     def close(self) -> None:
         """Release the lock. Further calls have no effect."""
@@ -137,7 +137,7 @@ def _is_alive(holder: Holder | None) -> bool:
 
 def _refusal(holder: Holder | None, what: str) -> TraceError:
     who = f"process {holder.pid}" if holder is not None else "another process"
-    return TraceError(f"{who} is writing the {what}; wait for its end, or end it")
+    return TraceError(f"{who} is writing the {what}; wait until it ends, or stop it")
 
 
 def _named(file: int) -> Holder | None:

@@ -41,7 +41,7 @@ def moments(reader: RunReader) -> Iterator[StepMoment]:
         before, state = state, state_after(state, record)
         if isinstance(record.event, ModelReplied) or begun is None:
             if begun is None and not isinstance(record.event, RunStarted):
-                raise TraceError("the first record is not RunStarted; this is no trace of a run")
+                raise TraceError("the first record is not RunStarted, so this is not the trace of a run")
             if begun is not None:
                 yield _moment(begun, followed)
             begun, followed = (before, record), []
@@ -81,15 +81,15 @@ def moment_after(reader: RunReader, seq: int) -> StepMoment:
 
 
 def no_step(run: str, step: int, steps: int) -> UsageError:
-    has = f"steps 1 to {steps} (0 is its start)" if steps else "0, its start, and no other"
-    return UsageError(f"there is no step {step} in {run}; it has {has}")
+    has = f"steps 1 to {steps} (0 is its start)" if steps else "only 0, its start"
+    return UsageError(f"{run} has no step {step}; it has {has}")
 
 
 def rendered(moment: StepMoment) -> View:
     """Return the prompt of a step as today's code renders it. ``proven`` checks whether it is the one that was sent."""
     state = moment.asked
     if not isinstance(moment.record.event, ModelReplied):
-        raise UsageError("step 0 is the run's start and has no prompt; name a step from 1")
+        raise UsageError("step 0 is the run's start and has no prompt; choose a step from 1")
     try:
         strategy = open_strategy(state.begun.strategy)
     except UsageError as error:
@@ -98,7 +98,7 @@ def rendered(moment: StepMoment) -> View:
         return strategy.render(state)
     except (LookupError, ValueError, AttributeError, TypeError) as error:
         raise TraceError(
-            f"record {moment.record.seq} answers a prompt that cannot have been; stackmem replay tells what is wrong"
+            f"record {moment.record.seq} answers an impossible prompt; stackmem replay shows what is wrong"
         ) from error
 
 
@@ -118,7 +118,7 @@ def prompt_of(moment: StepMoment, view: View | None = None) -> View:
     view = rendered(moment) if view is None else view
     if not proven(moment, view):
         raise RulesDiffer(
-            f"record {moment.record.seq}: the prompt of step {moment.step} cannot be had, as today another one is "
-            "rendered than was sent; stackmem replay tells more"
+            f"record {moment.record.seq}: the prompt of step {moment.step} is not available, because today's code "
+            "renders a different one from the one that was sent; stackmem replay shows more"
         )
     return view

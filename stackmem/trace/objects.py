@@ -56,8 +56,8 @@ class Objects:
                 if path.is_file():
                     return path
         raise TraceError(
-            f"the history {self._git_dir} lacks {name[:60]!a}, so the files of that moment cannot be had; bring back "
-            "the run's history.git (a fork's parent holds what they share)"
+            f"the history {self._git_dir} lacks {name[:60]!a}, so the files of that moment are not available; restore "
+            "the run's history.git (a fork shares that of its parent)"
         )
 
     def read(self, name: str, kind: str) -> bytes:
@@ -69,9 +69,9 @@ class Objects:
             raise _damaged(path, str(error)) from error
         head, _, content = whole.partition(b"\0")
         if hashlib.sha1(whole, usedforsecurity=False).hexdigest() != name:
-            raise _damaged(path, "its name does not follow from its bytes")
+            raise _damaged(path, "its content does not match its name")
         if head != b"%s %d" % (kind.encode(), len(content)):
-            raise _damaged(path, f"it is no {kind}")
+            raise _damaged(path, f"it is not a {kind}")
         return content
 
     def base(self) -> str:
@@ -101,10 +101,10 @@ class Objects:
 
     def _below(self, tree: str, path: bytes, depth: int) -> Iterator[tuple[bytes, TreeEntry]]:
         if depth > _FOLDERS_DEEP:
-            raise _damaged(self.path(tree), "its folders are deeper than any workspace's")
+            raise _damaged(self.path(tree), "its folders are nested too deeply")
         for name, entry in _entries(self.read(tree, "tree")):
             if not name or name in (b".", b"..") or b"/" in name or name.lower() == b".git":
-                raise _damaged(self.path(tree), f"it holds the name {name[:60]!a}")
+                raise _damaged(self.path(tree), f"it contains the name {name[:60]!a}")
             if entry.mode == FOLDER:
                 yield from self._below(entry.id, path + name + b"/", depth + 1)
             else:
@@ -118,10 +118,10 @@ def _entries(content: bytes) -> Iterator[tuple[bytes, TreeEntry]]:
         end = content.find(b"\0", at)
         mode, space, name = content[at:end].partition(b" ") if end > 0 else (b"", b"", b"")
         if not space or end + 21 > len(content):
-            raise TraceError("a folder in the history is cut short; bring back the run's history.git")
+            raise TraceError("a folder in the history is incomplete; restore the run's history.git")
         yield name, TreeEntry(mode.decode("ascii", "replace"), content[end + 1 : end + 21].hex())
         at = end + 21
 
 
 def _damaged(path: Path, why: str) -> TraceError:
-    return TraceError(f"{path} is damaged ({why}); bring back the run's history.git as it was")
+    return TraceError(f"{path} is damaged ({why}); restore the run's original history.git")

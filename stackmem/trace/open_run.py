@@ -65,7 +65,7 @@ class Run:
             if isinstance(record.event, RunStarted):
                 return record.event
             break
-        raise TraceError("the first record is not RunStarted; this is no trace of a run")
+        raise TraceError("the first record is not RunStarted, so this is not the trace of a run")
 
     @property
     def result(self) -> dict[str, Any] | None:
@@ -80,7 +80,9 @@ class Run:
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:
-            raise TraceError(f"{path} cannot be read ({error}); the trace beside it holds the same and more") from error
+            raise TraceError(
+                f"{path} cannot be read ({error}); the trace next to it contains the same data and more"
+            ) from error
 
     @property
     def steps(self) -> Iterator[Step]:

@@ -60,7 +60,7 @@ def pack(run_dir: Path, out: Path) -> Packed:
     run_dir = run_dir.resolve()
     count, trees = _read(run_dir)
     if out.exists():
-        raise UsageError(f"{out} is there already; name another file, or remove it")
+        raise UsageError(f"{out} already exists; choose another file, or remove it")
     unfinished = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         with ZipPacker(unfinished) as archive:
@@ -70,7 +70,9 @@ def pack(run_dir: Path, out: Path) -> Packed:
         size = unfinished.stat().st_size
         os.link(unfinished, out)  # unlike a rename, a link never replaces a file that was created meanwhile
     except OSError as error:
-        raise UsageError(f"{out} cannot be written ({error.strerror or error}); name another place with -o") from error
+        raise UsageError(
+            f"{out} cannot be written ({error.strerror or error}); choose another place with -o"
+        ) from error
     finally:
         unfinished.unlink(missing_ok=True)
     return Packed(run_dir.name, str(out), count, parents, objects, missing, size)
@@ -194,18 +196,18 @@ def _judge(entries: list[ZippedFile], archive: Path, most_bytes: int) -> str:
     """Check the file list of an archive and return the name of its only run."""
     total = sum(entry.size for entry in entries)
     if len(entries) > _MOST_FILES or total > most_bytes:
-        raise _no_pack(archive, f"it would hold more than {most_bytes:,} bytes")
+        raise _no_pack(archive, f"it would contain more than {most_bytes:,} bytes")
     if total > max(_SMALL_BYTES, _MOST_RATIO * archive.stat().st_size):
-        raise _no_pack(archive, f"it would unfold to {total:,} bytes, more than {_MOST_RATIO} times its size")
+        raise _no_pack(archive, f"it would unpack to {total:,} bytes, more than {_MOST_RATIO} times its size")
     for entry in entries:
         path = PurePosixPath(entry.name)
         if path.is_absolute() or {"..", "."} & set(path.parts) or not path.parts or "\\" in entry.name:
-            raise _no_pack(archive, f"it holds the name {entry.name[:60]!a}")
+            raise _no_pack(archive, f"it contains the name {entry.name[:60]!a}")
         if not entry.common:
-            raise _no_pack(archive, f"{entry.name[:60]!a} is compressed in a way that no pack is")
+            raise _no_pack(archive, f"{entry.name[:60]!a} is compressed in a way that stackmem does not use")
     names = {PurePosixPath(entry.name).parts[0] for entry in entries}
     if len(names) != 1 or f"{min(names)}/{TRACE}" not in {entry.name for entry in entries}:
-        raise _no_pack(archive, f"it does not hold one folder with a {TRACE}")
+        raise _no_pack(archive, f"it does not contain exactly one folder with a {TRACE}")
     return min(names)
 
 
@@ -218,10 +220,10 @@ def _must_fit(total: int, archive: Path, into: Path) -> None:
     place = next(folder for folder in (into, *into.absolute().parents) if folder.is_dir())
     if total > (free := shutil.disk_usage(place).free):
         raise UsageError(
-            f"{archive} would unfold to {total:,} bytes, and {place} has room for {free:,}; make room there, or set "
-            "TMPDIR to another place"
+            f"{archive} would unpack to {total:,} bytes, and {place} has {free:,} free; free disk space there, or set "
+            "TMPDIR to another folder"
         )
 
 
 def _no_pack(archive: Path, why: str) -> UsageError:
-    return UsageError(f"{archive} is no packed run ({why}); stackmem trace pack makes one")
+    return UsageError(f"{archive} is not a packed run ({why}); stackmem trace pack makes one")

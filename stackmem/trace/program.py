@@ -31,7 +31,7 @@ TextOf = Callable[[str], str]
 
 
 def no_sources(digest: str) -> str:
-    raise TraceError(f"the text of the source {digest[:16]}… is kept in the run's folder, and only records were given")
+    raise TraceError(f"the text of the source {digest[:16]}… is not available, because only records were passed")
 
 
 def keep_source(run_dir: Path, text: str) -> str:
@@ -49,7 +49,7 @@ def keep_source(run_dir: Path, text: str) -> str:
                 os.fsync(file.fileno())
             new.replace(place)  # after a crash either the complete text is there or none, never a part under its digest
     except OSError as error:
-        raise TraceError(f"the source cannot be kept at {place} ({error.strerror}); make room there") from error
+        raise TraceError(f"the source cannot be stored at {place} ({error.strerror}); free disk space there") from error
     return digest
 
 
@@ -66,9 +66,9 @@ def sources_of(run_dir: Path) -> TextOf:
             except OSError:
                 continue
             if hashlib.sha256(raw).hexdigest() != digest:
-                raise TraceError(f"the source {folder / SOURCES / digest} was changed; bring it back as it was")
+                raise TraceError(f"the source {folder / SOURCES / digest} was changed; restore the original")
             return raw.decode()
-        raise TraceError(f"{run_dir / SOURCES} lacks the source {digest[:16]}…; bring it back")
+        raise TraceError(f"{run_dir / SOURCES} lacks the source {digest[:16]}…; restore it")
 
     return text_of
 
@@ -125,4 +125,4 @@ def completion_of(folder: Path, records: Iterable[Record], seq: int) -> View:
         if record.seq == seq and found is not None:
             return found
         state = after
-    raise TraceError(f"record {seq} answers no completion that the program asks for today; stackmem replay tells more")
+    raise TraceError(f"record {seq} does not answer a completion that the program requests; stackmem replay shows more")

@@ -49,16 +49,20 @@ def read_line(line: bytes, previous: str, number: int) -> tuple[Record, str]:
     digest = hashlib.sha256(previous.encode() + body).hexdigest()
     if tail != DIGEST_MARK + digest.encode() + b'"}':
         if not tail.startswith(DIGEST_MARK) or not tail.endswith(b'"}'):
-            raise TraceError(f"line {number} is no record of a trace; it does not end with a digest{WAY_OUT}")
+            raise TraceError(
+                f"line {number} is not a record of a trace, because it does not end with a digest{WAY_OUT}"
+            )
         raise TraceError(
-            f"line {number} is broken: its digest does not follow from its bytes and the line before it{WAY_OUT}"
+            f"line {number} is broken: its digest does not match its bytes and the line before it{WAY_OUT}"
         )
     try:
         record = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise TraceError(f"line {number} is whole but no record this version knows: {error}") from error
+        raise TraceError(f"line {number} is complete, but this version cannot read its record: {error}") from error
     if record.seq != number:
-        raise TraceError(f"line {number} is record {record.seq}; lines are missing, doubled or out of order{WAY_OUT}")
+        raise TraceError(
+            f"line {number} is record {record.seq}; lines are missing, duplicated or out of order{WAY_OUT}"
+        )
     return record, digest
 
 

@@ -67,7 +67,9 @@ def mask_of(patterns: Iterable[str]) -> Mask:
         try:
             compiled.append(re.compile(pattern))
         except (re.error, RecursionError, OverflowError) as error:
-            raise UsageError(f"the pattern {pattern[:80]!a} is no regular expression ({error}); correct it") from error
+            raise UsageError(
+                f"the pattern {pattern[:80]!a} is not a valid regular expression ({error}); correct it"
+            ) from error
 
     def mask(text: str) -> str:
         for each in compiled:
@@ -88,9 +90,7 @@ def mask_value(value: Any, mask: Mask) -> Any:
         case dict():
             found = {mask_value(name, mask): mask_value(inner, mask) for name, inner in value.items()}
             if len(found) < len(value):
-                raise UsageError(
-                    "two names of one object are alike once replaced; use a pattern that leaves them apart"
-                )
+                raise UsageError("two names of one object become equal; use a pattern that keeps them different")
             return found
         case tuple():
             return tuple(mask_value(inner, mask) for inner in value)
@@ -147,15 +147,15 @@ def _program(event: ProgramStarted, state: State, strategy: MemoryStrategy, text
         return program_of(event, state.begun, strategy, text_of)
     except TraceError as error:
         raise UsageError(
-            f"with the matches replaced the program is none any more ({error}); use a narrower pattern"
+            f"with the matches replaced the program is not valid any more ({error}); use a narrower pattern"
         ) from error
 
 
 def _strategy_of(start: facts.RunStarted) -> MemoryStrategy:
     if start.rules != facts.RULES:
         raise RulesDiffer(
-            f"the run was made under rules {start.rules}, these are rules {facts.RULES}; "
-            "redact it with the version of then"
+            f"the run was made under rules {start.rules}, this version has rules {facts.RULES}; "
+            "redact it with the version that made it"
         )
     return open_strategy(start.strategy)
 
@@ -191,8 +191,8 @@ def _rederive(event: facts.Event, state: State, derived: facts.Event | Effect | 
     if derived is None or not equal_facts(_without_wording(derived), _without_wording(event)):
         told = type(derived).__name__ if derived is not None else "nothing"
         raise UsageError(
-            f"record {number}: {type(event).__name__} would become {told} ({_brief(derived)}), as matches that differ "
-            "are alike once replaced; use a pattern that leaves names apart"
+            f"record {number}: {type(event).__name__} would become {told} ({_brief(derived)}), because different "
+            "matches become equal; use a pattern that keeps names different"
         )
     return derived
 
@@ -232,8 +232,8 @@ def outside_answer(event: facts.Event, effect: Effect, state: State, number: int
     asked = answered(effect, event)
     if asked is None:
         raise UsageError(
-            f"record {number}: with the matches replaced the program asks for something else than "
-            f"{type(event).__name__} answers; use a narrower pattern"
+            f"record {number}: with the matches replaced the program makes a request that "
+            f"{type(event).__name__} does not answer; use a narrower pattern"
         )
     return with_prompt(event, asked)
 
@@ -260,14 +260,14 @@ def rederive_in_program(event: facts.Event, derived: facts.Event | None, mask: M
     if derived is None or _shape(derived) != _shape(event):
         told = "nothing" if derived is None else type(derived).__name__
         raise UsageError(
-            f"record {number}: with the matches replaced the program goes another way ({type(event).__name__} would "
-            f"become {told}); use a pattern that leaves its words and names apart"
+            f"record {number}: with the matches replaced the program behaves differently ({type(event).__name__} would "
+            f"become {told}); use a pattern that keeps its words and names different"
         )
     seen = _searched(derived)
     if mask_value(seen, mask) != seen:
         raise UsageError(
-            f"record {number}: {type(event).__name__} would still hold a match, in words of the language or put "
-            "together of parts that hold none; use a narrower --pattern, or one for the parts"
+            f"record {number}: {type(event).__name__} still contains a match, in words of the language or composed "
+            "of parts without one; use a narrower --pattern, or one for the parts"
         )
     return derived
 
@@ -296,8 +296,8 @@ class ProgramNames:
             return
         if self._was.setdefault((type(now), now.name), event.name) != event.name:
             raise UsageError(
-                f"record {number}: {type(event).__name__} would have the name {now.name[:80]!a} of another one, as "
-                "matches that differ are alike once replaced; use a pattern that leaves names apart"
+                f"record {number}: {type(event).__name__} would have the same name {now.name[:80]!a} as another one, "
+                "because different matches become equal; use a pattern that keeps names different"
             )
 
 

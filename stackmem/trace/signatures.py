@@ -93,7 +93,7 @@ class SigningKey:
             except (TypeError, UnsupportedAlgorithm) as error:  # encrypted, or of an unknown kind
                 raise ValueError(str(error)) from error
             if not isinstance(private, Ed25519PrivateKey):
-                raise ValueError("it is of another kind")
+                raise ValueError("it is a key of another kind")
             self._private = private
         self.public = self._private.public_key().public_bytes_raw().hex()
 
@@ -186,7 +186,9 @@ class Signer:
 
 def _unwritable(run_dir: Path, error: Exception) -> Unsigned:
     why = error.strerror if isinstance(error, OSError) else error
-    return Unsigned(f"{run_dir / SIGNATURES} cannot be written ({why}); make room or rights there")
+    return Unsigned(
+        f"{run_dir / SIGNATURES} cannot be written ({why}); free disk space or change the permissions there"
+    )
 
 
 def _digests(run_dir: Path) -> dict[str, str]:
@@ -229,7 +231,7 @@ def _lines(path: Path) -> Iterator[tuple[Signature, int]]:
                     yield msgspec.json.decode(line, type=Signature), len(line)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
                     raise TraceError(
-                        f"line {number} of {path} is no signature; take the run from where it was copied from"
+                        f"line {number} of {path} is not a signature; copy the run again from its source"
                     ) from error
     except FileNotFoundError:
         return
@@ -273,15 +275,15 @@ class SignedRecords:
         """
         run, signatures = self._run_dir.name, self._signatures
         if not signatures:
-            raise TraceError(f"{run} is not signed; without --signed, stackmem replay holds it against itself alone")
+            raise TraceError(f"{run} is not signed; without --signed, stackmem replay checks only its consistency")
         for signature in signatures:
             self._refuse_untrusted(signature.key)
             self._refuse_contradicting(signature, ended=True)
         last = signatures[-1]
         if last.kind != "end" or last.records < self._count:
             raise TraceError(
-                f"{run} is unfinished: record {last.records:,} of {self._count:,} is the last that is signed, and its "
-                "end is not; it was stopped or cut short: finish it with stackmem resume where it was made"
+                f"{run} is unfinished: only {last.records:,} of {self._count:,} records are signed, and its end is "
+                "not; finish it with stackmem resume on the machine that made it"
             )
         self._refuse_other_files(last, _digests(self._run_dir), _FILES)
         trusted = self._trusted or {}
@@ -310,15 +312,14 @@ class SignedRecords:
         for name in names:
             if files.get(name) != end.files.get(name):
                 raise TraceError(
-                    f"{name} of {self._run_dir.name} is not the one that was signed; take the run from where it was "
-                    "copied from"
+                    f"{name} of {self._run_dir.name} is not the one that was signed; copy the run again from its source"
                 )
 
     def _refuse_untrusted(self, key: str) -> None:
         if self._trusted is not None and key not in self._trusted:
             raise TraceError(
-                f"{self._run_dir.name} is signed by the key {ascii(key)[1:65]}, which you do not trust; ask whose it "
-                "is, then say stackmem keys trust KEY NAME"
+                f"{self._run_dir.name} is signed by the key {ascii(key)[1:65]}, which you do not trust; find out whose "
+                "it is, then run stackmem keys trust KEY NAME"
             )
 
     def _refuse_contradicting(self, signature: Signature, *, ended: bool) -> None:
@@ -329,14 +330,14 @@ class SignedRecords:
             if not ended:
                 return
             raise TraceError(
-                f"{run} is unfinished: record {signature.records:,} is signed, and its trace ends at record "
+                f"{run} is unfinished: record {signature.records:,} is signed, but its trace ends at record "
                 f"{self._count:,}; the lines between are lost"
             )
         digest = self._digests.get(signature.records, "")
         if signature.digest != digest:
             raise TraceError(
                 f"record {signature.records:,} of {run} has the digest {digest[:16]}… and was signed as "
-                f"{ascii(signature.digest)[1:17]}…: the trace was changed, or is another run's"
+                f"{ascii(signature.digest)[1:17]}…: the trace was changed, or belongs to another run"
             )
 
     def _made_by_its_key(self, signature: Signature) -> bool:

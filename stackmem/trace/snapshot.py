@@ -120,13 +120,13 @@ def _diff(path: str, before: Snapshot, after: Snapshot) -> str:
         except TraceError as error:
             return f"({error})"
     if sum(map(len, sides)) > _DIFFED_BYTES:
-        return f"({len(sides[0]):,} bytes, then {len(sides[1]):,}: too long to compare here)"
+        return f"({len(sides[0]):,} bytes before, {len(sides[1]):,} after: too long to compare here)"
     try:
         old, new = (side.decode("utf-8") for side in sides)
     except UnicodeDecodeError:
         old = new = "\0"
     if _UNSEEN.search(old.replace("\r\n", "\n") + new.replace("\r\n", "\n")):
-        return f"(no text: {len(sides[0]):,} bytes, then {len(sides[1]):,})"
+        return f"(not text: {len(sides[0]):,} bytes before, {len(sides[1]):,} after)"
     modes = [side.entries[path].mode if path in side else "" for side in (before, after)]
     head = [f"mode {modes[0]} -> {modes[1]}"] if modes[0] and modes[1] and modes[0] != modes[1] else []
     lines = difflib.unified_diff(

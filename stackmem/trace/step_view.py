@@ -87,7 +87,7 @@ def view_step(run: Run, step: int) -> StepView:
     view = run.rendered(moment)
     reply = moment.record.event
     if not isinstance(reply, ModelReplied):
-        raise UsageError("step 0 is the run's start and has no prompt; name a step from 1")
+        raise UsageError("step 0 is the run's start and has no prompt; choose a step from 1")
     settled = moment.settled
     files, missing = _files(run, moment)
     return StepView(
@@ -133,15 +133,17 @@ def last_step_of(frames: tuple[FrameSpan, ...], named: str) -> int:
         raise UsageError(f"no frame {named[:80]!r}; the run has {len(frames)}: {names}{' …' if frames[10:] else ''}")
     if len(found) > 1:
         ids = ", ".join(frame.id for frame in found[:10])
-        raise UsageError(f"{len(found)} frames are called {named[:80]!r}; name one by its id: {ids}")
+        raise UsageError(f"{len(found)} frames are called {named[:80]!r}; choose one by its id: {ids}")
     if not found[0].last:
-        raise UsageError(f"the frame {named[:80]!r} had no step; stackmem replay RUN --step shows what there is")
+        raise UsageError(
+            f"the frame {named[:80]!r} has no steps; stackmem replay RUN --step lists the steps of the run"
+        )
     return found[0].last
 
 
 def _files(run: Run, moment: StepMoment) -> tuple[tuple[FileChange, ...], str]:
     if not moment.settled.tree:
-        return (), "the run kept no files"
+        return (), "the run stored no files"
     try:
         return tuple(changes(run.snapshot(moment.asked), run.snapshot(moment.settled))), ""
     except TraceError as error:

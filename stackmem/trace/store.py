@@ -57,7 +57,7 @@ def append_line(file: int, line: bytes, size: int) -> int:
     written = os.write(file, line)
     if written < len(line):
         os.ftruncate(file, size)  # remove the incomplete line
-        raise OSError(errno.ENOSPC, f"only {written} of {len(line)} bytes were taken, the disk may be full")
+        raise OSError(errno.ENOSPC, f"only {written} of {len(line)} bytes were written, the disk may be full")
     return size + written
 
 
@@ -167,7 +167,9 @@ class TraceWriter:
             TraceError: The file exists already, cannot be created or written, or another process writes it.
         """
         if held is None and not path.parent.is_dir():
-            raise TraceError(f"the trace {path} cannot be made: there is no such folder; choose another --runs-dir")
+            raise TraceError(
+                f"the trace {path} cannot be created: its folder does not exist; choose another --runs-dir"
+            )
         self._lock, end = held or (Lock(path), End(after, digest, 0))
         self._path = path
         self._now = now
@@ -183,7 +185,7 @@ class TraceWriter:
             self._file = descriptor_of_regular(path, os.O_WRONLY | os.O_APPEND | make)
         except OSError as error:
             self._lock.close()
-            doing = "written" if held else "made"
+            doing = "written" if held else "created"
             raise TraceError(
                 f"the trace {path} cannot be {doing}: {error.strerror}; choose another --runs-dir"
             ) from error
@@ -192,7 +194,7 @@ class TraceWriter:
         except OSError as error:
             self.close()
             raise TraceError(
-                f"the disk of {path.parent} has no room for a run's end ({error.strerror}); make room there"
+                f"the disk of {path.parent} has no space for the end of a run ({error.strerror}); free disk space there"
             ) from error
         if held:
             self._cut(end)
@@ -260,7 +262,7 @@ class TraceWriter:
         """
         if self._reserve is not None and self._reserve.released:
             raise WorkspaceError(
-                f"the disk of {self._path.parent} is full; make room there, then go on with stackmem resume"
+                f"the disk of {self._path.parent} is full; free disk space, then continue with stackmem resume"
             )
 
     def release(self) -> None:
@@ -307,15 +309,15 @@ class TraceWriter:
 
     def _unwritable(self, why: str | None) -> TraceError:
         return TraceError(
-            f"the trace {self._path} cannot be written ({why}); its first {self._seq} records are whole: "
-            "make room, then go on with stackmem resume"
+            f"the trace {self._path} cannot be written ({why}); its first {self._seq} records are intact: "
+            "free disk space, then continue with stackmem resume"
         )
 
 
 def unbegun(run_dir: Path) -> TraceError:
     """Return the error for a run that was killed before its first record."""
     name = run_dir.resolve().name
-    return TraceError(f"the run {name} never began: no record of it was written; stackmem runs rm {name} removes it")
+    return TraceError(f"the run {name} never began and has no records; stackmem runs rm {name} removes it")
 
 
 class TraceReader:
@@ -372,9 +374,11 @@ class TraceReader:
         try:
             for number, line in enumerate(iter(partial(file.readline, LONGEST_BYTES), b""), 1):
                 if len(line) == LONGEST_BYTES and not line.endswith(b"\n"):
-                    raise TraceError(f"line {number:,} of the file is longer than any record; it is no trace of a run")
+                    raise TraceError(
+                        f"line {number:,} of the file is longer than any record, so it is not the trace of a run"
+                    )
                 yield line
         except OSError as error:
             raise TraceError(
-                f"the trace {self._path} cannot be read further: {error.strerror}; copy what is left elsewhere"
+                f"the trace {self._path} cannot be read further: {error.strerror}; copy the readable part elsewhere"
             ) from error

@@ -54,7 +54,7 @@ def verify(records: Iterable[Record], text_of: TextOf = no_sources, watch: Watch
         elif isinstance(event, facts.RunForked):
             proven = {}
     if walk.state.start is None:
-        raise TraceError("the trace holds no record")
+        raise TraceError("the trace contains no records")
     return Replay(walk.state, count, prompts, walk.state.begun.rules == facts.RULES, walk.program)
 
 

@@ -57,7 +57,7 @@ class RecordWalk:
                 self._strategy = open_strategy(self._named)
             except UsageError as error:
                 raise TraceError(
-                    f"the run used a strategy that is not here ({error}); install the package that brings it"
+                    f"the run used a strategy that is not available ({error}); install the package that provides it"
                 ) from error
         return self._strategy
 
@@ -72,7 +72,7 @@ class RecordWalk:
     def _is_given(self, event: Event) -> bool:
         if not self._named:
             if not isinstance(event, RunStarted):
-                raise TraceError("the first record is not RunStarted; this is no trace of a run")
+                raise TraceError("the first record is not RunStarted, so this is not the trace of a run")
             self._named = event.strategy
             return True
         match event:
@@ -113,11 +113,13 @@ def state_after(state: State, record: Record) -> State:
         TraceError: The record does not follow from the earlier ones.
     """
     if isinstance(record.event, RunStarted) and state.start is not None:
-        raise TraceError(f"record {record.seq} starts a run that had started; stackmem replay tells what is wrong")
+        raise TraceError(
+            f"record {record.seq} starts a run that had already started; stackmem replay shows what is wrong"
+        )
     try:
         return evolve(state, record.event)
     except (LookupError, ValueError, AttributeError, TypeError) as error:
         kind = type(record.event).__name__
         raise TraceError(
-            f"record {record.seq} ({kind}) does not follow from those before it; stackmem replay tells what is wrong"
+            f"record {record.seq} ({kind}) does not follow from earlier records; stackmem replay shows what is wrong"
         ) from error

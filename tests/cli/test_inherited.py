@@ -55,16 +55,16 @@ def test_a_limit_of_the_parent_is_named_with_its_way_out(stage: Stage):
     ran = stage.run("solve", stage.task(pop()), "--model", "demo", preexec_fn=small_files)
     assert ran.returncode == 5
     assert ran.stderr.startswith("stackmem: ")
-    assert ran.stderr.endswith("(File too large); allow larger files, as by: ulimit -f unlimited\n")
+    assert ran.stderr.endswith("(File too large); allow larger files, for example with: ulimit -f unlimited\n")
 
 
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (OSError(errno.EMFILE, "Too many open files"), "allow more open files, as by: ulimit -n 1024"),
-        (FileNotFoundError(errno.ENOENT, "No such file", "rm"), "name the folder that holds this program in PATH"),
-        (FileNotFoundError(errno.ENOENT, "No such file", "/a/rm"), "make room or rights there"),
-        (OSError(errno.ENOSPC, "No space left on device"), "make room or rights there"),
+        (OSError(errno.EMFILE, "Too many open files"), "allow more open files, for example with: ulimit -n 1024"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "rm"), "add the folder of this program to PATH"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "/a/rm"), "free disk space or change the permissions there"),
+        (OSError(errno.ENOSPC, "No space left on device"), "free disk space or change the permissions there"),
     ],
 )
 def test_what_a_failed_call_of_the_system_needs_is_said(error: OSError, told: str):

@@ -94,7 +94,7 @@ def test_calls_executed_again_are_told_and_a_difference_exits_6(stage: Stage):
     none = stage.call("replay", run, "--tools", "live", "--from", "3")
     assert none.stdout.endswith(": no call of a workspace tool, so nothing to execute again\n")
     beyond = stage.call("replay", run, "--tools", "live", "--from", "9")
-    assert "there is no step 9 in " in beyond.stderr
+    assert " has no step 9; " in beyond.stderr
 
 
 def test_a_run_played_again_with_its_replies_is_told(stage: Stage):

@@ -84,7 +84,7 @@ def test_a_comma_within_parameters_separates_nothing(text, names):
     [
         (["last", "--strategies", "nonsense"], "no strategy 'nonsense'"),
         (["last", "--strategies", ""], "no strategy ''"),
-        (["last", "--price", "nobody"], "no model 'nobody' in the table of prices"),
+        (["last", "--price", "nobody"], "no model 'nobody' in the price table"),
         (["nothing-like-it"], "no run 'nothing-like-it'"),
         ([SAMPLES / "README.md"], "is in no known format"),
         (["last", "--latency", "-1"], "latency"),
@@ -113,7 +113,7 @@ def test_a_trace_whose_first_record_was_cut_short_is_one_sentence(stage, command
     trace.write_bytes(trace.read_bytes()[:-20])
     ran = stage.call(*command, "torn")
     assert (ran.returncode, len(ran.stderr.splitlines())) == (7, 1)
-    assert "the run torn never began: no record of it was written" in ran.stderr
+    assert "the run torn never began and has no records" in ran.stderr
 
 
 def test_a_strategy_that_does_not_apply_has_a_row_that_says_why(stage):

@@ -52,7 +52,7 @@ def test_what_is_stale_old_or_of_a_folder_that_is_gone_is_pruned(stage: Stage, f
         (("write", "a", "-t", ""), "is empty"),
         (("write", "a", "-t", "x", "--source", "../x"), "outside the workspace"),
         (("write", "a", "-t", "x" * 1_000_001), "of 1,000,000 characters"),
-        (("read", "a"), "no chunk is kept here"),
+        (("read", "a"), "the kept heap is empty"),
         (("prune",), "say what is to go"),
         (("list", "--folder", "nowhere"), "is no folder"),
     ],

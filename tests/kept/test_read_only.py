@@ -88,7 +88,7 @@ def test_a_run_that_never_began_is_named_and_can_be_removed(stage: Stage, left: 
         ran = stage.call(*line)
         assert (ran.returncode, ran.stderr) == (
             7,
-            f"stackmem: the run {unbegun.name} never began: no record of it was written; "
+            f"stackmem: the run {unbegun.name} never began and has no records; "
             f"stackmem runs rm {unbegun.name} removes it\n",
         )
     assert stage.call("replay", "last").stdout.startswith(whole.name)

@@ -47,7 +47,7 @@ def test_a_run_without_its_history_is_saved_without_its_files(stage: Stage):
     broken(stage, run, 6)
     shutil.rmtree(run / "history.git")
     found = recover_run(run)
-    assert "its files cannot be had" in found.not_resumable
+    assert "its files are not available" in found.not_resumable
     assert replay(found.run_dir).events == 5
     with pytest.raises(TraceError, match="cannot be taken up again"):
         resumed(Path(found.run_dir))
@@ -55,7 +55,7 @@ def test_a_run_without_its_history_is_saved_without_its_files(stage: Stage):
 
 def test_a_whole_run_is_left_alone(stage: Stage):
     run = Path(stage.solve(stage.task(pop())).run_dir)
-    with pytest.raises(UsageError, match="is whole"):
+    with pytest.raises(UsageError, match="is intact"):
         recover_run(run)
     assert [path.name for path in stage.runs.iterdir()] == [run.name]
 

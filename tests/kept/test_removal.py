@@ -29,7 +29,7 @@ def test_a_run_with_forks_is_kept_until_they_are_gone(stage: Stage, run):
     child = Path(fork(run, 1, ForkChanges(), os.environ).result.run_dir)
     grandchild = Path(fork(child, 1, ForkChanges(), os.environ).result.run_dir)
     for held, by in ((run, child), (child, grandchild)):
-        with pytest.raises(UsageError, match=f"its forks begin with: .*{by.name}"):
+        with pytest.raises(UsageError, match=f"forks need the records of .*{by.name}"):
             remove_run(held)
     assert replay(grandchild).outcome == "solved"
     for one in (grandchild, child, run):
@@ -66,7 +66,7 @@ def test_a_run_without_a_request_goes_alone(stage: Stage, run):
 def test_a_run_whose_files_a_fork_reads_is_kept_before_the_forks_first_record(run):
     child = run.parent / "begun"
     share(run / "history.git", child / "history.git", "")
-    with pytest.raises(UsageError, match="its forks begin with: begun"):
+    with pytest.raises(UsageError, match=r"forks need the records of .*: begun"):
         remove_run(run)
 
 
@@ -78,7 +78,7 @@ def pruned(stage: Stage, **more) -> dict[str, Pruned]:
 def test_a_parent_goes_with_its_forks_and_stays_with_the_youngest_of_them(stage: Stage, run):
     child = Path(fork(run, 1, ForkChanges(), os.environ).result.run_dir)
     kept = list(prune(stage.runs, 0.0, 1, dry_run=False))
-    assert [(row.run, row.why) for row in kept] == [(run.name, f"what {child.name} begins with is in it")]
+    assert [(row.run, row.why) for row in kept] == [(run.name, f"its fork {child.name} needs its records")]
     assert list(pruned(stage, dry_run=True)) == [child.name, run.name]
     assert all(row.removed for row in pruned(stage).values())
     assert stage.left_behind() == []

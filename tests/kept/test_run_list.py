@@ -149,7 +149,7 @@ def test_a_limit_keeps_the_first():
     ("conditions", "order", "limit", "says"),
     [
         (["solved"], "run", None, "FIELD=PATTERN"), (["colour=red"], "run", None, "known: run, started"),
-        (["steps>many"], "run", None, "no number"), (["outcome>3"], "run", None, "outcome=PATTERN"),
+        (["steps>many"], "run", None, "not a number"), (["outcome>3"], "run", None, "outcome=PATTERN"),
         ([""], "run", None, "FIELD=PATTERN"), ([], "colour", None, "known: run"), ([], "--run", None, "known: run"),
         ([], "", None, "known: run"), ([], "run", 0, "1 or more"), ([], "run", -3, "1 or more"),
     ],

@@ -39,7 +39,7 @@ def test_without_descriptions_the_index_shows_none_in_no_place():
 
 
 def test_without_descriptions_there_is_no_list_that_shows_them():
-    with pytest.raises(UsageError, match="leave descriptions=off out"):
+    with pytest.raises(UsageError, match="remove descriptions=off"):
         open_strategy("stackheap:index=listed,descriptions=off")
 
 

@@ -47,7 +47,7 @@ def test_what_is_not_named_has_its_default():
         ("prefix=warm", "prefix=shared|cold, not 'warm'"),
         ("20,prefix", "prefix=shared|cold, not 'prefix'"),
         ("20,30", "prefix=shared|cold, not '30'"),
-        ("20,turns=30", "was given turns twice"),
+        ("20,turns=30", "sets turns twice"),
         ("20,", "not ''"),
         ("size=3", "no parameter 'size'; known: prefix, turns"),
     ],

@@ -81,7 +81,7 @@ def test_only_a_run_that_was_judged_is_judged_again(stage: Stage):
     stage.solve(folder, "Do it.", model=stage.script(pop("Done.")))
     refused = stage.call("replay", "last", "--checks")
     assert refused.returncode == 2
-    assert "no checks judged" in refused.stderr
+    assert "was not judged by checks" in refused.stderr
     assert "exclude each other" in stage.call("replay", "last", "--checks", "--step", "1").stderr
 
 

@@ -100,7 +100,7 @@ def test_files_that_a_call_leaves_otherwise_are_told_by_their_lines(run):
     start = run.start.tree
     found = replay_live(forged(run, 1, tree=start), os.environ)
     assert found.call == "write_file made"
-    assert found.difference.splitlines()[:2] == ["  the files that it left differ:", "  made: added now"]
+    assert found.difference.splitlines()[:2] == ["  the resulting files differ:", "  made: added now"]
     assert "+one" in found.difference
 
 
@@ -123,7 +123,7 @@ def test_what_the_controller_makes_otherwise_is_named_and_it_plays_on_to_the_end
     found = replay_model(forged(run, 2, text="something else\n[exit 0]"), os.environ, 3)
     assert (found.step, found.outcome) == (4, "solved")
     assert found.difference.startswith("record ")
-    assert "ToolReturned with other fields:" in found.difference
+    assert "ToolReturned with different fields:" in found.difference
 
 
 def test_a_run_that_was_killed_is_the_same_up_to_there(run):

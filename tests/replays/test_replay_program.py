@@ -115,7 +115,7 @@ def test_what_the_program_makes_otherwise_is_named_and_it_plays_on(run: Run) -> 
     said = {"stdout": "other", "stderr": "", "exit_code": 0}
     found = replay_model(forged(run, 5, value=said), os.environ, 4)
     assert (found.step, found.outcome) == (5, "finished")
-    assert "ToolAnswered with other fields:" in found.difference
+    assert "ToolAnswered with different fields:" in found.difference
 
 
 def test_answers_of_a_group_are_compared_in_the_order_in_which_they_came(run: Run) -> None:

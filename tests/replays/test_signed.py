@@ -117,15 +117,15 @@ FORGERIES = [
     (forged_and_rechained, "and was signed as"),
     (signed_by_a_key_of_ones_own, "do not trust"),
     (another_signature_under_the_same_key, "was not made by its key"),
-    (cut_and_rechained, "is unfinished: record"),
-    (cut_with_its_signatures, "is unfinished: record"),
+    (cut_and_rechained, "is unfinished: "),
+    (cut_with_its_signatures, "is unfinished: "),
     (replaced("signatures.jsonl"), "and was signed as"),
     (replaced("trace.jsonl"), "one of the two was changed"),
     (replaced("result.json"), "one of the two was changed"),
     (appended_to_the_patch, "changes.patch of "),
     (lambda run, _: (run / "changes.json").unlink(), "changes.json of "),
     (lambda run, _: (run / "signatures.jsonl").unlink(), "is not signed"),
-    (lambda run, _: (run / "signatures.jsonl").write_text("{}\n"), "is no signature"),
+    (lambda run, _: (run / "signatures.jsonl").write_text("{}\n"), "is not a signature"),
 ]
 
 
@@ -243,7 +243,7 @@ def test_records_behind_a_signed_end_and_an_older_end_beside_newer_files_do_not_
     assert "result.json of " in says(stage, older)
     longer = unpack(tmp_path / "run.zip", tmp_path / "longer")
     (longer / "signatures.jsonl").write_bytes(signed)
-    assert "is unfinished: record" in says(stage, longer)
+    assert "is unfinished: " in says(stage, longer)
 
 
 def test_a_killed_run_is_signed_by_whoever_goes_on_with_it_and_what_was_there_is_named(stage: Stage, run: Path):
@@ -263,7 +263,7 @@ def test_a_signature_of_records_that_a_power_cut_took_is_no_obstacle(stage: Stag
     lines = (run / "trace.jsonl").read_bytes().splitlines(keepends=True)
     (run / "trace.jsonl").write_bytes(b"".join(lines[:4]))
     (run / "result.json").unlink()
-    assert "is signed, and its trace ends at record 4" in says(stage, run)
+    assert "is signed, but its trace ends at record 4" in says(stage, run)
     assert stage.call("resume", run).returncode == 1
     assert "records 1 to 4 were not signed yet" in says(stage, run, 0)
 

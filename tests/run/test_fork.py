@@ -191,8 +191,8 @@ def test_a_run_that_kept_no_files_or_has_lost_them_is_not_gone_on_from(stage: St
     ("at", "changes", "says"),
     [
         (7, {}, "the run's root had popped; fork at an earlier step"),
-        (8, {}, "there is no step 8"),
-        (-1, {}, "there is no step -1"),
+        (8, {}, "has no step 8"),
+        (-1, {}, "has no step -1"),
         (2, {"model": "nonsense"}, "no model 'nonsense'"),
         (2, {"strategy": "stak"}, "no strategy 'stak'"),
         (2, {"dropped": ("spek",)}, "there is no chunk 'spek'; nearest: spec"),

@@ -82,11 +82,11 @@ def test_a_full_disk_in_mid_run_is_told_and_the_records_before_are_whole(stage: 
     task = stage.task(*[call("heap_alloc", name=f"c{number}", content="x" * 900) for number in range(9)], pop())
     result = stage.solve(task, runs_dir=str(small_disk), observe=fill)
     assert (result.ending, result.exit_code) == ("workspace_error", 5)
-    assert result.failure.endswith("is full; make room there, then go on with stackmem resume")
+    assert result.failure.endswith("is full; free disk space, then continue with stackmem resume")
     run = Path(result.run_dir)
     assert read_result(run / "result.json") == result
     assert replay(run).steps == result.steps >= 3
-    with pytest.raises(TraceError, match="has no room for a run's end"):
+    with pytest.raises(TraceError, match="has no space for the end of a run"):
         resumed(run)
     (small_disk / "filler").unlink()
     assert resumed(run).result.outcome == "solved"
@@ -187,6 +187,6 @@ def test_a_check_that_fills_the_folder_it_may_write_is_no_verdict_but_no_crash(s
 def test_a_pack_that_does_not_fit_is_refused_before_it_is_unpacked(tmp_path: Path, small_disk: Path):
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as opened:
         opened.writestr("x/trace.jsonl", b"x" * 4_000_000)
-    with pytest.raises(UsageError, match=r"would unfold to 4,000,000 bytes, and .* has room for .*; make room there"):
+    with pytest.raises(UsageError, match=r"would unpack to 4,000,000 bytes, and .* has .* free; free disk space there"):
         unpack(tmp_path / "x.zip", small_disk / "far")
     assert list(small_disk.iterdir()) == []

@@ -157,6 +157,7 @@ def test_the_help_and_doctor_go_on_and_say_it(installed: Installed):
 
 
 MENDS = "mend or uninstall the package that brings it"
+FIX = "fix or uninstall the package that provides it"
 FAILS = "the plug-in bad of bad 1.0 failed in __init__.py, line 10 (ValueError: boom); mend or uninstall that package"
 BAD = f"""{HEAD}
 from types import SimpleNamespace
@@ -180,13 +181,13 @@ plugin = stackmem.Plugin(
 METRICS = (
     ("x", "boom", FAILS),
     ("solved", "boom", f"the metric solved is called as a column is; {MENDS}"),
-    ("x", "lambda: SimpleNamespace(add=print, value=[])", "the metric x came to '[]', which is no number; mend what"),
+    ("x", "lambda: SimpleNamespace(add=print, value=[])", "the metric x is '[]', not a finite number; fix"),
 )
 SOLVE, BENCH = ("solve", "calculator", "--model", "demo"), ("bench", "ledger", "--strategies", "full", *WORLD)
 EXPORT, MAKE = ("export", "last", *RUNS, "--format"), ("worlds", "make", "-o", "made")
 RAISING = (
     ((*SOLVE, "--strategy", "raises"), FAILS),
-    ((*SOLVE, "--strategy", "nothing"), f"and no upkeep; {MENDS}"),
+    ((*SOLVE, "--strategy", "nothing"), f"and no upkeep; {FIX}"),
     ((*BENCH, "-o", "one", "--strategies", "raises"), FAILS),
     (("solve", "calculator", "--model", "raises"), FAILS),
     (("solve", "calculator", "--model", "text"), f"and no price and no reply; {MENDS}"),

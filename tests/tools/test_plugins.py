@@ -65,7 +65,7 @@ def test_a_plug_in_whose_strategy_is_none_is_one_sentence_and_leaves_nothing(ins
     words = ("fork", "last", "--at", "0") if command == "fork" else ("solve", "calculator", "--model", "demo")
     before = sorted(installed.folder.rglob("trace.jsonl"))
     ran = installed.run(*words, "--strategy", "blind", *runs)
-    says = "the strategy 'blind' has no render and no upkeep; mend or uninstall the package that brings it"
+    says = "the strategy 'blind' has no render and no upkeep; fix or uninstall the package that provides it"
     assert (ran.returncode, ran.stderr) == (2, f"stackmem: {says}\n")
     assert sorted(installed.folder.rglob("trace.jsonl")) == before
 

@@ -128,7 +128,7 @@ def test_files_that_differ_at_the_end_are_told_with_their_lines(tmp_path):
 
 
 def test_files_that_nobody_kept_or_that_are_gone_are_said_to_be(tmp_path):
-    assert compared(tmp_path).files_missing == "A and B kept no files"
+    assert compared(tmp_path).files_missing == "A and B stored no files"
     keep(tmp_path / "c", play(*STORY, start=started(tree=tree(tmp_path / "c", {"f": "1"}))).events)
     keep(tmp_path / "d", play(*STORY, start=started(tree="0" * 40)).events)
     assert "lacks" in diff_runs(Run(tmp_path / "c"), Run(tmp_path / "d")).files_missing

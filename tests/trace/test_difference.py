@@ -30,7 +30,7 @@ def test_a_short_field_stands_with_both_values():
     kept = records(alloc("spec", "line"))
     said = difference(kept, place_of(kept, ChunkAllocated), chars=5)
     assert said.splitlines() == [
-        "record 3: recorded ChunkAllocated, the rules derive ChunkAllocated today, with other fields:",
+        "record 3: recorded ChunkAllocated, today's rules derive ChunkAllocated with different fields:",
         "  chars: recorded 5, derived 4",
     ]
 
@@ -68,7 +68,7 @@ def test_facts_of_two_kinds_are_told_whole():
     said = explain_difference(7, RunEnded("popped", "x"), CallRejected("code", "why"))
     assert said == (
         'record 7: recorded RunEnded {"type":"RunEnded","ending":"popped","result":"x"}, '
-        'the rules derive CallRejected {"type":"CallRejected","code":"code","reason":"why"} today'
+        """today's rules derive CallRejected {"type":"CallRejected","code":"code","reason":"why"}"""
     )
 
 

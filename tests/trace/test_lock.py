@@ -110,7 +110,7 @@ def test_whatever_stands_in_a_lock_file_nobody_holds_is_written_over(path, conte
 def test_a_lock_file_that_is_a_link_is_not_followed(path, tmp_path):
     (tmp_path / "mine").write_text("precious")
     path.with_suffix(".lock").symlink_to(tmp_path / "mine")
-    with pytest.raises(TraceError, match="cannot be made"):
+    with pytest.raises(TraceError, match="cannot be created"):
         Lock(path)
     assert (tmp_path / "mine").read_text() == "precious"
 

@@ -113,7 +113,7 @@ def test_a_link_in_a_runs_folder_leads_nowhere(parent, tmp_path):
 
 def test_nothing_is_written_over_and_nothing_left_behind(parent, tmp_path):
     (tmp_path / "x.zip").write_text("mine")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         pack(parent.folder, tmp_path / "x.zip")
     with pytest.raises(UsageError, match="cannot be written"):
         pack(parent.folder, tmp_path / "nowhere" / "x.zip")
@@ -147,7 +147,7 @@ def test_an_archive_that_is_no_packed_run_writes_nothing_outside_and_is_refused(
         for name in names:
             archive.writestr(name, "{}")
     into = tmp_path / "deep" / "place"
-    with pytest.raises(UsageError, match="is no packed run"):
+    with pytest.raises(UsageError, match="is not a packed run"):
         unpack(tmp_path / "x.zip", into)
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "deep") == ["x.zip"]
     assert not list((tmp_path / "deep").glob("*.jsonl")) if (tmp_path / "deep").exists() else True
@@ -157,7 +157,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x/trace.jsonl", b"0" * 1_000_000)
     assert (tmp_path / "x.zip").stat().st_size < 2_000
-    with pytest.raises(UsageError, match="would hold more than 999,999 bytes"):
+    with pytest.raises(UsageError, match="would contain more than 999,999 bytes"):
         unpack(tmp_path / "x.zip", tmp_path / "far", most_bytes=999_999)
     assert not (tmp_path / "far").exists()
     assert unpack(tmp_path / "x.zip", tmp_path / "far", most_bytes=1_000_000).name == "x"
@@ -166,7 +166,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04" + b"\0" * 60])
 def test_a_file_that_is_no_archive_is_refused(tmp_path, content):
     (tmp_path / "x.zip").write_bytes(content)
-    with pytest.raises(UsageError, match="is no packed run"):
+    with pytest.raises(UsageError, match="is not a packed run"):
         unpack(tmp_path / "x.zip", tmp_path)
     assert Path(tmp_path / "x.zip").read_bytes() == content
 
@@ -189,7 +189,7 @@ def test_every_damage_of_an_archive_is_one_sentence(tmp_path, damage):
         at = raw.rindex(b"x/trace.jsonl")
         raw[at - 18 : at - 16] = b"\0\0"
     path.write_bytes(raw)
-    with pytest.raises(UsageError, match="is no packed run"):
+    with pytest.raises(UsageError, match="is not a packed run"):
         unpack(path, tmp_path / "far")
 
 

@@ -56,7 +56,7 @@ def chained(body: bytes) -> bytes:
     ],
 )
 def test_a_whole_line_that_is_no_record_is_refused_by_its_number(body):
-    with pytest.raises(TraceError, match=r"^line 1 is whole but no record this version knows"):
+    with pytest.raises(TraceError, match=r"^line 1 is complete, but this version cannot read its record"):
         read_line(chained(body), "", 1)
 
 

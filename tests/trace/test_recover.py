@@ -80,7 +80,7 @@ def test_zeros_in_place_of_the_line_end_are_what_a_power_cut_leaves(path, lines,
 
 
 def test_a_whole_trace_needs_no_recovery(path, lines, tmp_path):
-    with pytest.raises(UsageError, match="is whole"):
+    with pytest.raises(UsageError, match="is intact"):
         recover(path, tmp_path / "saved")
     assert not (tmp_path / "saved").exists()
 
@@ -129,7 +129,7 @@ def test_a_device_that_refuses_a_write_is_one_sentence_and_no_record(path, devic
     ran = subprocess.run(
         [sys.executable, "-c", FAILING, path, device], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert f"3 the trace {path} cannot be written ({says}); its first 3 records are whole" in ran.stdout
+    assert f"3 the trace {path} cannot be written ({says}); its first 3 records are intact" in ran.stdout
     assert ran.stderr == ""
     assert [event.elapsed_seconds for event in read(path)] == [0.0, 1.0, 2.0]
 

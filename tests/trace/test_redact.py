@@ -111,10 +111,10 @@ def test_a_pattern_that_hits_the_calls_themselves_is_refused(stage: Stage, patte
 @pytest.mark.parametrize(
     ("patterns", "says"),
     [
-        ([], "no pattern"),
-        (["("], "is no regular expression"),
-        (["(?P<"], "is no regular"),
-        (["nowhere to be found"], "matches"),
+        ([], "missing pattern"),
+        (["("], "is not a valid regular expression"),
+        (["(?P<"], "is not a valid regular"),
+        (["nowhere to be found"], "contains no match"),
     ],
 )
 def test_a_pattern_that_cannot_work_is_refused(stage: Stage, patterns, says):

@@ -67,7 +67,7 @@ def test_files_changed_are_those_of_the_step_with_their_lines(run):
     assert (text.path, text.kind) == ("a.txt", "modified")
     assert text.diff.splitlines()[:2] == ["--- a/a.txt", "+++ b/a.txt"]
     assert {"-two", "+2"} <= set(text.diff.splitlines())
-    assert (binary.kind, binary.diff) == ("added", "(no text: 0 bytes, then 1)")
+    assert (binary.kind, binary.diff) == ("added", "(not text: 0 bytes before, 1 after)")
 
 
 def test_a_history_that_is_gone_costs_the_files_and_nothing_else(run):
@@ -81,7 +81,7 @@ def test_a_history_that_is_gone_costs_the_files_and_nothing_else(run):
 def test_a_frame_is_named_by_its_id_or_by_a_name_of_its_own(run):
     assert last_step_of(run.frames, "frame-1") == 4
     assert last_step_of(run.frames, "root") == 7
-    with pytest.raises(UsageError, match=r"2 frames are called 'first'; name one by its id: frame-1, frame-2"):
+    with pytest.raises(UsageError, match=r"2 frames are called 'first'; choose one by its id: frame-1, frame-2"):
         last_step_of(run.frames, "first")
     for frames, told in ((run.frames, r"the run has 3: .*'first'$"), (run.frames * 4, r"the run has 12: .*'root' …$")):
         with pytest.raises(UsageError, match=f"no frame 'second'; {told}"):
@@ -90,7 +90,7 @@ def test_a_frame_is_named_by_its_id_or_by_a_name_of_its_own(run):
 
 def test_a_frame_without_a_step_has_nothing_to_show(tmp_path):
     run = Run(keep(tmp_path / "cut", play(push(), start=started()).events))
-    with pytest.raises(UsageError, match="had no step"):
+    with pytest.raises(UsageError, match="has no steps"):
         last_step_of(run.frames, "child")
 
 

@@ -55,7 +55,7 @@ def test_a_record_is_in_the_file_as_soon_as_it_is_appended(path):
 def test_a_trace_is_never_written_over(path):
     written(path)
     before = path.read_bytes()
-    with pytest.raises(TraceError, match="cannot be made"):
+    with pytest.raises(TraceError, match="cannot be created"):
         TraceWriter(path)
     assert path.read_bytes() == before
 
@@ -117,7 +117,7 @@ def test_a_cut_line_that_others_follow_is_broken_not_torn(path):
 def test_an_empty_trace_and_one_that_is_not_there_are_told_apart(path):
     assert "cannot be read: No such file" in refusal(path)
     path.touch()
-    assert "never began: no record of it was written" in refusal(path)
+    assert "never began and has no records" in refusal(path)
 
 
 @pytest.mark.parametrize("garbage", [b"\n", b"\n\n\n", b"garbage\n", b"\0" * 4096 + b"\n", b"{}\n", b"\x80\xff\n"])
@@ -161,7 +161,7 @@ except TraceError as error:
 def test_a_disk_that_takes_only_a_part_of_a_record_leaves_the_records_before_it_whole(path):
     ran = subprocess.run([sys.executable, "-c", FULL, path], cwd=ROOT, capture_output=True, text=True, check=True)
     count = int(ran.stdout.split()[0])
-    assert f"its first {count} records are whole" in ran.stdout
+    assert f"its first {count} records are intact" in ran.stdout
     reader = TraceReader(path)
     assert len(list(reader)) == count == 5
     assert reader.torn_bytes == 0

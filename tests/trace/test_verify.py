@@ -124,7 +124,7 @@ def test_a_fact_after_the_end_is_named():
     records = a_run()
     assert isinstance(records[-1].event, ChecksReturned)
     after = [*records, Record(len(records) + 1, 0.0, records[-1].event)]
-    assert "the rules derive that the run is over" in difference(after)
+    assert "today's rules derive that the run is over" in difference(after)
 
 
 def test_a_run_that_a_person_ended_is_whole():
@@ -143,7 +143,7 @@ def test_a_run_is_not_interrupted_while_a_fact_still_follows():
     records = a_run()
     index = place_of(records, FramePushed)
     cut = [*records[:index], Record(index + 1, 0.0, RunEnded("interrupted", ""))]
-    assert "the rules derive FramePushed" in difference(cut)
+    assert "today's rules derive FramePushed" in difference(cut)
 
 
 def test_a_trace_that_does_not_begin_with_a_start_is_none():
@@ -155,7 +155,7 @@ def test_a_trace_that_does_not_begin_with_a_start_is_none():
 
 def test_a_strategy_that_is_not_installed_is_told_as_such():
     records = altered(a_run(), 0, strategy="somebody-elses")
-    with pytest.raises(TraceError, match=r"a strategy that is not here .*install the package"):
+    with pytest.raises(TraceError, match=r"a strategy that is not available .*install the package"):
         verify(records)
 
 

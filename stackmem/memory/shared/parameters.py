@@ -87,7 +87,7 @@ def _given(strategy: str, text: str, known: tuple[Parameter, ...]) -> dict[str, 
                 f"strategy {strategy!r} has no parameter {name[:80]!r}; known: {', '.join(sorted(names)) or 'none'}"
             )
         if name in given:
-            raise UsageError(f"strategy {strategy!r} was given {name} twice; give it once")
+            raise UsageError(f"strategy {strategy!r} sets {name} twice; set it once")
         given[name] = value
     return given
 

@@ -233,7 +233,7 @@ def test_a_recorded_run_is_walked_backwards(files):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"run": "none"}, "there is no run in "),
+        ({"run": "none"}, "contains no runs yet"),
         ({"run": "last", "program": "x"}, "launch needs `program`"),
         ({"run": "last", "say": []}, "launch has no key 'say' beside run"),
     ],
