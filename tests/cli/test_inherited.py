@@ -73,7 +73,7 @@ def test_what_a_failed_call_of_the_system_needs_is_said(error: OSError, told: st
 
 def test_a_program_that_is_not_on_the_path_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(WorkspaceError, match=r"rm cannot be run .*; name the folder .* PATH"):
+    with pytest.raises(WorkspaceError, match=r"rm cannot be run .*; add the folder .* PATH"):
         remove_tree(tmp_path / "a")
 
 

@@ -45,7 +45,7 @@ def test_a_trace_that_cannot_grow_ends_the_run_with_7_and_replays_up_to_there(st
     assert ran.returncode == 7, ran.stderr
     assert ran.stderr.count("\n") == 1
     assert "cannot be written" in ran.stderr
-    assert "records are whole" in ran.stderr
+    assert "records are intact" in ran.stderr
     assert ran.stdout.startswith('{"outcome": "error"')
     found = replay(find_run("last", stage.runs))
     assert found.outcome == "running"
