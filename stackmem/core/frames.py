@@ -29,6 +29,7 @@ from .tools import Branch, Call, Delegate, PopCall, PopFrame, PushFrame, Refusal
 
 ROOT_RETURNS = "What was built or changed, how it was verified, and what is open."
 NOT_VERIFIED = "not verified"
+# Finds a mention such as: heap chunk 'name'.
 _POINTER = re.compile(r"\bheap(?:\s+chunk)?\s*(['\"`])([A-Za-z0-9_./-]{1,64})\1", re.IGNORECASE)
 
 

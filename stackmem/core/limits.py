@@ -17,11 +17,12 @@ from .facts import Ending, NoticeGiven
 from .state import Frame, State
 from .tools import Refusal
 
-TOLD_AT = 0.85
-WINDOW_TOLD_AT = 0.75
-WINDOW_CLOSES_AT = 0.85
+TOLD_AT = 0.85  # used share of a limit at which the model gets a notice
+WINDOW_TOLD_AT = 0.75  # used share of the window at which it gets a notice
+WINDOW_CLOSES_AT = 0.85  # used share at which the frame is closed; the rest is for storing and popping
 REFUSALS_BEFORE_POP = 3
 
+# Finds limits anywhere in free text. A number such as 1,000 is not read as 1.
 _CONSTRAINT = re.compile(r"(?:^|(?<=[\s,;]))(steps|tokens|seconds)=(\d{1,12})([kKmM]?)(?=$|[\s;]|,(?!\d))")
 _TIMES = {"": 1, "k": 1_000, "m": 1_000_000}
 

@@ -71,8 +71,9 @@ from .tools import (
     tool_name,
 )
 
-IDLE_REPLIES = 3
+IDLE_REPLIES = 3  # replies in a row without a usable call, after which the frame is stalled
 REASON_CHARS = 8_000
+# Endings caused from outside, after which checks would judge unfinished work.
 _UNCHECKED = ("model_error", "workspace_error", "interrupted", "input_needed")
 
 

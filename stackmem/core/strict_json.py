@@ -20,7 +20,7 @@ from msgspec import Struct
 
 T = TypeVar("T")
 MOST_DEPTH = 100
-_SHORT_DIGITS = 300
+_SHORT_DIGITS = 300  # every integer with this many digits fits into a float
 _TOKEN = re.compile(r'"(?:[^"\\]+|\\.)*"?|[\[\]{},:]|[^\s"\[\]{},:]+', re.DOTALL)
 _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 

@@ -24,7 +24,7 @@ from .sent import WireName, sent_text, wire_of
 _WIRES: dict[str, WireName] = {"anthropic": "anthropic", "google": "gemini"}
 _COUNTS_KEPT = 1 << 17
 _SHORTEST_CACHED = 1_024  # the table's assumption for providers that do not document it
-_O200K = "openai/gpt-5"
+_O200K = "openai/gpt-5"  # its encoding is the base from which other counts are learned
 
 
 class Costing(Struct, frozen=True):

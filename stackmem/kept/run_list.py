@@ -70,7 +70,7 @@ _CONDITION = re.compile(r"\s*(\w+)\s*(!=|>=|<=|=|>|<)\s*(.*?)\s*", re.DOTALL)
 _ORDERS: dict[str, Callable[[float, float], bool]] = {">": gt, "<": lt, ">=": ge, "<=": le, "=": eq, "!=": ne}
 _NUMBERS = ("steps", "frames", "tokens", "cost_usd", "wall_seconds", "disk_bytes")
 
-_FIRST_RECORDS = 12
+_FIRST_RECORDS = 12  # records in which the first request must be
 
 _Condition = Callable[[RunRow], bool]
 

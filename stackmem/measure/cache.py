@@ -21,9 +21,9 @@ from stackmem.core.messages import Usage, View
 
 from .prefix import Count, PromptPrefixes, PromptReader, marks
 
-LOOK_BACK = 20
+LOOK_BACK = 20  # positions, by the provider's documentation
 LIFE_SECONDS = {"5m": 300.0, "1h": 3_600.0}
-_CONVERSATIONS = 64
+_CONVERSATIONS = 64  # number of remembered last prompts, which bounds the memory
 
 
 class CacheRequest(Struct, frozen=True):

@@ -135,7 +135,7 @@ def clear_cold(parameters: str) -> WithClock:
     Parameters: ``seconds`` (3,600), ``keep`` (5).
 
     Source: the time-based microcompaction of Claude Code (an hour, the 5 newest results kept), according to third-party
-    descriptions. Claude Code clears only results of its own reading and running tools; here all results are cleared.
+    descriptions. Claude Code clears only results of its reading and running tools; here all results are cleared.
     """
     chosen = parse("clear_cold", parameters, (Count("seconds", 3_600), Count("keep", 5)))
     pause = Partial(_cut_after_pause, tuple(chosen.counts.values()))

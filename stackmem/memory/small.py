@@ -30,7 +30,7 @@ from stackmem.core.tools import (
 )
 
 STRATEGIES_FOR_SMALL = ("adaptive", "full", "stackheap")
-"""Strategies whose prompt contains nothing that a small model needs."""
+"""Strategies whose own prompt a small model can do without."""
 
 _TOOLS: dict[str, Tool] = {
     tool_name(offer): offer

@@ -22,7 +22,7 @@ from .store import LONGEST_BYTES, TraceReader, unbegun
 
 TRACE = "trace.jsonl"
 HISTORY = "history.git"
-_GENERATIONS = 200
+_GENERATIONS = 200  # a cycle of parents would be followed forever
 _ALL = 1 << 62
 
 

@@ -22,8 +22,8 @@ from stackmem.errors import TraceError
 from stackmem.foreign.files import descriptor_of_regular
 
 StrPath = str | os.PathLike[str]
-_NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
-_TRIES = 100
+_NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}  # the file system has no locks
+_TRIES = 100  # each attempt can lose the file to a holder that removes it
 _PATIENCE_SECONDS = 5.0
 _LOOK_SECONDS = 0.5
 

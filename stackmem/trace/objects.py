@@ -20,9 +20,10 @@ from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError
 from stackmem.foreign.files import read_regular
 
+# Git's mode of a submodule, which never occurs otherwise, marks a file that a layer removed.
 FOLDER, LINK, EXECUTABLE, REMOVED = "40000", "120000", "100755", "160000"
 _ID = re.compile(r"[0-9a-f]{40}")
-LARGEST_BYTES = 512 * 1024 * 1024
+LARGEST_BYTES = 512 * 1024 * 1024  # of an object, so that a hostile one cannot fill the memory
 _FOLDERS_DEEP = 300
 
 

@@ -32,7 +32,7 @@ _REQUEST = "request.json"
 _STORE_FILES = ("HEAD", "config", "stackmem.json")
 _MOST_BYTES = 16 << 30
 _MOST_FILES = 5_000_000
-_SMALL_BYTES = 64 << 20
+_SMALL_BYTES = 64 << 20  # the ratio is not checked up to this unpacked size
 _MOST_RATIO = 100
 """Maximum ratio of unpacked to packed size. Traces and texts compress far less; files of the history are already
 compressed.

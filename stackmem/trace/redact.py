@@ -50,6 +50,7 @@ SourceOf = Callable[[str, bool], str]
 """Returns the digest of a source in the copy for its original digest. True means that its text is not changed."""
 
 PACKAGED = "stackmem:"
+# Fields of a derived fact that must have equal values in the copy.
 _SAME = frozenset({"frame", "forced", "verified", "kind", "ending"})
 _QUESTION_CHARS = 4_000
 _LABELS = ("HINTS", "RETURN")

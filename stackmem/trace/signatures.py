@@ -32,8 +32,9 @@ _FILES = ("result.json", "changes.patch", "changes.json")
 MAX_SIGNED_BYTES = 2 << 30
 """The limit for each of these files. A patch is the largest."""
 _MAX_LINE_BYTES = 1 << 20
-_EMPTY = hashlib.sha256().hexdigest()
+_EMPTY = hashlib.sha256().hexdigest()  # of an empty file, which a crash can leave
 
+# Begins every signed message, so that a signature made for another purpose is never valid here.
 _CONTEXT = b"stackmem run signature 1\n"
 _encoder = msgspec.json.Encoder(order="deterministic")
 

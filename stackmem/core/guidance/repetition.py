@@ -19,8 +19,8 @@ from stackmem.core.tools import PopCall, PushFrame, Refusal, tool_name
 
 NOTICED_AFTER = 3
 STALLED_AFTER = NOTICED_AFTER + 3
-_REFUSED = "this call was made"
-_LEAST_COPIED_CHARS = 24
+_REFUSED = "this call was made"  # begins our own refusals, which do not count as results
+_LEAST_COPIED_CHARS = 24  # shorter results may occur in the prompt by chance
 
 
 def notice(state: State) -> NoticeGiven | None:

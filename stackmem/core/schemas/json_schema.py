@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
 _DEEPEST = 100
-_PATTERN_STEPS = 100_000
+_PATTERN_STEPS = 100_000  # a hostile pattern could otherwise backtrack almost forever
 _PATTERN_BYTES = 1_000_000
 _FENCE = re.compile(r"\s*```[A-Za-z]*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
 

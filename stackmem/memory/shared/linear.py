@@ -76,7 +76,7 @@ class Linear(Struct, frozen=True):
 
     @property
     def whole(self) -> int:
-        """Number of exchanges that are shown in full."""
+        """Number of exchanges shown in full."""
         return len(self.past) - self.cut.short
 
     def close(self) -> Linear:
