@@ -64,7 +64,7 @@ def test_a_walk_through_a_run_cut_short_says_so(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--step", "9"], "no step 9 in a-run; it has steps 1 to 5"),
+        (["--step", "9"], "a-run has no step 9; it has steps 1 to 5"),
         (["--step", "0"], "has no prompt"),
         (["--frame", "nobody"], "no frame 'nobody'"),
         (["--step", "1", "--play"], "--step and --play exclude each other"),
