@@ -62,6 +62,7 @@ def test_a_class_of_the_core_is_called_by_a_word_of_the_glossary():
 UNEXPLAINED = {
     "ConversationSearch": "the tool of `letta` and `handoff`",
     "Continued": "a part of ProgramStarted, which says from which run",
+    "FirstLook": "the files that a small model sees before its first step",
     "Expand": "the tool of `expandable`",
     "LiveMoments": "what a debugger is told once a program goes on live",
     "PromptText": "a template that a strategy reads, by its name",
