@@ -57,7 +57,7 @@ def turns_after(frame: Frame, up_to_step: int) -> list[Turn]:
             break
         newest.append(turn)
     newest.reverse()
-    first = next((place for place, turn in enumerate(newest) if isinstance(turn, Reply)), len(newest))
+    first = next((index for index, turn in enumerate(newest) if isinstance(turn, Reply)), len(newest))
     return [turn for turn in newest[first:] if not isinstance(turn, Compaction)]
 
 

@@ -66,10 +66,10 @@ def standing_chars(start: RunStarted) -> int:
     return len(start.system) + tools + instructions + 1_000
 
 
-def push(state: State, call: PushFrame, told: Collection[str], pending: Pending) -> FramePushed | Effect | Refusal:
+def push(state: State, call: PushFrame, fields: Collection[str], pending: Pending) -> FramePushed | Effect | Refusal:
     """Return the new frame, the effect that it needs first, or the refusal."""
     budgets, store = state.begun.budgets, call.store
-    wrong = _text_faults(asdict(call), budgets, told) + faults(state.heap, store, budgets) + _typos(state, call)
+    wrong = _text_faults(asdict(call), budgets, fields) + faults(state.heap, store, budgets) + _typos(state, call)
     wrong += [fault for fault in (handed_on(state, call),) if fault]
     deepest = state.running.depth - state.running.pushed_at >= budgets.depth
     if deepest:
@@ -111,13 +111,13 @@ def start_prompted(state: State, call: StartCall) -> FramePushed | Refusal:
     return FramePushed(f"frame-{state.pushes + 1}", call.name, intent, "", "", call.prompt)
 
 
-def with_budget_faults(refusal: Refusal, asked: ToolCall, budgets: Budgets, offered: tuple[Tool, ...]) -> Refusal:
+def with_budget_faults(refusal: Refusal, call: ToolCall, budgets: Budgets, offered: tuple[Tool, ...]) -> Refusal:
     """Add the budget faults to the refusal of a push with invalid arguments, so that the model sees all faults
     together.
     """
-    if asked.name != tool_name(PushFrame) or not isinstance(asked.arguments, dict):
+    if call.name != tool_name(PushFrame) or not isinstance(call.arguments, dict):
         return refusal
-    wrong = _text_faults(asked.arguments, budgets, parameters(tool_named(asked.name, offered) or PushFrame))
+    wrong = _text_faults(call.arguments, budgets, parameters(tool_named(call.name, offered) or PushFrame))
     more = f". By its budgets: {'; '.join(wrong)}" if wrong else ""
     return replace(refusal, way_out=refusal.way_out + more)
 
@@ -223,12 +223,12 @@ def partial_result(state: State) -> str:
     """Describe what a run that stops early has achieved: for each open frame its children's results and its last
     text.
     """
-    told = []
+    lines = []
     for frame in state.stack:
         own = [f"- {done.frame.name}: {done.result}" for done in state.popped if done.frame.parent == frame.id]
         words = last_words(frame)
-        told += [f"frame {frame.name!r} is open", *own, *([f"its last words: {words}"] if words else [])]
-    return clip_chars("\n".join(told), state.begun.budgets.root_result_chars)
+        lines += [f"frame {frame.name!r} is open", *own, *([f"its last words: {words}"] if words else [])]
+    return clip_chars("\n".join(lines), state.begun.budgets.root_result_chars)
 
 
 def entries_of(call: Call | None) -> tuple[StoreEntry, ...]:
@@ -244,9 +244,9 @@ def open_child(state: State, event: FramePushed, heap: Heap) -> State:
     if isinstance(call, Branch):  # its prompt continues the parent's
         chars = int(state.running.context_tokens * 2.5) + len(event.context)
     else:
-        told = (event.intent, event.return_spec, event.context)
-        listed = 0 if isinstance(call, Delegate) else len(index(heap, state.begun.budgets))
-        chars = standing_chars(state.begun) + sum(map(len, told)) + listed
+        texts = (event.intent, event.return_spec, event.context)
+        index_chars = 0 if isinstance(call, Delegate) else len(index(heap, state.begun.budgets))
+        chars = standing_chars(state.begun) + sum(map(len, texts)) + index_chars
     child = Frame(
         id=event.frame,
         name=event.name,
@@ -288,17 +288,17 @@ def close_running(state: State, event: FramePopped, heap: Heap) -> State:
 
 
 def _report(state: State, frame: Frame, event: FramePopped, tested: str) -> str:
-    named = f"{_word(state)} {frame.name!r}"
-    said = f"{named} returned:\n{event.result}"
+    subject = f"{_word(state)} {frame.name!r}"
+    text = f"{subject} returned:\n{event.result}"
     if event.forced:
-        said = f"{named} was popped by the harness (forced: {event.forced}); its last words:\n{event.result}"
+        text = f"{subject} was popped by the harness (forced: {event.forced}); its last words:\n{event.result}"
     if event.verified == NOT_VERIFIED:
-        said += f"\n[{NOT_VERIFIED}]"
+        text += f"\n[{NOT_VERIFIED}]"
     elif event.verified:
-        said += f"\n[verified: {event.verified}]" + (f"\n{tail(tested, 10, 1_000)}" if tested else "")
+        text += f"\n[verified: {event.verified}]" + (f"\n{tail(tested, 10, 1_000)}" if tested else "")
     if event.stored:
-        said += f"\n[stored on the heap: {', '.join(event.stored)}]"
-    return said
+        text += f"\n[stored on the heap: {', '.join(event.stored)}]"
+    return text
 
 
 def _word(state: State) -> str:

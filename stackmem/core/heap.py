@@ -130,10 +130,10 @@ class Heap(Struct, frozen=True):
 def taken_over(kept: KeptHeap) -> Heap:
     """Return the initial heap of a run that continues a persistent heap."""
     chunks = {
-        one.name: Chunk(one.name, one.content, one.description, 0, 0, one.source, one.digest, kept=True)
-        for one in kept.chunks
+        chunk.name: Chunk(chunk.name, chunk.content, chunk.description, 0, 0, chunk.source, chunk.digest, kept=True)
+        for chunk in kept.chunks
     }
-    return Heap(chunks, sum(len(one.content) for one in kept.chunks), dict(kept.digests))
+    return Heap(chunks, sum(len(chunk.content) for chunk in kept.chunks), dict(kept.digests))
 
 
 def index(heap: Heap, budgets: Budgets, *, described: bool = True) -> str:
@@ -198,22 +198,22 @@ def index_rows(heap: Heap) -> tuple[tuple[object, ...], ...]:
 
 def faults(heap: Heap, entries: tuple[StoreEntry, ...], budgets: Budgets) -> list[str]:
     """Return everything that prevents storing ``entries`` together. Sources are checked later, by their digests."""
-    found = []
+    messages = []
     for entry in entries:
-        found += name_faults(entry.name, budgets)
+        messages += name_faults(entry.name, budgets)
         if not entry.content:
-            found.append(f"the content of {entry.name[:80]!r} is empty; store what a later frame needs, or nothing")
-        found += description_faults(entry.description, budgets)
+            messages.append(f"the content of {entry.name[:80]!r} is empty; store what a later frame needs, or nothing")
+        messages += description_faults(entry.description, budgets)
         if len(entry.source) > budgets.source_chars:
-            found.append(
+            messages.append(
                 f"source is {len(entry.source)} chars, maximum is {budgets.source_chars}; "
                 "give the path of one workspace file, or leave it out"
             )
         elif _control_characters(entry.source):
-            found.append("source holds control characters; give the path of one workspace file")
+            messages.append("source holds control characters; give the path of one workspace file")
     twice = sorted(name for name, count in Counter(entry.name for entry in entries).items() if count > 1)
-    found += [f"{name[:80]!r} is stored twice in one call; name each chunk once" for name in twice]
-    return found or _budget_faults(heap, entries, budgets)
+    messages += [f"{name[:80]!r} is stored twice in one call; name each chunk once" for name in twice]
+    return messages or _budget_faults(heap, entries, budgets)
 
 
 def name_faults(name: str, budgets: Budgets) -> list[str]:
@@ -243,15 +243,15 @@ def _budget_faults(heap: Heap, entries: tuple[StoreEntry, ...], budgets: Budgets
     replaced = sum(len(heap.chunks[entry.name].content) for entry in entries if entry.name in heap.chunks)
     needed = sum(len(entry.content) for entry in entries)
     count = len(heap.chunks.keys() | {entry.name for entry in entries})
-    found = []
+    messages = []
     if heap.chars - replaced + needed > budgets.heap_chars:
-        found.append(
+        messages.append(
             f"the heap holds {heap.chars:,} of {budgets.heap_chars:,} characters and this needs "
             f"{needed - replaced:,} more; {_freeable(heap)}"
         )
     if entries and count > budgets.heap_chunks:
-        found.append(f"the heap would hold {count} chunks, maximum is {budgets.heap_chunks}; {_freeable(heap)}")
-    return found
+        messages.append(f"the heap would hold {count} chunks, maximum is {budgets.heap_chunks}; {_freeable(heap)}")
+    return messages
 
 
 def _freeable(heap: Heap) -> str:
@@ -268,12 +268,12 @@ def sources_with(heap: Heap, entries: tuple[StoreEntry, ...]) -> tuple[str, ...]
 
 
 def source_faults(entries: tuple[StoreEntry, ...], digests: dict[str, str]) -> list[str]:
-    told = {"missing": "does not exist", "outside": "is outside the workspace"}
+    reasons = {"missing": "does not exist", "outside": "is outside the workspace"}
     return [
-        f"source {entry.source!r} of {entry.name!r} {told[digests[entry.source]]}; "
+        f"source {entry.source!r} of {entry.name!r} {reasons[digests[entry.source]]}; "
         "name a file in the workspace, or leave source out"
         for entry in entries
-        if digests.get(entry.source) in told
+        if digests.get(entry.source) in reasons
     ]
 
 
@@ -294,6 +294,6 @@ def read_text(heap: Heap, call: HeapRead) -> tuple[str, str]:
     first = 1 if call.start_line is None else call.start_line
     last = len(lines) if call.end_line is None else call.end_line
     if first < 1 or last < first or first > len(lines):
-        asked = f"lines from {first}" if call.end_line is None else f"lines {first} to {last}"
-        return "", f"{asked} of {call.name!r} do not exist; ask for lines from 1 to {len(lines)}"
+        requested = f"lines from {first}" if call.end_line is None else f"lines {first} to {last}"
+        return "", f"{requested} of {call.name!r} do not exist; ask for lines from 1 to {len(lines)}"
     return "".join(lines[first - 1 : last]), ""

@@ -30,8 +30,8 @@ _TIMES = {"": 1, "k": 1_000, "m": 1_000_000}
 @lru_cache(maxsize=256)
 def constraint(text: str) -> Limits:
     """Return the limits that a constraint enforces. The model sees the rest of its text, but it is not enforced."""
-    found = {name: int(digits) * _TIMES[times.lower()] for name, digits, times in _CONSTRAINT.findall(text)}
-    return Limits(steps=found.get("steps"), tokens=found.get("tokens"), seconds=found.get("seconds"))
+    values = {name: int(digits) * _TIMES[times.lower()] for name, digits, times in _CONSTRAINT.findall(text)}
+    return Limits(steps=values.get("steps"), tokens=values.get("tokens"), seconds=values.get("seconds"))
 
 
 def remaining(state: State) -> str:
@@ -53,11 +53,11 @@ def remaining(state: State) -> str:
             steps.append(own.steps - (state.step - frame.started_step))
         if own.tokens is not None:
             tokens.append(own.tokens - (state.usage.total - frame.started_tokens))
-    told = [
+    parts = [
         f"{name} left: {max(0, min(amounts)):,}" if amounts else f"{name} left: no limit"
         for name, amounts in (("steps", steps), ("tokens", tokens))
     ]
-    return ", ".join(told)
+    return ", ".join(parts)
 
 
 def needs_clock(state: State) -> bool:

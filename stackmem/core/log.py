@@ -89,20 +89,20 @@ class Log(Generic[T]):
         """
         name, buffer = (step, key), self._buffer
         folds, start = buffer.folds, buffer.start
-        found: A
-        kept = folds.get(name)
-        if kept is not None and kept[0] <= self._length:
-            done, found = kept
+        value: A
+        cached = folds.get(name)
+        if cached is not None and cached[0] <= self._length:
+            done, value = cached
         else:
-            done, found = start, begin() if buffer.base is None else buffer.base.fold_from(step, begin, key)
+            done, value = start, begin() if buffer.base is None else buffer.base.fold_from(step, begin, key)
         items = buffer.items
         for index in range(done - start, self._length - start):
-            found = step(found, items[index])
+            value = step(value, items[index])
         if done != self._length:
             if name not in folds and len(folds) >= _FOLDS_KEPT:
                 del folds[next(iter(folds))]
-            folds[name] = (self._length, found)
-        return found
+            folds[name] = (self._length, value)
+        return value
 
     @overload
     def __getitem__(self, index: int) -> T: ...
@@ -115,14 +115,14 @@ class Log(Generic[T]):
             return only
         if isinstance(index, slice):
             items = self._buffer.items if self._buffer.base is None else list(self)
-            return [items[place] for place in range(*index.indices(self._length))]
+            return [items[position] for position in range(*index.indices(self._length))]
         if not -self._length <= index < self._length:
             raise IndexError(index)
-        place = index % self._length
-        if buffer.base is not None and place < buffer.start:
-            item: T = buffer.base[place]
+        position = index % self._length
+        if buffer.base is not None and position < buffer.start:
+            item: T = buffer.base[position]
         else:
-            item = buffer.items[place - buffer.start]
+            item = buffer.items[position - buffer.start]
         return item
 
     def __iter__(self) -> Iterator[T]:
@@ -132,7 +132,7 @@ class Log(Generic[T]):
 
     def __reversed__(self) -> Iterator[T]:
         buffer = self._buffer
-        own = (buffer.items[place] for place in range(self._length - buffer.start - 1, -1, -1))
+        own = (buffer.items[position] for position in range(self._length - buffer.start - 1, -1, -1))
         return own if buffer.base is None else chain(own, reversed(buffer.base))
 
     def __len__(self) -> int:

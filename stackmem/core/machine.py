@@ -98,19 +98,19 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
     if turn is not None:
         return turn
     if state.pending is not None:
-        return _answered_by(settle(state, strategy, state.pending))
+        return _as_fact(settle(state, strategy, state.pending))
     if state.failures:
         followed = retries.after_failure(state)
         if followed is not None:
             return followed
     return (
-        _before_asking(state)
+        _before_request(state)
         or upkeep_effect(state, strategy.upkeep(state))
         or model_request(state, strategy.render(state))
     )
 
 
-def _before_asking(state: State) -> Event | Effect | None:
+def _before_request(state: State) -> Event | Effect | None:
     """Return what must happen before the next request to the model, or None."""
     if state.heard and not state.failures:
         return session.words_given(state)
@@ -146,18 +146,18 @@ def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | 
     """Return what the last reply leads to: a fact, an effect, or a refusal."""
     if pending.stop == "window":
         return frames.forced_pop(state, "window")
-    said = session.without_call(state, pending) if state.session is not None and not pending.calls else None
-    unusable = said or retries.unusable(state, pending)
+    outcome = session.without_call(state, pending) if state.session is not None and not pending.calls else None
+    unusable = outcome or retries.unusable(state, pending)
     if unusable is not None:
         return unusable
-    asked = pending.calls[0]
-    if asked.name in state.begun.registered:
-        return _use_own(state, asked, pending)
+    tool_call = pending.calls[0]
+    if tool_call.name in state.begun.registered:
+        return _use_own(state, tool_call, pending)
     offered = sizing.offered(state, strategy.tools)
-    call = parse(asked, offered, pending.call)
+    call = parse(tool_call, offered, pending.call)
     if isinstance(call, Refusal):
-        refused = repetition.refusal(state) or frames.with_budget_faults(call, asked, state.begun.budgets, offered)
-        return refused if refused.code == "repeated" else lessons.with_lesson(refused, asked, offered)
+        refused = repetition.refusal(state) or frames.with_budget_faults(call, tool_call, state.begun.budgets, offered)
+        return refused if refused.code == "repeated" else lessons.with_lesson(refused, tool_call, offered)
     closing = None if call.behavior.while_closing else limits.closing_refusal(state)
     first = closing or repetition.refusal(state) or memory_tools.before_client_call(state, call, pending)
     return first or _settle_call(state, call, pending, offered)
@@ -177,10 +177,10 @@ def _settle_call(state: State, call: Call, pending: Pending, offered: tuple[Tool
     if isinstance(call, LookupCall):
         return memory_tools.look_up(state, call)
     tool = tool_named(tool_name(call), offered)
-    told = parameters(tool) if tool is not None else ()
+    fields = parameters(tool) if tool is not None else ()
     match call:
         case PushFrame():
-            return frames.push(state, call, told, pending)
+            return frames.push(state, call, fields, pending)
         case Delegate() | Branch():
             return frames.start_prompted(state, call)
         case PopFrame() | Return():
@@ -189,7 +189,7 @@ def _settle_call(state: State, call: Call, pending: Pending, offered: tuple[Tool
             return session.ask(call)
         case HeapAlloc():
             return memory_tools.allocate(state, call, pending)
-        case HeapRead() if "query" in told and memory_tools.names_frame(call):
+        case HeapRead() if "query" in fields and memory_tools.names_frame(call):
             return memory_tools.look_up(state, call)
         case HeapRead():
             return memory_tools.read(state, call)
@@ -210,7 +210,7 @@ def _end_frame(state: State, ended: Event | Effect | Refusal) -> Event | Effect 
     return TurnEnded(ended.result, ended.forced, ended.stored)
 
 
-def _answered_by(settled: Event | Effect | Refusal) -> Event | Effect:
+def _as_fact(settled: Event | Effect | Refusal) -> Event | Effect:
     """Turn a refusal into its fact. One with thousands of faults is shortened, or it would fill the window."""
     if isinstance(settled, Refusal):
         return CallRejected(settled.code, clip_chars(settled.text, REASON_CHARS))
@@ -237,9 +237,9 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901 - one match, ever
         case _ if isinstance(event, programs.Derived):
             return programs.apply_program_event(state, event)
         case RunStarted():
-            root, asked = frames.root(event), session.opened(event)
+            root, conversation = frames.root(event), session.opened(event)
             return State(
-                start=event, stack=(root,), heap=root.opened, limits=event.limits, tree=event.tree, session=asked
+                start=event, stack=(root,), heap=root.opened, limits=event.limits, tree=event.tree, session=conversation
             )
         case RunResumed():
             return apply_resume(state, event)
@@ -322,12 +322,12 @@ def _take_reply(state: State, event: ModelReplied) -> State:
     )
 
 
-def _without_others(state: State, told: State) -> State:
+def _without_others(state: State, answered: State) -> State:
     """Answer the calls of the pending reply that are not performed."""
     others = state.pending.calls[1:] if state.pending and retries.performs_first(state) else ()
     for call in others:
-        told = frames.tell(told, Result(call.id, retries.NOT_PERFORMED, True, told.heap, state.step))
-    return told
+        answered = frames.tell(answered, Result(call.id, retries.NOT_PERFORMED, True, answered.heap, state.step))
+    return answered
 
 
 def _answer(
@@ -337,8 +337,8 @@ def _answer(
     heap = state.heap.with_digests(digests)
     call_id = state.pending.calls[0].id if state.pending and state.pending.calls else ""
     answered = replace(state, heap=heap, pending=None, idle=0)
-    told = frames.tell(answered, Result(call_id, text, failed, heap, state.step, read))
-    return _without_others(state, told) if state.several else told
+    after = frames.tell(answered, Result(call_id, text, failed, heap, state.step, read))
+    return _without_others(state, after) if state.several else after
 
 
 def _take_answer(state: State, event: ToolAnswered | SourceLoaded | UserAnswered | Waited) -> State:
@@ -366,20 +366,20 @@ def _look_up(state: State) -> State:
 
 def _reject(state: State, event: CallRejected) -> State:
     calls = state.pending.calls if state.pending else ()
-    told = state
+    after = state
     for call in calls[:1] if retries.performs_first(state) else calls:
-        told = frames.tell(told, Result(call.id, event.reason, failed=True, heap=state.heap, step=state.step))
-    told = _without_others(state, told)
+        after = frames.tell(after, Result(call.id, event.reason, failed=True, heap=state.heap, step=state.step))
+    after = _without_others(state, after)
     frame = replace(
-        told.running,
-        refused=told.running.refused + (limits.closing_refusal(state) is not None),
-        unfit=told.running.unfit + (event.code == "misfit"),
+        after.running,
+        refused=after.running.refused + (limits.closing_refusal(state) is not None),
+        unfit=after.running.unfit + (event.code == "misfit"),
     )
     idle = state.idle + 1 if state.pending and state.pending.stop in retries.CUT_SHORT else 0
-    return replace(told, stack=(*told.stack[:-1], frame), pending=None, idle=idle)
+    return replace(after, stack=(*after.stack[:-1], frame), pending=None, idle=idle)
 
 
 def _give_notice(state: State, event: NoticeGiven) -> State:
-    told = frames.tell(state, Notice(event.text, state.heap))
-    frame = replace(told.running, told=told.running.told | {event.code})
-    return replace(told, stack=(*told.stack[:-1], frame))
+    after = frames.tell(state, Notice(event.text, state.heap))
+    frame = replace(after.running, told=after.running.told | {event.code})
+    return replace(after, stack=(*after.stack[:-1], frame))

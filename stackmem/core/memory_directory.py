@@ -137,8 +137,8 @@ def _place_fault(directory: Directory, path: str) -> str:
         return f"{path} exists; change it by str_replace or insert, or delete it first"
     if path == ROOT or directory.under(path):
         return f"{path} is a folder; name a file in it"
-    above = next((name for name in directory.files if path.startswith(f"{name}/")), "")
-    return f"{above} is a file, so nothing can be in it; choose another path" if above else ""
+    parent_file = next((name for name in directory.files if path.startswith(f"{name}/")), "")
+    return f"{parent_file} is a file, so nothing can be in it; choose another path" if parent_file else ""
 
 
 def _replace_text(directory: Directory, path: str, old: str, new: str) -> _Change | str:
@@ -170,11 +170,11 @@ def _insert(directory: Directory, path: str, line: int, text: str) -> _Change | 
 def _delete(directory: Directory, path: str) -> _Change | str:
     if path == ROOT:
         return f"{ROOT} itself cannot be deleted; name a file or a folder in it"
-    gone = [path] if path in directory.files else directory.under(path)
-    if not gone:
+    deleted = [path] if path in directory.files else directory.under(path)
+    if not deleted:
         return _no_file(directory, path)
-    left = {name: text for name, text in directory.files.items() if name not in gone}
-    return left, f"deleted {', '.join(gone)}"
+    left = {name: text for name, text in directory.files.items() if name not in deleted}
+    return left, f"deleted {', '.join(deleted)}"
 
 
 def _rename(directory: Directory, old: str, new: str) -> _Change | str:

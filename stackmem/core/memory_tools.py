@@ -119,8 +119,8 @@ def load(state: State, call: HeapLoad) -> ChunkRead | Refusal:
         return Refusal("no_chunk", "heap_load refused: names is empty", "name the chunks to load")
     missing = [name for name in names if name not in state.heap.chunks]
     if missing:
-        told = "; ".join(heaps.no_chunk(state.heap, name) for name in missing[:_MISSING_NAMED])
-        return Refusal("no_chunk", f"heap_load refused, nothing was loaded: {told}")
+        reasons = "; ".join(heaps.no_chunk(state.heap, name) for name in missing[:_MISSING_NAMED])
+        return Refusal("no_chunk", f"heap_load refused, nothing was loaded: {reasons}")
     size = len(_chunk_texts(state, names).encode(errors="replace"))
     if size > state.shown_bytes:
         reason = f"heap_load refused: together they are {size:,} bytes, maximum is {state.shown_bytes:,}"
@@ -293,7 +293,7 @@ def _search(state: State, call: ConversationSearch) -> LookupAnswer:
     if not call.query.strip():
         return LookupAnswer(fault="query is empty; name words to look for")
     turns = state.running.turns
-    last = next(place for place in range(len(turns) - 1, -1, -1) if isinstance(turns[place], Reply))
+    last = next(position for position in range(len(turns) - 1, -1, -1) if isinstance(turns[position], Reply))
     head = f"found in this conversation for {mark_cut(call.query, 100)!r}; newer facts hold:"
     return LookupAnswer(excerpts(turns[:last], call.query, head))
 

@@ -25,7 +25,7 @@ _PASSAGE_CHARS = 400
 FRAME_PREFIX = "frame:"
 """Prefix of a name in ``heap_read`` that reads a conversation instead of a chunk."""
 _K1, _B = 1.2, 0.75
-_MOST_GAIN = _K1 + 1
+_MAX_GAIN = _K1 + 1
 """Upper bound of what one word adds to a text's score, however often it occurs."""
 _WORD = re.compile(r"[^\W_]+")
 
@@ -73,7 +73,9 @@ class Index:
             word: [posting for posting in holding if posting[0] < self._length]
             for word, holding in self._store.postings.items()
         }
-        return _Store(self._store.lengths[: self._length], {word: some for word, some in postings.items() if some})
+        return _Store(
+            self._store.lengths[: self._length], {word: remaining for word, remaining in postings.items() if remaining}
+        )
 
     def rarity(self, word: str) -> float:
         """Return the weight of a word: the fewer texts of this view contain it, the more."""
@@ -94,7 +96,7 @@ class Index:
         for word, weight in weights.items():
             postings = store.postings.get(word, ())
             for number, often in postings[: bisect_left(postings, (first, 0))]:
-                fits[number] += weight * (often * _MOST_GAIN / (often + drags[number]))
+                fits[number] += weight * (often * _MAX_GAIN / (often + drags[number]))
         return fits
 
     def ranked(self, query: str) -> list[int]:
@@ -123,9 +125,9 @@ def excerpts_of_frames(frames: list[Frame], query: str) -> str:
     """Return what fits in several conversations, each passage once, without the results of earlier searches."""
     turns = [turn for frame in frames for turn in frame.turns]
     searched = {turn.step for turn in turns if isinstance(turn, Reply) and _searches(turn)}
-    told = (turn for turn in turns if not (isinstance(turn, Reply | Result) and turn.step in searched))
+    shown = (turn for turn in turns if not (isinstance(turn, Reply | Result) and turn.step in searched))
     head = f"found in {len(frames):,} other frames for {mark_cut(query, 100)!r}; newer facts hold:"
-    return excerpts(told, query, head, once=True)
+    return excerpts(shown, query, head, once=True)
 
 
 def _searches(reply: Reply) -> bool:
@@ -149,13 +151,13 @@ def excerpts(turns: Iterable[Turn], query: str, head: str, *, once: bool = False
         ranked = known.ranked(query)
     left = EXCERPT_CHARS - len(head) - 100
     chosen = []
-    for place in ranked:
-        length = len(_line(passages[place]))
+    for number in ranked:
+        length = len(_line(passages[number]))
         if length > left:
             break
-        chosen.append(place)
+        chosen.append(number)
         left -= length
-    lines = [_line(passages[place]) for place in sorted(chosen)]
+    lines = [_line(passages[number]) for number in sorted(chosen)]
     note = f"[{len(chosen):,} of {len(passages):,} passages]" if chosen else "[no passage fits; try other words]"
     return "\n".join([head, note, *lines])[:EXCERPT_CHARS]
 
@@ -171,7 +173,7 @@ def _passages(turn: Turn) -> Iterator[_Passage]:
                 if isinstance(part, Text):
                     yield from _cut(f"step {turn.step}, said", part.text)
                 elif isinstance(part, ToolCall):
-                    yield from _cut(f"step {turn.step}, called {part.name[:80]}", _given(part))
+                    yield from _cut(f"step {turn.step}, called {part.name[:80]}", _argument_text(part))
         case Result():
             yield from _cut(f"step {turn.step}, result", turn.text)
         case Notice():
@@ -180,7 +182,7 @@ def _passages(turn: Turn) -> Iterator[_Passage]:
             yield from _cut(f"step {turn.step}, summary", turn.text)
 
 
-def _given(call: ToolCall) -> str:
+def _argument_text(call: ToolCall) -> str:
     if isinstance(call.arguments, dict):
         return "\n".join(f"{name}: {value}" for name, value in call.arguments.items())
     return call.malformed or str(call.arguments)
@@ -188,13 +190,13 @@ def _given(call: ToolCall) -> str:
 
 def _cut(source: str, text: str) -> Iterator[_Passage]:
     """Cut a text into passages of whole lines. A line that is too long is split."""
-    held = ""
+    passage = ""
     for line in text.splitlines():
         for start in range(0, max(1, len(line)), _PASSAGE_CHARS):
             piece = line[start : start + _PASSAGE_CHARS]
-            if held and len(held) + len(piece) >= _PASSAGE_CHARS:
-                yield _Passage(source, held)
-                held = ""
-            held = f"{held}\n{piece}" if held else piece
-    if held.strip():
-        yield _Passage(source, held)
+            if passage and len(passage) + len(piece) >= _PASSAGE_CHARS:
+                yield _Passage(source, passage)
+                passage = ""
+            passage = f"{passage}\n{piece}" if passage else piece
+    if passage.strip():
+        yield _Passage(source, passage)

@@ -39,8 +39,8 @@ def wait_seconds(failures: tuple[ModelFailed, ...]) -> float:
     """Return the seconds before the next attempt: the doubling wait, or the provider's own wait if it is longer."""
     if not failures:
         return 0.0
-    asked = failures[-1].retry_after_seconds or 0.0
-    return min(LONGEST_WAIT_SECONDS, max(2.0 ** (len(failures) - 1), asked))
+    requested = failures[-1].retry_after_seconds or 0.0
+    return min(LONGEST_WAIT_SECONDS, max(2.0 ** (len(failures) - 1), requested))
 
 
 CUT_SHORT: dict[Stop, Refusal] = {

@@ -92,8 +92,8 @@ def earlier(state: State) -> str:
     request starts as small as the tenth. Shortening it breaks the provider's cache for everything after it. So most of
     it is cut then, and it takes long until the next time.
     """
-    begun = _Exchanges(left=3 if state.heap.brief else 2)
-    folded = state.popped.fold(_with_exchange, begun, f"exchanges, one in {begun.left} left")
+    initial = _Exchanges(left=3 if state.heap.brief else 2)
+    folded = state.popped.fold(_with_exchange, initial, f"exchanges, one in {initial.left} left")
     if not folded.shown:
         return ""
     before = f"(requests 1 to {folded.dropped} are no longer listed)\n" if folded.dropped else ""
@@ -125,8 +125,8 @@ def _with_exchange(log: _Exchanges, popped: PoppedFrame) -> _Exchanges:
         half = len(shown) // 2
         shown = (*short[:half], *shown[half:])
         if sum(map(len, shown)) > _LOG_CHARS:  # its older half is short already
-            gone = len(shown) * (log.left - 1) // log.left
-            shown, short, dropped = shown[gone:], short[gone:], dropped + gone
+            removed = len(shown) * (log.left - 1) // log.left
+            shown, short, dropped = shown[removed:], short[removed:], dropped + removed
     return _Exchanges(number, dropped, short, shown, log.left)
 
 
@@ -175,12 +175,12 @@ def permission(state: State, pending: Pending, call: WorkspaceCall | ToolCall) -
         return None
     decided = pending.decided
     if decided is not None:
-        said = f": {decided.words}" if decided.words else ""
-        return None if decided.allow else Refusal("denied", f"the person did not allow this call{said}")
-    asked = _permission_for(call)
-    if any(_covers(grant, asked, state) for grant in session.grants):
+        reason = f": {decided.words}" if decided.words else ""
+        return None if decided.allow else Refusal("denied", f"the person did not allow this call{reason}")
+    request = _permission_for(call)
+    if any(_covers(grant, request, state) for grant in session.grants):
         return None
-    return asked
+    return request
 
 
 def _asks(session: Session, call: WorkspaceCall | ToolCall) -> bool:
@@ -202,15 +202,15 @@ def _permission_for(call: WorkspaceCall | ToolCall) -> AskPermission:
     return AskPermission(tool_name(call), about, detail)
 
 
-def _covers(grant: Grant, asked: AskPermission, state: State) -> bool:
-    if grant.tool != asked.tool or (grant.frame and all(frame.id != grant.frame for frame in state.stack)):
+def _covers(grant: Grant, request: AskPermission, state: State) -> bool:
+    if grant.tool != request.tool or (grant.frame and all(frame.id != grant.frame for frame in state.stack)):
         return False
     if not grant.pattern:
         return True
-    if asked.tool == tool_name(RunCommand) and _SHELL & set(asked.about) and grant.pattern != asked.about:
+    if request.tool == tool_name(RunCommand) and _SHELL & set(request.about) and grant.pattern != request.about:
         return False
     literal = re.sub(r"[\[?]", r"[\g<0>]", grant.pattern)  # only * is special
-    return fnmatchcase(asked.about, literal)
+    return fnmatchcase(request.about, literal)
 
 
 def apply_person_event(
@@ -248,21 +248,21 @@ def spoken(text: str) -> str:
 
 def _begin_request(state: State, session: Session, text: str) -> State:
     text = spoken(text)
-    begun = replace(session, requests=session.requests + 1, working=True)
+    updated = replace(session, requests=session.requests + 1, working=True)
     if session.rules.policy == "frame":
-        return replace(state, session=replace(begun, request=text))
-    return replace(tell(state, Notice(text, state.heap)), session=begun, idle=0)
+        return replace(state, session=replace(updated, request=text))
+    return replace(tell(state, Notice(text, state.heap)), session=updated, idle=0)
 
 
 def _stop(state: State, session: Session) -> State:
     """Answer the open calls. The frames of the request are popped next, by the rules."""
-    told = state
+    after = state
     for call in state.pending.calls if state.pending else ():
-        told = tell(told, Result(call.id, _NOT_MADE, True, state.heap, state.step))
+        after = tell(after, Result(call.id, _NOT_MADE, True, state.heap, state.step))
     in_frames = len(state.stack) > 1
     stopped = session.working and (in_frames or session.rules.policy == "flat")
     return replace(
-        told,
+        after,
         pending=None,
         failures=(),
         heard=(),
@@ -284,11 +284,11 @@ def _decide(state: State, session: Session, event: PersonDecided) -> State:
 
 def _end_turn(state: State, session: Session, event: TurnEnded) -> State:
     heap = heap_with_stored(state, event.stored)
-    told = replace(state, heap=heap)
+    after = replace(state, heap=heap)
     for call in state.pending.calls if state.pending else ():
-        told = tell(told, Result(call.id, "The person has the result.", False, heap, state.step))
+        after = tell(after, Result(call.id, "The person has the result.", False, heap, state.step))
     done = replace(session, working=False, stopped=False)
-    return replace(told, pending=None, failures=(), idle=0, result=event.result, session=done)
+    return replace(after, pending=None, failures=(), idle=0, result=event.result, session=done)
 
 
 def open_request(state: State, session: Session, event: FramePushed) -> State:

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 T = TypeVar("T")
-MOST_DEPTH = 100
+MAX_DEPTH = 100
 _SHORT_DIGITS = 300  # every integer with this many digits fits into a float
 _TOKEN = re.compile(r'"(?:[^"\\]+|\\.)*"?|[\[\]{},:]|[^\s"\[\]{},:]+', re.DOTALL)
 _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
@@ -40,7 +40,7 @@ def strict_value(text: str, *, one_each: bool = False, whole: bool = False) -> A
         value = json.loads(text, parse_constant=_refuse, parse_float=_float, parse_int=_int, object_pairs_hook=pairs)
     except (_Refused, RecursionError) as error:
         raise _first_refusal(text, one_each=one_each, whole=whole) or error from None
-    if text.count("[") + text.count("{") > MOST_DEPTH or (whole and (_is_half(text) or _ESCAPED_HALF.search(text))):
+    if text.count("[") + text.count("{") > MAX_DEPTH or (whole and (_is_half(text) or _ESCAPED_HALF.search(text))):
         refusal = _first_refusal(text, one_each=False, whole=whole)
         if refusal is not None:
             raise refusal
@@ -54,13 +54,13 @@ def line_and_column(text: str, at: int) -> str:
 
 def offset_of(text: str, path: tuple[str | int, ...]) -> int:
     """Return the offset of the value at a path of a JSON text, or of its nearest existing ancestor."""
-    found, above = 0, [list(path[:steps]) for steps in range(len(path) + 1)]
+    offset, ancestors = 0, [list(path[:steps]) for steps in range(len(path) + 1)]
     for token in _tokens(text):
-        if not token.key and len(token.path) <= len(path) and token.path == above[len(token.path)]:
-            found = token.at
+        if not token.key and len(token.path) <= len(path) and token.path == ancestors[len(token.path)]:
+            offset = token.at
             if len(token.path) == len(path):
                 break
-    return found
+    return offset
 
 
 class _Refused(ValueError):  # noqa: N818 - it never leaves this file
@@ -98,21 +98,21 @@ def _first_refusal(text: str, *, one_each: bool, whole: bool) -> json.JSONDecode
     """Return the error for the first refused token. Up to there the text is JSON."""
     keys: dict[int, set[Any]] = {}
     for token in _tokens(text):
-        told, depth = "", len(token.path)
+        message, depth = "", len(token.path)
         if token.text in ("[", "{"):
             keys[depth + 1] = set()
-            told = f"nested deeper than {MOST_DEPTH} levels" if depth >= MOST_DEPTH else ""
+            message = f"nested deeper than {MAX_DEPTH} levels" if depth >= MAX_DEPTH else ""
         elif token.text[0] == '"':
-            told = "a text holds half of a surrogate pair" if whole and _is_half(_text(token.text)) else ""
+            message = "a text holds half of a surrogate pair" if whole and _is_half(_text(token.text)) else ""
             if token.key and one_each:
-                told = told or (
+                message = message or (
                     f"the key {_text(token.text)[:40]!r} stands twice" if token.path[-1] in keys[depth] else ""
                 )
                 keys[depth].add(token.path[-1])
         else:
-            told = _fault_of_word(token.text)
-        if told:
-            return json.JSONDecodeError(told, text, token.at)
+            message = _fault_of_word(token.text)
+        if message:
+            return json.JSONDecodeError(message, text, token.at)
     return None
 
 
@@ -137,10 +137,10 @@ def _is_half(text: str) -> bool:
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    table = dict(pairs)
+    if len(table) < len(pairs):
         raise _Refused
-    return found
+    return table
 
 
 def _refuse(word: str) -> NoReturn:

@@ -58,8 +58,8 @@ def edit_distance(one: str, other: str, most: int) -> int:
     if abs(len(one) - len(other)) > most:
         return most + 1
     row = list(range(len(other) + 1))
-    for above, left in enumerate(one, 1):
-        before, row[0] = row[0], above
+    for number, left in enumerate(one, 1):
+        before, row[0] = row[0], number
         for index, right in enumerate(other, 1):
             before, row[index] = row[index], min(row[index] + 1, row[index - 1] + 1, before + (left != right))
         if min(row) > most:

@@ -63,8 +63,8 @@ def spec(tool: Tool, slots: dict[str, str]) -> ToolSpec:
 
 def _spelled(tool: Offer) -> str:
     names = (
-        one.name + ("[]" if one.hint in (_ENTRIES, _TEXTS) else "") + ("" if one.required else "?")
-        for one in _form(tool).values()
+        field.name + ("[]" if field.hint in (_ENTRIES, _TEXTS) else "") + ("" if field.required else "?")
+        for field in _form(tool).values()
     )
     return f"{{{' '.join(names)}}}"
 
@@ -76,10 +76,10 @@ def shown_schema(shown: ToolSpec) -> dict[str, Any]:
     """
     schema = shown.parameters
     spelled_ours = shown.name in CALLS and shown.schema == _ANY_OBJECT
-    found = _SPELLED.search(shown.description) if spelled_ours else None
-    if found is None:
+    match = _SPELLED.search(shown.description) if spelled_ours else None
+    if match is None:
         return schema
-    fields = {name.rstrip("?[]"): name for name in found[1].replace(",", "").split()}
+    fields = {name.rstrip("?[]"): name for name in match[1].replace(",", "").split()}
     properties = {
         name: _STORE if name == "store" else _ANY_LIST if "[]" in spelled else {"type": "string"}
         for name, spelled in fields.items()
@@ -92,9 +92,9 @@ def field_types(shown: ToolSpec) -> tuple[dict[str, str], frozenset[str]]:
     """Map each parameter to its JSON type, in order, and return the names of the required ones."""
     schema: dict[str, Any] = shown_schema(shown)
     if shown.name in CALLS and shown.schema == _ANY_OBJECT:  # fields are in the description, without types
-        named = schema.get("properties", {})
+        spelled = schema.get("properties", {})
         schema = {**_schema(_every_field(CALLS[shown.name])), "required": schema.get("required", [])}
-        schema["properties"] = {name: schema["properties"].get(name, {}) for name in named}
+        schema["properties"] = {name: schema["properties"].get(name, {}) for name in spelled}
     properties, required = schema.get("properties"), schema.get("required")
     fields = properties if isinstance(properties, dict) else {}
     types = {name: str(field.get("type", "")) if isinstance(field, dict) else "" for name, field in fields.items()}
@@ -148,8 +148,8 @@ def with_optional(offered: tuple[Tool, ...], recorded: tuple[ToolSpec, ...], own
     Args:
         own: Names of the user's own tools, which may share a name with ours in a recorded run.
     """
-    named = (OPTIONAL_TOOLS.get(tool.name) for tool in recorded if tool.name not in own)
-    return (*offered, *(tool for tool in named if tool is not None and tool not in offered))
+    optional = (OPTIONAL_TOOLS.get(tool.name) for tool in recorded if tool.name not in own)
+    return (*offered, *(tool for tool in optional if tool is not None and tool not in offered))
 
 
 def tool_named(name: str, offered: tuple[Tool, ...]) -> Tool | None:
@@ -217,20 +217,20 @@ def _every_field(kind: type[Struct]) -> dict[str, _Parameter]:
     }
 
 
-def _faults(form: dict[str, _Parameter], given: dict[str, Any], place: str) -> list[str]:
+def _faults(form: dict[str, _Parameter], given: dict[str, Any], path: str) -> list[str]:
     """Return why ``given`` does not have this form, in the order of its fields."""
     faults = []
     for field in form.values():
         value = given.get(field.name)
         if value is not None:
-            faults += _type_faults(field.hint, value, place + field.name)
+            faults += _type_faults(field.hint, value, path + field.name)
         elif field.required:
-            faults.append(f"{place}{field.name} is missing")
-    faults += [f"{place}{str(name)[:80]} is no parameter" for name in given if name not in form]
+            faults.append(f"{path}{field.name} is missing")
+    faults += [f"{path}{str(name)[:80]} is no parameter" for name in given if name not in form]
     return faults
 
 
-def _type_faults(hint: object, value: object, place: str) -> list[str]:
+def _type_faults(hint: object, value: object, path: str) -> list[str]:
     if hint in _TEXT:
         right = isinstance(value, str)
     elif hint is bool:
@@ -238,22 +238,22 @@ def _type_faults(hint: object, value: object, place: str) -> list[str]:
     elif hint in (int, int | None):
         right = isinstance(value, int) and not isinstance(value, bool)
     elif hint == _ENTRIES and isinstance(value, list):
-        return [fault for index, entry in enumerate(value) for fault in _entry_faults(entry, f"{place}[{index}]")]
+        return [fault for index, entry in enumerate(value) for fault in _entry_faults(entry, f"{path}[{index}]")]
     elif hint == _TEXTS:
         right = isinstance(value, list) and all(isinstance(each, str) for each in value)
     elif get_origin(hint) is Literal:
         if isinstance(value, str) and value not in get_args(hint):
-            return [f"{place} must be {_type_words(hint)}, is {value[:80]!r}"]
+            return [f"{path} must be {_type_words(hint)}, is {value[:80]!r}"]
         right = isinstance(value, str)
     else:
         right = False
-    return [] if right else [f"{place} must be {_type_words(hint)}, is {_json_type(value)}"]
+    return [] if right else [f"{path} must be {_type_words(hint)}, is {_json_type(value)}"]
 
 
-def _entry_faults(entry: object, place: str) -> list[str]:
+def _entry_faults(entry: object, path: str) -> list[str]:
     if isinstance(entry, dict):
-        return _faults(_every_field(StoreEntry), entry, f"{place}.")
-    return [f"{place} must be an object, is {_json_type(entry)}"]
+        return _faults(_every_field(StoreEntry), entry, f"{path}.")
+    return [f"{path} must be an object, is {_json_type(entry)}"]
 
 
 def _type_words(hint: object) -> str:
@@ -281,11 +281,11 @@ def _text_lists(kind: type[Call]) -> frozenset[str]:
 
 @lru_cache(maxsize=256)
 def _accepted(tool: Tool) -> str:
-    named = [
+    descriptions = [
         f"{field.name} ({_type_words(field.hint)}{'' if field.required else ', optional'})"
         for field in _form(tool).values()
     ]
-    return ", ".join(named) or "no parameters"
+    return ", ".join(descriptions) or "no parameters"
 
 
 def _schema(form: dict[str, _Parameter]) -> dict[str, Any]:

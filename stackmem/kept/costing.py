@@ -81,9 +81,9 @@ def counter_for(run: Callable[[], Iterable[Moment]], costing: Costing) -> tuple[
 
 
 def _pairs(run: Iterable[Moment], wire: WireName) -> Iterator[tuple[int, int]]:
-    for one in cached_steps(run, 0, BlockCounter(wire, _O200K, None)):
-        if one.sent and not one.recorded.estimated:
-            yield one.usage.prompt, one.recorded.prompt
+    for step in cached_steps(run, 0, BlockCounter(wire, _O200K, None)):
+        if step.sent and not step.recorded.estimated:
+            yield step.usage.prompt, step.recorded.prompt
 
 
 class BlockCounter:

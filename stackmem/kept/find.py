@@ -36,9 +36,9 @@ def find_run(named: str, *places: Path) -> Path:
         return inside[0]
     runs = sorted((path for place in places for path in _folders(place)), key=lambda path: path.name)
     if named == "last":
-        begun = [(path.name[:16], started, path) for path in runs if (started := _started(path))]
-        if begun:
-            return max(begun)[2]
+        started_runs = [(path.name[:16], started, path) for path in runs if (started := _started(path))]
+        if started_runs:
+            return max(started_runs)[2]
     matches = [path for path in runs if path.name == named]
     matches = matches or [path for path in runs if named and path.name.startswith(named)]
     matches = matches or [path for path in runs if _SHORT.fullmatch(named) and path.name.endswith(f"-{named}")]
@@ -64,8 +64,8 @@ def kept_sessions(runs_dir: Path) -> Iterator[tuple[Path, Path]]:
     """Yield every conversation and the folder that it is about, newest first. Damaged ones are left out."""
     for path in sorted(_folders(runs_dir), reverse=True):
         with suppress(OSError, msgspec.DecodeError, TraceError):
-            kept = decode_json(read_regular(path / RUN), _Session)
-            if kept.session is not None:
+            saved = decode_json(read_regular(path / RUN), _Session)
+            if saved.session is not None:
                 yield path, Path(read_request(path).subject)
 
 

@@ -38,14 +38,14 @@ def kept_rows(store: HeapStore) -> list[KeptRow]:
     Raises:
         UsageError: The heap cannot be read.
     """
-    held = [(one, one.chunk) for one in store.read().values() if one.chunk is not None]
+    entries = [(entry, entry.chunk) for entry in store.read().values() if entry.chunk is not None]
     with _digests(store.folder) as digest:
         return [
             KeptRow(
                 store.folder, chunk.name, len(chunk.content), chunk.description, chunk.source, _state(chunk, digest),
-                one.written, one.by,
+                entry.written, entry.by,
             )
-            for one, chunk in held
+            for entry, chunk in entries
         ]  # fmt: skip
 
 
@@ -93,14 +93,14 @@ def free_kept(store: HeapStore, names: list[str]) -> None:
 def prune_kept(store: HeapStore, older_seconds: float | None, *, stale: bool, dry_run: bool) -> list[KeptRow]:
     """Free chunks of at least this age, and if ``stale`` also those whose source has changed or was deleted."""
     before = None if older_seconds is None else time.time() - older_seconds
-    gone = [
+    pruned = [
         row
         for row in kept_rows(store)
         if (before is not None and row.written <= before) or (stale and row.state in ("STALE", "missing"))
     ]
     if not dry_run:
-        free_kept(store, [row.name for row in gone])
-    return gone
+        free_kept(store, [row.name for row in pruned])
+    return pruned
 
 
 def prune_gone(environ: Mapping[str, str], *, dry_run: bool) -> list[HeapStore]:
@@ -115,7 +115,7 @@ def prune_gone(environ: Mapping[str, str], *, dry_run: bool) -> list[HeapStore]:
 
 
 def _heap(store: HeapStore) -> Heap:
-    return taken_over(KeptHeap(tuple(one.chunk for one in store.read().values() if one.chunk is not None)))
+    return taken_over(KeptHeap(tuple(entry.chunk for entry in store.read().values() if entry.chunk is not None)))
 
 
 def _state(chunk: KeptChunk, digest: Callable[[str], str]) -> str:

@@ -127,10 +127,10 @@ def recover(source: Path, target: Path) -> Saved:
     try:
         with open_regular(source) as broken, open(target, "xb", opener=owners) as saved:
             saved.writelines(islice(broken, lines))
-            kept = saved.tell()
+            saved_bytes = saved.tell()
             saved.flush()
             os.fsync(saved.fileno())
-            lost = broken.seek(0, os.SEEK_END) - kept
+            lost = broken.seek(0, os.SEEK_END) - saved_bytes
     except OSError as error:
         raise TraceError(f"the trace cannot be saved to {target} ({error.strerror}); free disk space there") from error
     return Saved(lines, lost, why)

@@ -50,15 +50,15 @@ def redact_run(run_dir: Path, patterns: Sequence[str]) -> Redacted:
     def source_of(digest: str, packaged: bool) -> str:
         return digest if packaged else hashlib.sha256(mask(text_of(digest)).encode()).hexdigest()
 
-    found = matching_records(reader, mask, source_of)
-    if not found:
+    matches = matching_records(reader, mask, source_of)
+    if not matches:
         raise UsageError(f"{run_dir.name} contains no match; share it unchanged, or try another --pattern")
-    redaction = Redaction(reader.digest, found)
+    redaction = Redaction(reader.digest, matches)
     start = Run(run_dir).start
     target = new_run(run_dir.parent, mask(start.task_name), start.strategy)
     with removed_on_failure(target):
         _write(run_dir, target, mask, redaction)
-    return Redacted(target.name, str(target), run_dir.name, redaction.digest, found)
+    return Redacted(target.name, str(target), run_dir.name, redaction.digest, matches)
 
 
 def _write(run_dir: Path, target: Path, mask: Mask, redaction: Redaction) -> None:

@@ -79,13 +79,13 @@ def prune_histories(older_seconds: float, *, dry_run: bool) -> int:
 
 def _prune_left(runs_dir: Path, *, dry_run: bool) -> Iterator[Pruned]:
     """Remove runs whose removal was interrupted when a process was killed."""
-    place = runs_dir / REMOVING
-    if place.is_symlink() or not place.is_dir():
+    folder = runs_dir / REMOVING
+    if folder.is_symlink() or not folder.is_dir():
         return
-    with nullcontext((place, -1)) if dry_run else _removing(runs_dir) as (_, held):
-        for left in sorted(place.iterdir()):
+    with nullcontext((folder, -1)) if dry_run else _removing(runs_dir) as (_, descriptor):
+        for left in sorted(folder.iterdir()):
             row = Pruned(name_of(left), _own_bytes(left), True)
-            yield row if dry_run else _tried(row, partial(_remove_moved, left, held))
+            yield row if dry_run else _tried(row, partial(_remove_moved, left, descriptor))
 
 
 def _own_bytes(run_dir: Path) -> int | None:
@@ -150,9 +150,9 @@ def _needs(run_dir: Path) -> frozenset[str]:
         fork = begun_by(run_dir)
         needs |= {fork.parent} if fork is not None else set()
     runs = run_dir.parent.resolve()
-    for place in alternates(run_dir / HISTORY):
+    for alternate in alternates(run_dir / HISTORY):
         # The files of these steps are stored only there. A fork needs that run even before its own first record exists.
-        owner = Path(place).resolve()
+        owner = Path(alternate).resolve()
         if owner.is_relative_to(runs) and owner != runs:
             needs.add(owner.relative_to(runs).parts[0])
     return frozenset(needs - {run_dir.name})
@@ -178,15 +178,15 @@ def remove_run(run_dir: Path) -> None:
 def _remove(run_dir: Path) -> None:
     lock = Lock(run_dir / TRACE)
     try:
-        with _removing(run_dir.parent) as (place, held):
-            moved = place / run_dir.name
+        with _removing(run_dir.parent) as (folder, descriptor):
+            moved = folder / run_dir.name
             try:
                 run_dir.rename(moved)
             except OSError as error:
                 raise WorkspaceError(
-                    f"cannot move {run_dir} to {place} ({error.strerror}); remove it by hand"
+                    f"cannot move {run_dir} to {folder} ({error.strerror}); remove it by hand"
                 ) from error
-            _remove_moved(moved, held)
+            _remove_moved(moved, descriptor)
     finally:
         lock.close()
 
@@ -194,33 +194,33 @@ def _remove(run_dir: Path) -> None:
 @contextmanager
 def _removing(runs_dir: Path) -> Iterator[tuple[Path, int]]:
     """Yield the folder for runs that are being removed, for one process at a time, and the locked descriptor."""
-    place = runs_dir / REMOVING
-    held = _taken(place)
+    folder = runs_dir / REMOVING
+    descriptor = _lock_folder(folder)
     try:
-        yield place, held
+        yield folder, descriptor
     finally:
         with suppress(OSError):  # it is not empty if something could not be removed
-            place.rmdir()
-        os.close(held)
+            folder.rmdir()
+        os.close(descriptor)
 
 
-def _taken(place: Path) -> int:
+def _lock_folder(folder: Path) -> int:
     while True:
         try:
-            place.mkdir(mode=0o700, exist_ok=True)
-            held = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:  # the previous process removed it on exit
             continue
         except OSError as error:
-            raise WorkspaceError(f"{place} cannot be used ({error.strerror}); move it to another place") from error
+            raise WorkspaceError(f"{folder} cannot be used ({error.strerror}); move it to another place") from error
         with suppress(OSError):  # a file system without locks
-            fcntl.flock(held, fcntl.LOCK_EX)
-        if os.fstat(held).st_nlink:
-            return held
-        os.close(held)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+        os.close(descriptor)
 
 
-def _remove_moved(moved: Path, held: int) -> None:
+def _remove_moved(moved: Path, descriptor: int) -> None:
     """Remove a moved run, its workspace first, because only the run's folder contains its location."""
     for folder in reversed(folders_of(moved)):
-        remove_tree(folder, held=(held,))
+        remove_tree(folder, held=(descriptor,))

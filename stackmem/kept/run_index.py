@@ -41,18 +41,18 @@ class RunIndex:
 
     def folder_of(self, run: str) -> Path | None:
         """Return the folder of a run that is listed under this path, or None."""
-        found = self._known.get(run)
-        return found[2] if found else None
+        entry = self._known.get(run)
+        return entry[2] if entry else None
 
     def refresh(self) -> None:
         """Read the folder again, the newest runs first. Each row is available as soon as it is read."""
         with self._lock:
             there = dict(self._folders())
-            gone = self._known.keys() - there.keys()
-            for run in gone:
+            removed = self._known.keys() - there.keys()
+            for run in removed:
                 del self._known[run]
                 self._measured.pop(run, None)
-            self.version += bool(gone)
+            self.version += bool(removed)
             self.unread = len(there.keys() - self._known.keys())
             for run, folder in there.items():
                 self._look(run, folder)
@@ -62,15 +62,15 @@ class RunIndex:
 
         This takes longer than everything else, and a list can be shown before.
         """
-        ended = [(run, *kept) for run, kept in self._known.copy().items() if kept[0] != _UNSETTLED]
-        wanted = [one for one in ended if self._measured.get(one[0]) != one[1]]
-        for at in range(0, len(wanted), _MEASURED_AT_ONCE):
-            some = wanted[at : at + _MEASURED_AT_ONCE]
-            rows = measured([(folder, row) for _, _, row, folder in some])
+        ended = [(run, *values) for run, values in self._known.copy().items() if values[0] != _UNSETTLED]
+        unmeasured = [entry for entry in ended if self._measured.get(entry[0]) != entry[1]]
+        for at in range(0, len(unmeasured), _MEASURED_AT_ONCE):
+            batch = unmeasured[at : at + _MEASURED_AT_ONCE]
+            rows = measured([(folder, row) for _, _, row, folder in batch])
             with self._lock:
-                for (run, changed, row, folder), told in zip(some, rows, strict=True):
+                for (run, changed, row, folder), measured_row in zip(batch, rows, strict=True):
                     if self._known.get(run) == (changed, row, folder):
-                        self._known[run] = (changed, told, folder)
+                        self._known[run] = (changed, measured_row, folder)
                         self._measured[run] = changed
                 self.version += 1
 
@@ -79,11 +79,11 @@ class RunIndex:
             yield from ((name_of(folder), folder) for folder in _newest(self.folder))
             return
         try:
-            above = sorted(path for path in self.folder.iterdir() if path.is_dir())
+            parents = sorted(path for path in self.folder.iterdir() if path.is_dir())
         except OSError:
             return
-        for place in above:
-            yield from ((f"{name_of(place)}/{name_of(folder)}", folder) for folder in _newest(place))
+        for parent in parents:
+            yield from ((f"{name_of(parent)}/{name_of(folder)}", folder) for folder in _newest(parent))
 
     def _look(self, run: str, folder: Path) -> None:
         known = self._known.get(run)

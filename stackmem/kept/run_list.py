@@ -146,9 +146,9 @@ def first_request(run_dir: Path) -> str:
             lines = [decode_json(line, _FirstRecord) for line in islice(bounded_lines(trace), _FIRST_RECORDS)]
     except (OSError, msgspec.DecodeError):
         return ""
-    said = [line.event.text for line in lines if line.event.type == "PersonSaid"]
-    begun = [line.event.task for line in lines if line.event.type == "RunStarted" and line.event.session is None]
-    return next((text.strip().split("\n", 1)[0] for text in (*said, *begun) if text.strip()), "")
+    user_texts = [line.event.text for line in lines if line.event.type == "PersonSaid"]
+    tasks = [line.event.task for line in lines if line.event.type == "RunStarted" and line.event.session is None]
+    return next((text.strip().split("\n", 1)[0] for text in (*user_texts, *tasks) if text.strip()), "")
 
 
 def name_of(folder: Path) -> str:
@@ -184,9 +184,9 @@ def _scratch(run_dir: Path) -> list[Path]:
 def run_row(folder: Path) -> RunRow:
     """Return the row of one run in its current state."""
     # text, because joining paths takes a third of the time of a long list
-    name, place = name_of(folder), os.fspath(folder)
-    held = is_held(f"{place}/{TRACE}")  # checked first: a run that ends writes its result before it releases the lock
-    result = read_result(f"{place}/{RESULT}")
+    name, path = name_of(folder), os.fspath(folder)
+    held = is_held(f"{path}/{TRACE}")  # checked first: a run that ends writes its result before it releases the lock
+    result = read_result(f"{path}/{RESULT}")
     if result is not None and not held:
         return RunRow(
             run=name,
@@ -235,11 +235,11 @@ def choose_runs(rows: Iterable[RunRow], conditions: Sequence[str], order: str, l
     if limit is not None and limit < 1:
         raise UsageError(f"--limit {limit} is too small; use 1 or more")
     holds = [_condition(text) for text in conditions]
-    kept = [row for row in rows if all(one(row) for one in holds)]
+    matching = [row for row in rows if all(condition(row) for condition in holds)]
     field = _field(order.removeprefix("-"))
-    known = [row for row in kept if getattr(row, field) not in (None, "")]
+    known = [row for row in matching if getattr(row, field) not in (None, "")]
     known.sort(key=lambda row: (getattr(row, field), row.run), reverse=order.startswith("-"))
-    return [*known, *(row for row in kept if getattr(row, field) in (None, ""))][:limit]
+    return [*known, *(row for row in matching if getattr(row, field) in (None, ""))][:limit]
 
 
 def _condition(text: str) -> _Condition:

@@ -82,9 +82,9 @@ class Cache:
         hits = [self._found(at, prompt, request.at) for at, _ in marked]
         hit = max(hits, default=-1)
         broken = self._why(request.at, prompt, hit) if marked else "no breakpoint"
-        for one in set(hits) - {-1}:
-            entry = self._entries[prompt.prefixes[one].digest]
-            self._keep(prompt.prefixes[one].digest, request, entry.life)
+        for index in set(hits) - {-1}:
+            entry = self._entries[prompt.prefixes[index].digest]
+            self._keep(prompt.prefixes[index].digest, request, entry.life)
         read = prompt.prefixes[hit].tokens if hit >= 0 else 0
         end, written = read, {"5m": 0, "1h": 0}
         for at, ttl in marked:
@@ -113,9 +113,11 @@ class Cache:
     def _keep(self, digest: bytes, request: CacheRequest, life: float) -> None:
         """Write the entry, or renew its life."""
         old = self._entries.get(digest)
-        begun = request.at if request.began is None else request.began
+        readable = request.at if request.began is None else request.began
         live = old is not None and old.expires > request.at
-        self._entries[digest] = _Entry(min(begun, old.readable) if old and live else begun, request.at + life, life)
+        self._entries[digest] = _Entry(
+            min(readable, old.readable) if old and live else readable, request.at + life, life
+        )
 
     def _go_on(self, prompt: PromptPrefixes, hit: int, end: int) -> None:
         """Store the prompt as the last one of its conversation."""
@@ -155,8 +157,8 @@ def difference(before: PromptPrefixes, now: PromptPrefixes) -> str:
         return "messages removed" if shared < len(before.prefixes) else "below the minimum"
     if shared == len(before.prefixes):
         return "below the minimum"
-    place = sum(start <= shared for start in now.starts)
-    return f"message {place} changed" if place > 1 else "new conversation"
+    number = sum(start <= shared for start in now.starts)
+    return f"message {number} changed" if number > 1 else "new conversation"
 
 
 def shared_blocks(before: PromptPrefixes, now: PromptPrefixes) -> int:

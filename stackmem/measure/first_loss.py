@@ -26,7 +26,7 @@ from .cached_steps import with_prompts
 from .moments import Moment
 from .prefix import same_message
 
-LEAST_CHARS, MOST_CHARS = 5, 200
+MIN_CHARS, MAX_CHARS = 5, 200
 # Parts of a path, and whole paths. Each pattern can start a match only at the beginning of a run of characters, so that
 # the time stays linear.
 _PIECE = re.compile(r"[A-Za-z0-9_.-]{5,}")
@@ -60,15 +60,15 @@ def literals(text: str) -> frozenset[str]:
 
     Both a whole path and its parts count. English words and short words do not count.
     """
-    found = set()
+    words = set()
     for piece in {piece.strip(".-") for piece in _PIECE.findall(text)}:
         plain = piece.isalpha() and (piece.islower() or piece.istitle() or piece.isupper())  # most words
-        if not plain and LEAST_CHARS <= len(piece) <= MOST_CHARS and _TELLING.search(piece):
-            found.add(piece)
+        if not plain and MIN_CHARS <= len(piece) <= MAX_CHARS and _TELLING.search(piece):
+            words.add(piece)
     for word in {word.strip("./:@+-") for word in _JOINED.findall(text)}:
-        if LEAST_CHARS <= len(word) <= MOST_CHARS and _TELLING.search(word):
-            found.add(word)
-    return frozenset(found)
+        if MIN_CHARS <= len(word) <= MAX_CHARS and _TELLING.search(word):
+            words.add(word)
+    return frozenset(words)
 
 
 def literals_of(part: Part) -> frozenset[str]:
@@ -85,11 +85,11 @@ def literals_of(part: Part) -> frozenset[str]:
 
 def _texts(value: Any) -> list[str]:
     """Return the texts in a JSON value, without keys."""
-    found, left = [], [value]
+    texts, left = [], [value]
     while left:
         match left.pop():
             case str(text):
-                found.append(text)
+                texts.append(text)
             case list(items):
                 left += items
             case dict(items):
@@ -97,22 +97,22 @@ def _texts(value: Any) -> list[str]:
             case bool() | None:
                 pass
             case number:
-                found.append(str(number))
-    return found
+                texts.append(str(number))
+    return texts
 
 
 def facts_used(run: Iterable[Moment], *, flat: bool = False) -> UsedFacts:
     """Return the facts that a run used."""
     origins: dict[str, int] = {}
     needed: dict[str, dict[str, int]] = {}
-    for moment, told, used in told_and_used(run):
-        origins.update(dict.fromkeys(told, moment.after.step))
+    for moment, new_facts, used in told_and_used(run):
+        origins.update(dict.fromkeys(new_facts, moment.after.step))
         if isinstance(moment.event, ModelReplied):
             frames = ("frame-0",) if flat else tuple(frame.id for frame in moment.before.stack)
             for frame in frames:
                 needed.setdefault(frame, {}).update(dict.fromkeys(used, moment.after.step))
-    used_ever = {one for frame in needed.values() for one in frame}
-    return UsedFacts({one: origins[one] for one in origins if one in used_ever}, needed)
+    used_ever = {fact for frame in needed.values() for fact in frame}
+    return UsedFacts({fact: origins[fact] for fact in origins if fact in used_ever}, needed)
 
 
 def told_and_used(run: Iterable[Moment]) -> Iterator[tuple[Moment, frozenset[str], frozenset[str]]]:
@@ -120,21 +120,21 @@ def told_and_used(run: Iterable[Moment]) -> Iterator[tuple[Moment, frozenset[str
     known: set[str] = set()
     origins: set[str] = set()
     for moment in run:
-        told, used = set[str](), set[str]()
+        new_facts, used = set[str](), set[str]()
         match moment.event:
             case RunStarted():
                 known |= _standing(moment.event)
             case ModelReplied():
                 for part in moment.event.parts:
-                    said = literals_of(part)
-                    used |= said & origins if isinstance(part, ToolCall) else set()
-                    known |= said
+                    words = literals_of(part)
+                    used |= words & origins if isinstance(part, ToolCall) else set()
+                    known |= words
             case _:
                 for turn in moment.new_turns:
-                    told |= literals(turn.text) - known if isinstance(turn, Result) else set()
-                    known |= told
-                origins |= told
-        yield moment, frozenset(told), frozenset(used)
+                    new_facts |= literals(turn.text) - known if isinstance(turn, Result) else set()
+                    known |= new_facts
+                origins |= new_facts
+        yield moment, frozenset(new_facts), frozenset(used)
 
 
 def _standing(start: RunStarted) -> set[str]:
@@ -169,7 +169,7 @@ class FactSight:
         self._facts = facts
         self._wanted = frozenset(facts.origins)
         self._by_origin = {
-            frame: sorted(needed, key=lambda one: -facts.origins[one]) for frame, needed in facts.needed.items()
+            frame: sorted(needed, key=lambda fact: -facts.origins[fact]) for frame, needed in facts.needed.items()
         }
         self._ends: dict[str, _Link] = {}
         self._links: dict[int, _Link] = {}  # by the number of messages before
@@ -189,11 +189,11 @@ class FactSight:
             first = waiting.pop()
             if not seen[first]:
                 missing.append(first)
-        for one in missing:
-            if self._facts.origins[one] < step <= needed.get(one, 0):
-                self._lost[one] = min(step, self._lost.get(one, step))
-                if not any(one in literals(text) for text in _stored(state)):
-                    self._gone[one] = min(step, self._gone.get(one, step))
+        for fact in missing:
+            if self._facts.origins[fact] < step <= needed.get(fact, 0):
+                self._lost[fact] = min(step, self._lost.get(fact, step))
+                if not any(fact in literals(text) for text in _stored(state)):
+                    self._gone[fact] = min(step, self._gone.get(fact, step))
 
     def _changed(self, frame: str, view: View, seen: Counter[str]) -> list[str]:
         """Update ``seen`` to the new prompt, and return the facts that it no longer contains."""
@@ -215,7 +215,7 @@ class FactSight:
                 new = new.before or _START
         for facts in left:
             seen.subtract(facts)
-        return [one for one in frozenset().union(*left) if not seen[one]]
+        return [fact for fact in frozenset().union(*left) if not seen[fact]]
 
     def _link(self, before: _Link, message: Message) -> _Link:
         """Return the next link, reused if the last prompt had the same message after the same ones."""

@@ -40,30 +40,30 @@ class FrameRow(Struct, frozen=True):
 def frames(run: Iterable[Moment]) -> tuple[FrameRow, ...]:
     """Return every frame in the order of their pushes, the root first."""
     rows: dict[str, FrameRow] = {}
-    begun: dict[str, float] = {}
+    started: dict[str, float] = {}
     worked = 0.0
     for moment in run:
         event, before, after = moment.event, moment.before, moment.after
         worked += moment.seconds if moment.spender != "away" else 0.0
         if len(after.stack) > len(before.stack):
             frame = after.running
-            rows[frame.id], begun[frame.id] = _opened(frame, after.step + 1, moment.at), worked
+            rows[frame.id], started[frame.id] = _opened(frame, after.step + 1, moment.at), worked
         match event:
             case FramePopped():
                 outcome = f"forced: {event.forced}" if event.forced else "popped"
                 ended = replace(rows[event.frame], outcome=outcome, verified=event.verified, result=event.result)
-                rows[event.frame] = replace(ended, last_step=after.step, seconds=_lasted(worked, begun[event.frame]))
+                rows[event.frame] = replace(ended, last_step=after.step, seconds=_lasted(worked, started[event.frame]))
             case ModelReplied() | ContextCompacted():
                 row = rows[before.running.id]
                 rows[row.id] = _grown(row, moment, event)
                 for frame in after.stack:
-                    lasted = _lasted(worked, begun[frame.id])
+                    lasted = _lasted(worked, started[frame.id])
                     rows[frame.id] = replace(rows[frame.id], last_step=after.step, seconds=lasted)
     return tuple(rows.values())
 
 
-def _lasted(worked: float, begun: float) -> float:
-    return round(worked - begun, 3)
+def _lasted(worked: float, started: float) -> float:
+    return round(worked - started, 3)
 
 
 def _opened(frame: Frame, step: int, at: float) -> FrameRow:

@@ -140,7 +140,7 @@ def _look(moment: Moment, tools: Container[str]) -> _Look | None:
     call = pending.calls[0]
     if call.name not in tools:
         return None
-    return _Look(_asked(call), None if event.failed else _digest(event.text))
+    return _Look(_call_key(call), None if event.failed else _digest(event.text))
 
 
 @lru_cache(maxsize=1)
@@ -149,13 +149,13 @@ def _digest(text: str) -> bytes:
     return sha256(text.encode(errors="replace")).digest()
 
 
-def _asked(call: ToolCall) -> _Asked:
+def _call_key(call: ToolCall) -> _Asked:
     """Return a key for what a call requests. Surrounding blanks and a path's leading ``./`` are ignored."""
-    given = call.arguments if isinstance(call.arguments, dict) else {}
-    said = {name: str(value).strip() for name, value in given.items() if value is not None}
-    if "path" in said:
-        said["path"] = said["path"].removeprefix("./")
-    return (call.name, *(f"{name}={said[name]}" for name in sorted(said)))
+    arguments = call.arguments if isinstance(call.arguments, dict) else {}
+    texts = {name: str(value).strip() for name, value in arguments.items() if value is not None}
+    if "path" in texts:
+        texts["path"] = texts["path"].removeprefix("./")
+    return (call.name, *(f"{name}={texts[name]}" for name in sorted(texts)))
 
 
 class MemoryCallShare:

@@ -63,7 +63,7 @@ class PhaseRule(Struct, frozen=True):
 
 def steps_of(run: Sequence[Moment]) -> tuple[tuple[Moment, ...], tuple[FlatStep, ...]]:
     """Return the moments before the first reply, and the steps."""
-    starts = [place for place, moment in enumerate(run) if isinstance(moment.event, ModelReplied)]
+    starts = [index for index, moment in enumerate(run) if isinstance(moment.event, ModelReplied)]
     ends = [*starts[1:], len(run)] if starts else []
     steps = tuple(FlatStep(run[at], tuple(run[at + 1 : end])) for at, end in zip(starts, ends, strict=True))
     return tuple(run[: starts[0]] if starts else run), steps
@@ -75,31 +75,31 @@ def phases(steps: Sequence[FlatStep], rule: PhaseRule, first: int = 0) -> list[r
     The last step is not in a phase, because it ends the run. A remainder of one step is not in a phase either.
     """
     begins = beginnings(steps, rule.rule)
-    found, start, end = [], first, len(steps) - 1
+    ranges, start, end = [], first, len(steps) - 1
     while start < end:
         stop = next(
             (at for at in range(start + rule.least, min(start + rule.most, end)) if at in begins),
             min(start + rule.most, end),
         )
         if stop - start > 1:
-            found.append(range(start, stop))
+            ranges.append(range(start, stop))
         start = stop
-    return found
+    return ranges
 
 
 def beginnings(steps: Sequence[FlatStep], rule: Rule) -> frozenset[int]:
     """Return the steps before which a piece of work ends, as far as the recording shows it until then."""
-    found = set[int]()
+    starts = set[int]()
     red = False
     for number, step in enumerate(steps):
         if rule in ("boundaries", "sub-goals") and _SUB_GOAL.search(step.text[:_OPENING_CHARS]):
-            found.add(number)
+            starts.add(number)
         for call, moment in step.answers():
             event = moment.event
             if not runs_tests(call) or not isinstance(event, ToolReturned):
                 continue
             failed = event.failed or shows_failure(event.text)
             if red and not failed and rule in ("boundaries", "green"):
-                found.add(number + 1)
+                starts.add(number + 1)
             red = failed
-    return frozenset(found)
+    return frozenset(starts)

@@ -94,12 +94,12 @@ class PromptReader:
 
     def _with_message(self, prompt: PromptPrefixes, message: Message) -> PromptPrefixes:
         """Return the prompt with one more message, reused if the last prompt had it at this position."""
-        place = len(prompt.starts)
-        known = self._read.get(place)
+        position = len(prompt.starts)
+        known = self._read.get(position)
         if known is not None and known[0] is prompt and same_message(known[1], message):
             return known[2]
         after = self._extended(prompt, message)
-        self._read[place] = (prompt, message, after)
+        self._read[position] = (prompt, message, after)
         return after
 
     def _extended(self, prompt: PromptPrefixes, message: Message) -> PromptPrefixes:
@@ -115,9 +115,9 @@ class PromptReader:
         before = prefixes[-1] if prefixes else _EMPTY
         kind = _kind(block.content)
         together = kind == before.kind and kind in ("tool_use", "tool_result")
-        said = block.place.encode() + settings + json.encode(block.content)
+        content = block.place.encode() + settings + json.encode(block.content)
         return Prefix(
-            _digest(before.digest + said),
+            _digest(before.digest + content),
             before.tokens + self._count(block),
             before.position + (not together),
             kind,
@@ -128,19 +128,19 @@ def marks(view: View, prompt: PromptPrefixes) -> list[tuple[int, Life]]:
     """Return the index and time to live of each block that a breakpoint ends. Of two on one block, the later one
     counts.
     """
-    found: dict[int, Life] = {}
+    lives: dict[int, Life] = {}
     before = prompt.starts[0] if prompt.starts else len(prompt.prefixes)
     for point in view.breakpoints:
         if point.message == -1:
             if view.system.strip():
-                found[before - 1] = point.ttl
+                lives[before - 1] = point.ttl
         elif point.message < len(view.messages) and point.part < len(view.messages[point.message].parts):
             parts = view.messages[point.message].parts[: point.part + 1]
             start = prompt.starts[point.message]
             at = start + sum(map(sent, parts)) - 1
             if at >= start and prompt.prefixes[at].kind in _MARKABLE:
-                found[at] = point.ttl
-    return sorted(found.items())
+                lives[at] = point.ttl
+    return sorted(lives.items())
 
 
 def sent(part: Part) -> bool:

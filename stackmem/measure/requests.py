@@ -26,25 +26,25 @@ class RequestUse(Struct, frozen=True):
 
 def request_uses(run: Iterable[Moment], steps: Iterable[CachedStep]) -> list[RequestUse]:
     """Return every request. Empty if the run is not a conversation."""
-    found: list[RequestUse] = []
+    uses: list[RequestUse] = []
     looks = RepeatedLooks()
     for moment in run:
         if begins_request(moment):
-            found.append(RequestUse())
+            uses.append(RequestUse())
         before = looks.value
         looks.add(moment)
-        if found and looks.value > before:
-            found[-1] = replace(found[-1], repeated_looks=found[-1].repeated_looks + 1)
+        if uses and looks.value > before:
+            uses[-1] = replace(uses[-1], repeated_looks=uses[-1].repeated_looks + 1)
     for step in steps:
         if step.request:
-            mine = found[step.request - 1]
-            found[step.request - 1] = replace(
-                mine,
-                steps=mine.steps + (not step.compaction),
-                peak_tokens=max(mine.peak_tokens, step.usage.prompt),
-                usage=mine.usage + step.usage,
+            use = uses[step.request - 1]
+            uses[step.request - 1] = replace(
+                use,
+                steps=use.steps + (not step.compaction),
+                peak_tokens=max(use.peak_tokens, step.usage.prompt),
+                usage=use.usage + step.usage,
             )
-    return found
+    return uses
 
 
 def columns(uses: Sequence[RequestUse]) -> dict[str, list[int]]:

@@ -31,19 +31,19 @@ class ServerCache:
         prompt = self._reader.read(request.view, request.settings)
         prefixes = prompt.prefixes
         hit = next((at for at in range(len(prefixes) - 1, -1, -1) if prefixes[at].digest in self._seen), -1)
-        found = prefixes[hit].digest if hit >= 0 else b""
-        broken = "" if found in self._ends else self._why(prompt)
-        end = _after_reply(request.view, prompt, hit) if self._ends.get(found) else hit
+        digest = prefixes[hit].digest if hit >= 0 else b""
+        broken = "" if digest in self._ends else self._why(prompt)
+        end = _after_reply(request.view, prompt, hit) if self._ends.get(digest) else hit
         read = prefixes[end].tokens if end >= 0 else 0
-        self._keep(prompt, found, literal=request.literal)
+        self._keep(prompt, digest, literal=request.literal)
         return Cached(read, 0, 0, prompt.tokens - read, broken)
 
-    def _keep(self, prompt: PromptPrefixes, found: bytes, *, literal: bool) -> None:
+    def _keep(self, prompt: PromptPrefixes, digest: bytes, *, literal: bool) -> None:
         for prefix in reversed(prompt.prefixes):
             if prefix.digest in self._seen:
                 break
             self._seen.add(prefix.digest)
-        self._last.pop(found, None)
+        self._last.pop(digest, None)
         if prompt.prefixes:
             self._ends[prompt.prefixes[-1].digest] = literal
             self._last[prompt.prefixes[-1].digest] = prompt
@@ -58,8 +58,8 @@ class ServerCache:
 
 def _after_reply(view: View, prompt: PromptPrefixes, hit: int) -> int:
     """Return the end of the reply that follows the prefix, or of the prefix itself if no reply follows."""
-    for place, start in enumerate(prompt.starts):
-        if start == hit + 1 and view.messages[place].role == "assistant":
-            following = prompt.starts[place + 1] if place + 1 < len(prompt.starts) else len(prompt.prefixes)
+    for number, start in enumerate(prompt.starts):
+        if start == hit + 1 and view.messages[number].role == "assistant":
+            following = prompt.starts[number + 1] if number + 1 < len(prompt.starts) else len(prompt.prefixes)
             return following - 1
     return hit

@@ -34,9 +34,13 @@ def learned_speed(run: Iterable[Moment]) -> Speed | None:
     None if the run has no reply with known usage and time.
     """
     timed = [
-        (evaluated_tokens(reply.usage), reply.usage.output, max(0.0, one.seconds - wait_seconds(one.before.failures)))
-        for one in run
-        if isinstance(reply := one.event, ModelReplied | ContextCompacted) and not reply.usage.estimated
+        (
+            evaluated_tokens(reply.usage),
+            reply.usage.output,
+            max(0.0, moment.seconds - wait_seconds(moment.before.failures)),
+        )
+        for moment in run
+        if isinstance(reply := moment.event, ModelReplied | ContextCompacted) and not reply.usage.estimated
     ]
     tokens = sum(prompt + written for prompt, written, _ in timed)
     total = sum(seconds for _, _, seconds in timed)

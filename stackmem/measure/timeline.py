@@ -67,8 +67,8 @@ def timeline(run: Iterable[Moment]) -> Iterator[TimelineStep]:
         step = _step(part, history)
         if step is None:
             continue
-        said = sum(moment.event.usage.output for moment in part if isinstance(moment.event, facts.ModelReplied))
-        grown = said + int(step.result_chars / CHARS_PER_TOKEN)
+        reply_tokens = sum(moment.event.usage.output for moment in part if isinstance(moment.event, facts.ModelReplied))
+        grown = reply_tokens + int(step.result_chars / CHARS_PER_TOKEN)
         history = step.history_tokens + grown
         yield step
 
@@ -89,34 +89,34 @@ def _by_step(run: Iterable[Moment]) -> Iterator[list[Moment]]:
 
 def _step(part: list[Moment], history: int) -> TimelineStep | None:
     """Return the row for the moments of one step, or None if they contain no reply."""
-    for place, moment in enumerate(part):
+    for index, moment in enumerate(part):
         if isinstance(moment.event, facts.ModelReplied):
-            return _row(part, place, moment.event, history)
+            return _row(part, index, moment.event, history)
     return None
 
 
-def _row(part: list[Moment], place: int, reply: facts.ModelReplied, history: int) -> TimelineStep:
-    told, last = part[place], part[-1].after
+def _row(part: list[Moment], index: int, reply: facts.ModelReplied, history: int) -> TimelineStep:
+    reply_moment, last = part[index], part[-1].after
     summaries = [moment.event for moment in part if isinstance(moment.event, facts.ContextCompacted)]
     usage = sum((summary.usage for summary in summaries), reply.usage)
-    frame, price = told.before.running, told.before.begun.price
+    frame, price = reply_moment.before.running, reply_moment.before.begun.price
     paid: list[facts.ModelReplied | facts.ContextCompacted] = [reply, *summaries]
-    costs = [reply_usd(one.usage, price, one.answerer) for one in paid]
-    calls = [one for one in reply.parts if isinstance(one, ToolCall)]
-    outcome, detail = _outcome(part[place + 1 :])
+    costs = [reply_usd(item.usage, price, item.answerer) for item in paid]
+    calls = [item for item in reply.parts if isinstance(item, ToolCall)]
+    outcome, detail = _outcome(part[index + 1 :])
     context = reply.usage.prompt or frame.context_tokens
     spent = dict.fromkeys(("model", "tools", "harness", "away"), 0.0)
     for moment in part:
         spent[moment.spender] += moment.seconds
     return TimelineStep(
-        step=told.after.step,
-        record=told.seq,
-        at=told.at,
+        step=reply_moment.after.step,
+        record=reply_moment.seq,
+        at=reply_moment.at,
         frame=frame.id,
         name=frame.name,
         depth=frame.depth,
         tool=calls[0].name if calls else "",
-        about=_about(calls[0]) if calls else _entered(part[place + 1 :]),
+        about=_about(calls[0]) if calls else _entered(part[index + 1 :]),
         calls=len(calls),
         attempts=sum(
             isinstance(moment.event, facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted) for moment in part
@@ -127,7 +127,7 @@ def _row(part: list[Moment], place: int, reply: facts.ModelReplied, history: int
         usd=None if None in costs else sum(usd or 0.0 for usd in costs),
         outcome=outcome,
         detail=detail,
-        result_chars=sum(map(_told_chars, part)),
+        result_chars=sum(map(_added_chars, part)),
         heap_chars=last.heap.chars,
         heap_chunks=len(last.heap.chunks),
         model_seconds=round(spent["model"], 3),
@@ -138,11 +138,11 @@ def _row(part: list[Moment], place: int, reply: facts.ModelReplied, history: int
 
 
 def _outcome(part: list[Moment]) -> tuple[Outcome, str]:
-    found: tuple[Outcome, str] = ("open", "")
+    outcome: tuple[Outcome, str] = ("open", "")
     for moment in part:
         match moment.event:
             case facts.ToolReturned(failed=failed, exit_code=code):
-                found = ("failed" if failed else "ok", "" if code is None else f"exit {code}")
+                outcome = ("failed" if failed else "ok", "" if code is None else f"exit {code}")
             case (
                 facts.ChunkAllocated()
                 | facts.ChunkRead()
@@ -150,49 +150,49 @@ def _outcome(part: list[Moment]) -> tuple[Outcome, str]:
                 | facts.ChunkFreed()
                 | facts.CallAnswered()
             ):
-                found = ("ok", "")
+                outcome = ("ok", "")
             case facts.FramePushed(frame=frame):
-                found = ("pushed", frame)
+                outcome = ("pushed", frame)
             case facts.CallRejected(code=code):
-                found = ("refused", code)
+                outcome = ("refused", code)
             case facts.ReplyNudged(code=code):
-                found = ("nudged", code)
+                outcome = ("nudged", code)
             case facts.FramePopped(forced="", verified=verified):
-                found = ("popped", verified)
+                outcome = ("popped", verified)
             case facts.FramePopped(forced=forced):
-                found = ("forced", forced)
+                outcome = ("forced", forced)
             case TurnEnded(forced=forced):
-                found = ("forced", forced) if forced else ("popped", "")
-            case UserAnswered() if found == ("open", ""):
-                found = ("ok", "")
-            case facts.RunEnded() if found == ("open", ""):
-                found = ("open", moment.event.ending)
+                outcome = ("forced", forced) if forced else ("popped", "")
+            case UserAnswered() if outcome == ("open", ""):
+                outcome = ("ok", "")
+            case facts.RunEnded() if outcome == ("open", ""):
+                outcome = ("open", moment.event.ending)
             case _:
-                found = _program_outcome(moment.event, found)
-    return found
+                outcome = _program_outcome(moment.event, outcome)
+    return outcome
 
 
-def _program_outcome(event: facts.Event, found: tuple[Outcome, str]) -> tuple[Outcome, str]:
+def _program_outcome(event: facts.Event, outcome: tuple[Outcome, str]) -> tuple[Outcome, str]:
     """Return the outcome of a step after a fact of a program. One successful tool is enough for success."""
     match event:
         case program_facts.ToolAnswered(failed=""):
-            return "ok", found[1] if found[0] == "ok" else ""
-        case program_facts.ToolAnswered(failed=failure) if found[0] != "ok":
+            return "ok", outcome[1] if outcome[0] == "ok" else ""
+        case program_facts.ToolAnswered(failed=failure) if outcome[0] != "ok":
             return "failed", failure
         case program_facts.StepFailed(reason=reason):
-            return "failed" if found[0] == "open" else found[0], found[1] or reason[:_ABOUT_CHARS]
+            return "failed" if outcome[0] == "open" else outcome[0], outcome[1] or reason[:_ABOUT_CHARS]
         case program_facts.ProgramHalted(kind=kind):
             return "failed", kind
-        case program_facts.StepLeft() | program_facts.UserAnswered() | program_facts.ProgramReturned() if found == (
+        case program_facts.StepLeft() | program_facts.UserAnswered() | program_facts.ProgramReturned() if outcome == (
             "open",
             "",
         ):
             return "ok", ""
         case _:
-            return found
+            return outcome
 
 
-def _told_chars(moment: Moment) -> int:
+def _added_chars(moment: Moment) -> int:
     """Return the characters that the moment added for the frame that runs after it."""
     depth = len(moment.after.stack)
     if depth == 0 or depth > len(moment.before.stack):
@@ -207,6 +207,6 @@ def _entered(part: list[Moment]) -> str:
 
 
 def _about(call: ToolCall) -> str:
-    given = call.arguments if isinstance(call.arguments, dict) else {}
-    named = next((given[key] for key in _ABOUT if key in given), "")
-    return str(named)[:_ABOUT_CHARS]
+    arguments = call.arguments if isinstance(call.arguments, dict) else {}
+    value = next((arguments[key] for key in _ABOUT if key in arguments), "")
+    return str(value)[:_ABOUT_CHARS]

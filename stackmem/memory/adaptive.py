@@ -86,9 +86,9 @@ def grow(before: AdvisedConversation, turn: Turn) -> AdvisedConversation:
         return after
     if 0 < turn.step - before.reply_step < _SHORT * before.advice.phase:
         after = _with_text(after, _short_child(turn.step - before.reply_step, before.advice))
-    listed, advice = index_tokens(turn.heap), None
-    if after.tokens >= 2 * before.advised_at and worth_the_risk(before.rates, after.cost, listed):
-        advice = frame_advice(before.rates, (*after.growth, after.open_tokens), listed)
+    index_size, advice = index_tokens(turn.heap), None
+    if after.tokens >= 2 * before.advised_at and worth_the_risk(before.rates, after.cost, index_size):
+        advice = frame_advice(before.rates, (*after.growth, after.open_tokens), index_size)
     if advice is None:
         return after
     lines = (f"Each step reads these {after.tokens:,} tokens again.", advice_text(advice), before.guide)
@@ -176,14 +176,14 @@ class Adaptive(Struct, frozen=True):
         small = start.small is not UNSET  # a small model reads about frames in a notice, and gets no advice
         may_push = frame.depth - frame.pushed_at < budgets.depth and not small
         advice = first_advice(prices, step_tokens, index_tokens(frame.opened))
-        listed = index(frame.opened, budgets) if frame.opened.chunks else _EMPTY
+        index_text = index(frame.opened, budgets) if frame.opened.chunks else _EMPTY
         if frame.depth:
-            begins = opening(frame, budgets, listed, registers=not frame.task)
+            begins = opening(frame, budgets, index_text, registers=not frame.task)
         else:
-            begins = small_opening(frame, listed) if small else task_opening(frame, listed)
-        told = [*([advice_text(advice)] if may_push else []), *([_recorded(start, POPPING)] if frame.depth else [])]
-        told = [*told, begins] if frame.request else [begins, *told]  # a user's request comes last
-        own = "\n".join([*told, *_named_chunks(frame)] if frame.depth else told)
+            begins = small_opening(frame, index_text) if small else task_opening(frame, index_text)
+        blocks = [*([advice_text(advice)] if may_push else []), *([_recorded(start, POPPING)] if frame.depth else [])]
+        blocks = [*blocks, begins] if frame.request else [begins, *blocks]  # a user's request comes last
+        own = "\n".join([*blocks, *_named_chunks(frame)] if frame.depth else blocks)
         parts, news = first_parts(run_constants(start), frame, own), heap_news("on_change", budgets)
         messages = first_conversation(parts, frame.opened, news, thoughts=start.thinking == "kept")
         return AdvisedConversation(messages, prices if may_push else None, _recorded(start, PUSHING), advice, 0, Log())

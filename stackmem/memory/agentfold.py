@@ -45,21 +45,21 @@ class Folds(Struct, frozen=True):
 
 def _fold(folds: Folds, exchange: Exchange) -> Folds:
     """Apply the folding in the exchange's reply, which covers all earlier steps."""
-    found = _directive(exchange.said)
-    if found is None or not folds.unfolded:
+    directive = _directive(exchange.said)
+    if directive is None or not folds.unfolded:
         return Folds(folds.blocks, (*folds.unfolded, exchange.step))
-    first, text = min(found[0], folds.unfolded[0]), found[1]
-    kept = tuple(block for block in folds.blocks if block.last < first)
+    first, text = min(directive[0], folds.unfolded[0]), directive[1]
+    remaining = tuple(block for block in folds.blocks if block.last < first)
     first = next((block.first for block in folds.blocks if block.last >= first), first)
-    return Folds((*kept, Block(first, folds.unfolded[-1], text)), (exchange.step,))
+    return Folds((*remaining, Block(first, folds.unfolded[-1], text)), (exchange.step,))
 
 
-def _directive(said: Message) -> tuple[int, str] | None:
+def _directive(reply: Message) -> tuple[int, str] | None:
     """Return the step from which a reply folds and the text that replaces the steps, or None if it does not fold."""
-    for part in said.parts:
-        found = _FOLD.search(part.text) if isinstance(part, Text) else None
-        if found and isinstance(part, Text) and part.text[found.end() :].strip():
-            return int(found[1]), part.text[found.end() :].strip()
+    for part in reply.parts:
+        match = _FOLD.search(part.text) if isinstance(part, Text) else None
+        if match and isinstance(part, Text) and part.text[match.end() :].strip():
+            return int(match[1]), part.text[match.end() :].strip()
     return None
 
 
@@ -75,19 +75,19 @@ def _cut(shown: Linear) -> Cut:
 def _blocks(shown: Linear) -> str:
     """Return the blocks, once the exchanges that they replace are hidden."""
     blocks = [block for block in _folds(shown).blocks if shown.cut.dropped]
-    said = [f"[steps {block.first:,} to {block.last:,}]\n{block.text}" for block in blocks]
-    return "\n".join(["SUMMARIES of steps that are no longer shown:", *said]) if said else ""
+    texts = [f"[steps {block.first:,} to {block.last:,}]\n{block.text}" for block in blocks]
+    return "\n".join(["SUMMARIES of steps that are no longer shown:", *texts]) if texts else ""
 
 
-def _without_directive(said: Message) -> Message:
+def _without_directive(reply: Message) -> Message:
     """Return a reply without its fold directive, as shown once the block exists."""
     parts = [
-        Text(part.text[: found.start()].rstrip() or "(folded)")
-        if isinstance(part, Text) and (found := _FOLD.search(part.text))
+        Text(part.text[: match.start()].rstrip() or "(folded)")
+        if isinstance(part, Text) and (match := _FOLD.search(part.text))
         else part
-        for part in said.parts
+        for part in reply.parts
     ]
-    return Message(said.role, tuple(parts))
+    return Message(reply.role, tuple(parts))
 
 
 def _due(chars: int, state: State, shown: Linear) -> str:

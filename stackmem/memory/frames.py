@@ -134,13 +134,13 @@ def _inherited(
     key: Hashable = (name, constants, thoughts, start.budgets)
     conversation: Conversation | None = None
 
-    def begin(frame: Frame, above: Conversation | None) -> Conversation:
-        if above is None or not frame.call_id:  # a program's frame does not answer a call
+    def begin(frame: Frame, parent: Conversation | None) -> Conversation:
+        if parent is None or not frame.call_id:  # a program's frame does not answer a call
             return first_conversation(
                 first_parts(constants, frame, opening(frame)), frame.opened, news, thoughts=thoughts
             )
         answer = ToolResult(frame.call_id, opening(frame))
-        return replace(above, parts=(*above.parts, answer), shown=frame.opened, heap=frame.opened)
+        return replace(parent, parts=(*parent.parts, answer), shown=frame.opened, heap=frame.opened)
 
     for frame in state.stack:
         conversation = frame.turns.fold_from(extend, partial(begin, frame, conversation), key)

@@ -104,8 +104,8 @@ def notes(parameters: str) -> OneConversation:
     different one.
     """
     chosen = parse("notes", parameters, (Count("window", 0, low=0),))
-    kept = chosen.counts["window"]
-    rules = Rules(Partial(newest_shown, (kept, _NOTES_STEP)) if kept else unmoved, left_out)
+    turns = chosen.counts["window"]
+    rules = Rules(Partial(newest_shown, (turns, _NOTES_STEP)) if turns else unmoved, left_out)
     tools = (*ONE_FRAME[:-1], AddNote, ONE_FRAME[-1])
     return OneConversation(chosen.name, rules, tools, "notes", _scratchpad)
 

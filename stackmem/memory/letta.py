@@ -50,8 +50,8 @@ def _due(most: int, window_tokens: int, shown: Linear) -> int | None:
 def with_blocks(state: State) -> str:
     """Return the system prompt with every block after it."""
     files = state.directory.files
-    said = [f"- {path} ({len(files[path]):,} characters)\n{files[path].rstrip()}" for path in sorted(files)]
-    return "\n".join([state.begun.system, "", f"MEMORY BLOCKS: {len(said) or 'none yet'}", *said])
+    blocks = [f"- {path} ({len(files[path]):,} characters)\n{files[path].rstrip()}" for path in sorted(files)]
+    return "\n".join([state.begun.system, "", f"MEMORY BLOCKS: {len(blocks) or 'none yet'}", *blocks])
 
 
 class Blocks(Summarizing, frozen=True):

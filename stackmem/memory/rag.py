@@ -64,13 +64,15 @@ def retrieve(most: int, chars: int, state: State, shown: Linear) -> str:
     query = f"{spoken(last.said)[-_SAID_CHARS:]}\n" * _SAID_COUNTS + clip_chars(spoken(last.told), _TOLD_CHARS)
     old = bisect_left(known.passages, shown.cut.dropped, key=lambda passage: passage.turn)
     ranked = best(known.index, query, old, _RANKED * most)
-    newest = {known.passages[place].text: place for place in sorted(ranked)}
-    seen = {passage.text for passage in known.passages[old:]}
-    chosen = [place for place in ranked if (text := known.passages[place].text) not in seen and newest[text] == place]
+    newest = {known.passages[number].text: number for number in sorted(ranked)}
+    visible = {passage.text for passage in known.passages[old:]}
+    chosen = [
+        number for number in ranked if (text := known.passages[number].text) not in visible and newest[text] == number
+    ]
     if not chosen:
         return ""
-    fitting = [known.passages[place] for place in sorted(chosen[:most])]
-    blocks = [f"--- {passage.source}\n{passage.text}" for passage in fitting]
+    passages = [known.passages[number] for number in sorted(chosen[:most])]
+    blocks = [f"--- {passage.source}\n{passage.text}" for passage in passages]
     return "\n".join(["FROM EARLIER STEPS, found by the words of the last one; newer facts hold:", *blocks])
 
 
@@ -88,8 +90,8 @@ def best(index: Index, query: str, first: int, most: int) -> list[int]:
 
     A word counts as often as it occurs in the query. Texts that share no word with the query are left out.
     """
-    asked = Counter(words(query))
-    weights = {word: often * index.rarity(word) for word, often in asked.items() if index.holds(word, first)}
+    counts = Counter(words(query))
+    weights = {word: often * index.rarity(word) for word, often in counts.items() if index.holds(word, first)}
     heaviest = sorted(weights, key=weights.__getitem__, reverse=True)[:QUERY_WORDS]
     fits = index.fits({word: weights[word] for word in heaviest}, first)
     fitting = [number for number, fit in enumerate(fits) if fit > 0]
@@ -100,23 +102,23 @@ def _pieces(exchange: Exchange, most: int) -> Iterator[tuple[str, str]]:
     """Yield the answers in pieces of whole lines, the first with the call before it. There is at least one piece."""
     calls = [part for part in exchange.said.parts if isinstance(part, ToolCall)]
     source = f"step {exchange.step}" + (f", {calls[0].name}" if calls else "")
-    said = "\n".join(map(spoken_part, calls)) or spoken(exchange.said)
+    head = "\n".join(map(spoken_part, calls)) or spoken(exchange.said)
     answers = [part.text for part in exchange.told.parts if isinstance(part, ToolResult | Text)]
-    yield from ((source, piece) for piece in pieces("\n".join([said[: most // 4], *answers]), most))
+    yield from ((source, piece) for piece in pieces("\n".join([head[: most // 4], *answers]), most))
 
 
 def pieces(text: str, most: int) -> Iterator[str]:
     """Yield ``text`` in pieces of whole lines that fit. A line that is too long is split."""
-    held = ""
+    piece = ""
     for line in text.splitlines(keepends=True):
-        if held and len(held) + len(line) > most:
-            yield held
-            held = ""
+        if piece and len(piece) + len(line) > most:
+            yield piece
+            piece = ""
         whole = len(line) - len(line) % most if len(line) > most else 0
         yield from (line[start : start + most] for start in range(0, whole, most))
-        held += line[whole:]
-    if held.strip():
-        yield held
+        piece += line[whole:]
+    if piece.strip():
+        yield piece
 
 
 def rag(parameters: str) -> OneConversation:

@@ -142,6 +142,6 @@ def clear_cold(parameters: str) -> WithClock:
     return WithClock(chosen.name, Rules(unmoved, shorten=Partial(one_line, ("cleared",)), pause=pause))
 
 
-def _cut_after_pause(least: int, keep: int, shown: Linear, seconds: float) -> Cut:
+def _cut_after_pause(min_seconds: int, keep: int, shown: Linear, seconds: float) -> Cut:
     short = len(shown.past) - keep
-    return Cut(0, short) if seconds >= least and short > shown.cut.short else shown.cut
+    return Cut(0, short) if seconds >= min_seconds and short > shown.cut.short else shown.cut

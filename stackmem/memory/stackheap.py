@@ -76,23 +76,23 @@ class StackHeap(Struct, frozen=True):
 
         def begin() -> Conversation:
             first = self.place in ("on_change", "delta")
-            listed = index(frame.opened, budgets, described=self.described) if first else ""
-            own = opening(frame, budgets, listed, task=start.task, registers=bool(self.registers))
+            index_text = index(frame.opened, budgets, described=self.described) if first else ""
+            own = opening(frame, budgets, index_text, task=start.task, registers=bool(self.registers))
             if start.small is not UNSET and not frame.depth:
-                own = small_opening(frame, listed)
+                own = small_opening(frame, index_text)
             news = heap_news(self.place, budgets, self.described)
             return first_conversation(first_parts(constants, frame, own), frame.opened, news, thoughts=thoughts)
 
         # A fork may change the messages before the turns, so the key distinguishes the two conversations.
         conversation = frame.turns.fold_from(extend, begin, (self.name, constants, thoughts, budgets)).close()
         messages = conversation.messages
-        kept = len(messages[-1].parts)
+        kept_parts = len(messages[-1].parts)
         now = index(state.heap, budgets, described=self.described) if self.place in ("tail", "system") else ""
         if self.place == "tail":
             last = messages[-1]
             ending = replace(last, parts=(*last.parts, Text(now)))
             messages = messages.without_last().append(ending)
-        breakpoints = rolling_breakpoints(messages, kept, shared_parts=conversation.shared_parts)
+        breakpoints = rolling_breakpoints(messages, kept_parts, shared_parts=conversation.shared_parts)
         system = f"{start.system}\n\n{now}" if self.place == "system" else start.system
         return View(system, start.tools, messages, breakpoints)
 

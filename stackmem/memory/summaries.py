@@ -192,10 +192,10 @@ def condenser(parameters: str) -> Summarizing:
 
 def _events_due(most: int, window_tokens: int, shown: Linear) -> int | None:
     """Return how many exchanges a summary should cover, including the first ones that stay."""
-    told = _PROMPT_EVENTS + 2 * (shown.first + shown.whole) + (shown.summary is not None)
+    events = _PROMPT_EVENTS + 2 * (shown.first + shown.whole) + (shown.summary is not None)
     turns = len(shown.past) - (most // 2 - _FIRST_EVENTS - 1) // 2
     if shown.tokens > window_tokens * 4 // 5:
         turns = max(turns, len(shown.past) - shown.whole // 2)
-    elif told <= most:
+    elif events <= most:
         return None
     return turns if turns > _KEPT_EXCHANGES else None

@@ -83,7 +83,7 @@ def replay_model(
     with rehearse(run, moment.asked, at, environ, recorded) as opened, Interrupts(stop) as interrupts:
         world = opened.parts.world
         world.model = RecordedModel(list(_answers(tail)))
-        clock = iter([one.event.elapsed_seconds for one in tail if isinstance(one.event, facts.ClockRead)])
+        clock = iter([record.event.elapsed_seconds for record in tail if isinstance(record.event, facts.ClockRead)])
         world.clock = lambda: next(clock, moment.asked.seconds)
         if moment.asked.session is not None:
             world.person = RecordedPerson(tail, made)
@@ -144,9 +144,9 @@ def _answers(tail: Iterable[Record]) -> Iterator[facts.ModelReplied | facts.Mode
         match record.event:
             case facts.ModelReplied() | facts.ModelFailed() as answer:
                 yield answer
-            case facts.ContextCompacted() as told:
+            case facts.ContextCompacted() as summary:
                 yield facts.ModelReplied(
-                    (Text(told.text),), told.stop, told.usage, detail=told.detail, reply_id=told.reply_id
+                    (Text(summary.text),), summary.stop, summary.usage, detail=summary.detail, reply_id=summary.reply_id
                 )
 
 
@@ -169,19 +169,19 @@ def _compared(
 ) -> tuple[int, int, str]:
     """Return the number of equal facts, and the step and description of the first difference."""
     cut = not isinstance(tail[-1].event, facts.RunEnded | facts.ChecksReturned)
-    for place, record in enumerate(tail):
+    for position, record in enumerate(tail):
         if isinstance(record.event, facts.RunEnded) and record.event.ending in _FROM_OUTSIDE:
-            tail, cut = tail[:place], True
+            tail, cut = tail[:position], True
             break
     equal = 0
     for record, now in zip_longest(tail, made):
         if record is None:
-            told = f"the recording ends at record {tail[-1].seq}, now {brief(now[0])} follows"
-            return (equal, 0, "") if cut else (equal, now[1].step, told)
+            message = f"the recording ends at record {tail[-1].seq}, now {brief(now[0])} follows"
+            return (equal, 0, "") if cut else (equal, now[1].step, message)
         if now is None:
             return equal, made[-1][1].step, f"record {record.seq}: recorded {brief(record.event)}, now the run is over"
         if not comparison.equal(record.event, now[0]):
-            said = explain_rerun_difference(record.seq, without_counts(record.event), without_counts(now[0]))
-            return equal, now[1].step, said
+            description = explain_rerun_difference(record.seq, without_counts(record.event), without_counts(now[0]))
+            return equal, now[1].step, description
         equal += 1
     return equal, 0, ""

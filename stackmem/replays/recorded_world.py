@@ -81,26 +81,26 @@ class RecordedPerson(Unattended):
         return self._tail[len(self._made)].event if len(self._made) < len(self._tail) else None
 
     def request(self) -> str:
-        said = self._next()
-        if isinstance(said, PersonSaid):
-            return said.text
+        event = self._next()
+        if isinstance(event, PersonSaid):
+            return event.text
         raise Left
 
     def answer(self, asked: AskUser) -> str | None:
-        said = self._next()
-        if isinstance(said, RunEnded) and said.ending == "left":
+        event = self._next()
+        if isinstance(event, RunEnded) and event.ending == "left":
             raise Left
-        return said.text if isinstance(said, UserAnswered) else None
+        return event.text if isinstance(event, UserAnswered) else None
 
     def decide(self, asked: AskPermission) -> PersonDecided:
-        said = self._next()
-        if isinstance(said, PersonDecided):
-            return said
+        event = self._next()
+        if isinstance(event, PersonDecided):
+            return event
         raise Left
 
     def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
-        said = self._next()
-        return said if isinstance(said, PersonSteppedIn | PersonStopped) else None
+        event = self._next()
+        return event if isinstance(event, PersonSteppedIn | PersonStopped) else None
 
 
 class Recorded(Struct):
@@ -132,9 +132,9 @@ class Recorded(Struct):
 
     def load(self, asked: LoadSource) -> SourceLoaded:
         """Return the recorded result of loading a source. The run stores its text."""
-        found = self.sources.get(asked)
-        if found:
-            return found.popleft()
+        recorded = self.sources.get(asked)
+        if recorded:
+            return recorded.popleft()
         return SourceLoaded(asked.path, failed="the run did not read it then")
 
     def person(self, question: str) -> str | None:
@@ -145,8 +145,8 @@ class Recorded(Struct):
 def in_recorded_order(tail: list[Record], made: list[Any], effect: Parallel) -> Parallel:
     """Return only the branch that was answered next in the recording, so that the runs can be compared fact by fact."""
     event: Event | None = tail[len(made)].event if len(made) < len(tail) else None
-    asked = (each for each in effect.branches if event is not None and answers(type(each[1]), event, each[0]))
-    return Parallel((next(asked, effect.branches[0]),))
+    candidates = (each for each in effect.branches if event is not None and answers(type(each[1]), event, each[0]))
+    return Parallel((next(candidates, effect.branches[0]),))
 
 
 @contextmanager

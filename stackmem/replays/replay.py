@@ -62,8 +62,8 @@ def replay_run(run_dir: Path, trusted: Mapping[str, str] | None = None) -> Repla
     end = TraceEnd(run_dir)
     records = end.passing(reader)
     signed = SignedRecords(run_dir, trusted)
-    found = verify(signed.passing(records, reader), sources_of(run_dir))
-    state = found.state
+    verified = verify(signed.passing(records, reader), sources_of(run_dir))
+    state = verified.state
     end.refuse_other(state)
     vouched = signed.vouched() if trusted is not None else None
     if trusted is None:
@@ -71,9 +71,9 @@ def replay_run(run_dir: Path, trusted: Mapping[str, str] | None = None) -> Repla
     redacted = state.begun.redacted
     return Replayed(
         run=run_dir.name,
-        events=found.events,
-        prompts=found.prompts,
-        same_rules=found.same_rules,
+        events=verified.events,
+        prompts=verified.prompts,
+        same_rules=verified.same_rules,
         outcome=state.outcome,
         steps=state.step,
         frames=state.pushes,

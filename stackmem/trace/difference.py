@@ -63,21 +63,21 @@ def field_diff(recorded: Any, derived: Any, *, sides: tuple[str, str] = ("record
 
 def prompt_difference(seq: int, recorded: str, view: View, proven: tuple[int, int] | None) -> str:
     """Describe what is known about a prompt that differs. Only the digest of the sent prompt is stored."""
-    said = (
+    summary = (
         f"record {seq}: the prompt differs; recorded digest {recorded[:16]}…, derived today {view.digest[:16]}… "
         "(the prompt that was sent is not stored)"
     )
     step, count = proven or (0, 0)
     new = list(view.messages)[count:]
     if not step or not new:
-        return said
-    told = [
-        f"{said}; its first {count} messages are those of step {step}, whose prompt is equal, so the difference is "
+        return summary
+    lines = [
+        f"{summary}; its first {count} messages are those of step {step}, whose prompt is equal, so the difference is "
         "after them:"
     ]
     for number, message in enumerate(new, count + 1):
-        told += [f"  message {number}, {message.role}, as derived today:", *_message_lines(message)]
-    return "\n".join(told)
+        lines += [f"  message {number}, {message.role}, as derived today:", *_message_lines(message)]
+    return "\n".join(lines)
 
 
 def brief(what: Event | requests.Effect | None) -> str:

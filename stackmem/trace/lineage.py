@@ -69,17 +69,17 @@ def sources(run_dir: Path) -> list[tuple[Path, int, str]]:
 
     Each entry is the folder, its last valid record, and that record's digest (empty for the last entry).
     """
-    found = [(run_dir, _ALL, "")]
+    files = [(run_dir, _ALL, "")]
     folder = run_dir
     for _ in range(_GENERATIONS):
         fork = begun_by(folder)
         if fork is None:
-            return found[::-1]
+            return files[::-1]
         folder = parent_of(folder, fork)
-        if found[-1][1] <= fork.at:  # cut before the parent's own fork point: none of the parent's own records are used
-            found[-1] = (folder, *found[-1][1:])
+        if files[-1][1] <= fork.at:  # cut before the parent's own fork point: none of the parent's own records are used
+            files[-1] = (folder, *files[-1][1:])
         else:
-            found.append((folder, fork.at, fork.digest))
+            files.append((folder, fork.at, fork.digest))
     raise TraceError(
         f"the run {run_dir.name} has more than {_GENERATIONS} generations of parents, so its trace is invalid"
     )
@@ -102,8 +102,8 @@ def came_from(run_dir: Path) -> str:
     if fork is not None:
         return fork.parent
     records = (record.event for record in islice(TraceReader(run_dir / TRACE), 2))
-    begun = next((event for event in records if isinstance(event, ProgramStarted)), None)
-    return "" if begun is None or begun.continued is UNSET else begun.continued.parent
+    start = next((event for event in records if isinstance(event, ProgramStarted)), None)
+    return "" if start is None or start.continued is UNSET else start.continued.parent
 
 
 def parent_of(run_dir: Path, fork: RunForked) -> Path:

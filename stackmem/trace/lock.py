@@ -95,7 +95,7 @@ def is_held(trace: StrPath) -> bool:
         # tries again.
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
-        holder = _named(file)
+        holder = _read_holder(file)
         return _is_alive(holder) if error.errno in _NO_LOCKS else isinstance(error, BlockingIOError)
     finally:
         os.close(file)
@@ -108,12 +108,12 @@ def _lock(file: int, what: str) -> None:
     Raises:
         TraceError: Another process has it.
     """
-    begun = time.monotonic()
+    started_at = time.monotonic()
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            holder, waited = _named(file), time.monotonic() - begun
+            holder, waited = _read_holder(file), time.monotonic() - started_at
             # A process that is killed while it starts another one leaves the lock to that one until it calls exec. And
             # is_held has the lock for a moment.
             patience = _PATIENCE_SECONDS if holder is not None else _LOOK_SECONDS
@@ -123,7 +123,7 @@ def _lock(file: int, what: str) -> None:
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
-            holder = _named(file)
+            holder = _read_holder(file)
             if _is_alive(holder):
                 raise _refusal(holder, what) from error
             return
@@ -140,7 +140,7 @@ def _refusal(holder: Holder | None, what: str) -> TraceError:
     return TraceError(f"{who} is writing the {what}; wait until it ends, or stop it")
 
 
-def _named(file: int) -> Holder | None:
+def _read_holder(file: int) -> Holder | None:
     """Return the holder named in a lock file. None if it is not written yet or unreadable."""
     try:
         return decode_json(os.pread(file, 4096, 0), Holder)

@@ -50,20 +50,20 @@ def moments(reader: RunReader) -> Iterator[StepMoment]:
         yield _moment(begun, followed)
 
 
-def _moment(begun: tuple[State, Record], held: list[tuple[Record, State, str]]) -> StepMoment:
-    asked, record = begun
-    place = 0
-    for index, (later, state, _) in enumerate(held):
+def _moment(begun: tuple[State, Record], records: list[tuple[Record, State, str]]) -> StepMoment:
+    before, record = begun
+    position = 0
+    for index, (later, state, _) in enumerate(records):
         if isinstance(later.event, RunEnded):
             break
-        place = index
+        position = index
         if state.pending is None:
             break
-    while place + 1 < len(held) and isinstance(held[place + 1][0].event, RunForked):
-        place += 1  # a fork's changes come before anything else that follows
-    last, settled, digest = held[place]
-    followed = tuple(later for later, _, _ in held[1:])
-    return StepMoment(settled.step, asked, record, followed, settled, last.seq, digest)
+    while position + 1 < len(records) and isinstance(records[position + 1][0].event, RunForked):
+        position += 1  # a fork's changes come before anything else that follows
+    last, settled, digest = records[position]
+    followed = tuple(later for later, _, _ in records[1:])
+    return StepMoment(settled.step, before, record, followed, settled, last.seq, digest)
 
 
 def moment_after(reader: RunReader, seq: int) -> StepMoment:

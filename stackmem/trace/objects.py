@@ -52,8 +52,8 @@ class Objects:
     def path(self, name: str) -> Path:
         """Return the file that contains an object."""
         if _ID.fullmatch(name):
-            for place in self.places():
-                path = place / name[:2] / name[2:]
+            for folder in self.places():
+                path = folder / name[:2] / name[2:]
                 if path.is_file():
                     return path
         raise TraceError(

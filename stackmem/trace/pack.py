@@ -30,10 +30,10 @@ from .signatures import MAX_SIGNED_BYTES, SIGNATURES
 _FILES = ("run.json", "result.json", "changes.patch", "changes.json", SIGNATURES)
 _REQUEST = "request.json"
 _STORE_FILES = ("HEAD", "config", "stackmem.json")
-_MOST_BYTES = 16 << 30
-_MOST_FILES = 5_000_000
+_MAX_BYTES = 16 << 30
+_MAX_FILES = 5_000_000
 _SMALL_BYTES = 64 << 20  # the ratio is not checked up to this unpacked size
-_MOST_RATIO = 100
+_MAX_RATIO = 100
 """Maximum ratio of unpacked to packed size. Traces and texts compress far less; files of the history are already
 compressed.
 """
@@ -94,12 +94,12 @@ def _read(run_dir: Path) -> tuple[int, dict[str, None]]:
 
 
 def _write_trace(archive: ZipPacker, run_dir: Path, count: int) -> tuple[str, ...]:
-    found = sources(run_dir)
+    files = sources(run_dir)
     with archive.open(f"{run_dir.name}/{TRACE}") as target:
-        for folder, at, _ in found:
+        for folder, at, _ in files:
             for line in _lines(folder, min(at, count)):
                 target.write(line)
-    return tuple(folder.name for folder, _, _ in found[:-1])
+    return tuple(folder.name for folder, _, _ in files[:-1])
 
 
 def _lines(folder: Path, last: int) -> Iterator[bytes]:
@@ -125,14 +125,14 @@ def _write_rest(archive: ZipPacker, run_dir: Path) -> None:
     for path in sorted(verifier.rglob("*")) if verifier.is_dir() and not verifier.is_symlink() else ():
         _add(archive, run_dir, path.relative_to(run_dir).as_posix())
     try:
-        asked = decode_json(read_regular(run_dir / _REQUEST), dict[str, object])
+        request = decode_json(read_regular(run_dir / _REQUEST), dict[str, object])
     except (OSError, msgspec.DecodeError):
         return  # without it the run can be viewed, but not continued
-    flags = asked.get("flags")
+    flags = request.get("flags")
     if isinstance(flags, dict):
         flags.pop("base_url", None)  # an address may contain a login
         flags.pop("otel", None)
-    shown = msgspec.json.format(msgspec.json.encode(asked), indent=2) + b"\n"
+    shown = msgspec.json.format(msgspec.json.encode(request), indent=2) + b"\n"
     archive.add(f"{run_dir.name}/{_REQUEST}", shown)
 
 
@@ -153,28 +153,28 @@ def _add(archive: ZipPacker, run_dir: Path, name: str, folder: Path | None = Non
 
 def _write_objects(archive: ZipPacker, run_dir: Path, trees: dict[str, None]) -> tuple[int, int]:
     objects = Objects(run_dir / HISTORY)
-    wanted = [(tree, "tree") for tree in trees]
+    queue = [(tree, "tree") for tree in trees]
     seen = set(trees)
     written = missing = 0
-    while wanted:
-        name, kind = wanted.pop()
+    while queue:
+        name, kind = queue.pop()
         try:
             content = read_regular(objects.path(name), LARGEST_BYTES)
             below = objects.entries(name) if kind == "tree" else ()
         except (TraceError, OSError):
             missing += 1
             continue
-        place = f"{run_dir.name}/{HISTORY}/objects/{name[:2]}/{name[2:]}"
-        archive.add(place, content, compressed=False)  # already compressed
+        member = f"{run_dir.name}/{HISTORY}/objects/{name[:2]}/{name[2:]}"
+        archive.add(member, content, compressed=False)  # already compressed
         written += 1
         for _, inner in below:
             if inner.id not in seen and inner.mode != REMOVED:
                 seen.add(inner.id)
-                wanted.append((inner.id, "tree" if inner.mode == FOLDER else "blob"))
+                queue.append((inner.id, "tree" if inner.mode == FOLDER else "blob"))
     return written, missing
 
 
-def unpack(archive: Path, into: Path, most_bytes: int = _MOST_BYTES) -> Path:
+def unpack(archive: Path, into: Path, most_bytes: int = _MAX_BYTES) -> Path:
     """Unpack an untrusted archive below ``into`` and return the run's folder.
 
     The size is checked before anything is written: against ``most_bytes``, against a plausible ratio to the archive's
@@ -195,10 +195,10 @@ def unpack(archive: Path, into: Path, most_bytes: int = _MOST_BYTES) -> Path:
 def _judge(entries: list[ZippedFile], archive: Path, most_bytes: int) -> str:
     """Check the file list of an archive and return the name of its only run."""
     total = sum(entry.size for entry in entries)
-    if len(entries) > _MOST_FILES or total > most_bytes:
+    if len(entries) > _MAX_FILES or total > most_bytes:
         raise _no_pack(archive, f"it would contain more than {most_bytes:,} bytes")
-    if total > max(_SMALL_BYTES, _MOST_RATIO * archive.stat().st_size):
-        raise _no_pack(archive, f"it would unpack to {total:,} bytes, more than {_MOST_RATIO} times its size")
+    if total > max(_SMALL_BYTES, _MAX_RATIO * archive.stat().st_size):
+        raise _no_pack(archive, f"it would unpack to {total:,} bytes, more than {_MAX_RATIO} times its size")
     for entry in entries:
         path = PurePosixPath(entry.name)
         if path.is_absolute() or {"..", "."} & set(path.parts) or not path.parts or "\\" in entry.name:
@@ -217,10 +217,10 @@ def _must_fit(total: int, archive: Path, into: Path) -> None:
     Raises:
         UsageError: The disk has less free space than the archive needs.
     """
-    place = next(folder for folder in (into, *into.absolute().parents) if folder.is_dir())
-    if total > (free := shutil.disk_usage(place).free):
+    target = next(folder for folder in (into, *into.absolute().parents) if folder.is_dir())
+    if total > (free := shutil.disk_usage(target).free):
         raise UsageError(
-            f"{archive} would unpack to {total:,} bytes, and {place} has {free:,} free; free disk space there, or set "
+            f"{archive} would unpack to {total:,} bytes, and {target} has {free:,} free; free disk space there, or set "
             "TMPDIR to another folder"
         )
 

@@ -38,18 +38,18 @@ def keep_source(run_dir: Path, text: str) -> str:
     """Store the text of a source in the run's folder and return its digest."""
     raw = text.encode()
     digest = hashlib.sha256(raw).hexdigest()
-    place = run_dir / SOURCES / digest
+    path = run_dir / SOURCES / digest
     try:
-        if not place.exists():
-            place.parent.mkdir(mode=0o700, exist_ok=True)
-            new = place.with_name(f"{digest}.{os.getpid()}.{threading.get_ident()}")
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            new = path.with_name(f"{digest}.{os.getpid()}.{threading.get_ident()}")
             with open(new, "wb", opener=owners) as file:
                 file.write(raw)
                 file.flush()
                 os.fsync(file.fileno())
-            new.replace(place)  # after a crash either the complete text is there or none, never a part under its digest
+            new.replace(path)  # after a crash either the complete text is there or none, never a part under its digest
     except OSError as error:
-        raise TraceError(f"the source cannot be stored at {place} ({error.strerror}); free disk space there") from error
+        raise TraceError(f"the source cannot be stored at {path} ({error.strerror}); free disk space there") from error
     return digest
 
 
@@ -121,8 +121,8 @@ def completion_of(folder: Path, records: Iterable[Record], seq: int) -> View:
     state, completions = State(), Completions(sources_of(folder))
     for record in records:
         after = evolve(state, record.event)
-        found = completions.take(record.event, state, after)
-        if record.seq == seq and found is not None:
-            return found
+        view = completions.take(record.event, state, after)
+        if record.seq == seq and view is not None:
+            return view
         state = after
     raise TraceError(f"record {seq} does not answer a completion that the program requests; stackmem replay shows more")

@@ -74,7 +74,7 @@ def mask_of(patterns: Iterable[str]) -> Mask:
 
     def mask(text: str) -> str:
         for each in compiled:
-            text = each.sub(lambda found: "x" * len(found[0]), text)
+            text = each.sub(lambda match: "x" * len(match[0]), text)
         return text
 
     return mask
@@ -89,10 +89,10 @@ def mask_value(value: Any, mask: Mask) -> Any:
             names = [name for name in value.__struct_fields__ if name not in _OURS]
             return replace(value, **{name: mask_value(getattr(value, name), mask) for name in names})
         case dict():
-            found = {mask_value(name, mask): mask_value(inner, mask) for name, inner in value.items()}
-            if len(found) < len(value):
+            masked = {mask_value(name, mask): mask_value(inner, mask) for name, inner in value.items()}
+            if len(masked) < len(value):
                 raise UsageError("two names of one object become equal; use a pattern that keeps them different")
-            return found
+            return masked
         case tuple():
             return tuple(mask_value(inner, mask) for inner in value)
         case list():
@@ -190,9 +190,9 @@ def _rederive(event: facts.Event, state: State, derived: facts.Event | Effect | 
             return replace(event, result=partial_result(state))
         return with_prompt(event, derived)
     if derived is None or not equal_facts(_without_wording(derived), _without_wording(event)):
-        told = type(derived).__name__ if derived is not None else "nothing"
+        kind = type(derived).__name__ if derived is not None else "nothing"
         raise UsageError(
-            f"record {number}: {type(event).__name__} would become {told} ({_brief(derived)}), because different "
+            f"record {number}: {type(event).__name__} would become {kind} ({_brief(derived)}), because different "
             "matches become equal; use a pattern that keeps names different"
         )
     return derived
@@ -212,31 +212,31 @@ def mask_fact(event: facts.Event, mask: Mask, source_of: SourceOf) -> facts.Even
     """Mask every text of a fact, except our own words in facts of programs."""
     if isinstance(event, SourceLoaded) and event.path.startswith(PACKAGED):
         return replace(event, digest=source_of(event.digest, True)) if event.digest else event
-    found: facts.Event = mask_value(event, mask)
-    match found, event:
+    masked: facts.Event = mask_value(event, mask)
+    match masked, event:
         case ProgramStarted(), ProgramStarted():
             options = {name: mask_value(value, mask) for name, value in event.options.items()}
             digest = source_of(event.digest, False)
-            return replace(found, language=event.language, options=options, digest=digest)
+            return replace(masked, language=event.language, options=options, digest=digest)
         case SourceLoaded(), SourceLoaded(digest=digest) if digest:
-            return replace(found, digest=source_of(digest, False))
+            return replace(masked, digest=source_of(digest, False))
         case ToolAnswered(), ToolAnswered():
-            return replace(found, failed=event.failed)
+            return replace(masked, failed=event.failed)
         case _:
-            return found
+            return masked
 
 
 def outside_answer(event: facts.Event, effect: Effect, state: State, number: int) -> facts.Event:
     """Return the answer from outside for the prompt that the copy's program requests."""
     if isinstance(event, facts.RunEnded):
         return rewrite_stop(event, effect, state)
-    asked = answered(effect, event)
-    if asked is None:
+    answered_effect = answered(effect, event)
+    if answered_effect is None:
         raise UsageError(
             f"record {number}: with the matches replaced the program makes a request that "
             f"{type(event).__name__} does not answer; use a narrower pattern"
         )
-    return with_prompt(event, asked)
+    return with_prompt(event, answered_effect)
 
 
 def with_prompt(event: facts.Event, asked: object) -> facts.Event:
@@ -259,13 +259,13 @@ def rewrite_stop(event: facts.RunEnded, upcoming: facts.Event | Effect | None, s
 def rederive_in_program(event: facts.Event, derived: facts.Event | None, mask: Mask, number: int) -> facts.Event:
     """Return the fact that the program derives in the copy in place of the recorded one."""
     if derived is None or _shape(derived) != _shape(event):
-        told = "nothing" if derived is None else type(derived).__name__
+        kind = "nothing" if derived is None else type(derived).__name__
         raise UsageError(
             f"record {number}: with the matches replaced the program behaves differently ({type(event).__name__} would "
-            f"become {told}); use a pattern that keeps its words and names different"
+            f"become {kind}); use a pattern that keeps its words and names different"
         )
-    seen = _searched(derived)
-    if mask_value(seen, mask) != seen:
+    searched = _searched(derived)
+    if mask_value(searched, mask) != searched:
         raise UsageError(
             f"record {number}: {type(event).__name__} still contains a match, in words of the language or composed "
             "of parts without one; use a narrower --pattern, or one for the parts"
@@ -280,8 +280,8 @@ def _searched(derived: facts.Event) -> facts.Event:
     if isinstance(derived, facts.FramePushed) and derived.program is not UNSET:
         own = neighbor("languages: words after a task")()
         lines = [line for line in derived.program.task.splitlines() if line not in _LABELS and not line.startswith(own)]
-        told = "\n".join(line.removeprefix("INPUT ") for line in lines)
-        return replace(derived, program=replace(derived.program, task=told))
+        text = "\n".join(line.removeprefix("INPUT ") for line in lines)
+        return replace(derived, program=replace(derived.program, task=text))
     return derived
 
 
@@ -317,7 +317,7 @@ def _shape(value: Any) -> Any:
         case Struct():
             names = value.__struct_fields__
             inner = {name: getattr(value, name) for name in names}
-            return type(value), {name: one if name in _SAME else _shape(one) for name, one in inner.items()}
+            return type(value), {name: member if name in _SAME else _shape(member) for name, member in inner.items()}
         case dict() | tuple():
             return len(value)
         case _:

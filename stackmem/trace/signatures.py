@@ -198,15 +198,15 @@ def _digests(run_dir: Path) -> dict[str, str]:
     Raises:
         TraceError: A file cannot be read.
     """
-    found = {}
+    digests = {}
     for name in _FILES:
         try:
-            found[name] = digest_of_regular(run_dir / name, MAX_SIGNED_BYTES)
+            digests[name] = digest_of_regular(run_dir / name, MAX_SIGNED_BYTES)
         except FileNotFoundError:
             continue
         except OSError as error:
             raise TraceError(f"{run_dir / name} cannot be read ({error.strerror}); replace it") from error
-    return found
+    return digests
 
 
 def _cut(path: Path, records: int) -> int:
@@ -289,7 +289,7 @@ class SignedRecords:
         self._refuse_other_files(last, _digests(self._run_dir), _FILES)
         trusted = self._trusted or {}
         keys = dict.fromkeys(trusted.get(signature.key, signature.key) for signature in signatures)
-        return Vouched(tuple(keys), len(signatures), tuple(_found(signatures)))
+        return Vouched(tuple(keys), len(signatures), tuple(_unsigned_ranges(signatures)))
 
     def refuse_contradictions(self, *, ended: bool, unread: bool) -> None:
         """Compare the signatures with the records that have passed and with the files next to them.
@@ -350,7 +350,7 @@ class SignedRecords:
             return True  # without the package the digests are still compared
 
 
-def _found(signatures: list[Signature]) -> Iterator[tuple[int, int]]:
+def _unsigned_ranges(signatures: list[Signature]) -> Iterator[tuple[int, int]]:
     covered = 0
     for signature in signatures:
         if signature.kind == "found" and signature.records > covered:

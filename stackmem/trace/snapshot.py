@@ -36,11 +36,11 @@ class Snapshot:
         """Mode and id of every file by its path, sorted."""
         if not self.tree:
             return {}
-        held = self._objects.listing(self.tree)
+        listing = self._objects.listing(self.tree)
         if base := self._objects.base():
-            both = self._objects.listing(base) | held
-            held = {path: both[path] for path in sorted(both) if both[path].mode != REMOVED}
-        return {os.fsdecode(path): entry for path, entry in held.items()}
+            both = self._objects.listing(base) | listing
+            listing = {path: both[path] for path in sorted(both) if both[path].mode != REMOVED}
+        return {os.fsdecode(path): entry for path, entry in listing.items()}
 
     @property
     def of_layer(self) -> bool:

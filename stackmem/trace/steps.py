@@ -76,8 +76,8 @@ class _Fold:
             case facts.RunResumed() if event.answerer is not UNSET:
                 self.price = event.answerer.price
             case facts.FramePushed():
-                above = self.stack[-1] if self.stack else ""
-                span = FrameSpan(event.frame, event.name, above, len(self.stack), event.intent, event.return_spec)
+                parent = self.stack[-1] if self.stack else ""
+                span = FrameSpan(event.frame, event.name, parent, len(self.stack), event.intent, event.return_spec)
                 self.frames[event.frame] = span
                 self.stack.append(event.frame)
             case facts.FramePopped():
@@ -129,8 +129,8 @@ def steps(records: Iterable[Record]) -> Iterator[Step]:
         if step is not None:
             yield replace(step, followed=tuple(followed))
         followed = []
-        named = (frame.id, frame.name, frame.depth) if frame else ("", "", 0)
-        step = Step(fold.steps, record.seq, record.at, *named, event, fold.cost(event))
+        location = (frame.id, frame.name, frame.depth) if frame else ("", "", 0)
+        step = Step(fold.steps, record.seq, record.at, *location, event, fold.cost(event))
         fold.frames = {name: fold.frames[name] for name in fold.stack if name in fold.frames}  # the others have ended
     if step is not None:
         yield replace(step, followed=tuple(followed))

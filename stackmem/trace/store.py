@@ -71,9 +71,9 @@ def cut_torn_line(file: int) -> int:
     end, step = size, 65_536
     while end > 0:
         start = max(0, end - step)
-        found = os.pread(file, end - start, start).rfind(b"\n")
-        if found >= 0:
-            end = start + found + 1
+        newline = os.pread(file, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            end = start + newline + 1
             break
         end = start
     if end < size:

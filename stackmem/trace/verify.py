@@ -119,9 +119,9 @@ def _may_stop_anywhere(state: State, event: facts.Event) -> bool:
 def _check_compaction(derived: Effect, event: facts.ContextCompacted, number: int) -> None:
     """Check that a summary covers the turns that it was requested for."""
     if isinstance(derived, Compact):
-        asked = replace(event, frame=derived.frame, up_to_step=derived.up_to_step)
-        if asked != event:
-            raise RulesDiffer(explain_difference(number, event, asked))
+        expected = replace(event, frame=derived.frame, up_to_step=derived.up_to_step)
+        if expected != event:
+            raise RulesDiffer(explain_difference(number, event, expected))
 
 
 def _alike(recorded: facts.Event, derived: facts.Event) -> bool:

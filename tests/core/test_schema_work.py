@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from stackmem.core.schemas.json_schema import first_fault
-from stackmem.core.schemas.work import MOST_WORK, SchemaLimitError, refuse_excess
+from stackmem.core.schemas.work import MAX_WORK, SchemaLimitError, refuse_excess
 
-STEPS = f"checking the value against the schema takes more than {MOST_WORK:,} steps"
+STEPS = f"checking the value against the schema takes more than {MAX_WORK:,} steps"
 WITHOUT_END = "the schema refers to itself without end"
 
 

@@ -32,7 +32,7 @@ FOREIGN_NAMES: dict[str, str] = {
 
 _SHOWN_CHARS = 80
 _EXAMPLE_CHARS = 600
-_MOST_READ_CHARS = 20_000
+_MAX_READ_CHARS = 20_000
 _PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,79}\.py")
 _ALIASES = {
     "path": (
@@ -59,18 +59,18 @@ _ALIASES = {
 """Maps each of our parameters to its names in other agents."""
 
 
-def with_lesson(refusal: Refusal, asked: ToolCall, offered: tuple[Tool, ...]) -> Refusal:
+def with_lesson(refusal: Refusal, call: ToolCall, offered: tuple[Tool, ...]) -> Refusal:
     """Return the refusal of an invalid call together with the call in its accepted form."""
-    ours = asked.name
+    ours = call.name
     if tool_named(ours, offered) is None:
-        ours = FOREIGN_NAMES.get(asked.name) or FOREIGN_NAMES.get(asked.name.lower(), "")
+        ours = FOREIGN_NAMES.get(call.name) or FOREIGN_NAMES.get(call.name.lower(), "")
     tool = tool_named(ours, offered) if ours else None
     if tool is None:
         return refusal
-    example = f"Call it like this: {_corrected(asked, tool)}"
-    if ours == asked.name:
+    example = f"Call it like this: {_corrected(call, tool)}"
+    if ours == call.name:
         return replace(refusal, way_out=f"{refusal.way_out}{'. ' if refusal.way_out else ''}{example}")
-    return Refusal(refusal.code, f"there is no tool {asked.name[:80]!r} here, use {ours}", example)
+    return Refusal(refusal.code, f"there is no tool {call.name[:80]!r} here, use {ours}", example)
 
 
 def example_call(state: State) -> str:
@@ -105,7 +105,7 @@ def _meant_call(state: State) -> str:
     texts = [part.text for part in last.parts if isinstance(part, Text)] if isinstance(last, Reply) else []
     text = "\n".join(texts)
     begin, end = text.find("{"), text.rfind("}")
-    if not 0 <= begin < end <= begin + _MOST_READ_CHARS:
+    if not 0 <= begin < end <= begin + _MAX_READ_CHARS:
         return ""
     try:
         given = json.decode(text[begin : end + 1])
@@ -147,11 +147,11 @@ def _last_path(state: State) -> str:
     return "README.md"
 
 
-def _corrected(asked: ToolCall, tool: Tool) -> str:
-    given = asked.arguments if isinstance(asked.arguments, dict) else {}
+def _corrected(call: ToolCall, tool: Tool) -> str:
+    given = call.arguments if isinstance(call.arguments, dict) else {}
     arguments: dict[str, Any] = {}
     for name in parameters(tool):
-        value = next((given[one] for one in (name, *_ALIASES.get(name, ())) if given.get(one) is not None), None)
+        value = next((given[alias] for alias in (name, *_ALIASES.get(name, ())) if given.get(alias) is not None), None)
         if value is not None:
             arguments[name] = _short(value)
         elif name in required_parameters(tool):

@@ -20,7 +20,7 @@ from stackmem.core.tools import PopCall, PushFrame, Refusal, tool_name
 NOTICED_AFTER = 3
 STALLED_AFTER = NOTICED_AFTER + 3
 _REFUSED = "this call was made"  # begins our own refusals, which do not count as results
-_LEAST_COPIED_CHARS = 24  # shorter results may occur in the prompt by chance
+_MIN_COPIED_CHARS = 24  # shorter results may occur in the prompt by chance
 
 
 def notice(state: State) -> NoticeGiven | None:
@@ -98,7 +98,7 @@ def handed_on(state: State, call: PushFrame) -> str:
 
 
 def _copies(text: str, source: str) -> bool:
-    return len(_plain(text)) >= _LEAST_COPIED_CHARS and _plain(text) in _plain(source)
+    return len(_plain(text)) >= _MIN_COPIED_CHARS and _plain(text) in _plain(source)
 
 
 def _plain(text: str) -> str:

@@ -36,7 +36,7 @@ def offered(state: State, strategy_tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
     """Return the tools that may be called now: the strategy's, and the optional ones that the model knows."""
     start, small = state.begun, state.begun.small
     tools = with_optional(strategy_tools, (*start.tools, *announced(state)), start.registered)
-    if small is UNSET or not small.later or _is_told(state):
+    if small is UNSET or not small.later or _is_announced(state):
         return tools
     held_back = {tool.name for tool in small.later}
     return tuple(tool for tool in tools if tool_name(tool) not in held_back)
@@ -45,7 +45,7 @@ def offered(state: State, strategy_tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
 def announced(state: State) -> tuple[ToolSpec, ...]:
     """Return the tools that a notice has announced."""
     small = state.begun.small
-    return small.later if small is not UNSET and _is_told(state) else ()
+    return small.later if small is not UNSET and _is_announced(state) else ()
 
 
 def notice(state: State) -> NoticeGiven | None:
@@ -102,5 +102,5 @@ def _plain(path: str) -> str:
     return path.removeprefix("./")
 
 
-def _is_told(state: State) -> bool:
+def _is_announced(state: State) -> bool:
     return any(_CODE in frame.told for frame in state.stack)

@@ -35,9 +35,9 @@ def read_json(text: str) -> tuple[Any, str]:
         value = strict_value(fenced[1] if fenced else text)
         return whole_value(value, _DEEPEST), ""
     except (ValueError, RecursionError) as error:
-        told = error.msg if isinstance(error, json.JSONDecodeError) else str(error) or "it is nested too deeply"
+        message = error.msg if isinstance(error, json.JSONDecodeError) else str(error) or "it is nested too deeply"
         where = f" at line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        return None, f"it is no JSON value ({told}{where})"
+        return None, f"it is no JSON value ({message}{where})"
 
 
 def first_fault(value: Any, schema: Any) -> str:

@@ -49,17 +49,17 @@ class _Telling:
 
     def _order(self, error: ValidationError) -> tuple[tuple[int, int], ...]:
         """Return the sort key of an error: the positions on the path to it, then its rank at its place."""
-        found: list[tuple[int, int]] = []
+        path: list[tuple[int, int]] = []
         part = self._value
         for step in error.instance_path:
-            found.append((0, self._number(part, step)))
+            path.append((0, self._number(part, step)))
             part = _inner(part, step)
         word = error.kind.name
         if word in _BEFORE:
-            return (*found, (-1, _BEFORE.index(word)))
+            return (*path, (-1, _BEFORE.index(word)))
         if word in _AMONG:
-            return (*found, (0, self._number(part, _unexpected(error, part))))
-        return (*found, (1, _BEHIND.index(word) if word in _BEHIND else len(_BEHIND)))
+            return (*path, (0, self._number(part, _unexpected(error, part))))
+        return (*path, (1, _BEHIND.index(word) if word in _BEHIND else len(_BEHIND)))
 
     def _number(self, holder: Any, step: str | int) -> int:
         if isinstance(step, int) or not isinstance(holder, dict):
@@ -91,15 +91,15 @@ class _Telling:
         fits = sum(not form for form in forms)
         if fits:
             return f"{place} fits {fits} forms where one is asked for"
-        told = self.first(forms[0])
-        return told if len(forms) == 1 else f"{place} fits none of {len(forms)} forms; of the first: {told}"
+        message = self.first(forms[0])
+        return message if len(forms) == 1 else f"{place} fits none of {len(forms)} forms; of the first: {message}"
 
 
 def _of_word(error: ValidationError, given: Any, part: Any) -> str:
     match error.kind.name:
         case "type":
             names = given if isinstance(given, list) else [given]
-            return f" must be of type {' or '.join(map(str, names))}, is {_named(part)}"
+            return f" must be of type {' or '.join(map(str, names))}, is {_type_name(part)}"
         case "enum":
             return f" must be one of {_short(given)}, is {_short(part)}"
         case "const":
@@ -143,17 +143,17 @@ def _of_members(error: ValidationError, part: Any, schema: Any) -> str:
 
 def _unexpected(error: ValidationError, part: Any) -> str | int:
     """Return the first member or item that is not allowed."""
-    found = error.kind.value
-    if isinstance(found, int):
-        return found
-    names = set(found)
+    unexpected = error.kind.value
+    if isinstance(unexpected, int):
+        return unexpected
+    names = set(unexpected)
     return next((name for name in part if name in names), "") if isinstance(part, dict) else min(names, default=0)
 
 
 def _bound(error: ValidationError, schema: Any) -> Any:
     """Return the value of the keyword as it is written in the schema."""
-    found = _at(schema, error.schema_path)
-    return error.kind.value if found is _MISSING else found
+    value = _at(schema, error.schema_path)
+    return error.kind.value if value is _MISSING else value
 
 
 def _at(schema: Any, path: Sequence[str | int]) -> Any:
@@ -173,7 +173,7 @@ def _place(path: Sequence[str | int]) -> str:
     return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step[:80]}" for step in path)
 
 
-def _named(value: Any) -> str:
+def _type_name(value: Any) -> str:
     match value:
         case None:
             return "null"
@@ -192,5 +192,5 @@ def _named(value: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    told = json.dumps(value, ensure_ascii=False, default=repr)
-    return told if len(told) <= 80 else f"{told[:79]}…"
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= 80 else f"{text[:79]}…"

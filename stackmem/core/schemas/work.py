@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
-MOST_WORK = 5_000_000
-MOST_SCHEMA = 200_000
-MOST_DEPTH = 200
+MAX_WORK = 5_000_000
+MAX_SCHEMA = 200_000
+MAX_DEPTH = 200
 """Levels of nesting in a value or a schema."""
-_MOST_STEPS = 300
+_MAX_STEPS = 300
 _CHARS_A_UNIT = 64
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _LISTS = ("allOf", "anyOf", "oneOf")
@@ -35,21 +35,21 @@ def sizes(whole: Any, name: str) -> dict[int, int]:
     """Return the size of every list and mapping in a JSON value by its id. Takes about as many steps as it has
     parts.
     """
-    found: dict[int, int] = {}
+    by_id: dict[int, int] = {}
 
     def measure(part: Any, depth: int) -> int:
         if not isinstance(part, dict | list | tuple):
             return size_of(part, name)
-        if depth > MOST_DEPTH:
-            raise SchemaLimitError(f"{name} is nested more than {MOST_DEPTH} deep")
-        if id(part) not in found:
+        if depth > MAX_DEPTH:
+            raise SchemaLimitError(f"{name} is nested more than {MAX_DEPTH} deep")
+        if id(part) not in by_id:
             inner = part.values() if isinstance(part, dict) else part
             names = sum(_size_of_name(key, name) for key in part) if isinstance(part, dict) else 0
-            found[id(part)] = 1 + names + sum(measure(each, depth + 1) for each in inner)
-        return found[id(part)]
+            by_id[id(part)] = 1 + names + sum(measure(each, depth + 1) for each in inner)
+        return by_id[id(part)]
 
     measure(whole, 1)
-    return found
+    return by_id
 
 
 def _size_of_name(key: object, name: str) -> int:
@@ -73,8 +73,8 @@ def size_of(part: Any, name: str) -> int:
 def refuse_excess(value: Any, schema: Any) -> None:
     """Refuse a check that could take too long."""
     rules = sizes(schema, "the schema")
-    if rules.get(id(schema), 1) > MOST_SCHEMA:
-        raise SchemaLimitError(f"the schema has more than {MOST_SCHEMA:,} parts")
+    if rules.get(id(schema), 1) > MAX_SCHEMA:
+        raise SchemaLimitError(f"the schema has more than {MAX_SCHEMA:,} parts")
     _Work(schema, rules, sizes(value, "$")).of(schema, value, 0)
 
 
@@ -94,14 +94,14 @@ class _Work:
             if known is None:
                 raise SchemaLimitError("the schema refers to itself without end")
             return known
-        if steps > _MOST_STEPS:
-            raise SchemaLimitError(f"the schema leads through more than {_MOST_STEPS} parts of itself at one place")
+        if steps > _MAX_STEPS:
+            raise SchemaLimitError(f"the schema leads through more than {_MAX_STEPS} parts of itself at one place")
         self._known[key] = None
         work = self._own(schema, value)
         for inner, part in self._applied(schema, value):
             work += self.of(inner, part, steps + 1)
-            if work > MOST_WORK:
-                raise SchemaLimitError(f"checking the value against the schema takes more than {MOST_WORK:,} steps")
+            if work > MAX_WORK:
+                raise SchemaLimitError(f"checking the value against the schema takes more than {MAX_WORK:,} steps")
         self._known[key] = work
         return work
 
@@ -159,10 +159,10 @@ class _Addresses:
             if not isinstance(name, str):
                 continue
             if word in ("$id", "id") and not name.startswith("#"):
-                found = {urldefrag(_joined(base, name))[0] for base in bases}
-                for uri in found:
+                uris = {urldefrag(_joined(base, name))[0] for base in bases}
+                for uri in uris:
                     self._resources.setdefault(uri, []).append(table)
-                bases = (*bases, *found)
+                bases = (*bases, *uris)
             else:
                 self._anchors.setdefault(name.removeprefix("#"), []).append(table)
         self._bases.setdefault(id(table), set()).update(bases)
@@ -173,15 +173,15 @@ class _Addresses:
         _, fragment = urldefrag(reference)
         uris = {urldefrag(_joined(base, reference))[0] for base in self._bases[id(table)]}
         name = unquote(fragment)
-        found = [] if not name or name.startswith("/") else self._anchors.get(name, [])
-        if not found:
+        parts = [] if not name or name.startswith("/") else self._anchors.get(name, [])
+        if not parts:
             resources = [each for uri in sorted(uris) for each in self._resources.get(uri, ())]
-            found = [target for each in resources if (target := _pointed(each, name)) is not None]
-        if not found:
+            parts = [target for each in resources if (target := _pointed(each, name)) is not None]
+        if not parts:
             raise SchemaLimitError(
                 f"the schema refers to {reference[:200]!r}, which is not a part of it; other schemas are never fetched"
             )
-        return list({id(each): each for each in found}.values())
+        return list({id(each): each for each in parts}.values())
 
 
 def _joined(base: str, reference: str) -> str:
@@ -215,13 +215,13 @@ def _items(schema: dict[str, Any], value: list[Any] | tuple[Any, ...]) -> Iterat
 
 
 def _pointed(resource: Any, pointer: str) -> Any:
-    found = resource
+    part = resource
     for name in pointer.split("/")[1:]:
         plain = name.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, dict) and plain in found:
-            found = found[plain]
-        elif isinstance(found, list) and plain.isdecimal() and len(plain) < 10 and int(plain) < len(found):
-            found = found[int(plain)]
+        if isinstance(part, dict) and plain in part:
+            part = part[plain]
+        elif isinstance(part, list) and plain.isdecimal() and len(plain) < 10 and int(plain) < len(part):
+            part = part[int(plain)]
         else:
             return None
-    return found
+    return part

@@ -45,15 +45,15 @@ recordings cut into frames.
 """
 _TEXT_TOKENS = 400
 """Tokens of a frame's opening without the index, or of a result."""
-_LEAST_PHASE, _MOST_STEPS = 3, 999
-_MOST_PHASE = round(LIFE_SECONDS / STEP_SECONDS / 2)
+_MIN_PHASE, _MAX_STEPS = 3, 999
+_MAX_PHASE = round(LIFE_SECONDS / STEP_SECONDS / 2)
 _LOOKED, _LOOK_TOKENS = 0.3, 50
 """Results that are looked up again per step, by models that do it most, and the tokens of such a call; measured
 likewise.
 """
 _RISKED = 0.03
 """Share of a conversation's cost so far that a useless frame may cost."""
-_LEAST_READ = 0.001
+_MIN_READ = 0.001
 
 
 class Rates(Struct, frozen=True):
@@ -77,11 +77,11 @@ def rates(price: Price | None, read: float | None = None) -> Rates:
     """Return the rates of a model with this price. ``read`` overrides the price of a cached token."""
     known = Rates()
     if price is not None and price.input > 0:
-        one = price.input
+        unit = price.input
         known = Rates(
-            price.cache_read / one, price.cache_write_5m / one, price.cache_write_1h / one, price.output / one
+            price.cache_read / unit, price.cache_write_5m / unit, price.cache_write_1h / unit, price.output / unit
         )
-    return replace(known, read=max(_LEAST_READ, known.read if read is None else read))
+    return replace(known, read=max(_MIN_READ, known.read if read is None else read))
 
 
 def frame_tokens(prices: Rates, index_tokens: float) -> float:
@@ -96,7 +96,7 @@ def best_steps(prices: Rates, step_tokens: float, index_tokens: float) -> float:
 
 def phase_steps(prices: Rates, step_tokens: float, index_tokens: float) -> int:
     """Return the phase to recommend."""
-    return max(_LEAST_PHASE, min(_MOST_PHASE, round(best_steps(prices, step_tokens, index_tokens))))
+    return max(_MIN_PHASE, min(_MAX_PHASE, round(best_steps(prices, step_tokens, index_tokens))))
 
 
 def looked_tokens(prices: Rates, growth: Collection[int]) -> float:
@@ -110,14 +110,14 @@ def least_steps(prices: Rates, history_tokens: float, index_tokens: float, looke
     reads = prices.read * history_tokens
     saved = reads - _LOOKED * looked
     if saved <= 0:
-        return _MOST_STEPS
-    return ceil(min(_MOST_STEPS, (frame_tokens(prices, index_tokens) + 2 * reads) / saved))
+        return _MAX_STEPS
+    return ceil(min(_MAX_STEPS, (frame_tokens(prices, index_tokens) + 2 * reads) / saved))
 
 
 def first_advice(prices: Rates, step_tokens: float, index_tokens: float) -> FrameAdvice:
     """Return the advice for a new conversation."""
     phase = phase_steps(prices, step_tokens, index_tokens)
-    twice = min(_MOST_STEPS, round(2 * best_steps(prices, step_tokens, index_tokens)))
+    twice = min(_MAX_STEPS, round(2 * best_steps(prices, step_tokens, index_tokens)))
     return FrameAdvice(max(2 * phase, twice), phase, step_tokens)
 
 

@@ -102,9 +102,9 @@ def compaction(state: State, shown: Linear, request: CompactionRequest, turns: i
     if turns <= shown.cut.dropped:
         return None
     last = shown.past[turns - 1].step
-    asked = _request_text(state, request, last, len(shown.past) - turns)
-    wanted = _cold(state, shown, asked, turns) if request.prefix == "cold" else _shared(state, shown, asked)
-    return compact(state, wanted, last)
+    prompt = _request_text(state, request, last, len(shown.past) - turns)
+    request_view = _cold(state, shown, prompt, turns) if request.prefix == "cold" else _shared(state, shown, prompt)
+    return compact(state, request_view, last)
 
 
 def standing_for(most: int, shown: Linear) -> str:
@@ -151,17 +151,17 @@ def _text(state: State, name: str, otherwise: str) -> str:
     return next((each.text for each in state.begun.texts or () if each.name == name), otherwise)
 
 
-def _shared(state: State, shown: Linear, asked: str) -> View:
+def _shared(state: State, shown: Linear, prompt: str) -> View:
     """Return the next prompt followed by the request. The request itself is not written to the cache."""
     messages = shown.shown
     last = messages[-1]
-    whole = messages.without_last().append(Message(last.role, (*last.parts, Text(asked))))
+    whole = messages.without_last().append(Message(last.role, (*last.parts, Text(prompt))))
     points = tuple(point for point in breakpoints(shown) if point.message < len(messages) - 1 or point.message == 0)
     return View(state.begun.system, state.begun.tools, whole, points)
 
 
-def _cold(state: State, shown: Linear, asked: str, turns: int) -> View:
-    message = Message("user", cold_parts(shown.opening[1:2], shown, turns, state.window_tokens, asked))
+def _cold(state: State, shown: Linear, prompt: str, turns: int) -> View:
+    message = Message("user", cold_parts(shown.opening[1:2], shown, turns, state.window_tokens, prompt))
     system = _text(state, SYSTEM, "You shorten the records of a coding agent so that it can go on with its work.")
     return View(system, (), Log([message]))
 

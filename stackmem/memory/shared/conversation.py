@@ -44,12 +44,12 @@ class Conversation(Struct, frozen=True):
 
     def close(self) -> Conversation:
         """Return the conversation with the user message finished, and the changes of the heap at its end."""
-        told = self.news(self.shown, self.heap)
-        parts = (*self.parts, Text(told)) if told else self.parts
+        text = self.news(self.shown, self.heap)
+        parts = (*self.parts, Text(text)) if text else self.parts
         if not parts:
             return self
         message = Message("user", parts)
-        return replace(self, messages=self.messages.append(message), parts=(), shown=self.heap if told else self.shown)
+        return replace(self, messages=self.messages.append(message), parts=(), shown=self.heap if text else self.shown)
 
 
 def extend(conversation: Conversation, turn: Turn) -> Conversation:

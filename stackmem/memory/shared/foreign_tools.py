@@ -75,13 +75,13 @@ def _shell_does(command: str) -> Does:
 
 def command_of(call: ToolCall) -> str:
     """Return the command line of a call, or the command of an editor. Empty if it has none."""
-    given = call.arguments
-    if not isinstance(given, dict):
-        return given if isinstance(given, str) else ""
-    found = given.get("command", given.get("cmd", given.get("code", "")))
-    if isinstance(found, list):
-        return " ".join(str(word) for word in found)
-    return found if isinstance(found, str) else ""
+    arguments = call.arguments
+    if not isinstance(arguments, dict):
+        return arguments if isinstance(arguments, str) else ""
+    command = arguments.get("command", arguments.get("cmd", arguments.get("code", "")))
+    if isinstance(command, list):
+        return " ".join(str(word) for word in command)
+    return command if isinstance(command, str) else ""
 
 
 def runs_tests(call: ToolCall) -> bool:

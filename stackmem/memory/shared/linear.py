@@ -88,12 +88,12 @@ class Linear(Struct, frozen=True):
         return self.finish_exchange(self.reply, self.parts)
 
     def finish_exchange(self, reply: Message, parts: tuple[Part, ...]) -> Linear:
-        told = Message("user", parts)
-        exchange = Exchange(self.step, reply, told, size(reply) + size(told))
+        answer = Message("user", parts)
+        exchange = Exchange(self.step, reply, answer, size(reply) + size(answer))
         grown = replace(
             self,
             past=self.past.append(exchange),
-            shown=self.shown.append(reply).append(told),
+            shown=self.shown.append(reply).append(answer),
             chars=self.chars + exchange.chars,
             answer=len(self.past) if any(isinstance(part, ToolResult) for part in parts) else self.answer,
             reply=None,
@@ -144,8 +144,8 @@ class Linear(Struct, frozen=True):
         done = self.close()
         if done.reply is not None:  # the last reply had no answer, and roles must alternate
             done = done.finish_exchange(done.reply, (Text("(no answer)"),))
-        said = Message("assistant", said_parts(reply, thoughts=False))
-        return replace(done.rest(reply.seconds), reply=said, step=reply.step, seconds=reply.seconds)
+        message = Message("assistant", said_parts(reply, thoughts=False))
+        return replace(done.rest(reply.seconds), reply=message, step=reply.step, seconds=reply.seconds)
 
     def summarize(self, turn: Compaction) -> Linear:
         """Return the conversation with everything up to a step replaced by the summary."""
@@ -270,8 +270,8 @@ def conversation(state: State, rules: Rules, name: str, *, summarizes: bool = Fa
     opening = (Text(run_constants(start)), Text(_task(frame)))
     standing = len(start.system) + sum(len(f"{tool.name}{tool.description}{tool.schema}") for tool in start.tools)
     first = Message("user", opening)
-    begun = Linear(rules, opening, standing, Log(), Log([first]), size(first), summarizes=summarizes)
-    return frame.turns.fold(proceed, begun, (name, opening, standing)).close().rest(state.seconds)
+    initial = Linear(rules, opening, standing, Log(), Log([first]), size(first), summarizes=summarizes)
+    return frame.turns.fold(proceed, initial, (name, opening, standing)).close().rest(state.seconds)
 
 
 def _task(frame: Frame) -> str:
@@ -302,10 +302,10 @@ def breakpoints(shown: Linear) -> tuple[Breakpoint, ...]:
     task = Breakpoint(0, len(shown.opening) - 1, "1h")
     hidden = shown.cut.dropped - shown.first
     borders = sorted({2 * (number - hidden) for number in (shown.before, shown.cut.short)})
-    rolling = [place for place in borders if 0 < place < last]
+    rolling = [index for index in borders if 0 < index < last]
     if not rolling and last > 2:
         rolling = [last - 2]
-    points = [Breakpoint(place, len(messages[place].parts) - 1, "5m") for place in rolling]
+    points = [Breakpoint(index, len(messages[index].parts) - 1, "5m") for index in rolling]
     if last or len(messages[0].parts) > len(shown.opening):
         points.append(Breakpoint(last, len(messages[last].parts) - 1, "5m"))
     standing = [Breakpoint(-1, 0, "1h")] if len(points) < 3 else []

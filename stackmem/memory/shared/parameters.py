@@ -58,38 +58,38 @@ class Parameters(Struct, frozen=True):
 
 def parameters(strategy: str, text: str, known: tuple[Parameter, ...] = ()) -> Parameters:
     """Return the value of every known parameter, or its default if ``text`` does not set it."""
-    given = _given(strategy, text, known)
-    words, counts, spelled = dict[str, str](), dict[str, int](), []
+    values = _parse(strategy, text, known)
+    words, counts, pieces = dict[str, str](), dict[str, int](), []
     for each in known:
-        raw = given.get(each.name)
+        raw = values.get(each.name)
         if isinstance(each, Choice):
             word = words[each.name] = each.values[0] if raw is None else _word(strategy, each, raw)
-            spelled += [f"{each.name}={word}"] if word != each.values[0] else []
+            pieces += [f"{each.name}={word}"] if word != each.values[0] else []
         else:
             count = counts[each.name] = each.default if raw is None else _count(strategy, each, raw)
-            spelled += [f"{each.name}={count}"] if count != each.default else []
-    return Parameters(strategy + (":" + ",".join(spelled) if spelled else ""), words, counts)
+            pieces += [f"{each.name}={count}"] if count != each.default else []
+    return Parameters(strategy + (":" + ",".join(pieces) if pieces else ""), words, counts)
 
 
-def _given(strategy: str, text: str, known: tuple[Parameter, ...]) -> dict[str, str]:
+def _parse(strategy: str, text: str, known: tuple[Parameter, ...]) -> dict[str, str]:
     names = [each.name for each in known]
-    given: dict[str, str] = {}
-    named = False
-    for place, piece in enumerate(text.split(",") if text else ()):
+    values: dict[str, str] = {}
+    has_names = False
+    for position, piece in enumerate(text.split(",") if text else ()):
         name, equals, value = (part.strip() for part in piece.partition("="))
-        named = named or bool(equals)
-        if not named and name not in names and place < len(names):
-            name, value = names[place], name
+        has_names = has_names or bool(equals)
+        if not has_names and name not in names and position < len(names):
+            name, value = names[position], name
         elif not equals and name in names:
             raise UsageError(f"strategy {strategy!r} takes {_accepts(known[names.index(name)])}, not {piece!r}")
         if name not in names:
             raise UsageError(
                 f"strategy {strategy!r} has no parameter {name[:80]!r}; known: {', '.join(sorted(names)) or 'none'}"
             )
-        if name in given:
+        if name in values:
             raise UsageError(f"strategy {strategy!r} sets {name} twice; set it once")
-        given[name] = value
-    return given
+        values[name] = value
+    return values
 
 
 def _word(strategy: str, known: Choice, raw: str) -> str:

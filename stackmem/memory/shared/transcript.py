@@ -44,8 +44,8 @@ def spoken_part(part: Part) -> str:
 def _share(lengths: Sequence[int], most: int) -> int:
     """Return the maximum length of a text so that all together take ``most``. Short texts leave more for long ones."""
     left, share = most, most
-    for place, length in enumerate(sorted(lengths)):
-        share = left // (len(lengths) - place)
+    for number, length in enumerate(sorted(lengths)):
+        share = left // (len(lengths) - number)
         if length > share:
             return share
         left -= length
