@@ -59,7 +59,7 @@ def truncate(parameters: str) -> OneConversation:
     """``truncate:TOKENS``: the task and as much of the newest history as fits; the oldest turns are cut.
 
     Once the history is longer than TOKENS it is cut to ``to`` tokens, by default half as many. Cutting only as much as
-    necessary would write the prompt again at nearly every step. With s tokens per step and a history cut from T to aT,
+    necessary would write the prompt again at nearly every step. Take s tokens per step and a history cut from T to aT:
     each step pays about 1.25 s a / (1 - a) for the rewrite and 0.05 (1 + a) T for reads.
 
     The last turn is always complete, however long it is. Tokens are estimated: characters / 2.5.

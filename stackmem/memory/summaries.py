@@ -108,8 +108,8 @@ def hierarchical(parameters: str) -> Summarizing:
     """``hierarchical:HOT,WARM``: the last HOT turns in full, WARM turns before them compact, older turns as a summary.
 
     The tiers move in steps. Turns become warm HOT at a time: their results keep only head and tail. Turns become cold
-    WARM at a time: the model summarizes them. It gets them as they were recorded and not as they were shown (a cold
-    prefix), so that a fact in the middle of a long result is not lost before it was summarized.
+    WARM at a time: the model summarizes them. The request contains them as recorded, not as shown (a cold prefix). So a
+    fact in the middle of a long result is not lost before the summary.
 
     Parameters: ``hot`` (5), ``warm`` (15).
 

@@ -57,7 +57,7 @@ def command(
         if continues or taken_up is not None:
             found = _found(place, taken_up, flags)
             sys.exit(talk(Path(read_request(found).subject), found.parent, partial(take_up, found)))
-        rules = SessionRules(approve=approve)  # checked above
+        rules = SessionRules(approve=approve)  # type: ignore[arg-type]  # checked above
         prepared = prepare(str(place), None, flags, os.environ, Path.cwd(), rules)
         rules = replace(prepared.session or rules, policy=_policy(policy, prepared.resolved.settings.strategy))
         say(*prepared.warnings)
