@@ -179,7 +179,7 @@ def metrics() -> str:
     return "\n".join([*rows, *(f"| `{name}` | {METRICS[name].unit} | {text} |" for name, text in told.items())])
 
 
-_RUNS = {"RUN", "RUN...", "A", "B", "[OTHER]", "TRACE"}
+_RUNS = {"RUN", "A", "B", "OTHER", "TRACE"}
 _TASKS = {"TASK", "TASK|DIR", "TASK|WORLD|SUITE.toml..."}
 _NAMES = {"--strategy": "strategies", "--strategies": "strategies", "--model": "models", "--models": "models"}
 _NAMES |= {"--language": "languages", "--resume": "runs"}

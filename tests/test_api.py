@@ -142,4 +142,4 @@ def test_a_run_under_other_rules_is_told_to_be_one(stage: Stage):
     assert (found.same_rules, found.prompts, found.outcome) == (False, 0, "solved")
     ran = stage.run("replay", result.run)
     assert ran.returncode == 0, ran.stderr
-    assert "the run was made under other rules: wording and prompt digests were not compared" in ran.stdout
+    assert "the run was recorded under different rules: texts and prompt digests were not compared" in ran.stdout

@@ -81,8 +81,8 @@ def _plugin_command(name: str) -> Any:
             parent.command(name)(brought)
         return typer.main.get_group(parent).commands[name]
     except Exception as error:
-        says = f"the command {name} has no signature that can be read ({error})"
-        raise UsageError(f"{says}; mend or uninstall the package that brings it") from error
+        says = f"the signature of the command {name} cannot be read ({error})"
+        raise UsageError(f"{says}; fix or uninstall the package that provides it") from error
 
 
 def _brought() -> dict[str, Any]:
@@ -192,7 +192,7 @@ def main() -> None:
     except typer.TyperException as error:
         _fail_usage(error)
     except typer.Abort:
-        fail("the question was not answered; give the answer as a flag (--yes)", 2)
+        fail("the question was not answered; pass --yes to answer it with yes", 2)
     except BrokenPipeError:  # the reader of stdout exited early, as ``head`` does
         _silence_stdout()
         sys.exit(141)
@@ -211,7 +211,7 @@ def main() -> None:
         fail(told, 2)
     else:
         if code == 130:  # typer's code for Ctrl-C; an interrupted run has already printed its result and exited
-            fail("interrupted before there was a result; start it again", 130)
+            fail("interrupted before there was a result; run the command again", 130)
         sys.exit(code if isinstance(code, int) else 0)
     finally:
         _flush_stderr()
@@ -247,7 +247,7 @@ def _fail_usage(error: typer.TyperException) -> NoReturn:
         sys.exit(2)
     sentence = f"{message[:1].lower()}{message[1:]}".replace(". Did you mean", "; did you mean")
     sentence = re.sub(r"(\S+) \(Possible options: (.*)\)$", _meant, sentence)
-    fail(f"{sentence.rstrip('.?')}; {command} --help shows what there is", 2)
+    fail(f"{sentence.rstrip('.?')}; see {command} --help", 2)
 
 
 def _meant(found: re.Match[str]) -> str:

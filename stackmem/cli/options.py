@@ -27,13 +27,11 @@ from .catalog import COMMANDS
 R = TypeVar("R")
 RunName = Annotated[
     str,
-    typer.Argument(
-        metavar="RUN", help="A run's folder, id, the beginning or the last six characters of one, or 'last'."
-    ),
+    typer.Argument(metavar="RUN", help="A run: folder, id, id prefix, last six characters of an id, or 'last'."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one object on stdout, and nothing else.")]
-JsonArray = Annotated[bool, typer.Option("--json", help="Print one array on stdout, and nothing else.")]
-JsonResult = Annotated[bool, typer.Option("--json", help="Print one result object on stdout, and nothing else.")]
+Json = Annotated[bool, typer.Option("--json", help="Print only one JSON object on stdout.")]
+JsonArray = Annotated[bool, typer.Option("--json", help="Print only one JSON array on stdout.")]
+JsonResult = Annotated[bool, typer.Option("--json", help="Print only the result, as a JSON object on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
 LIMITS = ("max_steps", "max_usd", "max_tokens", "max_seconds")
@@ -80,7 +78,7 @@ def limits(start: str, had: str) -> dict[str, Any]:
     return {
         name: typer.Option(
             None, OPTIONS[name].flag, metavar="N|+N", show_default=False,
-            help=f"Limit of {name.removeprefix('max_')}: N counts from {start}, +N from the limit {had}.",
+            help=f"New limit of {name.removeprefix('max_')}: N counts from {start}; +N is added to the limit {had}.",
         )
         for name in LIMITS
     }  # fmt: skip

@@ -41,7 +41,7 @@ def _refusal(group: str, name: str, typed: list[Any], subcommand: Any) -> str:
     unknown = [_flag(param) for param in typed if not accepted.intersection(param.opts)]
     wrong = f"{path} does not take {_all(unknown)}" if unknown else f"{_all(movable)} must come after {name!r}"
     order = " ".join([path, *(f"{flag} ..." for flag in movable)])
-    return f"{wrong}; {f'type: {order}' if movable else f'{path} --help shows its options'}"
+    return f"{wrong}; {f'type: {order}' if movable else f'see {path} --help'}"
 
 
 def _is_typed_option(param: Any, ctx: Any) -> bool:

@@ -118,7 +118,7 @@ def test_a_day_in_short_with_a_question_a_diff_an_undo_and_apply(stage: Stage):
         at = terminal.wait_for("taken back: And more", at)
         terminal.wait_for("And more", at)  # in the line, to be said otherwise
         terminal.type("\x03\x04")
-        terminal.wait_for("go on with: stackmem chat --resume")
+        terminal.wait_for("continue with: stackmem chat --resume")
         assert terminal.end() == 0
     assert (folder_of(stage) / "b.txt").read_text() == "b\n"
     assert facts(stage, RunForked)
@@ -136,12 +136,12 @@ def test_a_command_says_what_it_changed_and_one_that_fails_changes_nothing(stage
         for line, answer in (
             ("/show", "One."), ("/show 1", "hello"), ("/strategy nope", "no strategy 'nope'"),
             ("/budget steps +5", "(at most 205 steps"), ("/budget steps x", "'x'"),
-            ("/strategy isolated", "(goes on in a copy with isolated;"), ("/fork", "(goes on in a copy;"),
+            ("/strategy isolated", "(continues in a copy with isolated;"), ("/fork", "(continues in a copy;"),
         ):  # fmt: skip
             terminal.type(f"{line}\r")
             at = terminal.wait_for(answer, at)
         terminal.type("\x04")
-        terminal.wait_for("go on with: stackmem chat --resume")
+        terminal.wait_for("continue with: stackmem chat --resume")
         assert terminal.end() == 0
     shown = terminal.shown()
     assert "stopped>" not in shown
@@ -262,7 +262,7 @@ def test_words_and_a_stop_while_it_works(stage: Stage):
         terminal.wait_until(lambda: begun(stage))
         assert begun(stage) == ["Do"]
         terminal.type("use tabs\r")
-        at = terminal.wait_for("(told before the next step) use tabs", at)
+        at = terminal.wait_for("(sent before the next step) use tabs", at)
         at = terminal.wait_for("echo begun", at)
         terminal.wait_until(lambda: list(stage.work.glob("*/*/half")))  # the status is drawn in parts: no sign
         terminal.type("\x1b")
@@ -348,7 +348,7 @@ def test_without_a_terminal_it_says_what_to_do(stage: Stage, arguments, says):
         (["--approve", "some"], "--approve takes never, writes, commands, all"),
         (["--policy", "tree"], "--policy takes frame, flat"),
         (["--policy", "frame", "--strategy", "full"], "the strategy full has no frames"),
-        (["--continue"], "there is no conversation about"),
+        (["--continue"], "no conversation about"),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_begins(stage: Stage, arguments, says):

@@ -16,7 +16,7 @@ def test_two_runs_stand_side_by_side_and_hostile_text_can_do_nothing(stage: Stag
         keep(folder / name, play(alloc("spec", said), do(said), pop(said), start=start).events)
     ran = stage.call("diff", folder / "a", folder / "b")
     assert ran.returncode == 0, ran.stderr
-    assert "they part after 0 equal facts:" in ran.stdout
+    assert "they diverge after 0 equal events:" in ran.stdout
     assert "\nsteps                    3" in ran.stdout
     assert f"heap spec: A 5 chars, B {len(HOSTILE)} chars, other content" in ran.stdout
     assert "files that differ at the end: 2" in ran.stdout

@@ -59,12 +59,12 @@ def test_what_a_check_said_last_is_shown_where_it_is_not_content_and_only_there(
 def test_the_patch_is_shown_and_nothing_applied_until_she_says_so(stage: Stage, hers: Path):
     ran = solve(stage, hers)
     assert ran.returncode == 0, ran.stderr
-    assert "working on a layer over " in ran.stderr
+    assert "working on an overlay of " in ran.stderr
     assert "3 files" in ran.stderr
     assert ran.stdout.startswith("finished, not checked (popped)")
     assert "-VALUE = 1\n+VALUE = 2\n" in ran.stdout
     assert (
-        "look at these before you use the folder, your machine may run them:\n  .github/workflows/ci.yml\n"
+        "check these before you use the folder, because your machine may execute them:\n  .github/workflows/ci.yml\n"
         in ran.stdout
     )
     assert "apply it with: stackmem apply " in ran.stdout
@@ -230,7 +230,7 @@ def test_a_copy_of_more_than_a_gibibyte_is_asked_for_first(stage: Stage, hers: P
     ran = solve(stage, hers, "--json", "--layer", "copy")
     assert ran.returncode == 2
     assert "4 files, 1,024.0 MiB" in ran.stderr
-    assert "say --yes to go on" in json.loads(ran.stdout)["error"]
+    assert "pass --yes to allow it" in json.loads(ran.stdout)["error"]
     assert stage.left_behind() == []
 
 

@@ -41,7 +41,7 @@ def test_an_agent_with_the_official_sdk_runs_behind_it_and_its_exit_code_stays(s
     page = stage.call("view", run, "-o", str(stage.root / "page.html"))
     exported = stage.call("export", run, "--format", "atif", "-o", str(stage.root / "run.json"))
     costed = stage.call("whatif", run)
-    assert "facts follow from what passed" in stage.call("replay", run).stdout
+    assert "events follow from the gateway's log" in stage.call("replay", run).stdout
     assert (page.returncode, exported.returncode, costed.returncode) == (0, 0, 0)
 
 

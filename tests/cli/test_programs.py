@@ -130,7 +130,7 @@ def test_a_run_that_ended_for_want_of_a_model_says_how_it_goes_on_and_does(place
     done = stackmem(place, *words, *limit)
     assert (done.returncode, json.loads(done.stdout)["outcome"]) == (0, "finished"), done.stderr
     refused = stackmem(place, *words, "--program", "p/main.apl")
-    assert (refused.returncode, "--model does not go with --program" in refused.stderr) == (2, True)
+    assert (refused.returncode, "--model cannot be combined with --program" in refused.stderr) == (2, True)
 
 
 def test_what_was_not_done_stands_on_the_terminal_in_json_and_in_the_steps_of_the_trace(place: Path) -> None:

@@ -12,4 +12,4 @@ def test_the_line_says_which_frames_are_open_and_that_the_checks_are_at_work(sta
         state = evolve(state, event)
         said.append(status(state).partition(" | ")[0])
     stands = [line for line, before in zip(said, ["", *said], strict=False) if line != before]
-    assert stands == ["root", "root > child", "root", "done", "done, being checked", "done"]
+    assert stands == ["root", "root > child", "root", "done", "done, running checks", "done"]

@@ -27,7 +27,7 @@ def folder(tmp_path):
 def test_a_step_is_shown_whole_and_hostile_text_can_do_nothing(stage: Stage, folder):
     ran = stage.call("replay", folder, "--step", "4")
     assert ran.returncode == 0, ran.stderr
-    for heading in ("PROMPT: ", "REPLY: call", "WHAT CAME OF IT", "REGISTERS", "HEAP: 1 chunks", "FILES CHANGED: "):
+    for heading in ("PROMPT: ", "REPLY: call", "EVENTS", "REGISTERS", "HEAP: 1 chunks", "FILES CHANGED: "):
         assert f"\n{heading}" in ran.stdout
     assert "\n-- message 2, assistant: call no -- system" in ran.stdout
     assert not set(ran.stdout) & set("\x1b\x07\u202e\r\x9b")
@@ -58,7 +58,7 @@ def test_the_walk_waits_as_the_run_did_and_never_long(folder, speed, waits, caps
 
 def test_a_walk_through_a_run_cut_short_says_so(tmp_path, capsys):
     walk(Run(keep(tmp_path / "cut", play(push(), start=started()).events)), 1.0, [].append)
-    assert capsys.readouterr().out.splitlines()[-1] == "the trace ends here; the run was cut short"
+    assert capsys.readouterr().out.splitlines()[-1] == "the trace ends here, because the run was cut short"
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def test_a_walk_through_a_run_cut_short_says_so(tmp_path, capsys):
         (["--step", "9"], "a-run has no step 9; it has steps 1 to 5"),
         (["--step", "0"], "has no prompt"),
         (["--frame", "nobody"], "no frame 'nobody'"),
-        (["--step", "1", "--play"], "--step and --play exclude each other"),
-        (["--step", "1", "--frame", "part"], "--step and --frame exclude each other"),
-        (["--speed", "2"], "--speed goes with --play"),
-        (["--play", "--speed", "0"], "write a number above 0"),
-        (["--play", "--speed", "nan"], "write a number above 0"),
-        (["--play", "--json"], "--play and --json exclude each other"),
+        (["--step", "1", "--play"], "--step and --play cannot be combined"),
+        (["--step", "1", "--frame", "part"], "--step and --frame cannot be combined"),
+        (["--speed", "2"], "--speed requires --play"),
+        (["--play", "--speed", "0"], "use a number above 0"),
+        (["--play", "--speed", "nan"], "use a number above 0"),
+        (["--play", "--json"], "--play and --json cannot be combined"),
     ],
 )
 def test_what_cannot_be_shown_is_one_sentence_and_exit_2(stage: Stage, folder, flags, says):
@@ -87,12 +87,12 @@ def test_calls_executed_again_are_told_and_a_difference_exits_6(stage: Stage):
     ran = stage.call("replay", run, "--tools", "live")
     assert ran.returncode == 6
     assert ran.stderr.splitlines() == ["executing run_command echo same", "executing run_command date +%s%N"]
-    assert "1 calls returned what they had returned, at isolation" in ran.stdout
+    assert "1 calls returned the recorded results, at isolation" in ran.stdout
     assert "step 2, record" in ran.stdout
     told = json.loads(stage.call("replay", run, "--tools", "live", "--from", "3", "--json").stdout)
     assert (told["calls"], told["difference"]) == (0, "")
     none = stage.call("replay", run, "--tools", "live", "--from", "3")
-    assert none.stdout.endswith(": no call of a workspace tool, so nothing to execute again\n")
+    assert none.stdout.endswith(": no workspace tool calls to execute again\n")
     beyond = stage.call("replay", run, "--tools", "live", "--from", "9")
     assert " has no step 9; " in beyond.stderr
 
@@ -109,13 +109,13 @@ def test_a_run_played_again_with_its_replies_is_told(stage: Stage):
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--tools", "dead"], "write --tools live"),
-        (["--model", "claude-sonnet-5-5"], "write --model recorded"),
+        (["--tools", "dead"], "use --tools live"),
+        (["--model", "claude-sonnet-5-5"], "use --model recorded"),
         (["--model", "recorded"], "add --from N"),
-        (["--from", "2"], "--from goes with"),
+        (["--from", "2"], "--from requires"),
         (["--tools", "live", "--from", "0"], "counted from 1"),
-        (["--tools", "live", "--model", "recorded", "--from", "1"], "exclude each other"),
-        (["--tools", "live", "--step", "1"], "exclude each other"),
+        (["--tools", "live", "--model", "recorded", "--from", "1"], "cannot be combined"),
+        (["--tools", "live", "--step", "1"], "cannot be combined"),
     ],
 )
 def test_what_cannot_be_done_again_is_one_sentence_and_exit_2(stage: Stage, folder, flags, says):

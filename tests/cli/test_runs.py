@@ -73,14 +73,14 @@ def test_the_runs_are_listed_picked_and_sorted(stage: Stage):
 
 
 def test_no_runs_are_said_to_be_none(stage: Stage):
-    assert stage.call("runs").stdout == f"{stage.runs} holds no such runs\n"
+    assert stage.call("runs").stdout == f"no matching runs in {stage.runs}\n"
     assert stage.call("runs", "--json").stdout == "[]\n"
 
 
 def test_old_runs_are_pruned_and_a_dry_run_only_says_so(stage: Stage):
     runs = [stage.solve(stage.task(command("true"), pop(), name=f"task-{number}")).run for number in range(2)]
     assert all(row["disk_bytes"] > 4_096 for row in json.loads(stage.call("runs", "--json").stdout))
-    assert stage.call("runs", "prune").stdout == "0 of 0 old runs are gone, 0.0 MiB\n"
+    assert stage.call("runs", "prune").stdout == "0 of 0 old runs removed, 0.0 MiB\n"
     dry = stage.call("runs", "prune", "--keep-last", "1", "--dry-run")
     assert dry.stdout.startswith(f"would remove {runs[0]} (")
     assert len(stage.left_behind()) == 4

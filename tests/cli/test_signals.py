@@ -147,7 +147,7 @@ def test_ctrl_c_while_a_task_is_checked_leaves_neither_processes_nor_folders(sta
     os.killpg(process.pid, signal.SIGINT)
     stdout, stderr = process.communicate(timeout=100)
     assert (process.returncode, stdout) == (130, "")
-    assert stderr == "stackmem: interrupted before there was a result; start it again\n"
+    assert stderr == "stackmem: interrupted before there was a result; run the command again\n"
     assert list(scratch.glob("stackmem-task-check-*")) == []
     eventually(lambda: not alive(mark), 5)
 

@@ -62,7 +62,7 @@ def test_a_conversation_in_tmux_with_typing_resizing_pastes_and_a_closed_window(
     window("resize-window", "-t", "t", "-x", "60", "-y", "20")
     window.wait_for_line("> use 漢字")  # what was typed outlives the resize
     window.type("Enter")
-    window.wait_for("(told before the next step) use 漢字")
+    window.wait_for("(sent before the next step) use 漢字")
     until(lambda: any("run_command echo half" in line for line in window.screen()), window.history)
     window.type("/show 1", "Enter")
     window.wait_for("out 3999")

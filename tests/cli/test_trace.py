@@ -133,7 +133,7 @@ def test_a_scripted_run_has_a_bill_under_any_model_of_the_table(stage: Stage):
     stage.solve(stage.task(pushes("part"), call("heap_alloc", name="a", content="x"), ends(), ends()))
     told = stage.call("trace", "stats", "last", "--simulate", "claude-sonnet-5-5")
     assert told.returncode == 0, told.stderr
-    assert "under the cache of claude-sonnet-5-5, which keeps prefixes of 512 tokens and more" in told.stdout
+    assert "simulated cache of claude-sonnet-5-5, which stores prefixes of at least 512 tokens" in told.stdout
     assert "1 did not: new conversation" in told.stdout
     found = json.loads(stage.call("trace", "stats", "last", "--simulate", "claude-fable-5-2", "--json").stdout)["cache"]
     assert (found["bill"]["usd"], found["bill"]["requests"], len(found["steps"])) == (None, 4, 4)

@@ -37,7 +37,7 @@ def type_in(transcript: str, folder: Path, variables: Mapping[str, str]) -> None
             window.type("C-u")  # what an undo put there
             window("send-keys", "-t", "t", "-l", line.removeprefix("> "))
             window.type("Enter")
-        window.wait_for("go on with: stackmem chat --resume")
+        window.wait_for("continue with: stackmem chat --resume")
     finally:
         subprocess.run(["tmux", "-S", window.socket, "kill-server"], capture_output=True, check=False)
 

@@ -74,7 +74,7 @@ def test_a_copy_sees_what_is_installed_and_no_command_or_tool_writes_it(stage: S
         assert tool.startswith("'.venv/lib/d.py' is outside the workspace")
     # Where nothing is mounted a link that leads back would lead to the folder and not to the copy.
     lent = (".venv", "node_modules", "packages/a/node_modules")[:: 2 if level != "bubblewrap" else 1]
-    assert f"seen read-only, and not copied: {', '.join(lent)}\n" in ran.stderr
+    assert f"available read-only, not copied: {', '.join(lent)}\n" in ran.stderr
     assert not [path for name in lent for path in (work / name).rglob("*") if not (work / name).is_symlink()]
     forked = stage.call(
         "fork", "last", "--at", "1", "--model", stage.script(pop(), command(LOOK), pop(), name="b.yaml"), cwd=hers

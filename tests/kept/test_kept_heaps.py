@@ -17,7 +17,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_chunks_are_written_read_listed_and_freed(stage: Stage, folder: Path) -> None:
-    assert "no chunk is kept here" in stage.call("heap", "list", cwd=folder).stdout
+    assert "no chunks are stored here" in stage.call("heap", "list", cwd=folder).stdout
     written = stage.call("heap", "write", "env", "-t", "make test", "--description", "How to test.", cwd=folder)
     assert (written.returncode, written.stdout) == (0, "")
     stage.call("heap", "write", "spec", "-t", "All.", "--source", "spec.md", cwd=folder)
@@ -35,10 +35,10 @@ def test_what_is_stale_old_or_of_a_folder_that_is_gone_is_pruned(stage: Stage, f
     for name in ("a", "b"):
         stage.call("heap", "write", name, "-t", "x", "--source", "spec.md" if name == "a" else "", cwd=folder)
     (folder / "spec.md").unlink()
-    assert stage.call("heap", "prune", "--stale", "--dry-run", cwd=folder).stdout == "a would go\n"
-    assert stage.call("heap", "prune", "--stale", cwd=folder).stdout == "a is gone\n"
+    assert stage.call("heap", "prune", "--stale", "--dry-run", cwd=folder).stdout == "a would be freed\n"
+    assert stage.call("heap", "prune", "--stale", cwd=folder).stdout == "a freed\n"
     assert stage.call("heap", "prune", "--older-than", "1h", cwd=folder).stdout == ""
-    assert stage.call("heap", "prune", "--older-than", "0h", cwd=folder).stdout == "b is gone\n"
+    assert stage.call("heap", "prune", "--older-than", "0h", cwd=folder).stdout == "b freed\n"
     stage.call("heap", "write", "c", "-t", "x", cwd=folder)
     folder.rename(folder.with_name("moved"))
     assert str(folder) in stage.call("heap", "prune", "--gone").stdout
@@ -53,8 +53,8 @@ def test_what_is_stale_old_or_of_a_folder_that_is_gone_is_pruned(stage: Stage, f
         (("write", "a", "-t", "x", "--source", "../x"), "outside the workspace"),
         (("write", "a", "-t", "x" * 1_000_001), "of 1,000,000 characters"),
         (("read", "a"), "the kept heap is empty"),
-        (("prune",), "say what is to go"),
-        (("list", "--folder", "nowhere"), "is no folder"),
+        (("prune",), "missing selection; pass --older-than AGE"),
+        (("list", "--folder", "nowhere"), "is not a folder"),
     ],
 )
 def test_what_cannot_be_is_refused(stage: Stage, folder: Path, arguments: tuple[str, ...], told: str) -> None:

@@ -64,7 +64,7 @@ def test_whatever_only_reads_needs_no_right_to_write(stage: Stage, medium: dict[
 
 def test_looking_for_runs_makes_no_folder(stage: Stage):
     ran = stage.call("runs")
-    assert (ran.returncode, ran.stdout) == (0, f"{stage.runs} holds no such runs\n")
+    assert (ran.returncode, ran.stdout) == (0, f"no matching runs in {stage.runs}\n")
     for line in (("replay", "last"), ("runs", "--runs-dir", "nowhere"), ("replay", "last", "--runs-dir", "nowhere")):
         assert stage.call(*line).returncode == 2
     assert not stage.runs.exists()
@@ -83,7 +83,7 @@ def test_a_run_that_never_began_is_named_and_can_be_removed(stage: Stage, left: 
     ran = stage.call("runs")
     assert f"{unbegun.name}  never began" in ran.stdout
     assert "no-name-of-ours" not in ran.stdout
-    assert ran.stderr == f"what never began goes with stackmem runs rm, as: stackmem runs rm {unbegun.name}\n"
+    assert ran.stderr == f"to remove a run that never started: stackmem runs rm {unbegun.name}\n"
     for line in (("resume", unbegun.name), ("replay", unbegun.name), ("fork", unbegun.name, "--at", "1")):
         ran = stage.call(*line)
         assert (ran.returncode, ran.stderr) == (

@@ -136,7 +136,7 @@ def test_what_was_being_removed_when_the_process_was_killed_goes_next_time(stage
     (stage.root / "bin" / "rm").chmod(0o755)
     killed = stage.run("runs", "rm", run.name, env={"PATH": f"{stage.root / 'bin'}:{os.environ['PATH']}"})
     assert killed.returncode == -9
-    assert stage.call("runs").stdout == f"{stage.runs} holds no such runs\n"
+    assert stage.call("runs").stdout == f"no matching runs in {stage.runs}\n"
     assert [row.run for row in pruned(stage, dry_run=True).values()] == [run.name]
     assert pruned(stage)[run.name].removed
     assert stage.left_behind() == []

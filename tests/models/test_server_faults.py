@@ -117,7 +117,7 @@ def test_a_run_in_which_no_reply_contains_a_call_ends_with_what_to_try(stage: St
         ran = stage.call("solve", stage.task(pop()), "--model", "openai/m", "--base-url", server.url)
     assert events(stage.only_run(), RunEnded)[0].ending == "stalled"
     assert "no reply of openai/m contained a call; stackmem doctor --model openai/m shows" in ran.stderr
-    assert "go on with: stackmem resume" in ran.stdout
+    assert "continue with: stackmem resume" in ran.stdout
 
 
 def test_a_refusal_of_tools_stands_if_calls_in_the_text_are_off(stage: Stage) -> None:
@@ -127,7 +127,7 @@ def test_a_refusal_of_tools_stands_if_calls_in_the_text_are_off(stage: Stage) ->
         )
     assert ran.returncode == 4
     assert "does not support tools; leave out --text-calls off" in ran.stderr
-    assert "go on with: stackmem resume" in ran.stdout
+    assert "continue with: stackmem resume" in ran.stdout
 
 
 def test_a_prompt_that_is_too_long_ends_the_run_and_a_resumed_run_is_solved(stage: Stage) -> None:
@@ -140,7 +140,7 @@ def test_a_prompt_that_is_too_long_ends_the_run_and_a_resumed_run_is_solved(stag
     assert ran.returncode == 1
     assert "exceeds the available context size (4096 tokens)" in ran.stderr
     assert "start the server with a larger context, then resume the run" in ran.stderr
-    assert "go on with: stackmem resume" in ran.stdout
+    assert "continue with: stackmem resume" in ran.stdout
     assert "Done." in resumed.stdout
 
 

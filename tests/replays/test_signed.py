@@ -53,7 +53,7 @@ def test_a_run_is_signed_where_a_frame_ends_and_at_its_end(stage: Stage, run: Pa
     assert (last["records"], set(last["files"])) == (
         len(records(run)), {"result.json", "changes.patch", "changes.json"},
     )  # fmt: skip
-    assert "signed to its end by this machine" in says(stage, run, 0)
+    assert "signed completely by this machine" in says(stage, run, 0)
     signed = json.loads(stage.call("replay", run, "--signed", "--json").stdout)["signed"]
     assert signed == {"keys": ["this machine"], "signatures": len(signatures(run)), "found": []}
     assert [path.stat().st_mode & 0o777 for path in (key_file(), run / "signatures.jsonl")] == [0o600, 0o600]
@@ -256,7 +256,7 @@ def test_a_killed_run_is_signed_by_whoever_goes_on_with_it_and_what_was_there_is
         (run / "result.json").unlink()
         assert ("unfinished" if end >= first else "is not signed") in says(stage, run)
         assert stage.call("resume", run).returncode == 1  # unsolved
-        assert "were not signed yet when a process took the run up, and now are" in says(stage, run, 0)
+        assert "were unsigned when a process continued the run, and were signed then" in says(stage, run, 0)
 
 
 def test_a_signature_of_records_that_a_power_cut_took_is_no_obstacle(stage: Stage, run: Path):

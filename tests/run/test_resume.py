@@ -375,7 +375,7 @@ def test_the_command_line_says_what_it_cut_and_where_it_goes_on(stage: Stage):
         trace.write(b"{torn")
     ran = stage.call("resume", "last")
     assert ran.returncode == 0, ran.stderr
-    assert "the last 5 bytes of the trace were cut short by a crash; they are cut off" in ran.stderr
+    assert "removed the last 5 bytes of the trace, which a crash cut short" in ran.stderr
     assert f"resuming {run.name} after record 8, step 4" in ran.stderr
     assert "solved (popped)" in ran.stdout
     over = stage.call("resume", "last")
@@ -389,11 +389,11 @@ def test_a_run_that_stopped_says_how_to_go_on_and_one_that_is_over_does_not(stag
     task = stage.task(*works())
     ran = stage.call("solve", task, "--model", "demo", "--quiet", "--max-steps", "3")
     run = stage.only_run().name
-    assert f"go on with: stackmem resume {run} --max-steps +50" in ran.stdout
-    words = next(line for line in ran.stdout.splitlines() if line.startswith("go on with: ")).split()[5:]
+    assert f"continue with: stackmem resume {run} --max-steps +50" in ran.stdout
+    words = next(line for line in ran.stdout.splitlines() if line.startswith("continue with: ")).split()[4:]
     again = stage.call("resume", *words, "--quiet")
     assert again.returncode == 0, again.stderr
-    assert "go on with" not in again.stdout
+    assert "continue with" not in again.stdout
 
 
 def test_whole_lines_that_a_finished_run_lost_are_missed(stage: Stage):

@@ -125,7 +125,7 @@ def test_an_end_that_could_not_be_written_is_made_by_resume_without_a_sandbox(st
     remove_tree(stage.work)
     before = (run / "trace.jsonl").read_bytes()
     ran = stage.call("resume", run.name)
-    assert (ran.returncode, ran.stderr) == (0, f"made what the end of {run.name} lacked: changes.patch, result.json\n")
+    assert (ran.returncode, ran.stderr) == (0, f"completed the end of {run.name}: changes.patch, result.json\n")
     assert read_result(run / "result.json").changed == ("made",)
     assert (run / "trace.jsonl").read_bytes() == before
     assert replay(run).outcome == read_result(run / "result.json").outcome

@@ -52,7 +52,7 @@ def test_a_plug_in_brings_a_strategy_with_its_prompt_that_runs_and_replays(insta
     assert solved.returncode == 0, solved.stderr
     assert "strategy brief" in solved.stderr
     replayed = installed.run("replay", "last")
-    assert "1 prompts are equal" in replayed.stdout, replayed.stderr
+    assert "1 prompts equal" in replayed.stdout, replayed.stderr
 
 
 @pytest.mark.parametrize("command", ["solve", "fork"])

@@ -31,21 +31,24 @@ from stackmem.trace.open_run import Run
     "text_calls", "call_schema", "seed", "heap", "heap_chars", "heap_chunks", "depth", "otel", "fsync", "yes",
 ))  # fmt: skip
 def command(
-    folder: str = argument("[FOLDER]", "The folder to work on; left out, this one.", default="."),
+    folder: str = argument("FOLDER", "The folder to work on; by default the current one.", default="."),
     *,
     flags: Flags,
     policy: str | None = option(
-        "--policy", "A frame for each request, or flat: all of them in one conversation.", "frame|flat"
+        "--policy", "frame: a frame for each request; flat: all requests in one conversation.", "frame|flat"
     ),
     approve: str = option(
-        "--approve", "Which calls in the sandbox ask first.", "never|writes|commands|all", default="never"
+        "--approve",
+        "Ask before calls in the sandbox: never, before writes, also before commands, or always.",
+        "never|writes|commands|all",
+        default="never",
     ),
-    continues: bool = switch("--continue", "Take up the newest conversation about the folder."),
-    taken_up: str | None = option("--resume", "Take up this conversation.", "RUN"),
+    continues: bool = switch("--continue", "Continue the newest conversation about the folder."),
+    taken_up: str | None = option("--resume", "Continue this conversation.", "RUN"),
 ) -> None:
-    """Talk with the agent about a folder of yours; it works on a copy."""
+    """Talk with the agent about a folder. The agent works on a copy."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("a conversation needs a terminal; for one request use stackmem solve FOLDER -t TEXT")
+        raise UsageError("stackmem chat needs a terminal; for a single request use stackmem solve FOLDER -t TEXT")
     _must_be_one_of("--approve", approve, get_args(Approve))
     if policy is not None:
         _must_be_one_of("--policy", policy, get_args(Policy))
@@ -66,14 +69,14 @@ def command(
 
 def _must_be_one_of(flag: str, given: str, known: tuple[str, ...]) -> None:
     if given not in known:
-        raise UsageError(f"{flag} takes {', '.join(known)}, and not {given[:40]!a}")
+        raise UsageError(f"{flag} must be one of {', '.join(known)}, not {given[:40]!a}")
 
 
 def _policy(asked: str | None, strategy: str) -> Policy:
     """Return the requested policy, or the one that suits the strategy."""
     framed = has_frames(open_strategy(strategy))
     if asked == "frame" and not framed:
-        raise UsageError(f"the strategy {strategy} has no frames; take --policy flat, or another strategy")
+        raise UsageError(f"the strategy {strategy} has no frames; use --policy flat or another strategy")
     return "flat" if asked == "flat" or not framed else "frame"
 
 
@@ -82,9 +85,9 @@ def _found(folder: Path, named: str | None, flags: Flags) -> Path:
     if named is not None:
         found = run_folder(named, flags.get("runs_dir"))
         if Run(found).state.session is None:
-            raise UsageError(f"{found.name} is no conversation; stackmem resume goes on with it")
+            raise UsageError(f"{found.name} is not a conversation; continue it with stackmem resume {found.name}")
         return found
     newest = newest_session(runs_folder(flags.get("runs_dir")), folder)
     if newest is None:
-        raise UsageError(f"there is no conversation about {folder} yet; leave out --continue")
+        raise UsageError(f"no conversation about {folder} yet; leave out --continue")
     return newest

@@ -11,8 +11,8 @@ _SHELLS = ("bash", "zsh", "fish")
 
 
 def command(ctx: typer.Context, shell: str = typer.Argument(..., metavar="SHELL", help="bash, zsh or fish.")) -> None:
-    """Print the script with which a shell completes commands, flags and names at a press of Tab."""
+    """Print the script that lets a shell complete commands, flags and names with Tab."""
     if shell not in _SHELLS:
-        raise UsageError(f"no completion for {shell[:40]!r}; there is one for {', '.join(_SHELLS)}")
+        raise UsageError(f"no completion for the shell {shell[:40]!r}; choose one of {', '.join(_SHELLS)}")
     get_completion_inspect_parameters()  # registers the shells with typer
     shell_complete(ctx.find_root().command, {}, "stackmem", "_STACKMEM_COMPLETE", f"source_{shell}")

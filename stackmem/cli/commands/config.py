@@ -24,7 +24,7 @@ def command(
     task: str | None = argument("TASK", "Include the settings of this task.", default=None),
     as_json: JsonArray = False,
 ) -> None:
-    """Show every setting and where its value comes from."""
+    """Show every setting with its value and source."""
     for warning in plugin_problems():
         typer.echo(escape(warning), err=True)
     cwd = Path.cwd()

@@ -17,12 +17,12 @@ _CELL = 40
 
 
 def command(
-    a: str = argument("A", "A run's folder, id, the beginning or the last six characters of one, or 'last'."),
-    b: str = argument("B", "The run to compare it with."),
+    a: str = argument("A", "A run: folder, id, id prefix, last six characters of an id, or 'last'."),
+    b: str = argument("B", "The run to compare with."),
     runs_dir: str | None = flag("runs_dir"),
     json: Json = False,
 ) -> None:
-    """Say where two runs part, and what each came to."""
+    """Show where two runs diverge, and compare their results."""
     difference = diff_runs(Run(run_folder(a, runs_dir)), Run(run_folder(b, runs_dir)))
     if json:
         echo_json(difference)
@@ -37,7 +37,7 @@ def _lines(difference: RunDiff) -> Iterator[str]:
         if side.forked:
             yield f"{letter} was forked from {one_line(side.forked)}"
     if difference.conditions:
-        yield f"\nthey began differently:\n{difference.conditions}"
+        yield f"\nThey started differently:\n{difference.conditions}"
     yield ""
     yield from _parting(difference)
     yield ""
@@ -61,9 +61,9 @@ def _parting(difference: RunDiff) -> Iterator[str]:
     if difference.differs_only_in:
         yield left_out_of_comparison(difference.differs_only_in)
     if part is None:
-        yield f"they never part: all {difference.same_facts:,} facts are the same"
+        yield f"they do not diverge: all {difference.same_facts:,} events are equal"
         return
-    yield f"they part after {difference.same_facts:,} equal facts:"
+    yield f"they diverge after {difference.same_facts:,} equal events:"
     yield from (f"  {letter}: {_place(place)}" for letter, place in (("A", part.a), ("B", part.b)))
     if part.fields:
         yield part.fields
@@ -71,7 +71,7 @@ def _parting(difference: RunDiff) -> Iterator[str]:
 
 def _place(place: FactPlace | None) -> str:
     if place is None:
-        return "has ended before"
+        return "ended earlier"
     frame = f" in {one_line(place.frame)!r}" if place.frame else ""
     return f"step {place.step}{frame}, record {place.seq}: {one_line(place.event)}"
 
@@ -88,8 +88,8 @@ def _rows(a: Side, b: Side) -> Iterator[tuple[str, str, str]]:
     yield row("steps", a.steps, b.steps)
     yield row("frames pushed", a.frames, b.frames)
     yield row("tokens", a.usage.total, b.usage.total)
-    yield row("of them output", a.usage.output, b.usage.output)
-    yield row("of them cached", a.usage.cache_read, b.usage.cache_read)
+    yield row("output tokens", a.usage.output, b.usage.output)
+    yield row("cached tokens", a.usage.cache_read, b.usage.cache_read)
     yield row("cost", *(spell_cost(side.usd, side.usage.total, "unknown") for side in (a, b)))
     yield row("peak context, tokens", a.peak_context_tokens, b.peak_context_tokens)
     yield row("heap at the end, chars", a.heap_chars, b.heap_chars)

@@ -18,12 +18,10 @@ _HITS = 20
 
 
 def command(
-    words: list[str] = argument(
-        "[PAGE|WORD...]", "A page, or PAGE#SECTION; any other words are searched for.", default=None
-    ),
-    list_pages: bool = switch("--list", "List the pages, in their groups."),
+    words: list[str] = argument("PAGE|WORD", "A page, PAGE#SECTION, or words to search for.", default=None),
+    list_pages: bool = switch("--list", "List the pages in groups."),
 ) -> None:
-    """Read or search the documents, offline."""
+    """Read or search the documents offline."""
     if list_pages:
         _list()
         return
@@ -45,16 +43,18 @@ def _list() -> None:
         typer.echo(f"{group}:")
         for name in names:
             typer.echo(f"  {name:<{width}}  {documents.title(name)}")
-    typer.echo("\nstackmem docs PAGE shows a page, stackmem docs WORD searches them")
+    typer.echo("\nstackmem docs PAGE shows a page; stackmem docs WORD searches all pages")
 
 
 def _search(words: list[str]) -> None:
     hits = documents.search(words)
     if not hits:
-        raise UsageError(f"no page and no section has {readable(' '.join(words))[:80]!r}; see stackmem docs --list")
+        raise UsageError(
+            f"no page or section contains {readable(' '.join(words))[:80]!r}; stackmem docs --list lists all pages"
+        )
     for hit in hits[:_HITS]:
         typer.echo(f"{hit.place}\n    {hit.line[:100]}")
-    more = f"; {len(hits) - _HITS} more sections have these words" if len(hits) > _HITS else ""
+    more = f"; {len(hits) - _HITS} more sections contain these words" if len(hits) > _HITS else ""
     typer.echo(f"\nstackmem docs {hits[0].place} shows the first{more}")
 
 

@@ -24,27 +24,28 @@ from stackmem.workspace.project.project import Project
 )
 def command(
     folder: Annotated[
-        Path | None, typer.Argument(metavar="FOLDER", help="A folder to work on: what it brings, what is missing.")
+        Path | None,
+        typer.Argument(metavar="FOLDER", help="Also examine this folder: its environment, tests and missing parts."),
     ] = None,
     *,
     flags: Flags,
     model: Annotated[
-        str | None, typer.Option("--model", help="Probe the server of this model instead: openai/NAME, llamacpp/NAME.")
+        str | None, typer.Option("--model", help="Probe the server of this model and exit: openai/NAME, llamacpp/NAME.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Say which isolation works here and what it guarantees, or what a model server can do (--model)."""
+    """Show which sandboxes work here and what they guarantee, or what a model server can do (--model)."""
     if model is not None:
         _probe(model, flags, as_json=json)
     report = examine(flags, folder)
     if json:
         echo_json(report)
     else:
-        typer.echo(f"active: {report.active or 'none; commands are not run without --isolation'}")
+        typer.echo(f"active: {report.active or 'none; stackmem runs no commands without --isolation'}")
         typer.echo(f"workspaces: {report.sandbox_dir}\nruns:       {report.runs_dir}")
         typer.echo(f"layers:     {_way(report)}")
         for models, why in report.models.items():
-            typer.echo(f"{f'{models}NAME:':<19}{readable(why) or 'can be asked'}")
+            typer.echo(f"{f'{models}NAME:':<19}{readable(why) or 'ready'}")
         for line in server_lines(running_servers()):
             typer.echo(line)
         for level in report.levels:
@@ -52,12 +53,15 @@ def command(
                 f"\n{level.level} (--isolation {level.isolation}): {'works' if level.available else 'does not work'}"
             )
             _say("probe", level.probe)
-            _say("it said", level.failure)
+            _say("error", level.failure)
             _say("guarantees", level.guarantees)
             _say("leaks", level.leaks)
             if level.available:
-                _say("hosts", level.listed or "commands can be kept to listed ones (--network list --allow HOST:PORT)")
-            _say("to get it", level.remedy)
+                _say(
+                    "hosts",
+                    level.listed or "commands can be limited to listed hosts (--network list --allow HOST:PORT)",
+                )
+            _say("fix", level.remedy)
         if report.project is not None:
             typer.echo(f"\n{readable(str(folder))}")
             for label, text in _rows(report.project):
@@ -82,9 +86,9 @@ def _probe(name: str, flags: Flags, *, as_json: bool) -> NoReturn:
 def _way(report: Examined) -> str:
     """Describe how runs access a folder on this machine."""
     if not report.no_layer:
-        return "work: a run lies over your folder and keeps what it changes"
-    shared = ", which shares its blocks with your files until one side writes" if report.shares_blocks else ""
-    return f"no: {readable(report.no_layer)}; a run works on a copy{shared}"
+        return "work: a run uses an overlay on your folder and stores its changes separately"
+    shared = ", which shares disk blocks with your files until one side changes" if report.shares_blocks else ""
+    return f"do not work: {readable(report.no_layer)}; a run works on a copy{shared}"
 
 
 def _rows(project: Project) -> Iterator[tuple[str, str]]:
@@ -94,7 +98,7 @@ def _rows(project: Project) -> Iterator[tuple[str, str]]:
     yield "path", ", ".join(project.programs)
     yield "read-only", ", ".join(project.installations)
     for suite in project.suites:
-        yield "tests", f"{suite.command} (as {suite.reason} suggests; --check auto takes the first)"
+        yield "tests", f"{suite.command} (found in {suite.reason}; --check auto uses the first)"
     yield "locks", ", ".join(project.locks)
     for sentence in project.missing:
         yield "missing", readable(sentence)

@@ -14,22 +14,20 @@ from stackmem.run.fork import fork, read_changes
 
 
 @takes("flags", settings("strategy", "model", "base_url", "window_tokens", "price", "prompt", "isolation"))
-@takes("limits", limits("the oldest start", "the run had"))
+@takes("limits", limits("the start of the oldest run", "of the run"))
 def command(
     run: RunName,
-    at: int = option("--at", "The step after which the new run begins; 0: the start.", "N", default=...),
+    at: int = option("--at", "Start after this step; 0 is the beginning.", "N", default=...),
     *,
     flags: Flags,
-    sets: list[str] | None = option(
-        "--set", "Puts a chunk on the heap; several times for more.", "heap.NAME=TEXT|@FILE"
-    ),
-    drops: list[str] | None = option("--drop", "Takes a chunk from the heap; several times for more.", "heap.NAME"),
+    sets: list[str] | None = option("--set", "Put a chunk on the heap; repeatable.", "heap.NAME=TEXT|@FILE"),
+    drops: list[str] | None = option("--drop", "Remove a chunk from the heap; repeatable.", "heap.NAME"),
     limits: Flags,
     runs_dir: str | None = flag("runs_dir"),
     json: JsonResult = False,
     quiet: Quiet = False,
 ) -> None:
-    """Go on in a new run from where a run stood after a step, with another memory, model or prompt."""
+    """Start a new run from a step of an earlier run, with a different memory, model or prompt."""
     changes = read_changes(flags | limits, sets or [], drops or [], Path.cwd())
     folder = run_folder(run, runs_dir)
     with open_screen(quiet=quiet, asks=is_played_by_person(folder, changes.model)) as screen:

@@ -17,17 +17,17 @@ from stackmem.kept.kept_heaps import KeptRow, free_kept, kept_content, kept_rows
 from stackmem.kept.removal import read_age
 from stackmem.settings.kept_heap import KEEP, HeapStore, all_heaps, heap_store
 
-app = typer.Typer(help="The chunks that outlive the runs of a folder.", no_args_is_help=True)
+app = typer.Typer(help="Manage the chunks that are kept between runs on a folder.", no_args_is_help=True)
 
-_FOLDER = option("--folder", "The folder whose chunks they are; left out, this one.", "DIR", default=".")
-_HEAP = option("--heap", "The file that the chunks are in, where they were kept in one.", "FILE", default=KEEP)
+_FOLDER = option("--folder", "The folder that the chunks belong to; by default the current one.", "DIR", default=".")
+_HEAP = option("--heap", "The file with the chunks, if they are not stored for a folder.", "FILE", default=KEEP)
 _NAME = argument("NAME", "The chunk's name.")
 
 
 def _store(folder: str, heap: str) -> HeapStore:
     place = absolute(folder)
     if heap == KEEP and not place.is_dir():
-        raise UsageError(f"{folder} is no folder; stackmem heap list --all shows those that have chunks")
+        raise UsageError(f"{folder} is not a folder; stackmem heap list --all lists all folders with chunks")
     return heap_store(heap, place, Path.cwd(), os.environ)
 
 
@@ -35,17 +35,17 @@ def _store(folder: str, heap: str) -> HeapStore:
 def list_command(
     folder: str = _FOLDER,
     heap: str = _HEAP,
-    every: bool = switch("--all", "List those of every folder."),
+    every: bool = switch("--all", "List the chunks of every folder."),
     json: JsonArray = False,
 ) -> None:
-    """List the chunks of a folder: what each holds, its source, and whether that has changed since."""
+    """List the chunks of a folder with their sources, and whether a source has changed since."""
     stores = all_heaps(os.environ) if every else [_store(folder, heap)]
     rows = [row for store in stores for row in kept_rows(store)]
     if json:
         echo_json(rows)
         return
     if not rows:
-        typer.echo("no chunk is kept here; runs keep them with --heap keep")
+        typer.echo("no chunks are stored here; runs with --heap keep store them")
         return
     headings = (*(("folder",) if every else ()), "chunk", "chars", "state", "age", "source", "description")
     cells = [(*((one_line(row.folder),) if every else ()), *_cells(row)) for row in rows]
@@ -68,20 +68,20 @@ def _age(seconds: float) -> str:
 
 @app.command("read", short_help="Print a chunk.")
 def read_command(name: str = _NAME, folder: str = _FOLDER, heap: str = _HEAP) -> None:
-    """Print a chunk's content as it is."""
+    """Print the content of a chunk."""
     typer.echo(readable(kept_content(_store(folder, heap), name)), nl=False)
 
 
 @app.command("write", short_help="Write a chunk.")
 def write_command(
     name: str = _NAME,
-    text: str | None = option("-t --text", "Its content; without it, standard input.", "TEXT"),
-    description: str = option("--description", "Its line in the index.", "TEXT", default=""),
-    source: str = option("--source", "The file of the folder that it describes.", "FILE", default=""),
+    text: str | None = option("-t --text", "The content; by default read from standard input.", "TEXT"),
+    description: str = option("--description", "The description in the index.", "TEXT", default=""),
+    source: str = option("--source", "The file in the folder that the chunk describes.", "FILE", default=""),
     folder: str = _FOLDER,
     heap: str = _HEAP,
 ) -> None:
-    """Write a chunk for later runs; it replaces one of the same name."""
+    """Write a chunk for later runs, replacing a chunk of the same name."""
     content = sys.stdin.read() if text is None else text
     write_kept(_store(folder, heap), StoreEntry(name, content, description, source))
 
@@ -90,25 +90,23 @@ def write_command(
 def free_command(
     names: list[str] = argument("NAME...", "The chunks' names."), folder: str = _FOLDER, heap: str = _HEAP
 ) -> None:
-    """Free chunks; the traces of runs that wrote them keep them."""
+    """Free chunks. The traces of the runs that wrote them still contain them."""
     free_kept(_store(folder, heap), names)
 
 
 @app.command("prune", short_help="Free old or stale chunks.")
 def prune_command(
-    older_than: str | None = option(
-        "--older-than", "Free chunks that were last written longer ago than this, such as 30d.", "AGE"
-    ),
-    stale: bool = switch("--stale", "Free chunks whose file has changed since, or is gone."),
-    gone: bool = switch("--gone", "Remove the chunks of folders that are gone."),
-    dry_run: bool = switch("--dry-run", "Say what would go, and free nothing."),
+    older_than: str | None = option("--older-than", "Free chunks not written for this long, such as 30d.", "AGE"),
+    stale: bool = switch("--stale", "Free chunks whose source file has changed or is gone."),
+    gone: bool = switch("--gone", "Free all chunks of folders that no longer exist."),
+    dry_run: bool = switch("--dry-run", "Only show what would be freed."),
     folder: str = _FOLDER,
     heap: str = _HEAP,
 ) -> None:
-    """Free old or stale chunks of a folder, or all of those whose folder is gone."""
+    """Free old or stale chunks of a folder, or all chunks of folders that no longer exist."""
     if older_than is None and not stale and not gone:
-        raise UsageError("say what is to go: --older-than AGE, --stale or --gone")
-    does = "would go" if dry_run else "is gone"
+        raise UsageError("missing selection; pass --older-than AGE, --stale or --gone")
+    does = "would be freed" if dry_run else "freed"
     if older_than is not None or stale:
         age = None if older_than is None else read_age(older_than)
         for row in prune_kept(_store(folder, heap), age, stale=stale, dry_run=dry_run):

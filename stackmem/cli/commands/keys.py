@@ -10,36 +10,36 @@ from stackmem.cli.options import Json, argument
 from stackmem.cli.screen.text import echo_json, one_line
 from stackmem.settings.keys import signing_key, trust_key, trusted_keys
 
-app = typer.Typer(help="The keys that sign runs: this machine's own, and those you trust.", no_args_is_help=True)
+app = typer.Typer(help="Manage the keys that sign runs: this machine's own and those you trust.", no_args_is_help=True)
 
-_KEY = argument("KEY", "The key, as stackmem keys export prints it.")
+_KEY = argument("KEY", "The key, as printed by stackmem keys export.")
 
 
-@app.command("list", short_help="List the keys whose signatures count here.")
+@app.command("list", short_help="List the trusted keys.")
 def list_command(json: Json = False) -> None:
-    """List the keys whose signatures count here; this machine's own is made with its first run."""
+    """List the trusted keys. This machine's own key is created by its first run."""
     keys = trusted_keys(os.environ)
     if json:
         echo_json([{"key": key, "name": name} for key, name in keys.items()])
         return
-    typer.echo("\n".join(f"{key} {one_line(name)}" for key, name in keys.items()) or "no key yet")
+    typer.echo("\n".join(f"{key} {one_line(name)}" for key, name in keys.items()) or "no keys yet")
 
 
 @app.command("export", short_help="Print this machine's public key.")
 def export_command() -> None:
-    """Print this machine's public key, for people who should trust its runs."""
+    """Print this machine's public key, for people who want to trust its runs."""
     typer.echo(signing_key(os.environ).public)
 
 
 @app.command("trust", short_help="Trust a key.")
-def trust_command(key: str = _KEY, name: str = argument("NAME", "Whose it is.")) -> None:
-    """Trust runs that a key signed; get it from its owner by a way that nobody else can change."""
+def trust_command(key: str = _KEY, name: str = argument("NAME", "The name of the key's owner.")) -> None:
+    """Trust runs signed with a key. Get the key from its owner over a channel that others cannot change."""
     trust_key(os.environ, key, name)
     typer.echo(f"{key} is trusted as {one_line(name)}")
 
 
-@app.command("distrust", short_help="Trust a key no more.")
+@app.command("distrust", short_help="Stop trusting a key.")
 def distrust_command(key: str = _KEY) -> None:
-    """Trust runs that a key signed no more."""
+    """Stop trusting runs signed with a key."""
     trust_key(os.environ, key, None)
-    typer.echo(f"{key} is trusted no more")
+    typer.echo(f"{key} is no longer trusted")

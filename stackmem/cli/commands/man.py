@@ -9,7 +9,7 @@ from stackmem.version import VERSION
 
 
 def command() -> None:
-    """Print the manual page: commands with examples, and exit codes."""
+    """Print the manual page with all commands, examples and exit codes."""
     lines = [f'.TH STACKMEM 1 "" "stackmem {_roff(VERSION)}"', ".SH NAME"]
     lines += [r"stackmem \- a coding agent that manages its own working memory"]
     lines += [".SH SYNOPSIS", r".B stackmem", r"[\-\-version] [\-\-help] COMMAND [ARGS]..."]

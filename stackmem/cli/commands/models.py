@@ -17,10 +17,10 @@ from stackmem.tools.plugins import load_plugins
 def command(
     json: JsonArray = False,
     local: Annotated[
-        bool, typer.Option("--local", help="List the servers that run on this machine, and their models.")
+        bool, typer.Option("--local", help="List the model servers on this machine and their models.")
     ] = False,
 ) -> None:
-    """List the known models with their prices, and the kinds of models there are."""
+    """List the known models with their prices, and the forms of model names."""
     load_plugins()
     if local:
         _list_local(json=json)
@@ -28,7 +28,9 @@ def command(
     if json:
         echo_json(rows())
         return
-    typer.echo("USD per million tokens; a write to the cache for 5 minutes and for 1 hour, a read from it\n")
+    typer.echo(
+        "USD per million tokens; write5m, write1h and read are cache writes for 5 minutes and 1 hour, and cache reads\n"
+    )
     typer.echo(f"{'model':<22}{'window':>10}{'input':>8}{'output':>8}{'write5m':>9}{'write1h':>9}{'read':>8}")
     for row in rows():
         price = row.price
@@ -39,7 +41,7 @@ def command(
             f"{row.name:<22}{row.window_tokens:>10,}{price.input:>8g}{price.output:>8g}{price.cache_write_5m:>9g}"
             f"{price.cache_write_1h:>9g}{price.cache_read:>8g}"
             + (
-                f"  x{price.tier_factor:g} above {price.tier_above_tokens:,} tokens of prompt"
+                f"  x{price.tier_factor:g} above {price.tier_above_tokens:,} prompt tokens"
                 if price.tier_above_tokens
                 else ""
             )
@@ -47,8 +49,9 @@ def command(
     sources = sorted({row.price.source for row in rows() if row.price})
     typer.echo("\n" + "\n".join(f"source: {source}" for source in sources))
     typer.echo(
-        f"\nmodels are named {kinds()}; claude-… alone is anthropic/, openai/ is any compatible server "
-        "(--base-url), gemini/ Google's, demo a task's own script, sim/ a simulated agent for worlds, human you"
+        f"\nforms of model names: {kinds()}; claude-… is short for anthropic/claude-…, openai/ works with any "
+        "compatible server (--base-url), gemini/ is Google's, demo is a task's own script, sim/ is a simulated agent "
+        "for worlds, human is you at the terminal"
     )
 
 
@@ -66,11 +69,11 @@ def _list_local(*, json: bool) -> None:
     for server in servers:
         typer.echo(f"{server.url}")
         for name, model in server.models.items():
-            window = f"{model.window_tokens:,} tokens" if model.window_tokens else "window not stated"
+            window = f"{model.window_tokens:,} tokens" if model.window_tokens else "window unknown"
             typer.echo(f"  {server.kind}/{name}  {window}")
         if not server.models:
-            typer.echo("  (it lists no models; load one first)")
+            typer.echo("  (no models listed; load one first)")
     if not servers:
         usual = ", ".join(f"{kind} {port}" for kind, port in LOCAL_SERVERS.items())
-        typer.echo(f"No model server answers on this machine (ports tried: {usual}).")
-        typer.echo("Start one, or name its address: --model openai/NAME --base-url http://127.0.0.1:PORT/v1")
+        typer.echo(f"No model server found on this machine (ports tried: {usual}).")
+        typer.echo("Start one, or pass its address: --model openai/NAME --base-url http://127.0.0.1:PORT/v1")

@@ -38,20 +38,22 @@ LONGEST_WAIT_SECONDS = 3.0
 
 
 def command(
-    run: str = argument("RUN", "A run's folder, id, prefix, or 'last'; or a packed run."),
-    step: int | None = option("--step", "Show one step whole.", "N"),
-    frame: str | None = option("--frame", "Show the last step of a frame, named by id or name.", "NAME"),
-    play: bool = switch("--play", "Walk through the run as it happened."),
-    speed: float | None = option("--speed", "With --play: X times as fast as it was. Default: 1.", "X"),
-    tools: str | None = option("--tools", "Execute the calls again, and compare their results.", "live"),
-    checks: bool = switch("--checks", "Verify, then judge the last files again, and compare the verdicts."),
-    signed: bool = switch("--signed", "Verify, and that keys you trust signed the run to its end."),
-    model: str | None = option("--model", "With --from: play again with the recorded replies.", "recorded"),
-    first: int | None = option("--from", "With --tools or --model: begin at this step.", "N"),
+    run: str = argument("RUN", "A run (folder, id, id prefix or 'last'), or a packed run."),
+    step: int | None = option("--step", "Show one step in full.", "N"),
+    frame: str | None = option("--frame", "Show the last step of the frame with this id or name.", "NAME"),
+    play: bool = switch("--play", "Play the run back as it happened."),
+    speed: float | None = option("--speed", "With --play: X times the original speed. Default: 1.", "X"),
+    tools: str | None = option("--tools", "Execute the tool calls again, and compare the results.", "live"),
+    checks: bool = switch(
+        "--checks", "Verify, then run the checks on the final files again, and compare the verdicts."
+    ),
+    signed: bool = switch("--signed", "Also verify that trusted keys signed the whole run."),
+    model: str | None = option("--model", "With --from: run again with the recorded replies.", "recorded"),
+    first: int | None = option("--from", "With --tools or --model: start at this step.", "N"),
     runs_dir: str | None = flag("runs_dir"),
     json: Json = False,
 ) -> None:
-    """Verify every event and prompt of a run against today's rules, or look at one step, or do it again."""
+    """Verify every event and prompt of a run against the current rules, show one step, or run it again."""
     with kept_or_packed(run, runs_dir) as folder:
         _refuse_contradictions(
             step, frame, tools, model, checks=checks, signed=signed, play=play, speed=speed, as_json=json
@@ -97,29 +99,29 @@ def _refuse_contradictions(
         if given
     ]
     if len(wishes) > 1:
-        raise UsageError(f"{' and '.join(wishes)} exclude each other; give one of them")
+        raise UsageError(f"{' and '.join(wishes)} cannot be combined; pass only one of them")
     if speed is not None and not play:
-        raise UsageError("--speed goes with --play; add it, or leave --speed out")
+        raise UsageError("--speed requires --play; add --play, or leave --speed out")
     if speed is not None and not 0 < speed < float("inf"):
-        raise UsageError(f"--speed is {speed:g}; write a number above 0, such as 10")
+        raise UsageError(f"--speed {speed:g} is out of range; use a number above 0, such as 10")
     if play and as_json:
-        raise UsageError("--play and --json exclude each other; stackmem export writes all of a run for programs")
+        raise UsageError("--play and --json cannot be combined; for machine-readable output use stackmem export")
 
 
 def _refuse_repeats(tools: str | None, model: str | None, first: int | None) -> None:
     """Check the values of --tools, --model and --from; the first two take a word so that others can be added later."""
     if tools not in (None, "live"):
-        raise UsageError(f"--tools {tools[:40]!a} is nothing that can be done; write --tools live")
+        raise UsageError(f"--tools {tools[:40]!a} is not supported; use --tools live")
     if model not in (None, "recorded"):
         raise UsageError(
-            f"--model {model[:40]!a} cannot replay; write --model recorded, or see stackmem fork for another one"
+            f"--model {model[:40]!a} is not supported; use --model recorded, or stackmem fork for another model"
         )
     if model is not None and first is None:
-        raise UsageError("--model recorded begins at a step; add --from N")
+        raise UsageError("--model recorded needs a first step; add --from N")
     if first is not None and tools is None and model is None:
-        raise UsageError("--from goes with --tools live or --model recorded; add one of them, or leave --from out")
+        raise UsageError("--from requires --tools live or --model recorded; add one of them, or leave --from out")
     if first is not None and first < 1:
-        raise UsageError(f"--from {first} is no step; steps are counted from 1")
+        raise UsageError(f"--from {first} is not a step; steps are counted from 1")
 
 
 def _show_step(run: Run, step: int | None, frame: str | None, *, as_json: bool) -> None:
@@ -140,18 +142,20 @@ def _verify(folder: Path, *, signed: bool, as_json: bool) -> None:
         return
     if done.redacted_of:
         typer.echo(f"redacted copy of {done.redacted_of}")
-    typer.echo(f"{done.run}: {done.events:,} events follow from the rules, {done.prompts:,} prompts are equal")
+    typer.echo(f"{done.run}: {done.events:,} events verified, {done.prompts:,} prompts equal")
     if not done.same_rules:
-        typer.echo("the run was made under other rules: wording and prompt digests were not compared")
+        typer.echo("the run was recorded under different rules: texts and prompt digests were not compared")
     if done.torn_bytes:
-        typer.echo(f"its last {done.torn_bytes:,} bytes were cut short by a crash and are no part of the trace")
+        typer.echo(f"ignored the last {done.torn_bytes:,} bytes, which a crash cut short")
     if done.result_is_unread:
-        typer.echo("its result.json cannot be read, and was held against nothing; stackmem resume makes it anew")
+        typer.echo("its result.json cannot be read and was not compared; stackmem resume writes it again")
     typer.echo(f"outcome {done.outcome}, step {done.steps}, {done.frames} frames pushed")
     if done.signed is not None:
-        typer.echo(f"signed to its end by {one_line(', '.join(done.signed.keys))}")
+        typer.echo(f"signed completely by {one_line(', '.join(done.signed.keys))}")
         for first, last in done.signed.found:
-            typer.echo(f"records {first:,} to {last:,} were not signed yet when a process took the run up, and now are")
+            typer.echo(
+                f"records {first:,} to {last:,} were unsigned when a process continued the run, and were signed then"
+            )
 
 
 def _verify_gateway(folder: Path, *, as_json: bool) -> None:
@@ -160,9 +164,9 @@ def _verify_gateway(folder: Path, *, as_json: bool) -> None:
     if as_json:
         echo_json(done)
         return
-    typer.echo(f"{done.run}: {done.facts:,} facts follow from what passed the gateway")
+    typer.echo(f"{done.run}: {done.facts:,} events follow from the gateway's log")
     if done.cuts or done.not_followed:
-        typer.echo(f"{done.cuts:,} cuts follow from their conversations, {done.not_followed:,} cannot be decided again")
+        typer.echo(f"{done.cuts:,} cuts verified, {done.not_followed:,} cuts cannot be verified")
 
 
 def walk(run: Run, speed: float, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -188,7 +192,7 @@ def walk(run: Run, speed: float, sleep: Callable[[float], None] = time.sleep) ->
             state = state_after(state, record)
             show(record.event, state)
     if state.end is None:
-        typer.echo("the trace ends here; the run was cut short")
+        typer.echo("the trace ends here, because the run was cut short")
 
 
 def _repeat_calls(run: Run, first: int, *, as_json: bool) -> NoReturn:
@@ -207,13 +211,13 @@ def _repeat_calls(run: Run, first: int, *, as_json: bool) -> NoReturn:
         echo_json(live)
     else:
         say_missing(live.missing)
-        same = f"{live.calls:,} calls returned what they had returned, at isolation {live.isolation}"
+        same = f"{live.calls:,} calls returned the recorded results, at isolation {live.isolation}"
         if not live.difference and not live.calls:
-            typer.echo(f"{live.run}: no call of a workspace tool, so nothing to execute again")
+            typer.echo(f"{live.run}: no workspace tool calls to execute again")
         elif not live.difference:
             typer.echo(f"{live.run}: all {same}")
         else:
-            typer.echo(f"{live.run}: {same}, then one did not:")
+            typer.echo(f"{live.run}: {same}, then one differed:")
             typer.echo(f"step {live.step}, record {live.seq}: {one_line(live.call)}\n{readable(live.difference)}")
         if live.differs_only_in:
             typer.echo(left_out_of_comparison(live.differs_only_in))
@@ -230,7 +234,7 @@ def _judge_again(folder: Path, *, as_json: bool) -> NoReturn:
         say_missing(again.missing)
         now = f"{_rewards(again.now)}{again.error and f' ({one_line(again.error)})'}"
         same = f"as recorded: {now}" if again.equal else f"{now}; recorded: {_rewards(again.recorded)}"
-        typer.echo(f"{again.run}: its checks say today, at isolation {again.isolation}, {same}")
+        typer.echo(f"{again.run}: checks now, at isolation {again.isolation}: {same}")
     sys.exit(0 if again.equal else _DIFFERS)
 
 
@@ -248,10 +252,10 @@ def _repeat_replies(run: Run, first: int, *, as_json: bool) -> NoReturn:
         say_missing(rerun.missing)
         typer.echo(
             f"{rerun.run}: {rerun.steps:,} steps from step {rerun.first} on, at isolation {rerun.isolation}: "
-            f"{rerun.equal_facts:,} facts as recorded, outcome {rerun.outcome} (recorded: {rerun.recorded_outcome})"
+            f"{rerun.equal_facts:,} events as recorded, outcome {rerun.outcome} (recorded: {rerun.recorded_outcome})"
         )
         if rerun.difference:
-            typer.echo(f"the first other fact, in step {rerun.step}:\n{readable(rerun.difference)}")
+            typer.echo(f"first different event, in step {rerun.step}:\n{readable(rerun.difference)}")
         if rerun.differs_only_in:
             typer.echo(left_out_of_comparison(rerun.differs_only_in))
     sys.exit(_DIFFERS if rerun.difference else 0)

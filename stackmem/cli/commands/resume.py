@@ -24,47 +24,49 @@ from stackmem.run.stopped import Stopped
 from stackmem.tools.mcp_servers import own_servers
 
 
-@takes("limits", limits("the run's start", "it had"))
+@takes("limits", limits("the start of the run", "of the run"))
 def command(
     run: RunName,
     *,
     limits: Flags,
-    isolation: str | None = option("--isolation", "Another isolation level than the run had.", "LEVEL"),
+    isolation: str | None = option("--isolation", "Use a different isolation level.", "LEVEL"),
     runs_dir: str | None = flag("runs_dir"),
     json: JsonResult = False,
     quiet: Quiet = False,
-    says: list[str] | None = option("--say", "An answer to a question, or what to do next; repeatable.", "TEXT"),
-    answers: str | None = option("--answers", "Answers to a program's questions, a YAML list.", "FILE"),
+    says: list[str] | None = option("--say", "An answer to a question, or the next instruction; repeatable.", "TEXT"),
+    answers: str | None = option("--answers", "A YAML list of answers to a program's questions.", "FILE"),
     program: str | None = option(
         "--program",
-        "An edited program: a new run of it is given the recorded answers while it asks the same.",
+        "Start a new run of this edited program, reusing recorded answers while its requests are the same.",
         "FILE",
     ),
-    model: str | None = option("--model", "The model of a program's run that had none.", "NAME"),
-    debug: bool = switch("--debug", "Stop at each step of a program, and take commands at the terminal."),
-    verbose: bool = switch("--verbose", "Print what each step of a program changed, a line each."),
-    yes: bool = switch("--yes", "Make calls again that may have been made already."),
+    model: str | None = option("--model", "A model for a program's run that started without one.", "NAME"),
+    debug: bool = switch("--debug", "Debug the program at the terminal, step by step."),
+    verbose: bool = switch("--verbose", "Print one line per program step with its changes."),
+    yes: bool = switch("--yes", "Repeat calls that may already have been executed."),
 ) -> None:
-    """Go on with a run that was killed, interrupted or ended by a limit."""
+    """Continue a run that was killed, interrupted or ended by a limit."""
     folder = run_folder(run, runs_dir)
     wanted = {**limits, "isolation": isolation, "model": model, **({"yes": "true"} if yes else {})}
     with own_servers(os.environ, Path.cwd()) as warnings:
         say(*warnings)
         if program is not None and model is not None:
-            raise UsageError("--model does not go with --program; resume the new run with it, should it need one")
+            raise UsageError(
+                "--model cannot be combined with --program; if the new run needs a model, resume it with --model"
+            )
 
         def play() -> None:
             talk = neighbor("languages: screen of a program")(
                 folder, says or (), answers, as_json=json, quiet=quiet, debug=debug, verbose=verbose
             )
             if talk is None and (debug or verbose):
-                raise UsageError(f"{folder.name} is no run of a program; leave out --debug and --verbose")
+                raise UsageError(f"{folder.name} is not a run of a program; leave out --debug and --verbose")
             if talk is None and says:
                 wanted["said"] = "\n".join(says)
             if program is None:
                 _resume(folder, wanted, talk, as_json=json, quiet=quiet)
             elif talk is None:
-                raise UsageError(f"{folder.name} is no run of a program; leave out --program")
+                raise UsageError(f"{folder.name} is not a run of a program; leave out --program")
             else:
                 neighbor("languages: continue an edited program")(folder, program, wanted, *talk, as_json=json)
 
@@ -81,7 +83,7 @@ def play_or_ask(play: Callable[[], None], wanted: Flags, *, asks: bool) -> None:
     except MayRepeat as error:
         if not asks or not sys.stdin.isatty():
             raise
-        if not typer.confirm(f"{readable(str(error))}. Make it again?", err=True):
+        if not typer.confirm(f"{readable(str(error))}. Repeat it?", err=True):
             raise
         wanted["yes"] = "true"
         play()
@@ -90,7 +92,7 @@ def play_or_ask(play: Callable[[], None], wanted: Flags, *, asks: bool) -> None:
 def _resume(folder: Path, wanted: Flags, talk: tuple[Any, Person] | None, *, as_json: bool, quiet: bool) -> NoReturn:
     def say_where(stopped: Stopped) -> None:
         if stopped.torn_bytes:
-            say(f"the last {stopped.torn_bytes:,} bytes of the trace were cut short by a crash; they are cut off")
+            say(f"removed the last {stopped.torn_bytes:,} bytes of the trace, which a crash cut short")
         if not quiet:
             say(f"resuming {folder.name} after {_place(stopped)}")
 
@@ -113,10 +115,10 @@ def _place(stopped: Stopped) -> str:
     if program is None:
         return at
     request = stopped.program.asked if stopped.program is not None else None
-    under_way = f", whose call of {request.tool} is made again" if isinstance(request, InvokeTool) else ""
-    last = ", at what it asked last" if program.halted is not None else ""
+    under_way = f", repeating its call of {request.tool}" if isinstance(request, InvokeTool) else ""
+    last = ", at its last request" if program.halted is not None else ""
     step = f", in {readable(program.path)}" if program.path else ""
-    return f"{at}{step}{under_way}{last}; its variables are those of the recorded answers"
+    return f"{at}{step}{under_way}{last}, with variables restored from the recorded answers"
 
 
 def _show(resumed: ResumeResult, run: str, *, as_json: bool) -> None:
@@ -127,8 +129,8 @@ def _show(resumed: ResumeResult, run: str, *, as_json: bool) -> None:
         echo_json(result if result is not None else {"run": run, "outcome": resumed.outcome, "resumed": False})
         return
     if resumed.missing:
-        say(f"made what the end of {run} lacked: {', '.join(resumed.missing)}")
+        say(f"completed the end of {run}: {', '.join(resumed.missing)}")
     elif not resumed.played:
-        typer.echo(f"nothing to resume: {run} is over ({resumed.outcome})")
+        typer.echo(f"nothing to resume: {run} has ended ({resumed.outcome})")
     if result is not None:
         show_result(result, folder=bool(resumed.folder), checked=resumed.checked)

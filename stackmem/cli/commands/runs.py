@@ -21,21 +21,21 @@ _SHORT = 6
 """Number of characters at the end of an id that also identify a run."""
 _REQUEST_CELLS = 24
 
-app = typer.Typer(help="List the runs there are.", invoke_without_command=True)
+app = typer.Typer(help="List runs, or remove them.", invoke_without_command=True)
 
 
 @app.callback()
 def list_command(
     context: typer.Context,
     filters: list[str] | None = option(
-        "--filter", "Show only runs that match, such as outcome=solved or steps>20.", "CONDITION"
+        "--filter", "Show only runs that match, such as outcome=solved or steps>20; repeatable.", "CONDITION"
     ),
-    sort: str = option("--sort", "Order by this; -FIELD has the largest first.", "FIELD", default="-started"),
-    limit: int | None = option("--limit", "Show no more than N runs.", "N"),
+    sort: str = option("--sort", "Sort by this field; -FIELD sorts in descending order.", "FIELD", default="-started"),
+    limit: int | None = option("--limit", "Show at most N runs.", "N"),
     runs_dir: str | None = flag("runs_dir"),
     json: JsonArray = False,
 ) -> None:
-    """List the runs, the newest first: what each came to, and what it took."""
+    """List runs, newest first, with their outcome and cost."""
     if context.invoked_subcommand is not None:
         return
     folder = runs_folder(runs_dir)
@@ -44,19 +44,17 @@ def list_command(
     if json:
         echo_json(rows)
         return
-    typer.echo("\n".join(table(rows, terminal_width())) if rows else f"{folder} holds no such runs")
+    typer.echo("\n".join(table(rows, terminal_width())) if rows else f"no matching runs in {folder}")
     for hint in filter(None, (how_to_resume(rows), how_to_remove(rows))):
         typer.echo(hint, err=True)
 
 
 @app.command("rm", short_help="Remove runs with their workspaces.")
 def rm_command(
-    named: list[str] = argument(
-        "RUN...", "Runs: a folder, id, the beginning or the last six characters of one, or 'last'."
-    ),
+    named: list[str] = argument("RUN", "Runs: folder, id, id prefix, last six characters of an id, or 'last'."),
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
-    """Remove runs with their workspaces; refused while forks depend on them, or a process writes them."""
+    """Remove runs with their workspaces. Runs with forks and runs in progress cannot be removed."""
     folders = list(dict.fromkeys(run_folder(one, runs_dir).resolve() for one in named))
     for folder in folders:
         remove_run(folder)
@@ -65,20 +63,22 @@ def rm_command(
 
 @app.command("prune", short_help="Remove old runs with their workspaces.")
 def prune_command(
-    older_than: str | None = option(
-        "--older-than", "Remove runs that were last written longer ago than this. Default: 30d.", "AGE"
+    older_than: str | None = option("--older-than", "Remove runs not written for this long. Default: 30d.", "AGE"),
+    keep_last: int = option(
+        "--keep-last", "Keep the newest N runs; without --older-than, remove all others.", "N", default=0
     ),
-    keep_last: int = option("--keep-last", "So many of the newest stay; without an age all others go.", "N", default=0),
-    dry_run: bool = switch("--dry-run", "Say what would go, and remove nothing."),
+    dry_run: bool = switch("--dry-run", "Only show what would be removed."),
     runs_dir: str | None = flag("runs_dir"),
     json: JsonArray = False,
 ) -> None:
-    """Remove old runs with their workspaces; runs that are being written, and parents of forks, stay."""
+    """Remove old runs with their workspaces. Runs in progress and runs with forks are kept."""
     if keep_last < 0:
-        raise UsageError(f"{keep_last} runs cannot be kept; --keep-last takes 0 or more")
+        raise UsageError(f"--keep-last {keep_last} is out of range; use 0 or more")
     folder = runs_folder(runs_dir)
     if (folder.parent / LEDGER).exists():
-        raise UsageError(f"the runs in {folder} belong to a bench, whose ledger names them; remove the whole bench")
+        raise UsageError(
+            f"the runs in {folder} belong to a bench, and its ledger refers to them; remove the whole bench"
+        )
     age = read_age(older_than or ("0h" if keep_last else "30d"))
     rows = []
     for row in prune(folder, age, keep_last, dry_run=dry_run):
@@ -93,10 +93,10 @@ def prune_command(
         return
     gone = [row for row in rows if row.removed]
     size = shown_bytes(sum(row.bytes or 0 for row in gone))
-    typer.echo(f"{len(gone):,} of {len(rows):,} old runs {'would go' if dry_run else 'are gone'}, {size}")
+    typer.echo(f"{len(gone):,} of {len(rows):,} old runs {'would be removed' if dry_run else 'removed'}, {size}")
     if freed:
-        does = "would go" if dry_run else "are gone"
-        typer.echo(f"histories of repositories that no run has {does}, {shown_bytes(freed)}")
+        does = "would be removed" if dry_run else "removed"
+        typer.echo(f"repository histories without runs {does}, {shown_bytes(freed)}")
 
 
 def shown_bytes(count: int) -> str:
@@ -147,17 +147,13 @@ def _cells(row: RunRow) -> dict[str, str]:
 def how_to_resume(rows: Sequence[RunRow]) -> str:
     """Return a hint on resuming, with the newest interrupted run; empty if there is none."""
     stopped = sorted(row.run for row in rows if row.outcome == INTERRUPTED)
-    return (
-        f"interrupted runs go on with stackmem resume, as: stackmem resume {one_line(stopped[-1])}" if stopped else ""
-    )
+    return f"to continue an interrupted run: stackmem resume {one_line(stopped[-1])}" if stopped else ""
 
 
 def how_to_remove(rows: Sequence[RunRow]) -> str:
     """Return a hint on removing runs that never started, with the newest one; empty if there is none."""
     unbegun = sorted(row.run for row in rows if row.outcome == UNBEGUN)
-    return (
-        f"what never began goes with stackmem runs rm, as: stackmem runs rm {one_line(unbegun[-1])}" if unbegun else ""
-    )
+    return f"to remove a run that never started: stackmem runs rm {one_line(unbegun[-1])}" if unbegun else ""
 
 
 def _number(value: int | None) -> str:

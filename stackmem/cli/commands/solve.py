@@ -25,14 +25,14 @@ from stackmem.tools.mcp_servers import own_servers
     "text_calls", "call_schema", "seed", "heap", "heap_chars", "heap_chunks", "depth", "otel", "fsync", "apply", "yes",
 ))  # fmt: skip
 def command(
-    subject: str = argument("TASK|DIR", "A task (folder or name), or a folder of your own."),
-    text: str | None = option("-t --text", "What is to be done in DIR."),
+    subject: str = argument("TASK|DIR", "A task (folder or name), or your own folder."),
+    text: str | None = option("-t --text", "The work to do in DIR."),
     *,
     flags: Flags,
     json: JsonResult = False,
     quiet: Quiet = False,
 ) -> None:
-    """Let a model solve a task, or work on a copy of a folder of yours."""
+    """Let a model solve a task, or work on a copy of your folder."""
     folder = Path(os.path.expanduser(subject))
     with own_servers(os.environ, Path.cwd(), root=folder if folder.is_dir() else None) as warnings:
         say(*warnings)

@@ -18,9 +18,9 @@ from stackmem.tools.plugins import load_plugins
 
 
 def command(
-    name: str | None = argument("[NAME]", "Say all there is to say of this one.", default=None),
+    name: str | None = argument("NAME", "Show everything about this strategy.", default=None),
 ) -> None:
-    """List the memory strategies; of one, say what it shows the model, its parameters and tools."""
+    """List the memory strategies, or describe one: what it shows the model, its parameters and tools."""
     load_plugins()
     if name is not None:
         known = name.partition(":")[0]
@@ -33,7 +33,7 @@ def command(
     width = max(len(spelled) for spelled, _ in rows)
     for spelled, says in rows:
         typer.echo(f"{spelled:<{width}}  {says}")
-    typer.echo("\nstackmem strategies NAME says all of one: what it shows, its parameters, its tools")
+    typer.echo("\nstackmem strategies NAME describes one strategy in full")
 
 
 def _doc(make: Callable[[str], MemoryStrategy]) -> str:
@@ -53,4 +53,4 @@ def _tools(name: str) -> str:
     try:
         return ", ".join(tool_name(tool) for tool in open_strategy(name).tools)
     except UsageError as error:
-        return f"known when its parameters are ({error})"
+        return f"depend on its parameters ({error})"

@@ -21,9 +21,7 @@ from stackmem.workspace.images.bases import add_base
 from stackmem.workspace.images.build import BuildFailed
 from stackmem.workspace.images.room import image_store
 
-app = typer.Typer(
-    help="Show the tasks there are, check them, and import tasks of other benchmarks.", no_args_is_help=True
-)
+app = typer.Typer(help="List, check, build and import tasks.", no_args_is_help=True)
 
 _SHOWN_CHARS = 90
 """Characters shown of an instruction in a list; longer or multi-line ones end with an ellipsis."""
@@ -33,7 +31,7 @@ _SHOWN_CHARS = 90
 def list_command(
     json: JsonArray = False,
 ) -> None:
-    """List the tasks that a bare name reaches."""
+    """List the tasks that can be solved by name."""
     tasks = [read_task(folder) for folder in list_tasks(Path.cwd())]
     if json:
         rows = [{"name": task.short_name, "folder": str(task.folder), "demo": task.demo is not None} for task in tasks]
@@ -46,12 +44,12 @@ def list_command(
         typer.echo(readable(f"{task.short_name:<20} {shown}"))
 
 
-@app.command("check", short_help="Check that tasks are sound.")
+@app.command("check", short_help="Check that tasks work.")
 def check_command(
-    named: list[str] | None = argument("TASK", "Tasks; all where none is named.", default=None),
+    named: list[str] | None = argument("TASK", "Tasks; by default all.", default=None),
     isolation: str | None = flag("isolation"),
 ) -> None:
-    """Check that a task's solution passes, that doing nothing fails, and that its demo passes; each of them twice."""
+    """Check tasks: the solution passes, doing nothing fails, and the demo passes, each of them twice."""
     wrong = 0
     for task in named or [str(folder) for folder in list_tasks(Path.cwd())]:
         for finding in check_task(task, isolation, Path.cwd()):
@@ -64,14 +62,14 @@ def check_command(
 @takes("given", settings("network", "allow", "credentials", "profile"))
 def build_command(
     given: Mapping[str, object],
-    named: list[str] = argument("TASK", "Tasks with an image of their own."),
-    base: list[str] | None = option("--base", "A base system: a folder or archive of a root.", "NAME=PATH"),
-    seconds: float = option("--seconds", "Limit of one step of a Dockerfile.", "SECONDS", default=600.0),
+    named: list[str] = argument("TASK", "Tasks with their own image."),
+    base: list[str] | None = option("--base", "A base system: a folder or archive of a root file system.", "NAME=PATH"),
+    seconds: float = option("--seconds", "Time limit of one Dockerfile step.", "SECONDS", default=600.0),
     args: list[str] | None = option("--build-arg", "A build argument.", "NAME=VALUE"),
 ) -> None:
-    """Build the image of each task from its Dockerfile, in the sandbox; what was built before is kept.
+    """Build the image of each task from its Dockerfile, in the sandbox; finished steps are reused.
 
-    Base systems come from --base, once for all tasks, or from podman or docker where they work. Steps that fetch
+    Base systems come from --base, once for all tasks, or from podman or docker if they work. Steps that download
     something need --network host, or --network list with --allow.
     """
     wrong = 0
@@ -88,7 +86,7 @@ def build_command(
             wrong += 1
             typer.echo(readable(f"{task.short_name}: not built: {error}"))
             continue
-        said = f"image {image.digest}" if image else "it has no image of its own; it runs on this machine's tools"
+        said = f"image {image.digest}" if image else "no image to build; the task uses this machine's tools"
         typer.echo(readable(f"{task.short_name}: {said}"))
     sys.exit(1 if wrong else 0)
 
@@ -96,8 +94,8 @@ def build_command(
 def _folder_of(name: str) -> Path:
     folder = find_task(name, Path.cwd())
     if folder is None:
-        raise UsageError(f"{name} is no task; stackmem tasks list shows those there are")
+        raise UsageError(f"{name} is not a task; stackmem tasks list shows all tasks")
     return folder
 
 
-app.command("import", short_help="Make tasks of another benchmark's.")(neighbor("formats: import tasks"))
+app.command("import", short_help="Import tasks of other benchmarks.")(neighbor("formats: import tasks"))

@@ -26,7 +26,7 @@ from stackmem.trace.imported import shown_strategy, stated_by_recording
 from stackmem.trace.lineage import begun_by, came_from
 from stackmem.trace.pack import pack
 
-app = typer.Typer(help="Look at a run's trace, and measure it.", no_args_is_help=True)
+app = typer.Typer(help="Show, measure, pack or redact the trace of a run.", no_args_is_help=True)
 
 
 @app.command("show", short_help="Show a run's frames as a tree, or its steps.")
@@ -36,7 +36,7 @@ def show_command(
     runs_dir: str | None = flag("runs_dir"),
     json: Json = False,
 ) -> None:
-    """Show a run's frames as a tree, or its steps, with what each took and how it ended."""
+    """Show a run's frames as a tree, or its steps, with their cost and outcome."""
     folder = run_folder(run, runs_dir)
     last: list[Moment] = []
     run_moments = _note_last(moments_of(folder), last)
@@ -55,11 +55,11 @@ def show_command(
 @app.command("stats", short_help="Measure a run.")
 def stats_command(
     run: RunName,
-    simulate: str | None = option("--simulate", "Also say what a model's prompt cache would have done.", "MODEL"),
+    simulate: str | None = option("--simulate", "Also simulate the prompt cache of this model.", "MODEL"),
     runs_dir: str | None = flag("runs_dir"),
     json: Json = False,
 ) -> None:
-    """Measure a run: what it took, how it used its memory, and what it lost."""
+    """Measure a run: its cost, its use of memory, and what it forgot."""
     folder = run_folder(run, runs_dir)
     billed = cache_bill(folder, simulate) if simulate is not None else None
     last: list[Moment] = []
@@ -76,36 +76,39 @@ def stats_command(
     typer.echo("\n".join(lines))
 
 
-@app.command("pack", short_help="Write a run as one archive that needs nothing beside it.")
+@app.command("pack", short_help="Write a run as one self-contained archive.")
 def pack_command(
     run: RunName,
-    output: str | None = option("-o --output", "Default: RUN.zip, here.", "FILE"),
+    output: str | None = option("-o --output", "The archive. Default: RUN.zip in the current folder.", "FILE"),
     runs_dir: str | None = flag("runs_dir"),
     json: Json = False,
 ) -> None:
-    """Write a run with its parents' records and all its files as one archive, which needs nothing beside it."""
+    """Write a run, with the records of its parents and all its files, as one self-contained archive."""
     folder = run_folder(run, runs_dir)
     out = Path(os.path.expanduser(output)) if output is not None else Path.cwd() / f"{folder.resolve().name}.zip"
     packed = pack(folder, out)
     if packed.missing:
-        say(f"the history lacks {packed.missing:,} files or folders, as after a power cut; they are not in the archive")
+        say(
+            f"{packed.missing:,} files or folders are missing from the history, which can happen in a power cut; "
+            "the archive lacks them too"
+        )
     if json:
         echo_json(packed)
         return
-    parents = f", {len(packed.parents)} parents' among them" if packed.parents else ""
+    parents = f", including {len(packed.parents)} parents" if packed.parents else ""
     typer.echo(
         f"{readable(packed.file)}: {packed.records:,} records{parents}, {packed.objects:,} objects of its history, "
         f"{packed.bytes / (1 << 20):,.1f} MiB"
     )
 
 
-@app.command("recover", short_help="Save what is good of a broken run.")
+@app.command("recover", short_help="Save the intact part of a broken run.")
 def recover_command(
     run: RunName,
     runs_dir: str | None = flag("runs_dir"),
     json: Json = False,
 ) -> None:
-    """Save the good beginning of a run whose trace is broken into a new run."""
+    """Save the intact beginning of a run with a broken trace as a new run."""
     saved = recover_run(run_folder(run, runs_dir))
     if json:
         echo_json(saved)
@@ -118,20 +121,18 @@ def recover_command(
 @app.command("redact", short_help="Copy a run with secrets replaced.")
 def redact_command(
     run: RunName,
-    pattern: list[str] = option(
-        "--pattern", "What is to be replaced; may be given several times.", "REGEX", default=...
-    ),
+    pattern: list[str] = option("--pattern", "Text to replace; repeatable.", "REGEX", default=...),
     runs_dir: str | None = flag("runs_dir"),
     json: Json = False,
 ) -> None:
-    """Copy a run with each match replaced by as many x; the copy can be verified, viewed and measured."""
+    """Copy a run with each match replaced by the same number of x. The copy can be verified, viewed and measured."""
     made = redact_run(run_folder(run, runs_dir), pattern)
     if json:
         echo_json(made)
         return
     count = len(made.records)
     typer.echo(f"{made.run} is a redacted copy of {made.of}: {count:,} {'record' if count == 1 else 'records'} changed")
-    typer.echo("its files and its patch are left out, and it cannot be resumed or forked")
+    typer.echo("it has no files and no patch, and cannot be resumed or forked")
 
 
 def _note_last(run: Iterable[Moment], last: list[Moment]) -> Iterator[Moment]:
@@ -139,13 +140,13 @@ def _note_last(run: Iterable[Moment], last: list[Moment]) -> Iterator[Moment]:
         last[:] = [moment]
         yield moment
     if not last:
-        raise TraceError("the trace holds no record; the run ended before its first one")
+        raise TraceError("the trace is empty; the run ended before its first record")
 
 
 def _title(folder: Path, last: Moment) -> str:
     state = last.after
     start = state.begun
-    estimated = "; the model reported no tokens, they are estimated (~)" if state.usage.estimated else ""
+    estimated = "; the model reported no tokens, so they are estimated (~)" if state.usage.estimated else ""
     return (
         f"{one_line(name_of(folder))}: {state.outcome} after {state.step} steps, model {one_line(start.model)}, "
         f"strategy {one_line(shown_strategy(start, stated_by_recording(folder)))}{estimated}{_origin(folder, last)}"
@@ -160,8 +161,8 @@ def _origin(folder: Path, last: Moment) -> str:
     if program is None or program.start.continued is UNSET:
         return ""
     edited = program.start.continued
-    changed = f"; read anew: {', '.join(map(one_line, edited.changed))}" if edited.changed else ""
+    changed = f"; reloaded: {', '.join(map(one_line, edited.changed))}" if edited.changed else ""
     return (
-        f"\nwent on from {one_line(edited.parent)} with an edited program: {edited.answers:,} of {edited.recorded:,} "
-        f"answers held{changed}"
+        f"\ncontinued from {one_line(edited.parent)} with an edited program: {edited.answers:,} of {edited.recorded:,} "
+        f"answers reused{changed}"
     )

@@ -17,25 +17,25 @@ from stackmem.settings.mcp_servers import SERVERS_FILE, FolderServers, distrust,
 
 
 def command(
-    folder: str = argument("DIR", "A folder with a stackmem.mcp.toml."),
-    remove: bool = switch("--remove", "Trust it no more."),
-    yes: bool = switch("--yes", "Do not ask."),
+    folder: str = argument("DIR", "A folder with a stackmem.mcp.toml file."),
+    remove: bool = switch("--remove", "Stop trusting the folder."),
+    yes: bool = switch("--yes", "Do not ask for confirmation."),
 ) -> None:
-    """Let the servers that a folder names run on this machine, as they are written there now."""
+    """Allow the servers that a folder defines to run on this machine, until their definition changes."""
     place = absolute(folder)
     if remove:
         distrust(place, os.environ)
-        typer.echo(f"{escape(str(place))} is trusted no more")
+        typer.echo(f"{escape(str(place))} is no longer trusted")
         return
     if not (place / SERVERS_FILE).is_file():
-        raise UsageError(f"{place} has no {SERVERS_FILE}; there is nothing to trust")
+        raise UsageError(f"{place} has no {SERVERS_FILE}; there are no servers to trust")
     found = read_folder(place)
     for line in _shown(found):
         typer.echo(line)
-    if not yes and not (sys.stdin.isatty() and typer.confirm("Let these run on this machine?", err=True)):
-        raise UsageError("nothing was trusted; say --yes once you have read what would run")
+    if not yes and not (sys.stdin.isatty() and typer.confirm("Allow these servers to run on this machine?", err=True)):
+        raise UsageError("not trusted; read the servers above, then pass --yes")
     trust(found, os.environ)
-    typer.echo(f"{escape(str(found.folder))} is trusted with these servers, until one of these files changes")
+    typer.echo(f"{escape(str(found.folder))} is trusted with these servers until one of these files changes")
 
 
 def _shown(found: FolderServers) -> Iterator[str]:

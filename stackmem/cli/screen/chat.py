@@ -33,7 +33,7 @@ _LONGEST_WRAPPED = 20_000
 _COLORS = {"red": "\x1b[31m", "green": "\x1b[32m", "yellow": "\x1b[33m", "dim": "\x1b[2m", "bold": "\x1b[1m"}
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
-_HOW = "y yes  n no, and why  f this request  s this session  p a pattern; then Enter"
+_HOW = "y yes  n no (add a reason)  f for this request  s for this session  p for a pattern; then Enter"
 
 
 class ChatScreen:
@@ -216,7 +216,7 @@ class TerminalPerson:
             decided = self._decision(line.strip(), asked)
             if decided is not None:
                 return decided
-            self.screen.tell("that is no answer to this; nothing was allowed or denied", color="yellow")
+            self.screen.tell("not a valid answer; nothing was allowed or denied", color="yellow")
             self.screen.tell(_HOW, color="dim")
 
     def _decision(self, line: str, asked: AskPermission) -> PersonDecided | None:
@@ -257,7 +257,7 @@ class TerminalPerson:
 
     def _menu(self) -> PersonSteppedIn | PersonStopped | None:
         """Ask the user, who has paused, what to do."""
-        self.screen.tell("paused: Enter goes on; words go to the agent; /stop ends this request", color="dim")
+        self.screen.tell("paused: Enter continues; text goes to the agent; /stop ends this request", color="dim")
         while True:
             line = self._ask("paused> ")
             if line is None:
@@ -286,9 +286,9 @@ class TerminalPerson:
         if line.startswith("/") and self.look(line):
             return
         self._heard.append(line)
-        when = "taken next"
+        when = "next request"
         if self._works():
-            when = "after this request" if line.startswith("/") else "told before the next step"
+            when = "after this request" if line.startswith("/") else "sent before the next step"
         self.screen.tell(f"({when}) {line}", color="dim")
 
     def _pause(self) -> None:
@@ -297,7 +297,7 @@ class TerminalPerson:
             os.kill(os.getpid(), signal.SIGINT)
             return
         self._paused = True
-        self.screen.tell("(pausing after what is under way; once more interrupts it)", color="dim")
+        self.screen.tell("(pausing after the current action; press again to interrupt it)", color="dim")
 
 
 def _cut(line: str, columns: int) -> str:
@@ -312,7 +312,7 @@ def _changed(event: facts.RunStarted | facts.RunForked | facts.RunResumed, befor
             start, old = event.start, before.begun
             pairs = (start.model, old.model), (start.strategy, old.strategy)
             changed = [one_line(new) for new, had in pairs if new != had]
-            yield f"(goes on in a copy{' with ' if changed else ''}{', '.join(changed)}; {event.parent} stays as it is)"
+            yield f"(continues in a copy{' with ' if changed else ''}{', '.join(changed)}; {event.parent} is unchanged)"
         case facts.RunResumed() if before is not None and event.limits != before.limits:
             limits = {name: value for name, value in asdict(event.limits).items() if value is not None}
             said = ", ".join(f"{value:,} {name}" for name, value in limits.items())

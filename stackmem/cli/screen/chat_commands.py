@@ -86,19 +86,19 @@ class Look:
         for change in found:
             self._say(self._diff(f"{change.path}, {change.kind}\n{change.diff}"))
         if not found:
-            self._tell("no file has changed")
+            self._tell("no files changed")
 
     def _show_step(self, state: State, run_dir: Path, rest: str) -> None:
         step = int(rest) if rest.isdecimal() and len(rest) < 9 else state.step
         texts = [_text_of(event) for event in _of_step(run_dir, step)]
         self._say(*(readable(mark_cut(text, _SHOWN_CHARS)) for text in texts if text))
         if not any(texts):
-            self._tell(f"there is no step {step}; steps have been made up to {state.step}")
+            self._tell(f"no step {step}; the last step is {state.step}")
 
     def _show_heap(self, state: State, name: str) -> None:
         if name:
             chunk = state.heap.chunks.get(name)
-            self._say(readable(chunk.content) if chunk else f"there is no chunk {one_line(name)}")
+            self._say(readable(chunk.content) if chunk else f"no chunk {one_line(name)}")
             return
         rows = state.heap.chunks.values()
         self._say(
@@ -109,7 +109,7 @@ class Look:
 
     def _save(self, state: State, path: str) -> None:
         if not path:
-            self._tell("name a file: /save FILE")
+            self._tell("missing file name: /save FILE")
             return
         place = Path(os.path.expanduser(path))
         with place.open("x", encoding="utf-8") as file:
@@ -152,7 +152,7 @@ def _frames(state: State) -> list[str]:
     lines += [
         f"{_indented(frame)} (open): {one_line(frame.task or frame.registers.intent)}" for frame in state.stack[1:]
     ]
-    return lines or ["no frame yet"]
+    return lines or ["no frames yet"]
 
 
 def _indented(frame: Frame) -> str:

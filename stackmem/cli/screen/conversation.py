@@ -89,7 +89,7 @@ class ChatSession:
         """Ask what to do after a run has ended early; None if the user quits or no run had started."""
         if self.person.run_dir is None:
             return None
-        self.screen.tell("Enter tries again; words are told first; /budget raises a limit", color="dim")
+        self.screen.tell("Enter tries again; text is sent first; /budget raises a limit", color="dim")
         self.then = None
         try:
             line = self._line()
@@ -116,7 +116,7 @@ class ChatSession:
             return resume(run_dir, wanted, os.environ, self.screen, stop_at_once, person=person).result
         except MayRepeat as error:
             self.screen.tell(str(error), color="yellow")
-            answer = self.editor.ask("make it again? (y) ", confirms=True)
+            answer = self.editor.ask("repeat it? (y) ", confirms=True)
             if answer is None or answer.strip().lower() not in ("y", "yes"):
                 raise
             return resume(
@@ -157,9 +157,9 @@ class ChatSession:
             case "/budget":
                 self._set_budget(rest)
             case "/model" | "/strategy":
-                self.screen.tell(f"{name} takes a name; this is {one_line(state.begun.model)}, {state.begun.strategy}")
+                self.screen.tell(f"{name} needs a name; current: {one_line(state.begun.model)}, {state.begun.strategy}")
             case _:
-                self.screen.tell(f"there is no command {one_line(name)}; /help lists them")
+                self.screen.tell(f"no command {one_line(name)}; /help lists all commands")
 
     def _looks(self, line: str) -> bool:
         name, _, rest = line.strip().partition(" ")
@@ -178,17 +178,17 @@ class ChatSession:
         count = int(rest) if rest.isdecimal() and len(rest) < 6 else 1
         found = before_request(Run(self._run_dir()).records(), count)
         if found is None or count < 1:
-            self.screen.tell("there is no such request to take back")
+            self.screen.tell("no such request to undo")
             return
         record, words = found
         self.person.draft = words
-        self.screen.tell(f"taken back: {one_line(words)}; what was applied to your folder, or sent elsewhere, stays")
+        self.screen.tell(f"undone: {one_line(words)}; changes already applied to your folder or sent elsewhere remain")
         self._leave(partial(self._fork, ForkChanges(), record))
 
     def _set_budget(self, rest: str) -> None:
         name, _, value = rest.partition(" ")
         if name not in _LIMITS or not value.strip():
-            self.screen.tell("write /budget steps|tokens|usd|seconds N, or +N")
+            self.screen.tell("usage: /budget steps|tokens|usd|seconds N, or +N")
             return
         self._leave(self._resumed({f"max_{name}": value.strip()}))
 
@@ -206,7 +206,7 @@ def talk(folder: Path, runs_dir: Path, first: Callable[[ChatSession], RunResult 
         screen.tell("Type a request; /help lists commands; Ctrl-D leaves.", color="dim")
         code = talking.play(partial(first, talking))
     if talking.person.run_dir is not None:
-        say(f"go on with: stackmem chat --resume {talking.person.run_dir.name}")
+        say(f"continue with: stackmem chat --resume {talking.person.run_dir.name}")
     return code
 
 

@@ -17,7 +17,7 @@ def model_lines(report: ModelReport) -> Iterator[str]:
     yield f"  window:            {report.window_tokens:,} tokens ({readable(report.window_source)})"
     yield f"  native call:       {_form(probes.native, 'native call')}"
     if probes.ignores_tools:
-        yield "                     the server ignores `tools`: its prompt does not grow with them"
+        yield "                     the server ignores `tools`: the prompt does not get longer"
     yield f"  call in the text:  {_form(probes.text, 'call in the text')}"
     yield f"  constrained call:  {_constrained(probes.constrained)}"
     read = (probes.native.prompt_speed, probes.text.prompt_speed)
@@ -32,12 +32,12 @@ def model_lines(report: ModelReport) -> Iterator[str]:
     if report.use:
         yield f"  a run gets:        {report.use}"
     else:
-        yield "  a run gets:        no calls; this model called no tool in any form, so choose another model"
+        yield "  a run gets:        no calls; this model did not call the tool in any form, so choose another model"
 
 
 def server_lines(servers: Iterable[RunningServer]) -> Iterator[str]:
     for server in servers:
-        names = ", ".join(f"{server.kind}/{name}" for name in server.models) or "it lists no models"
+        names = ", ".join(f"{server.kind}/{name}" for name in server.models) or "no models listed"
         yield f"{server.kind + ' server:':<19}{server.url}, {readable(names)}"
 
 
@@ -45,15 +45,15 @@ def _form(probe: FormProbe, wanted: str) -> str:
     if probe.form == "refused":
         return f"refused: {readable(probe.detail)}"
     if probe.form == "no call":
-        return f"does not work; it answered {readable(probe.detail)!r}"
+        return f"does not work; the reply was {readable(probe.detail)!r}"
     works = "works" if probe.form == wanted else f"no, but the model wrote a {probe.form}"
-    return works if probe.right else f"{works}, with other arguments than were asked for"
+    return works if probe.right else f"{works}, but with the wrong arguments"
 
 
 def _constrained(probe: FormProbe) -> str:
     if probe.form == "refused":
         return f"refused: {readable(probe.detail)}"
-    return "works" if probe.right else "does not work: the server does not keep to the schema"
+    return "works" if probe.right else "does not work: the server ignores the schema"
 
 
 def _speed(tokens: float | None) -> str:

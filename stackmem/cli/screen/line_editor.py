@@ -254,7 +254,7 @@ class LineEditor:
             if event.current_buffer.text:
                 event.current_buffer.reset()
             elif self._asks:
-                self.say("(Ctrl-D on an empty line leaves; the conversation can be taken up again)")
+                self.say("(Ctrl-D on an empty line leaves; you can continue the conversation later)")
             else:
                 self.on_pause()
 

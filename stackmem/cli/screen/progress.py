@@ -83,7 +83,7 @@ def status(state: State) -> str:
     """Return the run's status in one line."""
     start = state.begun
     judged = state.end is None or state.checks is not None or not start.checked
-    stack = " > ".join(frame.name for frame in state.stack) or ("done" if judged else "done, being checked")
+    stack = " > ".join(frame.name for frame in state.stack) or ("done" if judged else "done, running checks")
     usage = f"{state.usage.total:,} tokens" + (" (estimated)" if state.usage.estimated else "")
     cost = spell_cost(state.cost_usd, state.usage.total)
     context = f"{state.running.context_tokens:,} of {state.window_tokens:,}" if state.stack else "-"

@@ -42,33 +42,33 @@ def show_copy(prepared: Prepared, say: Callable[[str], object], agrees: Callable
     more = f", with {', '.join(copy.folders)}" if copy.folders else ""
     place = readable(str(prepared.subject.folder))
     if isinstance(copy, LayerPlan):
-        say(f"working on a layer over {place}, which stays as it is: {copy.files:,} files{more}")
+        say(f"working on an overlay of {place}, which stays unchanged: {copy.files:,} files{more}")
     else:
         say(f"working in a copy of {place}: {copy.files:,} files, {copy.bytes / (1 << 20):,.1f} MiB{more}")
         if copy.lent:
-            say(f"seen read-only, and not copied: {', '.join(copy.lent)}")
+            say(f"available read-only, not copied: {', '.join(copy.lent)}")
         if copy.why:
-            say(f"a copy, and no layer: {readable(copy.why)}")
-    for label, paths in (("left behind", copy.skipped), ("links that lead out of the folder", copy.outside_links)):
+            say(f"working on a copy because an overlay is not possible: {readable(copy.why)}")
+    for label, paths in (("not copied", copy.skipped), ("links that point out of the folder", copy.outside_links)):
         if paths:
             say(f"{label}: {', '.join(paths[:10])}{f' and {len(paths) - 10:,} more' if len(paths) > 10 else ''}")
     if isinstance(copy, LayerPlan) or copy.bytes <= _GIB or prepared.resolved.settings.yes:
         return
     if not agrees("Copy more than 1 GiB?"):
         raise UsageError(
-            f"the copy would hold {copy.bytes / _GIB:.1f} GiB; say --yes to go on, or solve a smaller folder"
+            f"the copy would have {copy.bytes / _GIB:.1f} GiB; pass --yes to allow it, or use a smaller folder"
         )
 
 
 def say_missing(paths: Sequence[str]) -> None:
     """List the dependency folders that are missing from a recreated workspace."""
     if paths:
-        say(f"the workspace is without {', '.join(map(readable, paths))}: they are in no place any more")
+        say(f"missing from the workspace, because they no longer exist: {', '.join(map(readable, paths))}")
 
 
 def left_out_of_comparison(kinds: Sequence[str]) -> str:
     """Return the note on differences between two runs that were not compared."""
-    return f"left out of the comparison, where they differ: {', '.join(kinds)}"
+    return f"differences that were not compared: {', '.join(kinds)}"
 
 
 def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
@@ -84,13 +84,13 @@ def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
         if text:
             typer.echo(f"{label}: {readable(text)}")
     if result.steps_with_secrets:
-        typer.echo(f"warning: replies of steps {result.steps_with_secrets} hold a secret of your environment")
+        typer.echo(f"warning: replies of steps {result.steps_with_secrets} contain a secret from your environment")
     say_unsigned(result)
     typer.echo(f"run: {readable(result.run_dir)}")
     if result.ending != "popped" and (result.ending != "stalled" or result.failure):
         field = result.ending.removeprefix("limit:")
         more = f" --max-{field} {MORE[field]}" if field in MORE else ""
-        typer.echo(f"go on with: stackmem resume {result.run}{more}")
+        typer.echo(f"continue with: stackmem resume {result.run}{more}")
     if folder:
         show_patch(result)
 
@@ -112,11 +112,11 @@ def show_patch(result: RunResult) -> None:
     if result.history:
         typer.echo(f"git: the run could read {result.history} of the folder")
     if result.commits:
-        typer.echo("commits that the agent made; they stay in its copy, and the patch holds their changes:")
+        typer.echo("commits by the agent, which stay in its copy; the patch contains their changes:")
         for commit in result.commits:
             typer.echo(f"  {readable(commit)}")
     if result.not_kept:
-        typer.echo("left out of the patch:")
+        typer.echo("not in the patch:")
         for path in result.not_kept:
             typer.echo(f"  {readable(path)}")
     if result.changed_meanwhile:
@@ -124,7 +124,7 @@ def show_patch(result: RunResult) -> None:
         more = len(result.changed_meanwhile) - _PATHS_SHOWN
         typer.echo(f"changed in your folder while the run worked: {shown}{f' and {more:,} more' if more > 0 else ''}")
     if not result.changed:
-        typer.echo("no file changed")
+        typer.echo("no files changed")
         return
     with open_regular(Path(result.run_dir) / PATCH) as file:
         raw, left = file.read(_PATCH_SHOWN_BYTES), os.fstat(file.fileno()).st_size - _PATCH_SHOWN_BYTES
@@ -132,7 +132,7 @@ def show_patch(result: RunResult) -> None:
     if left > 0:
         typer.echo(f"[... {left:,} more bytes in {result.run_dir}/{PATCH} ...]")
     if result.executed_by_host:
-        typer.echo("look at these before you use the folder, your machine may run them:")
+        typer.echo("check these before you use the folder, because your machine may execute them:")
         for path in result.executed_by_host[:_PATHS_SHOWN]:
             typer.echo(f"  {readable(path)}")
         if len(result.executed_by_host) > _PATHS_SHOWN:

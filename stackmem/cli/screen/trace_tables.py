@@ -105,22 +105,22 @@ def cache_lines(cache: CacheBill) -> list[str]:
     """Format the tokens by class, the cost, and how often the prefix broke and why."""
     usage, bill = cache.bill.usage, cache.bill
     lines = [
-        f"under the cache of {cache.model}, which keeps prefixes of {cache.minimum_tokens:,} tokens and more; "
+        f"simulated cache of {cache.model}, which stores prefixes of at least {cache.minimum_tokens:,} tokens; "
         f"tokens counted as {cache.counted}",
         f"  read {usage.cache_read:,}, written {usage.cache_write_5m:,} for 5 minutes and {usage.cache_write_1h:,} "
         f"for 1 hour, uncached {usage.uncached:,}, output {usage.output:,}",
     ]
     if bill.usd is None or bill.usd_without_cache is None:
-        lines.append("  cost unknown: the table has no price of this model")
+        lines.append("  cost unknown: no price known for this model")
     else:
         lines.append(f"  cost ${bill.usd:,.4f}; without a cache ${bill.usd_without_cache:,.4f}")
     if bill.not_sent:
         lines.append(
-            f"  {bill.not_sent:,} of {bill.requests:,} prompts are not those that were sent: the run was imported, "
-            "or made under other rules"
+            f"  {bill.not_sent:,} of {bill.requests:,} prompts differ from those that were sent: the run was imported, "
+            "or recorded under different rules"
         )
     whole = bill.requests - sum(bill.broken.values())
-    lines.append(f"  {whole:,} of {bill.requests:,} requests went on from where their conversation had ended")
+    lines.append(f"  {whole:,} of {bill.requests:,} requests continued at the end of their conversation")
     lines += [f"  {times:,} did not: {why}" for why, times in sorted(bill.broken.items(), key=lambda one: -one[1])]
     return lines
 
@@ -160,18 +160,18 @@ def _lines(view: StepView) -> Iterator[str]:
     chars = sum(part.chars for part in view.prompt)
     yield f"\nPROMPT: {len(view.prompt)} parts, {chars:,} characters, digest {view.prompt_digest[:16] or 'not kept'}"
     if not view.prompt_sent:
-        yield "(as rendered today; what was sent is not known: the run was imported, or made under other rules)"
+        yield "(rendered by the current rules; the original is unknown: the run was imported or used other rules)"
     yield from _parts(view.prompt)
     yield f"\nREPLY: {view.stop}, {view.usage.output:,} tokens"
     yield from _parts(view.reply)
-    yield "\nWHAT CAME OF IT"
+    yield "\nEVENTS"
     for event in view.followed:
         yield from _event(event)
     yield "\nREGISTERS"
     for each in view.stack:
         yield from _registers(each)
     if not view.stack:
-        yield "no frame is left"
+        yield "no frames left"
     yield f"\nHEAP: {len(view.heap)} chunks, {view.heap_chars:,} characters"
     for chunk in view.heap:
         notes = [f"{len(chunk.content):,} chars", f"written step {chunk.written}"]

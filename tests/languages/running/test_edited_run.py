@@ -222,7 +222,7 @@ def test_the_run_that_one_went_on_from_is_named_wherever_runs_are_shown(desk: De
     after = next(row for row in list_runs(desk.root / "runs") if row.run != before.run)
     assert (before.parent, after.parent) == ("", before.run)
     shown = stackmem(desk.root, "trace", "show", after.run, "--runs-dir", desk.flags["runs_dir"]).stdout
-    assert f"went on from {before.run} with an edited program: " in shown
-    assert "answers held\n" in shown
+    assert f"continued from {before.run} with an edited program: " in shown
+    assert "answers reused\n" in shown
     (page,) = read_runs([desk.root / "runs" / after.run]).runs
     assert page.forked.startswith(f"{before.run} at record ")
