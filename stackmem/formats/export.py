@@ -86,7 +86,7 @@ def _pieces(told: Iterable[object], spelled: str) -> Iterator[bytes]:
     for piece in told if isinstance(told, Iterable) else (told,):
         if not isinstance(piece, str):
             wrong = f"the exporter {spelled} told something of the type {type(piece).__name__}, and text is wanted"
-            raise UsageError(f"{wrong}; mend or uninstall the package that brings it")
+            raise UsageError(f"{wrong}; fix or uninstall the package that provides it")
         yield piece.encode()
 
 

@@ -110,7 +110,7 @@ def open_model(
     missing = [member for member in ("name", "window_tokens", "price", "reply") if not hasattr(made, member)]
     if missing:
         without = " and no ".join(missing)
-        raise UsageError(f"the model {name[:80]!r} has no {without}; mend or uninstall the package that brings it")
+        raise UsageError(f"the model {name[:80]!r} has no {without}; fix or uninstall the package that provides it")
     return made
 
 

@@ -156,7 +156,6 @@ def test_the_help_and_doctor_go_on_and_say_it(installed: Installed):
     assert "; and 1 more, which stackmem doctor names" in installed.run("strategies").stderr
 
 
-MENDS = "mend or uninstall the package that brings it"
 FIX = "fix or uninstall the package that provides it"
 FAILS = "the plug-in bad of bad 1.0 failed in __init__.py, line 10 (ValueError: boom); mend or uninstall that package"
 BAD = f"""{HEAD}
@@ -180,7 +179,7 @@ plugin = stackmem.Plugin(
 """
 METRICS = (
     ("x", "boom", FAILS),
-    ("solved", "boom", f"the metric solved is called as a column is; {MENDS}"),
+    ("solved", "boom", f"the metric solved is called as a column is; {FIX}"),
     ("x", "lambda: SimpleNamespace(add=print, value=[])", "the metric x is '[]', not a finite number; fix"),
 )
 SOLVE, BENCH = ("solve", "calculator", "--model", "demo"), ("bench", "ledger", "--strategies", "full", *WORLD)
@@ -190,17 +189,17 @@ RAISING = (
     ((*SOLVE, "--strategy", "nothing"), f"and no upkeep; {FIX}"),
     ((*BENCH, "-o", "one", "--strategies", "raises"), FAILS),
     (("solve", "calculator", "--model", "raises"), FAILS),
-    (("solve", "calculator", "--model", "text"), f"and no price and no reply; {MENDS}"),
+    (("solve", "calculator", "--model", "text"), f"and no price and no reply; {FIX}"),
     ((*SOLVE, "--isolation", "raises"), FAILS),
-    ((*SOLVE, "--isolation", "text"), f"and no launch and no ran; {MENDS}"),
+    ((*SOLVE, "--isolation", "text"), f"and no launch and no ran; {FIX}"),
     ((*MAKE, "raises"), FAILS),
-    ((*MAKE, "number"), f"something of the type int, and a WorldDraft is wanted; {MENDS}"),
+    ((*MAKE, "number"), f"something of the type int, and a WorldDraft is wanted; {FIX}"),
     ((*BENCH, "raises", "-o", "two"), FAILS),
     ((*EXPORT, "raises"), FAILS),
-    ((*EXPORT, "numbers"), f"the exporter numbers told something of the type int, and text is wanted; {MENDS}"),
-    ((*EXPORT, "nothing"), f"the exporter nothing told something of the type NoneType, and text is wanted; {MENDS}"),
+    ((*EXPORT, "numbers"), f"the exporter numbers told something of the type int, and text is wanted; {FIX}"),
+    ((*EXPORT, "nothing"), f"the exporter nothing told something of the type NoneType, and text is wanted; {FIX}"),
     (("raises",), FAILS),
-    (("mapping",), "the command mapping has no signature that can be read"),
+    (("mapping",), "the signature of the command mapping cannot be read"),
 )
 MANY = """
 import contextlib, io, json, sys

@@ -46,7 +46,7 @@ def columns() -> dict[str, str]:
     load_plugins()
     if taken := [name for name in METRICS if name not in SHIPPED and name in {**_WHO, **_WHAT, **_BILL}]:
         raise UsageError(
-            f"the metric {taken[0]} is called as a column is; mend or uninstall the package that brings it"
+            f"the metric {taken[0]} is called as a column is; fix or uninstall the package that provides it"
         )
     return {**_WHO, **_WHAT, **dict.fromkeys(METRICS, "NUMERIC"), **_BILL}
 

@@ -114,7 +114,7 @@ def design(family: str, seed: int, horizon: int, noise: float, repository: Path 
         world: object = build(Random(f"{family} {seed}"), size, units)  # noqa: S311 - reproducible on purpose
         if not isinstance(world, WorldDraft):
             wrong = f"build of the world {family} made something of the type {type(world).__name__}"
-            raise UsageError(f"{wrong}, and a WorldDraft is wanted; mend or uninstall the package that brings it")
+            raise UsageError(f"{wrong}, and a WorldDraft is wanted; fix or uninstall the package that provides it")
         for key, path, title in _MORE[:more]:
             world = _with_document(world, Random(f"{key} {seed}"), size, key, path, title)  # noqa: S311
         plan = work.sealed(_plan(world, salt, size.chars(_UNIT_NOISE)))

@@ -72,7 +72,7 @@ def try_level(level: Level, profile: Profile, toolchain: Toolchain) -> Probe:
     missing = [member for member in _MEMBERS if not hasattr(level, member)]
     if missing:
         kind, without = type(level).__name__, " and no ".join(missing)
-        raise UsageError(f"the isolation level {kind} has no {without}; mend or uninstall the package that brings it")
+        raise UsageError(f"the isolation level {kind} has no {without}; fix or uninstall the package that provides it")
     if profile.network == "list" and not level.doors:
         return Probe(level, no_door(level))
     with ExitStack() as stack:
