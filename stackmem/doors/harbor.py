@@ -28,8 +28,8 @@ KEYS = (
 """Environment variables that models need; those that are set are passed into the container."""
 
 _NO_HARBOR = (
-    "stackmem.doors.harbor:StackmemAgent is loaded by Harbor, which is not installed here; "
-    "install it (Python 3.12 or later) with pip install harbor, in the environment that runs 'harbor run'"
+    "stackmem.doors.harbor:StackmemAgent needs Harbor, which is not installed here; "
+    "in the environment that runs 'harbor run' (Python 3.12 or later), run pip install harbor"
 )
 
 
@@ -131,7 +131,7 @@ class _Members:
         done = await environment.exec(setup_command(there, self._program), user="root")
         if done.return_code:
             raise WorkspaceError(
-                f"stackmem cannot be installed in the container (Python 3.11 or later with pip is needed there): "
+                f"stackmem cannot be installed in the container, which needs Python 3.11 or later with pip: "
                 f"{_end(done)}"
             )
 
@@ -166,7 +166,7 @@ _SETTINGS = frozenset({
 
 def _end(done: Any) -> str:
     output = f"{done.stdout or ''}\n{done.stderr or ''}".strip()
-    return output[-500:] or "it says nothing"
+    return output[-500:] or "no output"
 
 
 def _agent_class() -> type:

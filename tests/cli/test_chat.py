@@ -345,8 +345,8 @@ def test_without_a_terminal_it_says_what_to_do(stage: Stage, arguments, says):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--approve", "some"], "--approve takes never, writes, commands, all"),
-        (["--policy", "tree"], "--policy takes frame, flat"),
+        (["--approve", "some"], "--approve must be one of never, writes, commands, all"),
+        (["--policy", "tree"], "--policy must be one of frame, flat"),
         (["--policy", "frame", "--strategy", "full"], "the strategy full has no frames"),
         (["--continue"], "no conversation about"),
     ],

@@ -92,8 +92,8 @@ def test_it_listens_until_it_is_told_to_stop_and_ends_its_runs(stage: Stage, tmp
 
 
 def test_what_cannot_be_is_said(stage: Stage):
-    assert "no address" in stage.call("gateway", "--upstream", "nowhere").stderr
+    assert "not an address" in stage.call("gateway", "--upstream", "nowhere").stderr
     assert "above 0" in stage.call("gateway", "--max-usd", "-1").stderr
     assert "cannot be started" in stage.call("gateway", "run", "--", str(ROOT / "nothing-here")).stderr
-    for token, why in (("short", "at least 16 characters"), ("a/b?c#" * 4, "only have letters")):
+    for token, why in (("short", "at least 16 characters"), ("a/b?c#" * 4, "only contain letters")):
         assert why in stage.call("gateway", env={"STACKMEM_GATEWAY_TOKEN": token}).stderr

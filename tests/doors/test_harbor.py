@@ -126,7 +126,7 @@ CHANGE = call("write_file", path="a.txt", content="new\n")
 def test_without_harbor_the_module_loads_and_the_class_says_what_is_missing():
     import stackmem.doors.harbor
 
-    with pytest.raises(UsageError, match="is loaded by Harbor, which is not installed here; install it"):
+    with pytest.raises(UsageError, match="needs Harbor, which is not installed here; in the environment"):
         _ = stackmem.doors.harbor.StackmemAgent
     with pytest.raises(AttributeError):
         _ = stackmem.doors.harbor.Surprise

@@ -52,10 +52,10 @@ _PAGE = 50
 _ID = re.compile(r"[0-9a-f]{32}")
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
 _MODES: dict[Approve, tuple[str, str]] = {
-    "never": ("Ask nothing", "Nothing in the sandbox asks."),
-    "writes": ("Ask for writes", "Changes of files ask."),
-    "commands": ("Ask for commands", "Changes of files and commands ask."),
-    "all": ("Ask for everything", "Every call in the workspace asks."),
+    "never": ("Never ask", "Calls in the sandbox need no permission."),
+    "writes": ("Ask for writes", "File changes need permission."),
+    "commands": ("Ask for commands", "File changes and commands need permission."),
+    "all": ("Ask for everything", "Every call in the workspace needs permission."),
 }
 _OPTIONS = [("allow_once", "Allow"), ("allow_always", "Always allow this tool"), ("reject_once", "Deny")]
 
@@ -86,7 +86,7 @@ class EditorAgent:
         }
 
     async def authenticate(self, method_id: str, **more: Any) -> dict[str, Any]:
-        raise _wrong("there is nothing to log in to; keys of providers stand in the environment")
+        raise _wrong("stackmem has no login; set the provider's key in the environment")
 
     async def new_session(self, cwd: str, **more: Any) -> dict[str, Any]:
         folder = _folder(cwd)
@@ -129,13 +129,13 @@ class EditorAgent:
             if mode == mode_id:
                 conversation.mode = mode
                 return {}
-        raise _wrong(f"there is no mode {mode_id[:40]!a}; known: {', '.join(_MODES)}")
+        raise _wrong(f"unknown mode {mode_id[:40]!a}; choose one of {', '.join(_MODES)}")
 
     async def prompt(self, session_id: str, prompt: list[Any], **more: Any) -> dict[str, Any]:
         conversation = self._session(session_id)
         text = _text(prompt, conversation.folder)
         if command_of(text)[0] and conversation.queued:
-            raise _wrong("a command waits until the turn is over; cancel the turn, or send the command then")
+            raise _wrong("commands are not possible during a turn; wait for its end, or cancel it")
         answer, begins = conversation.prompt(text)
         if begins:
             self._turns.begin(conversation)
@@ -178,7 +178,7 @@ class EditorAgent:
 
     def _connected(self) -> AgentSideConnection:
         if self._client is None:
-            raise ConnectionError("no editor is there")
+            raise ConnectionError("no editor is connected")
         return self._client
 
     def _begin(self, name: str, folder: Path) -> EditorSession:
@@ -200,7 +200,7 @@ class EditorAgent:
         """Reopen an earlier session; with ``shows``, send its history to the editor again."""
         folder = _folder(cwd)
         if session_id in self._sessions and self._sessions[session_id].queued:
-            raise _wrong("the session is at work; cancel it first")
+            raise _wrong("the session is busy; cancel its turn first")
         try:
             run_dir = self._found(session_id, folder)
             conversation = self._begin(session_id, folder)
@@ -218,7 +218,7 @@ class EditorAgent:
 
     def _session(self, name: str) -> EditorSession:
         if name not in self._sessions:
-            raise RequestError(-32002, f"there is no session {name[:80]!a}; load it, or begin a new one")
+            raise RequestError(-32002, f"no session {name[:80]!a}; load it, or start a new one")
         return self._sessions[name]
 
     def _found(self, name: str, folder: Path) -> Path:
@@ -229,13 +229,13 @@ class EditorAgent:
             with suppress(OSError, UnicodeDecodeError):
                 run = read_regular(runs / _POINTERS / name).decode()
         if not _RUN_ID.fullmatch(run) or not is_run(runs / run):
-            raise RequestError(-32002, f"there is no session {name[:80]!a} in {runs}")
+            raise RequestError(-32002, f"no session {name[:80]!a} in {runs}")
         found = runs / run
         subject, begun = Path(read_request(found).subject), Run(found).state.start
         if begun is None or begun.session is UNSET:
-            raise TraceError(f"{run} is no conversation; stackmem resume goes on with it")
+            raise TraceError(f"{run} is not a conversation; continue it with stackmem resume")
         if subject.resolve() != folder:
-            raise TraceError(f"the session is about {subject}, and not about {folder}; open that folder")
+            raise TraceError(f"the session belongs to {subject}, not to {folder}; open that folder")
         return found
 
 
@@ -317,7 +317,7 @@ def _folder(cwd: str) -> Path:
     with suppress(OSError, ValueError):
         if Path(cwd).is_absolute() and Path(cwd).is_dir():
             return Path(cwd).resolve()
-    raise _wrong(f"cwd must be a folder, by its absolute path; it is {cwd[:200]!a}")
+    raise _wrong(f"cwd must be the absolute path of a folder, not {cwd[:200]!a}")
 
 
 def _modes(current: Approve) -> dict[str, Any]:
@@ -334,7 +334,7 @@ def _text(prompt: list[Any], folder: Path) -> str:
         elif block.type == "resource_link":
             parts.append(_link(block.uri, folder))
         else:
-            raise _wrong(f"a prompt takes text and links to files, and no {block.type}")
+            raise _wrong(f"a prompt may contain text and links to files, but not {block.type}")
     text = "".join(parts)
     if not text.strip():
         raise _wrong("the prompt is empty")

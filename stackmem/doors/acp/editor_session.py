@@ -224,7 +224,7 @@ class EditorSession:
     def _of_folder(self, path: str) -> bytes:
         place = (self.folder / path).resolve()
         if not place.is_relative_to(self.folder) or not place.is_file():
-            raise OSError("it is no file of the folder")
+            raise OSError("not a file in the folder")
         return read_start(place, _MOST_BYTES + 1)
 
 

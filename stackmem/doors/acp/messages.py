@@ -30,9 +30,9 @@ def read_message(line: bytes) -> dict[str, Any]:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise BadLine(_PARSE_ERROR, "the line is no JSON; write one message a line, in UTF-8") from error
+        raise BadLine(_PARSE_ERROR, "the line is not JSON; send one message per line, in UTF-8") from error
     if not isinstance(value, dict):
-        raise BadLine(_INVALID_REQUEST, "the line is no JSON object; write one message a line, and no batches")
+        raise BadLine(_INVALID_REQUEST, "the line is not a JSON object; send one message per line, without batches")
     if "method" in value and not isinstance(value["method"], str):
         raise BadLine(_INVALID_REQUEST, "method must be a string")
     number = value.get("id")
@@ -66,7 +66,7 @@ class LineTransport:
             while left:
                 left = left[os.write(self._writes, left) :]
         except OSError as error:
-            raise ConnectionError("the editor reads no more") from error
+            raise ConnectionError("the editor closed the connection") from error
 
     async def close(self) -> None:
         """Do nothing: both streams belong to the process and close with it."""
@@ -74,7 +74,7 @@ class LineTransport:
     async def _take(self, line: bytes, *, whole: bool) -> None:
         try:
             if not whole:
-                raise BadLine(_INVALID_REQUEST, f"the line has more than {LONGEST_BYTES >> 20} MiB")
+                raise BadLine(_INVALID_REQUEST, f"the line is longer than {LONGEST_BYTES >> 20} MiB")
             self._messages.put_nowait(read_message(line))
         except BadLine as bad:
             await self.send(bad.answer)

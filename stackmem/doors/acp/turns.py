@@ -118,7 +118,7 @@ class Turns:
         except StackmemError as error:
             failure = str(error)
         except Exception as error:  # noqa: BLE001 - an error in one conversation must not end the others
-            failure = f"this turn broke ({type(error).__name__}: {error})"
+            failure = f"this turn failed ({type(error).__name__}: {error})"
         if conversation.finish(reason, failure):
             self.begin(conversation)
         return code
@@ -133,7 +133,7 @@ class Turns:
             conversation.take_words()
         result = self._obey(name, rest, conversation) if name else self._run(conversation)
         if result is None:
-            return "end_turn", "" if name else "the run of this conversation is over; begin a new one", 0
+            return "end_turn", "" if name else "the run of this conversation has ended; start a new conversation", 0
         if result.signal not in (0, signal.SIGINT):
             return "cancelled", "", result.exit_code
         if result.ending == "left":
@@ -163,7 +163,7 @@ class Turns:
         """Execute a command. Return the result of the run that it started, or None."""
         run_dir, state = conversation.run_dir, conversation.state
         if run_dir is None or state is None:
-            conversation.say("nothing has happened yet")
+            conversation.say("no requests yet")
             return None
         match name:
             case "apply":
@@ -175,12 +175,12 @@ class Turns:
             case "strategy" if rest:
                 return self._fork(conversation, run_dir, ForkChanges(strategy=rest))
             case "model" | "strategy":
-                conversation.say(f"/{name} takes a name; this is {state.begun.model}, {state.begun.strategy}")
+                conversation.say(f"/{name} needs a name; current: {state.begun.model}, {state.begun.strategy}")
             case "budget":
                 limit, _, value = rest.partition(" ")
                 if limit in LIMITS.values() and value.strip():
                     return self._resume(conversation, run_dir, {f"max_{limit}": value.strip()})
-                conversation.say(f"write /budget, one of {', '.join(LIMITS.values())}, and N or +N")
+                conversation.say(f"usage: /budget {'|'.join(LIMITS.values())} N, or +N")
             case _:
                 conversation.say(self._look(f"/{name}", rest, state, run_dir))
         return None
@@ -189,10 +189,10 @@ class Turns:
         count = int(rest) if rest.isdecimal() and len(rest) < 6 else 1
         found = before_request(Run(run_dir).records(), count)
         if found is None:
-            conversation.say("there is no such request to take back")
+            conversation.say("no such request to undo")
             return None
         record, words = found
-        conversation.say(f"taken back: {words}\n\nWhat was applied to your folder, or sent elsewhere, stays.")
+        conversation.say(f"undone: {words}\n\nChanges already applied to your folder or sent elsewhere remain.")
         return self._fork(conversation, run_dir, ForkChanges(), record)
 
     def _fork(

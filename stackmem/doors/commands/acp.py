@@ -31,19 +31,22 @@ def command(
     *,
     flags: Flags,
     approve: str = option(
-        "--approve", "Which calls in the sandbox ask first.", "never|writes|commands|all", default="never"
+        "--approve",
+        "Ask before calls in the sandbox: never, before writes, also before commands, or always.",
+        "never|writes|commands|all",
+        default="never",
     ),
 ) -> None:
-    """Talk with an editor, by the Agent Client Protocol over stdin and stdout."""
+    """Serve an editor over stdin and stdout, with the Agent Client Protocol."""
     mode = next((each for each in get_args(Approve) if each == approve), None)
     if mode is None:
-        raise UsageError(f"--approve takes {', '.join(get_args(Approve))}, and not {approve[:40]!a}")
+        raise UsageError(f"--approve must be one of {', '.join(get_args(Approve))}, not {approve[:40]!a}")
     try:
         from stackmem.doors.acp.agent import serve_acp
         from stackmem.doors.acp.turns import Turns
     except ImportError as error:
         raise UsageError(
-            f"this needs the extra 'acp' ({error.name} is missing); install it: {install_command('acp')}"
+            f"stackmem acp needs the extra 'acp' ({error.name} is missing); install it: {install_command('acp')}"
         ) from error
 
     def prepared(folder: Path) -> Prepared:

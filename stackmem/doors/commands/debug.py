@@ -15,14 +15,14 @@ from stackmem.doors.debugger.terminal import TerminalDebugger
 
 
 def command(
-    run: str | None = argument("RUN", "A recorded run of a program, to be walked at the terminal.", None),
+    run: str | None = argument("RUN", "A recorded run of a program to debug at the terminal.", None),
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
-    """Walk through a recorded run, also backwards; without a RUN, an editor debugs: the Debug Adapter Protocol."""
+    """Debug a recorded run, forwards and backwards; without RUN, serve an editor with the Debug Adapter Protocol."""
     if run is not None:
         moments = RecordedMoments(run_folder(run, runs_dir))
         if moments.changed_since():
-            say(f"{moments.program} is not as it was; lines are those of the run")
+            say(f"{moments.program} has changed since; line numbers refer to the recorded program")
         TerminalDebugger(moments.program.parent).walk(moments)
         return
     # Use a private stream: Python aborts if a thread still reads sys.stdin when the interpreter exits.

@@ -18,18 +18,16 @@ from stackmem.doors.gateway.status import GatewayRunStatus, gateway_status
 from stackmem.doors.gateway.upstream import own_keys, upstreams
 from stackmem.errors import UsageError
 
-app = typer.Typer(help="Record any agent: a gateway between it and its provider.", invoke_without_command=True)
+app = typer.Typer(help="Record any agent with a gateway between it and its provider.", invoke_without_command=True)
 
-_UPSTREAM = option(
-    "--upstream", "Only anthropic, only openai, or the address of a server for all requests.", "NAME|URL"
-)
-_MAX_USD = option("--max-usd", "Refuse requests once so much is spent.", "AMOUNT")
-_MAX_TOKENS = option("--max-tokens-per-request", "Refuse longer prompts; estimated.", "N")
-_STRATEGIES = f"full, {', '.join(FITTING)}, with parameters; or stackheap, for agents with stackmem mcp."
+_UPSTREAM = option("--upstream", "Forward only to anthropic, only to openai, or everything to one address.", "NAME|URL")
+_MAX_USD = option("--max-usd", "Refuse requests once this much is spent, in USD.", "AMOUNT")
+_MAX_TOKENS = option("--max-tokens-per-request", "Refuse prompts with more tokens than this, by estimate.", "N")
+_STRATEGIES = f"full, {', '.join(FITTING)}, with parameters; or stackheap for agents with stackmem mcp."
 _STRATEGY = option("--strategy", _STRATEGIES, "NAME", default="full")
 _HOST = option("--host", f"Listen at this address; {TOKEN_VARIABLE} sets the token.", "HOST", default="127.0.0.1")
-_PORT = option("--port", "Listen at this port; 0 for any that is free.", "PORT", default=0)
-_RUNS = option("-o --runs-dir", "Keep the runs there.", "DIR")
+_PORT = option("--port", "Listen at this port; 0 for any free port.", "PORT", default=0)
+_RUNS = option("-o --runs-dir", "The folder for runs.", "DIR")
 
 
 def _terms(
@@ -42,7 +40,7 @@ def _terms(
     runs_dir: str | None,
 ) -> GatewayTerms:
     if (max_usd is not None and not max_usd > 0) or (max_tokens is not None and max_tokens <= 0):
-        raise UsageError("--max-usd and --max-tokens-per-request take numbers above 0")
+        raise UsageError("--max-usd and --max-tokens-per-request must be above 0")
     cutter_of(strategy)
     to = replace(upstreams(upstream, os.environ), keys=own_keys(os.environ))
     token = os.environ.get(TOKEN_VARIABLE, "")
@@ -60,7 +58,7 @@ def gateway_command(
     port: int = _PORT,
     runs_dir: str | None = _RUNS,
 ) -> None:
-    """Forward what agents ask of their provider, byte for byte, and record it as runs, until Ctrl-C."""
+    """Forward agents' requests to their providers unchanged, and record them as runs, until Ctrl-C."""
     if context.invoked_subcommand is not None:
         return
     terms = _terms(upstream, strategy, max_usd, max_tokens, host, port, runs_dir)
@@ -78,9 +76,9 @@ def gateway_command(
 _ENDS = {signal.SIGINT, signal.SIGTERM}
 
 
-@app.command("run", short_help="Start an agent behind a gateway of its own.")
+@app.command("run", short_help="Start an agent behind its own gateway.")
 def run_command(
-    command: list[str] = argument("CMD...", "The agent's command, behind --."),
+    command: list[str] = argument("CMD...", "The agent's command, after --."),
     upstream: str | None = _UPSTREAM,
     strategy: str = _STRATEGY,
     max_usd: float | None = _MAX_USD,
@@ -88,7 +86,7 @@ def run_command(
     runs_dir: str | None = _RUNS,
     json: Json = False,
 ) -> None:
-    """Start an agent behind a gateway; then print its bill and its runs, and end with its exit code."""
+    """Start an agent behind its own gateway, print its cost and runs at the end, and exit with its exit code."""
     terms = _terms(upstream, strategy, max_usd, max_tokens, "127.0.0.1", 0, runs_dir)
     with serving(terms, os.environ) as served:
         code = run_agent(command, os.environ, served)
@@ -100,16 +98,16 @@ def run_command(
     raise typer.Exit(code)
 
 
-@app.command("status", short_help="Show the runs of gateways, also of one that runs.")
+@app.command("status", short_help="Show the runs of gateways, including running ones.")
 def status_command(runs_dir: str | None = _RUNS, json: JsonArray = False) -> None:
-    """Show what gateways recorded: conversations, context, cost, and what a strategy saved, with its uncertainty."""
+    """Show gateway runs: conversations, context, cost, and a strategy's savings with their uncertainty."""
     folder = runs_folder(runs_dir)
     rows = gateway_status(folder)
     if json:
         echo_json(rows)
         return
     if not rows:
-        typer.echo(f"{folder} holds no run of a gateway")
+        typer.echo(f"no gateway runs in {folder}")
         return
     for line in align([_HEADINGS, *map(_cells, rows)], left=(0, 1, 2, 3), width=terminal_width()):
         typer.echo(line)

@@ -17,12 +17,12 @@ from stackmem.doors.mcp.server import TOKEN_VARIABLE, serve_memory
 
 @takes("flags", settings("runs_dir", "heap", "heap_chars", "heap_chunks", "depth", "fsync"))
 def command(
-    folder: str = argument("[FOLDER]", "The folder that the agent works in; left out, this one.", default="."),
+    folder: str = argument("FOLDER", "The folder that the agent works in; by default the current one.", default="."),
     *,
     flags: Flags,
-    http: int | None = option("--http", "Serve over HTTP at this port of this machine; 0 for any free one.", "PORT"),
+    http: int | None = option("--http", "Serve over HTTP at this port on this machine; 0 for any free port.", "PORT"),
 ) -> None:
-    """Give any agent a heap and frames: a server of the Model Context Protocol, recorded as a run."""
+    """Give any agent a heap and frames, as a Model Context Protocol server that is recorded as a run."""
     plan = plan_client_run(folder, flags, os.environ, Path.cwd())
     given = os.environ.get(TOKEN_VARIABLE, "")
     token = token_of(given if http is not None else "", TOKEN_VARIABLE)
@@ -31,7 +31,7 @@ def command(
         typer.echo(address)
         sys.stdout.flush()
         told = f"the token of {TOKEN_VARIABLE}" if given else token
-        say(f"clients bring the header Authorization: Bearer {told}; Ctrl-C ends the server")
+        say(f"clients must send the header Authorization: Bearer {told}; Ctrl-C stops the server")
 
     result = serve_memory(plan, os.environ, None if http is None else (http, token), ready)
     if result is not None:

@@ -15,11 +15,11 @@ from stackmem.tools.plugins import load_plugins
 
 
 def command(
-    folders: list[Path] | None = argument("[DIR...]", "Folders of runs or benches; else your runs.", default=None),
-    port: int = option("--port", "The port to listen on; 0 takes a free one.", "N", default=0),
+    folders: list[Path] | None = argument("DIR", "Folders of runs or benches; by default your runs.", default=None),
+    port: int = option("--port", "The port to listen on; 0 for any free port.", "N", default=0),
     open_it: bool = switch("--open", "Open the page in the browser."),
 ) -> None:
-    """Show runs and benches in the browser, as they happen, on this machine alone; Ctrl-C ends it."""
+    """Show runs and benches live in the browser, on this machine only, until Ctrl-C."""
     try:
         from stackmem.doors.ui.server import serve
     except ModuleNotFoundError as error:
@@ -30,7 +30,7 @@ def command(
 
     def ready(address: str) -> None:
         typer.echo(address)
-        say("Open this address; Ctrl-C ends the server. Anyone who has it can read these runs and start commands.")
+        say("Open this address; Ctrl-C stops the server. Anyone with it can read these runs and start commands.")
         sys.stdout.flush()
         if open_it:
             typer.launch(address)

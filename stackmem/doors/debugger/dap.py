@@ -159,7 +159,7 @@ class DebugSession:
         """Answer a request; return whether it was the last."""
         command = request.get("command")
         if request.get("type") != "request" or not isinstance(command, str):
-            self.tell("stackmem: a message is no request with a command; it was passed over\n", "stderr")
+            self.tell("stackmem: ignored a message that is not a request with a command\n", "stderr")
             return False
         number, given = request.get("seq"), request.get("arguments")
         reply = {
@@ -168,7 +168,7 @@ class DebugSession:
         with self._lock:
             try:
                 if given is not None and not isinstance(given, dict):
-                    raise DebugRefusal(f"the arguments of {command[:80]} are no object")
+                    raise DebugRefusal(f"the arguments of {command[:80]} are not an object")
                 body = self._dispatch(command, given or {})
             except DebugRefusal as refusal:
                 error = {"id": 1, "format": str(refusal)}
@@ -213,20 +213,20 @@ class DebugSession:
         now, stop = self._now, self._stopped()
         back = command in _BACKWARDS
         if back and (now.arguments is None or "run" not in now.arguments):
-            raise DebugRefusal("only a recorded run can be walked backwards; launch one with `run`")
+            raise DebugRefusal("only a recorded run can go backwards; launch one with `run`")
         self._stepper.go_on(_MODES[command], stop.moment)
         now.stop, now.back = None, back
         return {"allThreadsContinued": True} if command == "continue" else {}
 
     def _stopped(self) -> Inspection:
         if self._now.stop is None:
-            raise DebugRefusal("the program is not stopped; set a breakpoint, or pause it")
+            raise DebugRefusal("the program is running; set a breakpoint, or pause it")
         return self._now.stop
 
     def _launch(self, arguments: dict[str, Any]) -> dict[str, Any]:
         named = [arguments.get(key) for key in ("program", "run") if key in arguments]
         if self._now.arguments is not None:
-            raise DebugRefusal("the program was launched already; start another adapter for another one")
+            raise DebugRefusal("a program was launched already; start another adapter for a second one")
         if len(named) != 1 or not isinstance(named[0], str) or not named[0]:
             raise DebugRefusal("launch needs `program`, the path of a program, or `run`, the name of a recorded run")
         if arguments.get("stopOnEntry"):
@@ -252,7 +252,7 @@ class DebugSession:
         for each in wanted:
             line, condition = each.get("line"), each.get("condition") or ""
             fault = "" if type(line) is int else "`line` must be a whole number"
-            fault = fault or ("" if isinstance(condition, str) else "`condition` must be a text")
+            fault = fault or ("" if isinstance(condition, str) else "`condition` must be a string")
             fault = fault or (syntax_fault(condition) if condition else "")
             if not fault:
                 lines[line] = condition
@@ -282,11 +282,11 @@ def _inspect(stop: Inspection, command: str, arguments: dict[str, Any]) -> dict[
         case "variables":
             found = stop.variables(_whole(arguments, "variablesReference", 0))
             if found is None:
-                raise DebugRefusal("there is nothing behind this reference any more")
+                raise DebugRefusal("this reference is no longer valid")
             return {"variables": found}
     expression = arguments.get("expression")
     if not isinstance(expression, str):
-        raise DebugRefusal("evaluate needs `expression`, a text")
+        raise DebugRefusal("evaluate needs `expression`, a string")
     value, fault = look_up(expression.strip(), _frame(stop, arguments))
     if fault:
         raise DebugRefusal(fault)
@@ -297,12 +297,12 @@ def _inspect(stop: Inspection, command: str, arguments: dict[str, Any]) -> dict[
 def _frame(stop: Inspection, arguments: dict[str, Any]) -> FrameView:
     number = _whole(arguments, "frameId", 1)
     if not 0 < number <= len(stop.moment.stack):
-        raise DebugRefusal(f"there is no frame {number}")
+        raise DebugRefusal(f"no frame {number}")
     return stop.moment.stack[number - 1]
 
 
 def _whole(arguments: dict[str, Any], name: str, default: int) -> int:
     value = arguments.get(name, default)
     if type(value) is not int or value < 0:
-        raise DebugRefusal(f"`{name}` must be a whole number from 0")
+        raise DebugRefusal(f"`{name}` must be a whole number, at least 0")
     return value

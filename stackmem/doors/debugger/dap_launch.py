@@ -40,9 +40,9 @@ def debug_launched(arguments: dict[str, Any], session: DebugSession, environ: Ma
     }
     for name, value in given.items():
         if name not in _KNOWN:
-            raise UsageError(f"launch has no key {name[:80]!r}; known: {', '.join(sorted(_KNOWN))}")
+            raise UsageError(f"unknown key {name[:80]!r} in launch; known: {', '.join(sorted(_KNOWN))}")
         if name in _TYPES and not isinstance(value, _TYPES[name]):
-            raise UsageError(f"{name} of launch must be a {_TYPES[name].__name__}")
+            raise UsageError(f"{name} in launch must be of type {_TYPES[name].__name__}")
     folder = Path(given.get("cwd") or cwd)
     if "run" in given:
         return _walk(given, session, environ, folder)
@@ -64,10 +64,12 @@ def debug_launched(arguments: dict[str, Any], session: DebugSession, environ: Ma
 def _walk(given: dict[str, Any], session: DebugSession, environ: Mapping[str, str], cwd: Path) -> int:
     for name in given:
         if name not in ("run", "runsDir", "stopOnEntry", "cwd"):
-            raise UsageError(f"launch has no key {name[:80]!r} beside run; known: run, runsDir, stopOnEntry, cwd")
+            raise UsageError(
+                f"the key {name[:80]!r} cannot be combined with run in launch; known: run, runsDir, stopOnEntry, cwd"
+            )
     moments = RecordedMoments(find_run(given["run"], *runs_places(given.get("runsDir"), environ, cwd)))
     session.show_below(moments.program.parent)
     if moments.changed_since():
-        session.tell(f"{moments.program} is not as it was; lines are those of the run\n", "console")
+        session.tell(f"{moments.program} has changed since; line numbers refer to the recorded program\n", "console")
     session.walk(moments)
     return 0

@@ -21,16 +21,16 @@ def read_message(stream: BinaryIO) -> dict[str, Any] | None:
     if length > MOST_BYTES:
         while length > 0 and (part := stream.read(min(length, MOST_BYTES))):
             length -= len(part)
-        raise BadMessage(f"a message is over {MOST_BYTES:,} bytes; send less")
+        raise BadMessage(f"a message is longer than {MOST_BYTES:,} bytes; send shorter messages")
     body = stream.read(length)
     if len(body) < length:
         return None
     try:
         message = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise BadMessage("the body of a message is no JSON") from error
+        raise BadMessage("the body of a message is not JSON") from error
     if not isinstance(message, dict):
-        raise BadMessage("the body of a message is no object")
+        raise BadMessage("the body of a message is not an object")
     return message
 
 
@@ -49,9 +49,9 @@ def _read_header(stream: BinaryIO) -> int | None:
             if number.isdigit() and len(number) < 20:
                 length = int(number)
             else:
-                length, fault = None, f"Content-Length is {number[:40]!r}, which is no number of bytes"
+                length, fault = None, f"Content-Length {number[:40]!r} is not a number of bytes"
         elif text and not value:
-            fault = f"{text[:40]!r} is no header; send Content-Length"
+            fault = f"{text[:40]!r} is not a header; send Content-Length"
     return None
 
 

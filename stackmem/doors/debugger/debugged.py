@@ -32,7 +32,9 @@ class RecordedMoments:
         self._run = Run(folder)
         asked = read_request(folder).program
         if asked is None:
-            raise UsageError(f"{self._run.id} is no run of a program; stackmem replay {self._run.id} --play shows it")
+            raise UsageError(
+                f"{self._run.id} is not a run of a program; to see it, use stackmem replay {self._run.id} --play"
+            )
         self.program = Path(asked.path)  # path of the program's file when the run started
         self._begin()
 
@@ -40,7 +42,7 @@ class RecordedMoments:
         self._number, self._coming = 0, self._moments()
         first = next(self._coming, None)
         if first is None:
-            raise UsageError(f"{self._run.id} ended before its program began; stackmem trace show tells how")
+            raise UsageError(f"{self._run.id} ended before its program started; stackmem trace show shows why")
         self.moment, self.state = first
 
     def _moments(self) -> Iterator[tuple[DebugMoment, State]]:
@@ -53,7 +55,7 @@ class RecordedMoments:
                 yield came.popleft()
             if isinstance(step.record.event, Note) and step.upcoming != step.record.event:
                 raise TraceError(
-                    f"record {step.record.seq} is not what the interpreter does today; stackmem replay tells more"
+                    f"record {step.record.seq} differs from what the interpreter does now; stackmem replay shows how"
                 )
         yield from came
 

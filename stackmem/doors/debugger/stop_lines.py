@@ -15,7 +15,7 @@ def why_never(path: Path) -> Callable[[int], str]:
     """Return a function from a line to the reason a debugger cannot stop there; empty if it can."""
     named = language_of(path.name, linting=True)
     if named is None:
-        return lambda _: f"{path.name} is no part of a program in a known language"
+        return lambda _: f"{path.name} is not part of a program in a known language"
     try:
         stop_lines = open_language(named).stop_lines
         lines = sorted(set(stop_lines(str(path), read_program(path)) if stop_lines else ()))
@@ -28,6 +28,6 @@ def why_never(path: Path) -> Callable[[int], str]:
             return ""
         following = next((each for each in lines if each > line), None)
         told = f"; the next one is {following}" if following else ""
-        return f"no step stands on line {line} that can be reached{told}"
+        return f"line {line} has no reachable step{told}"
 
     return why

@@ -19,9 +19,9 @@ from .inspection import scopes_of
 from .stop_lines import why_never
 
 HELP = """commands: c (continue), s (step in), n (step over), o (step out), b [FILE:]LINE [if CONDITION] (breakpoint),
-d [FILE:]LINE (delete it), v [NAME] (variables), h (heap), r (registers), f (frames of the run), w (call stack),
-q (end the program)"""
-_BACK = "commands over a recorded run, too: rs (step back in), rn (step back over), rc (back to a breakpoint)"
+d [FILE:]LINE (delete a breakpoint), v [NAME] (variables), h (heap), r (registers), f (frames of the run),
+w (call stack), q (end the program)"""
+_BACK = "in recorded runs also: rs (step back in), rn (step back over), rc (back to a breakpoint)"
 _MODES: dict[str, Mode] = {"c": "run", "s": "in", "n": "over", "o": "out"}
 _SCOPES = {"v": "Variables", "h": "Heap", "r": "Registers", "f": "Frames"}
 
@@ -55,9 +55,9 @@ class TerminalDebugger:
                 return
             self._stepper.go_on(_MODES[command.removeprefix("r")], moment)
             if command.startswith("r"):
-                reason = moments.backward(self._reason) or "the run begins here"
+                reason = moments.backward(self._reason) or "start of the run"
             else:
-                reason = moments.forward(self._reason) or "the run ends here"
+                reason = moments.forward(self._reason) or "end of the run"
 
     def _reason(self, moment: DebugMoment) -> str:
         return self._stepper.reason(self._stepper.locate(moment))
@@ -100,7 +100,7 @@ class TerminalDebugger:
         condition = " ".join(rest[1:])
         fault = syntax_fault(condition) if condition else ""
         if not number.isdecimal() or (rest and (rest[0] != "if" or not condition)) or fault:
-            self._say(f"that is no breakpoint{': ' + fault if fault else ''}; type b [FILE:]LINE [if CONDITION]")
+            self._say(f"not a breakpoint{': ' + fault if fault else ''}; type b [FILE:]LINE [if CONDITION]")
             return
         path = path or moment.stack[0].path
         lines = self._stepper.breakpoints.setdefault(path, {})
@@ -108,7 +108,7 @@ class TerminalDebugger:
             lines[int(number)] = condition
             never = why_never(self._folder / path)(int(number))
             if never:
-                self._say(f"it will never stop there: {never}")
+                self._say(f"the program will never stop there: {never}")
         else:
             lines.pop(int(number), None)
         shown = [

@@ -56,7 +56,7 @@ def run_agent(command: Sequence[str], environ: Mapping[str, str], served: Served
             agent_command(command, served.bare), env=agent_environ(environ, served.url, served.token)
         )
     except OSError as error:
-        raise UsageError(f"{command[0]} cannot be started ({error.strerror}); name a command behind --") from error
+        raise UsageError(f"{command[0]} cannot be started ({error.strerror}); pass a command after --") from error
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
     ended = signal.signal(signal.SIGTERM, lambda *_: agent.terminate())
     try:

@@ -71,16 +71,16 @@ def read_agent(text: str, cwd: Path, search: str) -> tuple[str, ...]:
     try:
         variables, words = _parted(shlex.split(text))
     except ValueError as error:
-        raise UsageError(f"--agent {text[:80]!a} is no command ({error}); write it as in a shell") from error
+        raise UsageError(f"--agent {text[:80]!a} is not a valid command ({error}); write it as in a shell") from error
     if words and words[0].startswith(_HARBOR):
         words = _of_harbor(words, search)
     if not any(INSTRUCTION in word for word in words[1:]):
         raise UsageError(
-            f"--agent takes a command with {INSTRUCTION} where the task's text goes: mini -t {INSTRUCTION}"
+            f"--agent needs a command with {INSTRUCTION} in place of the task's text: mini -t {INSTRUCTION}"
         )
     place = shutil.which(words[0], path=search) or shutil.which(cwd / words[0])
     if place is None:
-        raise UsageError(f"--agent: there is no program {words[0][:80]!a} on your PATH; install it, or name its file")
+        raise UsageError(f"--agent: no program {words[0][:80]!a} on your PATH; install it, or pass its path")
     files = (str(cwd / word) if (cwd / word).is_file() else word for word in words[1:])
     return (*variables, str(runnable(cwd / place)), *files)
 
@@ -91,11 +91,11 @@ def _of_harbor(words: tuple[str, ...], search: str) -> tuple[str, ...]:
     harbor = shutil.which("harbor", path=search)
     if harbor is None:
         raise UsageError(
-            f"--agent {_HARBOR}{name[:80]}: there is no harbor on your PATH; pip install harbor (Python 3.12 or later)"
+            f"--agent {_HARBOR}{name[:80]}: harbor is not on your PATH; pip install harbor (Python 3.12 or later)"
         )
     for word, program in zip(words[1:], programs, strict=True):
         if program is None:
-            raise UsageError(f"--agent {_HARBOR}{name[:80]}: there is no program {word[:80]!a} on your PATH")
+            raise UsageError(f"--agent {_HARBOR}{name[:80]}: no program {word[:80]!a} on your PATH")
     python = Path(harbor).resolve().with_name("python")
     script = Path(__file__).with_name("harbor_agent.py")
     found = (str(runnable(Path(program))) for program in programs if program)
@@ -117,11 +117,13 @@ def refuse_for_agent(models: Iterable[str], strategies: Iterable[str], settings:
     for name in settings:
         if name not in HONOURED:
             known = ", ".join(sorted(HONOURED))
-            raise UsageError(f"--agent: {name} means nothing to an agent that is not ours; what does: {known}")
+            raise UsageError(f"--agent: {name} does not apply to other agents; settings that do: {known}")
     if settings.get("network", "list") != "list":
-        raise UsageError("--agent: the gateway is the agent's only network; list more hosts with --allow, or none")
+        raise UsageError(
+            "--agent: the agent can reach only the gateway; allow more hosts with --allow, or leave --network out"
+        )
     if settings.get("isolation", "auto") not in ("auto", "bubblewrap", "namespaces"):
-        raise UsageError("--agent needs a sandbox with a network of its own; take isolation bubblewrap or namespaces")
+        raise UsageError("--agent needs a sandbox with a separate network; use --isolation bubblewrap or namespaces")
 
 
 def solve_by_agent(
@@ -163,7 +165,7 @@ def _provider(model: str) -> tuple[str, str]:
         return "anthropic", model
     if not slash or prefix not in _PROVIDERS:
         raise UsageError(
-            f"--agent: an agent asks a provider; name its model anthropic/NAME or openai/NAME, not {model}"
+            f"--agent: an agent needs a provider's model; write anthropic/NAME or openai/NAME, not {model}"
         )
     return _PROVIDERS[prefix], name
 
@@ -215,7 +217,7 @@ def _toml(value: Any) -> str:
 def _silence(result: RunResult, notes: Sequence[str]) -> str:
     """Explain why the gateway recorded no request: its notes, or the end of the command's output."""
     if notes:
-        return f"nothing that the agent asked could be recorded: {'; '.join(notes)[:_SHOWN_CHARS]}"
+        return f"the agent's requests could not be recorded: {'; '.join(notes)[:_SHOWN_CHARS]}"
     answers = [one.event for one in RunReader(Path(result.run_dir)) if isinstance(one.event, ToolReturned)]
     said = answers[0].text.strip()[-_SHOWN_CHARS:] if answers else result.failure or result.ending
-    return f"the agent asked its provider for nothing; its command ended so: {said}"
+    return f"the agent sent no requests to its provider; its command ended with: {said}"

@@ -20,7 +20,7 @@ CHARS_PER_TOKEN = 2.5
 
 UNREADABLE = (
     "stackmem gateway: the request cannot be read, so --max-usd and --max-tokens-per-request cannot count it; "
-    "send JSON in the provider's format without compression, or start the gateway without bounds"
+    "send uncompressed JSON in the provider's format, or start the gateway without these limits"
 )
 
 
@@ -42,18 +42,18 @@ class GatewaySpending(Struct):
         if self.max_tokens is not None and tokens > self.max_tokens:
             return (
                 f"stackmem gateway: the request has about {tokens:,} tokens and --max-tokens-per-request is "
-                f"{self.max_tokens:,}; shorten the conversation, or raise the bound"
+                f"{self.max_tokens:,}; shorten the conversation, or raise the limit"
             )
         if self.max_usd is None:
             return ""
         row = lookup(request.model)
         if row is None or row.price is None:
             return (
-                f"stackmem gateway: the price of {request.model[:80]!r} is not known, so --max-usd cannot be held; "
-                "leave the bound out, or use a model that stackmem models lists with a price"
+                f"stackmem gateway: the price of {request.model[:80]!r} is unknown, so --max-usd cannot be enforced; "
+                "leave --max-usd out, or use a model that stackmem models lists with a price"
             )
         if self.usd >= self.max_usd:
-            return f"stackmem gateway: ${self.usd:.4f} of ${self.max_usd:.4f} (--max-usd) are spent; raise the bound"
+            return f"stackmem gateway: ${self.usd:.4f} of ${self.max_usd:.4f} (--max-usd) are spent; raise the limit"
         return ""
 
     def spend(self, model: str, usage: Usage) -> None:

@@ -45,8 +45,8 @@ def foreign_strategy(spelled: str) -> OneConversation | Summarizing | None:
     name = spelled.partition(":")[0]
     if name in STRATEGIES and name not in ("full", *FITTING):
         raise UsageError(
-            f"--strategy {name} needs tools or frames of its own, which an agent that is not ours does not "
-            f"have; take full, {', '.join(FITTING)}, or stackheap beside stackmem mcp"
+            f"--strategy {name} needs its own tools or frames, which other agents do not have; "
+            f"use full, {', '.join(FITTING)}, or stackheap together with stackmem mcp"
         )
     strategy = open_strategy(spelled)
     return strategy if isinstance(strategy, OneConversation | Summarizing) else None

@@ -118,7 +118,7 @@ class ExchangeWriter:
             self._file = descriptor_of_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
             self._size = cut_torn_line(self._file)
         except OSError as error:
-            raise TraceError(f"{path} cannot be made ({error.strerror}); choose another folder with -o") from error
+            raise TraceError(f"{path} cannot be created ({error.strerror}); choose another folder with -o") from error
         self._path = path
 
     def append(self, passed: Passed) -> None:
@@ -126,7 +126,7 @@ class ExchangeWriter:
         try:
             self._size = append_line(self._file, _encoder.encode(passed) + b"\n", self._size)
         except OSError as error:
-            raise TraceError(f"{self._path} cannot be written ({error.strerror}); make room there") from error
+            raise TraceError(f"{self._path} cannot be written ({error.strerror}); free some space") from error
 
     def close(self) -> None:
         if self._file >= 0:
@@ -144,6 +144,6 @@ def read_exchanges(path: Path) -> Iterator[Passed]:
                 try:
                     yield _decoder.decode(line)
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                    raise TraceError(f"line {number} of {path} is no line of the gateway's ({error})") from error
+                    raise TraceError(f"line {number} of {path} is not a line of the gateway's log ({error})") from error
     except OSError as error:
         raise TraceError(f"{path} cannot be read ({error.strerror})") from error

@@ -182,7 +182,7 @@ class GatewayLedger:
         return UnderwayRequest(wire, asked, placed, run, number, origin.keys, prepared.body, came.began)
 
     def _unrecorded(self, wire: WireFormat, error: Exception) -> None:
-        self.note(f"a request of {wire.name} was forwarded and not recorded: {type(error).__name__}: {error}")
+        self.note(f"a request of {wire.name} was forwarded but not recorded: {type(error).__name__}: {error}")
 
     def spend(self, model: str, usage: Usage) -> None:
         """Add the usage of a reply to the amount spent."""
@@ -223,7 +223,7 @@ class GatewayLedger:
             )
             self.recording.answered(underway.run, passed, underway.keys)
         except Exception as error:  # noqa: BLE001 - the answer was delivered; only its record is lost
-            self.note(f"an answer was passed and not recorded: {type(error).__name__}: {error}")
+            self.note(f"an answer was delivered but not recorded: {type(error).__name__}: {error}")
 
     def note(self, sentence_: str) -> None:
         with self._lock:

@@ -130,7 +130,7 @@ class Gateway:
                     told = f"stackmem gateway: the request is longer than {MOST_BODY_BYTES >> 20} MiB"
                     return Refused(413, "request_too_large", told)
                 if not self._workers.hold(len(piece)):
-                    told = "stackmem gateway: too many large requests at once; try again later"
+                    told = "stackmem gateway: too many large requests in progress; try again later"
                     return Refused(503, "overloaded_error", told)
                 size += len(piece)
                 pieces.append(piece)
@@ -173,7 +173,7 @@ class Gateway:
         if upstreams.replaces or request.scope.get(TOKEN_WAY) == "key":
             own = upstreams.keys.get(provider)
             if own is None and not upstreams.replaces:
-                raise Misdirected(f"there is no key to replace the token; set {provider.upper()}_API_KEY")
+                raise Misdirected(f"no key to send in place of the token; set {provider.upper()}_API_KEY")
             if own is not None and not may_use_own_key(request.method, path):
                 raise Misdirected(f"the path {path[:80]!r} is not forwarded with the key of the gateway")
         return httpx2.URL(upstreams.url(provider, raw, query)), to_upstream(request.headers.raw, own)
@@ -271,7 +271,7 @@ class Gateway:
             stayed = await self._summaries.bring(came, wire, wanted, found.tip, to, take)
             await self._workers.run(size, partial(self._show, came, wire, asked, cutter, found))
         except Exception as error:  # noqa: BLE001 - a strategy that fails must not stop the request
-            self.ledger.note(f"a request of {wire.name} was forwarded as it came: {type(error).__name__}: {error}")
+            self.ledger.note(f"a request of {wire.name} was forwarded unchanged: {type(error).__name__}: {error}")
             return
         await self._recorder.recorded(came)  # first write the paid summary to disk
         if not stayed:

@@ -103,13 +103,13 @@ def tell_to_end(folder: Path) -> bool:
             size = cut_torn_line(trace.fileno())
             if not whole.startswith(trace.read(size)):
                 raise TraceError(
-                    f"the trace of {folder.name} does not follow from its {EXCHANGES}; take a copy from before"
+                    f"the trace of {folder.name} does not follow from its {EXCHANGES}; restore an earlier copy"
                 )
             trace.write(whole[size:])
         write_result(outcome(folder), folder / RESULT)
         return True
     except OSError as error:
-        raise TraceError(f"{folder} cannot be written ({error.strerror}); make room there") from error
+        raise TraceError(f"{folder} cannot be written ({error.strerror}); free some space") from error
     finally:
         lock.close()
 

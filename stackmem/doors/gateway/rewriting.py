@@ -131,4 +131,4 @@ def _with_head(wire: WireFormat, request: ForeignRequest, shown: list[bytes], he
     for place in range(len(shown) - 1, -1, -1):
         if request.messages[place].role == "user":
             return [*shown[:place], wire.added(shown[place], head), *shown[place + 1 :]]
-    raise ValueError("the conversation begins with no message of the user's")
+    raise ValueError("the conversation does not begin with a user message")

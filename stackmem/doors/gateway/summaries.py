@@ -151,6 +151,6 @@ class Summaries:
             )
         self._ledger.spend(model, passed.usage)
         if not isinstance(passed.reply, ModelReplied):
-            self._ledger.note(f"a request of {wire.name} went on without its summary: {passed.reply.detail}")
+            self._ledger.note(f"a request of {wire.name} was sent without its summary: {passed.reply.detail}")
         await self._workers.run(len(request.content), partial(take, passed.text))
         return passed

@@ -85,7 +85,7 @@ def upstreams(named: str | None, environ: Mapping[str, str]) -> Upstreams:
         own = dict.fromkeys(ADDRESSES, named)
     for address in filter(None, own.values()):
         if urlsplit(address).scheme not in {"http", "https"} or not urlsplit(address).hostname:
-            raise UsageError(f"--upstream {address!r:.80} is no address; write anthropic, openai, or http(s)://HOST")
+            raise UsageError(f"--upstream {address!r:.80} is not an address; use anthropic, openai, or http(s)://HOST")
     return Upstreams(own["anthropic"], own["openai"])
 
 

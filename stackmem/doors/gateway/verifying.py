@@ -98,7 +98,7 @@ def _cuts(folder: Path) -> tuple[int, int]:
         if (cut.dropped, cut.short) != (passed.dropped, passed.short):
             raise RulesDiffer(
                 f"request {passed.number:,} of {folder.name} left out {passed.dropped:,} exchanges and shortened "
-                f"{passed.short:,}; {passed.strategy} comes to {cut.dropped:,} and {cut.short:,}"
+                f"{passed.short:,}; {passed.strategy} gives {cut.dropped:,} and {cut.short:,}"
             )
         followed += 1
     return followed, lost
@@ -110,11 +110,11 @@ def _summary(
     """Check that a summary was due and covers the right exchanges."""
     wanted = cutter.wanted(asked, found) if isinstance(cutter, Cutter) else None
     if not isinstance(cutter, Cutter) or wanted is None or passed.summary is UNSET:
-        raise RulesDiffer(f"request {passed.number:,} of {folder.name} brought a summary and none was due")
+        raise RulesDiffer(f"request {passed.number:,} of {folder.name} has a summary, but none was due")
     if (wanted.turns, wanted.asked) != (passed.summary.turns, passed.summary.asked):
         raise RulesDiffer(
-            f"the summary of request {passed.number:,} of {folder.name} stands for {passed.summary.turns:,} exchanges; "
-            f"{passed.strategy} comes to {wanted.turns:,}, or asks in other words"
+            f"the summary of request {passed.number:,} of {folder.name} covers {passed.summary.turns:,} exchanges; "
+            f"{passed.strategy} gives {wanted.turns:,}, or requests it with other words"
         )
     cutter.summarize(asked, found, wanted, passed.summary.text)
 

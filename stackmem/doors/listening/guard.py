@@ -90,20 +90,20 @@ class Guard:
         given = {name: value.decode("latin-1") for name, value in named}
         hosts = [value.decode("latin-1").lower() for name, value in named if name == b"host"]
         if len(hosts) != 1 or not self._is_own(hosts[0]):
-            return 421, "this server has another name; use the address that stackmem printed"
+            return 421, "wrong host name; use the address that stackmem printed"
         raw = scope["raw_path"].decode("latin-1")
         way, rest = self._brought(raw, named)
         if way is None:
             return 401, "the token is missing or wrong; use the address and the token that stackmem printed"
         here = f"http://{hosts[0]}"
         if given.get(b"origin", here) != here or given.get(b"sec-fetch-site", "none") not in ("none", "same-origin"):
-            return 403, "pages of another origin are not answered"
+            return 403, "requests from pages of another origin are refused"
         if leaves_its_folder(rest):
-            return 400, "the path is not a plain one: write it without dots, backslashes and empty segments"
+            return 400, "the path must not contain dot segments, backslashes or empty segments"
         if self._pages and scope["method"] not in ("GET", "HEAD"):
             kind = given.get(b"content-type", "").partition(";")[0].strip().lower()
             if scope["method"] != "POST" or b"origin" not in given or kind != "application/json":
-                return 403, "only a page of this server may change something"
+                return 403, "only pages of this server may make changes"
         headers = [(name, value) for name, value in named if not self._is_token(name, value)]
         return {**scope, "path": unquote(rest), "raw_path": rest.encode("latin-1"), "headers": headers, TOKEN_WAY: way}
 

@@ -31,7 +31,9 @@ def listening(host: str, port: int, option: str = "--port") -> Iterator[socket.s
             listener.listen(_BACKLOG)
         except (OSError, OverflowError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise UsageError(f"cannot listen on {host}, port {port} ({why}); choose another with {option}") from error
+            raise UsageError(
+                f"cannot listen on {host}, port {port} ({why}); choose another port with {option}"
+            ) from error
         yield listener
 
 

@@ -17,7 +17,7 @@ def token_of(given: str, variable: str) -> str:
     if not given:
         return secrets.token_urlsafe(24)
     if len(given) < SHORTEST_TOKEN:
-        raise UsageError(f"{variable} needs at least {SHORTEST_TOKEN} characters; leave it out for a new token")
+        raise UsageError(f"{variable} needs at least {SHORTEST_TOKEN} characters; unset it to get a new token")
     if not _TOKEN.fullmatch(given):
-        raise UsageError(f"{variable} may only have letters, digits and ._~-; leave it out for a new token")
+        raise UsageError(f"{variable} may only contain letters, digits and ._~-; unset it to get a new token")
     return given

@@ -75,7 +75,7 @@ def plan_client_run(folder: str, flags: Mapping[str, object], environ: Mapping[s
     place = (cwd / os.path.expanduser(folder)).resolve()
     must_be_text(str(place), "the folder's path")
     if not place.is_dir():
-        raise UsageError(f"{folder} is no folder; name the one that the agent works in")
+        raise UsageError(f"{folder} is not a folder; pass the folder that the agent works in")
     resolved = resolve(flags, environ, cwd)
     settings = resolved.settings
     named = settings.heap if resolved.is_given("heap") else KEEP

@@ -103,7 +103,7 @@ class Studio:
         asked = request.query_params
         limit = asked.get("limit", "200")
         if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:9]) <= MOST_ROWS:
-            raise UsageError(f"a list shows 1 to {MOST_ROWS:,} runs at once")
+            raise UsageError(f"limit must be from 1 to {MOST_ROWS:,} runs")
         conditions = [text for text in asked.getlist("filter") if text.strip()]
         try:
             return _json(self.places.rows(asked.get("q", ""), conditions, asked.get("sort", "-started"), int(limit)))
@@ -139,7 +139,7 @@ class Studio:
         """Show one run and follow it, or compare several."""
         named = request.query_params.getlist("id")
         if not 1 <= len(named) <= MOST_COMPARED:
-            raise UsageError(f"a page shows 1 to {MOST_COMPARED} runs; pick as many")
+            raise UsageError(f"a page shows 1 to {MOST_COMPARED} runs; select that many")
         folders = [self._folder(name) for name in named]
         more = "".join(f'<meta name="run" content="{escape(name)}">\n' for name in named)
         if len(folders) > 1:
@@ -179,7 +179,7 @@ class Studio:
     def bench(self, request: Request) -> Response:
         place = self.places.place(request.path_params["place"])
         if not place.is_bench:
-            raise UsageError(f"{place.name} holds runs, and no bench")
+            raise UsageError(f"{place.name} contains runs, not a bench")
         return HTMLResponse(report_page(place.folder, "../../"))
 
     def trial(self, request: Request) -> Response:
@@ -196,13 +196,13 @@ class Studio:
             async for part in request.stream():
                 body += part
                 if len(body) > _MOST_BODY:
-                    raise UsageError("the page asks too much at once")
+                    raise UsageError("the request is too long")
         except ClientDisconnect:
             return Response(status_code=499)  # the client is gone and its request incomplete
         try:
             asked = msgspec.json.decode(body, type=_Asked)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise UsageError(f"the page asks for no command: {error}") from error
+            raise UsageError(f"the request is not a valid command: {error}") from error
         return await run_in_threadpool(self._command, asked)
 
     def _command(self, asked: _Asked) -> Response:
@@ -217,7 +217,7 @@ class Studio:
     def job(self, request: Request) -> Response:
         number = request.path_params["number"]
         if number >= len(self.jobs):
-            raise UsageError("no such command was started")
+            raise UsageError("no such command")
         job = self.jobs[number]
         return _json({"command": job.command, "exit_code": job.exit_code, "lines": list(job.lines)})
 

@@ -35,11 +35,11 @@ _PATIENCE_SECONDS = 10.0
 def command_of(action: str, folder: Path, values: Mapping[str, str], *, dry_run: bool = False) -> list[str]:
     """Return the words of the command after ``stackmem``."""
     if action not in _FLAGS:
-        raise UsageError(f"a page cannot {action[:40]!r}; it can {', '.join(_FLAGS)}")
+        raise UsageError(f"unknown action {action[:40]!r}; known: {', '.join(_FLAGS)}")
     for name, value in values.items():
         if name not in _FLAGS[action] or "\0" in value or len(value) > _LONGEST_CHARS:
             raise UsageError(
-                f"{action} takes no {name[:40]!r} like that; it takes {', '.join(_FLAGS[action]) or 'none'}"
+                f"invalid value {name[:40]!r} for {action}; it takes {', '.join(_FLAGS[action]) or 'none'}"
             )
     if (needed := _NEEDED.get(action)) and not values.get(needed):
         raise UsageError(f"{action} needs a value for {needed}")

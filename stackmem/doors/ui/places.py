@@ -55,9 +55,9 @@ class Places:
         self.looked = False  # whether every folder has been scanned once
         for folder in dict.fromkeys(folders):
             if is_run(folder):
-                raise UsageError(f"{folder} is a run; name the folder above it, or show it with stackmem view {folder}")
+                raise UsageError(f"{folder} is a run; pass the folder that contains it, or use stackmem view {folder}")
             if not folder.is_dir():
-                raise UsageError(f"there is no folder {folder}; name one with runs or benches in it")
+                raise UsageError(f"no folder {folder}; pass a folder with runs or benches")
             self._add(folder)
 
     def _add(self, folder: Path) -> None:
@@ -89,13 +89,13 @@ class Places:
         number, _, path = run.partition("/")
         folder = self.place(number).runs.folder_of(path)
         if folder is None:
-            raise UsageError("there is no such run any more; go back to the list")
+            raise UsageError("this run no longer exists; go back to the list")
         return folder
 
     def place(self, number: str) -> ShownFolder:
         """Return the folder with this number; raise ``UsageError`` if there is none."""
         if not number.isascii() or not number.isdigit() or len(number) > 4 or int(number) >= len(self.all):
-            raise UsageError("there is no such folder here; go back to the list")
+            raise UsageError("no such folder; go back to the list")
         return self.all[int(number)]
 
     def rows(self, wanted: str, conditions: Sequence[str], order: str, limit: int) -> dict[str, Any]:

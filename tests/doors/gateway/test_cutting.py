@@ -211,7 +211,7 @@ def test_everything_beside_the_messages_keeps_its_bytes():
 def test_a_strategy_that_needs_more_than_a_foreign_agent_has_says_so():
     assert foreign_strategy("full") is None
     assert all(foreign_strategy(name) for name in FITTING)
-    with pytest.raises(UsageError, match="does not have"):
+    with pytest.raises(UsageError, match="do not have"):
         foreign_strategy("stackheap")
     with pytest.raises(UsageError, match="no strategy"):
         foreign_strategy("nothing")

@@ -170,7 +170,7 @@ def test_where_no_text_comes_the_request_goes_on_and_the_next_try_waits(tmp_path
         gateway(upstream, tmp_path, strategy="rolling_summary:1") as served,
     ):
         bodies = talk(served, "anthropic", 12)
-        assert "went on without its summary" in served.gateway.notes[0]
+        assert "was sent without its summary" in served.gateway.notes[0]
     assert [body for _, _, body in upstream.seen if ASKS not in body] == bodies
     tries = [number for number, one in enumerate(asked_of(tmp_path)) if one.summary is not UNSET]
     assert tries == [2, 3, 5, 9]

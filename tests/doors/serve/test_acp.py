@@ -209,7 +209,7 @@ def test_a_session_is_loaded_after_a_kill_and_goes_on(stage: Stage):
             listed = (await agent.list_sessions(cwd=str(folder))).sessions
             assert [(each.session_id, each.title) for each in listed] == [(kept["id"], "What is here?")]
             await agent.prompt(session_id=kept["id"], prompt=text("/undo"))
-            assert "taken back: And now?" in second.words()
+            assert "undone: And now?" in second.words()
             again = asyncio.create_task(agent.prompt(session_id=kept["id"], prompt=text("Once more?")))
             await until(lambda: second.told[-1].get("status") == "in_progress")
             ids = [each["toolCallId"] for each in second.told if each["sessionUpdate"] == "tool_call"]

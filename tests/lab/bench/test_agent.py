@@ -129,10 +129,10 @@ def test_the_instruction_comes_as_one_word_whatever_it_holds(stage: Stage, upstr
     [
         (
             "sys.exit('I want an account')",
-            "the agent asked its provider for nothing; its command ended so: I want an account",
+            "the agent sent no requests to its provider; its command ended with: I want an account",
         ),
-        ("print('begun', flush=True); import time; time.sleep(600)", "ended so: begun"),
-        ("os.kill(os.getppid(), 9); os.kill(os.getpid(), 9)", "the agent asked its provider for nothing"),
+        ("print('begun', flush=True); import time; time.sleep(600)", "ended with: begun"),
+        ("os.kill(os.getppid(), 9); os.kill(os.getpid(), 9)", "the agent sent no requests to its provider"),
     ],
 )
 def test_an_agent_that_asks_for_nothing_is_an_error_with_its_last_words(
@@ -174,22 +174,22 @@ urllib.request.urlopen(urllib.request.Request(address, b'{"input": [3]}', {"cont
 """
     (row,) = tried(stage, small_agent(code), upstream, tasks=(str(stage.task()),))
     assert row["outcome"] == "error"
-    assert row["error"].startswith("nothing that the agent asked could be recorded: ")
+    assert row["error"].startswith("the agent's requests could not be recorded: ")
 
 
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"agent": "no-such-agent {instruction}"}, "there is no program 'no-such-agent' on your PATH"),
-        ({"agent": "sh -c true"}, "takes a command with {instruction}"),
-        ({"agent": "{instruction}"}, "takes a command with {instruction}"),
-        ({"agent": "A=1 B={instruction}"}, "takes a command with {instruction}"),
-        ({"agent": "sh 'x {instruction}"}, "is no command"),
+        ({"agent": "no-such-agent {instruction}"}, "no program 'no-such-agent' on your PATH"),
+        ({"agent": "sh -c true"}, "needs a command with {instruction}"),
+        ({"agent": "{instruction}"}, "needs a command with {instruction}"),
+        ({"agent": "A=1 B={instruction}"}, "needs a command with {instruction}"),
+        ({"agent": "sh 'x {instruction}"}, "is not a valid command"),
         ({"strategies": ("adaptive",)}, "adaptive"),
-        ({"models": ("sim/bounded-reader",)}, "name its model anthropic/NAME or openai/NAME"),
-        ({"settings": {"max_steps": 4}}, "max_steps means nothing to an agent that is not ours"),
-        ({"settings": {"network": "host"}}, "the gateway is the agent's only network"),
-        ({"settings": {"isolation": "landlock"}}, "take isolation bubblewrap or namespaces"),
+        ({"models": ("sim/bounded-reader",)}, "write anthropic/NAME or openai/NAME"),
+        ({"settings": {"max_steps": 4}}, "max_steps does not apply to other agents"),
+        ({"settings": {"network": "host"}}, "the agent can reach only the gateway"),
+        ({"settings": {"isolation": "landlock"}}, "use --isolation bubblewrap or namespaces"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_made(stage: Stage, asked, says):

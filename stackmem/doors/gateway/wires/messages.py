@@ -57,7 +57,7 @@ def _parts(role: Role, block: Any) -> Iterator[Part]:
         case dict():
             yield unknown(role, block)
         case _:
-            raise ValueError("a block is no object")
+            raise ValueError("a block is not an object")
 
 
 @lru_cache(maxsize=8)

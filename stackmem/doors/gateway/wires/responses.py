@@ -63,7 +63,7 @@ def _content(role: Role, content: object) -> Iterator[Part]:
             case dict():
                 yield unknown(role, part)
             case _:
-                raise ValueError("a part is no object")
+                raise ValueError("a part is not an object")
 
 
 @lru_cache(maxsize=8)

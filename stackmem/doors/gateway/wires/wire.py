@@ -147,7 +147,7 @@ def result_text(content: object) -> str:
 def object_of(value: Any, what: str) -> Json:
     """Check that the value is an object; raise ``ValueError`` otherwise."""
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is no object")
+        raise ValueError(f"{what} is not an object")
     return value
 
 

@@ -113,7 +113,7 @@ def test_such_a_run_is_neither_resumed_nor_forked(stage: Stage, folder: Path) ->
 
 
 def test_a_folder_that_is_none_is_refused(stage: Stage, folder: Path) -> None:
-    with pytest.raises(UsageError, match="is no folder"):
+    with pytest.raises(UsageError, match="is not a folder"):
         Session(stage, folder / "spec.md")
 
 
