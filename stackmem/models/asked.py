@@ -46,7 +46,7 @@ def read_temperature(text: str | None) -> float | None:
     except ValueError:
         value = -1.0
     if not 0 <= value <= _HOTTEST:
-        raise UsageError(f"--temperature {text[:40]!r} is none; write a number from 0 to {_HOTTEST:g}, or none")
+        raise UsageError(f"--temperature {text[:40]!r} is out of range; use a number from 0 to {_HOTTEST:g}, or none")
     return value
 
 
@@ -57,19 +57,19 @@ def read_headers(texts: tuple[str, ...], environ: Mapping[str, str]) -> dict[str
         found = _HEADER.fullmatch(text)
         name = found.group(1) if found else text.partition("=")[0][:80]
         if found is None or name.lower() in _OURS:
-            raise UsageError(
-                f"--headers {name!r} is no header to set; write NAME=VALUE, or NAME=$VARIABLE for a secret"
-            )
+            raise UsageError(f"--headers {name!r} cannot be set; write NAME=VALUE, or NAME=$VARIABLE for a secret")
         value = found.group(2)
         if _SECRET.search(name) and not value.startswith("$"):
             raise UsageError(
-                f"--headers {name!r} is a secret by its name; write {name}=$VARIABLE, which is kept nowhere"
+                f"--headers {name!r} looks like a secret; write {name}=$VARIABLE, so that its value is not stored"
             )
         if value.startswith("$"):
             value = environ.get(value[1:], "")
             if not value:
-                raise UsageError(f"--headers {name!r} is to be the variable {found.group(2)[1:80]!r}, which is not set")
+                raise UsageError(
+                    f"--headers {name!r} refers to the variable {found.group(2)[1:80]!r}, which is not set"
+                )
         if not value.isascii() or not value.isprintable():
-            raise UsageError(f"--headers {name!r} holds what no header can: write printable ASCII in one line")
+            raise UsageError(f"--headers {name!r} has an invalid value; use one line of printable ASCII")
         headers[name] = value
     return headers

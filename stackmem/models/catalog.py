@@ -57,8 +57,8 @@ def read_price(text: str) -> Price:
         figures = []
     if not 2 <= len(figures) <= 4 or not all(0 <= figure <= _MOST_USD for figure in figures):
         raise UsageError(
-            f"--price {text[:80]!r} is no price; write IN,OUT[,READ[,WRITE]] in USD per million tokens, or the name of "
-            "a model whose price stackmem models shows"
+            f"--price {text[:80]!r} is not a price; write IN,OUT[,READ[,WRITE]] in USD per million tokens, or the name "
+            "of a model that stackmem models lists with a price"
         )
     paid, output = figures[:2]
     read = figures[2] if len(figures) > 2 else paid

@@ -80,9 +80,9 @@ def endpoint(provider: Provider, environ: Mapping[str, str], base_url: str | Non
     if not key and _is_loopback(host):
         key = NO_KEY
     if not key:
-        raise UsageError(f"{variable} is not set; set it to your key, or use what needs none: {_keyless(provider)}")
+        raise UsageError(f"{variable} is not set; set it to your key, or use {_keyless(provider)}")
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise UsageError(f"{variable} holds characters that no key has; copy the key again")
+        raise UsageError(f"{variable} contains characters that are not allowed in a key; copy the key again")
     return Endpoint(url, key)
 
 
@@ -95,8 +95,8 @@ def without_login(url: str) -> str:
 def _keyless(provider: Provider) -> str:
     """Suggest the closest alternative that needs no key."""
     if provider is OPENAI:
-        return "a server on this machine (--base-url http://127.0.0.1:8000/v1), or a task's --model demo"
-    return "a task's --model demo, or --model human"
+        return "a server on this machine (--base-url http://127.0.0.1:8000/v1) or --model demo, which need no key"
+    return "--model demo or --model human, which need no key"
 
 
 def _host(url: str, given: str) -> str:
@@ -104,9 +104,9 @@ def _host(url: str, given: str) -> str:
         parts = urlsplit(url)
         host, scheme, _ = parts.hostname or "", parts.scheme, parts.port
     except ValueError as error:
-        raise UsageError(f"{given} {url!r} is no address: {error}; it looks like http://127.0.0.1:8000") from error
+        raise UsageError(f"{given} {url!r} is not an address: {error}; write it like http://127.0.0.1:8000") from error
     if scheme not in {"http", "https"} or not host or not url.isprintable():
-        raise UsageError(f"{given} {url!r} is no address; it looks like http://127.0.0.1:8000")
+        raise UsageError(f"{given} {url!r} is not an address; write it like http://127.0.0.1:8000")
     return host
 
 

@@ -105,7 +105,7 @@ class GeminiModel:
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             address, why = without_login(self._endpoint.url), one_line(cause(error), self._endpoint.secret)
             raise UsageError(
-                f"nothing answers at {address} ({why}); start the server there, or name another with --base-url"
+                f"no server answers at {address} ({why}); start it, or pass another address with --base-url"
             ) from error
         except (errors.APIError, httpx2.HTTPError, OSError, *_MALFORMED):
             return

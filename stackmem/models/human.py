@@ -72,9 +72,9 @@ _HELP = f"""\
 Type one call, in any of these forms:
   read_file spec.md
   read_file path=spec.md start_line=1
-  read_file {{"path": "spec.md"}}         JSON may go on over lines until its brackets close
-  write_file path=a.py content=<<      then the lines, then a line with only {BLOCK_END}
-Or: show (the whole prompt), say TEXT (a reply without a call), help. End of input ends the run.
+  read_file {{"path": "spec.md"}}         JSON may continue over lines until its brackets close
+  write_file path=a.py content=<<      followed by lines, then a line with only {BLOCK_END}
+Other commands: show (the whole prompt), say TEXT (a reply without a call), help. End of input ends the run.
 The tools:
 """
 

@@ -180,8 +180,8 @@ class OpenAIModel:
             self.price = served.price
         if self.window_tokens < LEAST_WINDOW_TOKENS:
             raise UsageError(
-                f"the window of {self.window_tokens:,} tokens that {without_login(self._endpoint.url)} has for "
-                f"{self._model} leaves no room for a reply; start it with a larger one"
+                f"the window of {self.window_tokens:,} tokens for {self._model} at {without_login(self._endpoint.url)} "
+                "leaves no room for a reply; start the server with a larger window"
             )
 
     @property

@@ -98,11 +98,11 @@ def open_model(
     if base_url is not None and not takes_address(prefix):
         way_out = f"set {ANTHROPIC.url_variable}" if prefix == "anthropic/" else "leave it out"
         raise UsageError(
-            f"a base URL goes with openai/NAME, responses/NAME or gemini/NAME, not with {name[:80]}; {way_out}, "
-            "or give --base-url none"
+            f"a base URL works with openai/NAME, responses/NAME and gemini/NAME, not with {name[:80]}; {way_out}, "
+            "or pass --base-url none"
         )
     if window_tokens is not None and window_tokens < LEAST_WINDOW_TOKENS:
-        raise UsageError(f"a context window of {window_tokens} tokens holds no prompt; give at least 1000")
+        raise UsageError(f"a context window of {window_tokens} tokens is too small for a prompt; use at least 1000")
     paid = read_price(price) if price is not None else None
     made = MODELS[prefix](
         ModelRequest(spelled[len(prefix) :], environ, base_url, window_tokens, demo, seed, paid, asked)
@@ -158,7 +158,7 @@ def is_free(name: str) -> bool:
 def _anthropic(wanted: ModelRequest) -> Model:
     found = endpoint(ANTHROPIC, wanted.environ)
     if wanted.asked.text_calls == "prompt":
-        raise UsageError("--text-calls prompt is for openai/NAME models; leave it out")
+        raise UsageError("--text-calls prompt works only with openai/NAME models; leave it out")
     return AnthropicModel(
         _provider_name(wanted), found, window_tokens=wanted.window_tokens, price=wanted.price, asked=wanted.asked
     )
@@ -171,7 +171,7 @@ def _openai(wanted: ModelRequest) -> Model:
 def _responses(wanted: ModelRequest) -> Model:
     if wanted.asked.text_calls == "prompt" or wanted.seed is not None:
         raise UsageError(
-            "responses/NAME takes no --seed and no --text-calls prompt; leave them out, or use openai/NAME"
+            "responses/NAME does not support --seed or --text-calls prompt; leave them out, or use openai/NAME"
         )
     return _through(RESPONSES, wanted)
 
@@ -208,7 +208,7 @@ def _local(kind: str) -> Callable[[ModelRequest], Model]:
 
 def _gemini(wanted: ModelRequest) -> Model:
     if wanted.asked.text_calls == "prompt":
-        raise UsageError("--text-calls prompt is for openai/NAME models; leave it out")
+        raise UsageError("--text-calls prompt works only with openai/NAME models; leave it out")
     return GeminiModel(
         _provider_name(wanted),
         endpoint(GEMINI, wanted.environ, wanted.base_url),
@@ -225,14 +225,14 @@ def _human(wanted: ModelRequest) -> Model:
 
 def _script(wanted: ModelRequest) -> Model:
     if not wanted.rest:
-        raise UsageError("script: names no file; it looks like script:replies.yaml")
+        raise UsageError("script: needs a file, such as script:replies.yaml")
     script = ScriptedModel.from_file(Path(wanted.rest))
     return Scripted(f"script:{wanted.rest}", wanted.window_tokens or _SCRIPT_WINDOW_TOKENS, script)
 
 
 def _demo(wanted: ModelRequest) -> Model:
     if wanted.demo is None:
-        raise UsageError("this task has no demo.yaml; name a model, such as --model claude-sonnet-5-5 or script:FILE")
+        raise UsageError("this task has no demo.yaml; choose a model, such as --model claude-sonnet-5-5 or script:FILE")
     script = ScriptedModel.from_file(wanted.demo)
     return Scripted("demo", wanted.window_tokens or _SCRIPT_WINDOW_TOKENS, script)
 
@@ -240,7 +240,7 @@ def _demo(wanted: ModelRequest) -> Model:
 def _simulated(wanted: ModelRequest) -> Model:
     name, _, variant = wanted.rest.partition(":")
     if name != SIMULATED:
-        raise UsageError(f"there is no simulated model {wanted.rest[:80]!r}; the one there is: sim/{SIMULATED}")
+        raise UsageError(f"no simulated model {wanted.rest[:80]!r}; the only one is sim/{SIMULATED}")
     window = wanted.window_tokens or _SCRIPT_WINDOW_TOKENS
     return Scripted(f"sim/{wanted.rest}", window, neighbor("lab: open a simulated model")(variant, window, SIMULATED))
 
@@ -266,7 +266,7 @@ def _has(name: str, prefix: str) -> bool:
 def _provider_name(wanted: ModelRequest) -> str:
     name = wanted.rest
     if not name or not name.isprintable() or len(name) > 200 or name != name.strip():
-        raise UsageError(f"{name[:80]!r} names no model; stackmem models lists those that are known")
+        raise UsageError(f"{name[:80]!r} is not a model name; stackmem models lists the known models")
     return name
 
 
@@ -278,7 +278,7 @@ def kinds() -> str:
 
 
 def _way_out(name: str) -> str:
-    known_kinds = f"the kinds are {kinds()}"
+    known_kinds = f"valid forms are {kinds()}"
     known = [row.name for row in rows()]
     near = difflib.get_close_matches(name, [*known, *(prefix.rstrip("/:") for prefix in MODELS)], 2, 0.7)
     if near:

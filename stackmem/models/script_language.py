@@ -31,12 +31,12 @@ def read_text(path: Path) -> str:
     """Read a script file."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise UsageError(f"{path} is not a regular file; name a script, as in script:demo.yaml")
+            raise UsageError(f"{path} is not a regular file; pass a script, as in script:demo.yaml")
         raw = read_start(path, MAX_SCRIPT_BYTES + 1)
     except FileNotFoundError as error:
-        raise UsageError(f"no script {path}; name a YAML file, as in script:demo.yaml") from error
+        raise UsageError(f"no script {path}; pass a YAML file, as in script:demo.yaml") from error
     except (OSError, ValueError) as error:
-        raise UsageError(f"the script {path} cannot be read ({error}); name a readable YAML file") from error
+        raise UsageError(f"the script {path} cannot be read ({error}); pass a readable YAML file") from error
     if len(raw) > MAX_SCRIPT_BYTES:
         raise UsageError(f"{path}:1:1: the script is larger than {MAX_SCRIPT_BYTES:,} bytes; split it")
     try:
@@ -77,18 +77,18 @@ class ScriptSource:
             mark = error.problem_mark or error.context_mark
             what = str(error.problem or error.context).strip().splitlines()[0]
             line, col = (mark.line, mark.column) if mark else (0, 0)
-            raise self.error(line, col, f"not the YAML of a script: {what}; see docs/scripts.md") from error
+            raise self.error(line, col, f"not a valid script: {what}; see docs/scripts.md") from error
         except ReaderError as error:
             position = error.position if isinstance(error.position, int) else 0
             line = self.text.count("\n", 0, position)
             col = position - (self.text.rfind("\n", 0, position) + 1)
-            raise self.error(line, col, "a character that YAML does not allow; escape it in double quotes") from error
+            raise self.error(line, col, "YAML does not allow this character; escape it in double quotes") from error
         except RecursionError as error:
-            raise self.error(0, 0, "nested too deeply; a script needs a few levels") from error
+            raise self.error(0, 0, "nested too deeply; a script needs only a few levels") from error
         except (YAMLError, ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
             # The parser raises Python's own errors for some invalid scalars, tags and keys.
             what = (str(error).splitlines() or [type(error).__name__])[0]
-            raise self.error(0, 0, f"not the YAML of a script: {what}; see docs/scripts.md") from error
+            raise self.error(0, 0, f"not a valid script: {what}; see docs/scripts.md") from error
 
     def at(self, parent: Any, key: Any) -> tuple[int, int]:
         """Return the start of a key's value or a list's item; for merged keys, the start of the parent."""
@@ -101,7 +101,7 @@ class ScriptSource:
 
     def mapping(self, value: Any, at: tuple[int, int], what: str, keys: tuple[str, ...]) -> Any:
         if not isinstance(value, dict):
-            raise self.error(*at, f"{what} is a mapping with {listed(keys)}, not {kind_of(value)}")
+            raise self.error(*at, f"{what} must be a mapping with {listed(keys)}, not {kind_of(value)}")
         for key in value:
             if key not in keys:
                 raise self.error(
@@ -111,13 +111,13 @@ class ScriptSource:
 
     def sequence(self, value: Any, at: tuple[int, int], what: str) -> Any:
         if not isinstance(value, list):
-            raise self.error(*at, f"{what} is a list, not {kind_of(value)}; start each item with '- '")
+            raise self.error(*at, f"{what} must be a list, not {kind_of(value)}; start each item with '- '")
         return value
 
     def string(self, parent: Any, key: str) -> str:
         value = parent.get(key, "")
         if not isinstance(value, str):
-            raise self.error(*self.at(parent, key), f"{key!r} is a text, not {kind_of(value)}; put it in quotes")
+            raise self.error(*self.at(parent, key), f"{key!r} must be a text, not {kind_of(value)}; put it in quotes")
         return whole(str(value))
 
     def strings(self, parent: Any, key: str) -> tuple[str, ...]:
@@ -125,20 +125,22 @@ class ScriptSource:
         value = parent.get(key, [])
         items = [value] if isinstance(value, str) else value
         if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
-            raise self.error(*self.at(parent, key), f"{key!r} is a text or a list of texts, none empty")
+            raise self.error(*self.at(parent, key), f"{key!r} must be a non-empty text or a list of them")
         return tuple(whole(str(item)) for item in items)
 
     def number(self, parent: Any, key: str) -> float:
         value = parent[key]
         good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_WAIT_SECONDS
         if not good:
-            raise self.error(*self.at(parent, key), f"{key!r} is a number of seconds from 0 to {MAX_WAIT_SECONDS:,}")
+            raise self.error(
+                *self.at(parent, key), f"{key!r} must be a number of seconds from 0 to {MAX_WAIT_SECONDS:,}"
+            )
         return float(value)
 
     def count(self, parent: Any, key: str) -> int:
         value = parent[key]
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
-            raise self.error(*self.at(parent, key), f"{key!r} is a whole number from 0, not {kind_of(value)}")
+            raise self.error(*self.at(parent, key), f"{key!r} must be a whole number, at least 0, not {kind_of(value)}")
         return int(value)
 
     def plain(self, value: Any, at: tuple[int, int]) -> Any:
@@ -147,7 +149,7 @@ class ScriptSource:
         if self._values_left < 0:
             raise self.error(*at, f"more than {MAX_VALUES:,} values; use fewer aliases")
         if getattr(getattr(value, "tag", None), "value", None) is not None:
-            raise self.error(*at, "tags are not part of the language; write the value plainly")
+            raise self.error(*at, "tags are not supported; write the value without a tag")
         match value:
             case None | bool():
                 return value
@@ -159,7 +161,7 @@ class ScriptSource:
                 return [self.plain(item, self.at(value, index)) for index, item in enumerate(value)]
             case dict():
                 return {self._key(value, key): self.plain(item, self.at(value, key)) for key, item in value.items()}
-        raise self.error(*at, f"{kind_of(value)} is no JSON value; put it in quotes")
+        raise self.error(*at, f"{kind_of(value)} is not a JSON value; put it in quotes")
 
     def _key(self, parent: Any, key: Any) -> str:
         if not isinstance(key, str):
@@ -270,15 +272,17 @@ def _reply(source: ScriptSource, entries: Any, index: int) -> ScriptedReply:
     text = source.string(entry, "text")
     calls = _calls(source, entry, at)
     if fault is None and not calls and "text" not in entry:
-        raise source.error(*at, "this reply says nothing; give it 'call', 'calls', 'text' or 'fault'")
+        raise source.error(*at, "this reply is empty; add 'call', 'calls', 'text' or 'fault'")
     if "retry_after_seconds" in entry and fault not in {"429", "529"}:
-        raise source.error(*source.at(entry, "retry_after_seconds"), "'retry_after_seconds' goes with fault 429 or 529")
+        raise source.error(*source.at(entry, "retry_after_seconds"), "'retry_after_seconds' requires fault 429 or 529")
     if fault in FAILING_FAULTS and (calls or text):
-        raise source.error(*at, f"fault {fault} leaves no reply; move 'call' and 'text' to the next entry")
+        raise source.error(*at, f"with fault {fault} there is no reply; move 'call' and 'text' to the next entry")
     if fault == "two_calls" and len(calls) > 1:
-        raise source.error(*at, "fault two_calls makes its own second call; use 'calls' without a fault for your own")
+        raise source.error(
+            *at, "fault two_calls adds a second call automatically; to write both calls, use 'calls' without a fault"
+        )
     if fault in {"no_call", "refusal"} and calls:
-        raise source.error(*at, f"fault {fault} is a reply without a call; leave out 'call'")
+        raise source.error(*at, f"fault {fault} means a reply without a call; leave out 'call'")
     return ScriptedReply(
         text=text,
         calls=calls,
@@ -305,7 +309,7 @@ def _fault(source: ScriptSource, entry: Any) -> Fault | None:
 def _calls(source: ScriptSource, entry: Any, at: tuple[int, int]) -> tuple[PlannedCall, ...]:
     if "calls" in entry:
         if "call" in entry or "args" in entry:
-            raise source.error(*at, "'call' and 'calls' exclude each other; keep one")
+            raise source.error(*at, "'call' and 'calls' cannot be combined; keep one of them")
         listed = source.sequence(entry["calls"], source.at(entry, "calls"), "'calls'")
         if not listed:
             raise source.error(*source.at(entry, "calls"), "'calls' is empty; leave it out for a reply without a call")
@@ -316,7 +320,7 @@ def _calls(source: ScriptSource, entry: Any, at: tuple[int, int]) -> tuple[Plann
     if "call" in entry:
         return (_call(source, entry),)
     if "args" in entry:
-        raise source.error(*source.at(entry, "args"), "'args' without 'call'; name the tool with 'call'")
+        raise source.error(*source.at(entry, "args"), "'args' requires 'call' with the name of the tool")
     return ()
 
 
@@ -326,7 +330,7 @@ def _call(source: ScriptSource, entry: Any) -> PlannedCall:
     try:
         args = source.plain(entry["args"], source.at(entry, "args")) if "args" in entry else {}
     except RecursionError as error:
-        raise source.error(*source.at(entry, "args"), "nested too deeply, or within itself; write it out") from error
+        raise source.error(*source.at(entry, "args"), "nested too deeply, or recursive; write it out") from error
     return PlannedCall(source.string(entry, "call"), args)
 
 
@@ -335,7 +339,7 @@ def _expectation(source: ScriptSource, entry: Any) -> Expectation | None:
         return None
     expect = source.mapping(entry["expect"], source.at(entry, "expect"), "'expect'", _EXPECT_KEYS)
     if not expect:
-        raise source.error(*source.at(entry, "expect"), f"'expect' asks nothing; known: {listed(_EXPECT_KEYS)}")
+        raise source.error(*source.at(entry, "expect"), f"'expect' is empty; known: {listed(_EXPECT_KEYS)}")
     return Expectation(
         contains=source.strings(expect, "contains"),
         absent=source.strings(expect, "absent"),

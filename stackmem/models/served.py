@@ -83,7 +83,7 @@ def _listed(endpoint: Endpoint, seconds: float, headers: Mapping[str, str]) -> t
     except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
         address, why = without_login(endpoint.url), one_line(cause(error), endpoint.secret)
         raise UsageError(
-            f"nothing answers at {address} ({why}); start the server there, or name another with --base-url"
+            f"no server answers at {address} ({why}); start it, or pass another address with --base-url"
         ) from error
     except (httpx2.HTTPError, OSError):
         return 0, b""

@@ -127,9 +127,9 @@ def o200k_encoding() -> dict[str, Any]:
     try:
         ranks = gzip.decompress(path.read_bytes())
     except (OSError, EOFError) as error:
-        raise UsageError(f"{path} cannot be read: {error}; install stackmem again") from error
+        raise UsageError(f"{path} cannot be read: {error}; reinstall stackmem") from error
     if hashlib.sha256(ranks).hexdigest() != _SHA256:
-        raise UsageError(f"{path} is not the file that stackmem was released with; install stackmem again")
+        raise UsageError(f"{path} was changed after the release; reinstall stackmem")
     pairs = (line.split() for line in ranks.splitlines() if line)
     return {
         "name": "stackmem_o200k_base",

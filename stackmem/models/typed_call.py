@@ -18,7 +18,7 @@ from .json_text import parse_arguments
 BLOCK_END = "."
 MOST_CALL_CHARS = 10_000_000
 TOO_LONG = f"over {MOST_CALL_CHARS:,} characters; write a file in parts"
-NO_TEXT = "this holds bytes that are no UTF-8; type the call again"
+NO_TEXT = "the call contains bytes that are not UTF-8; type it again"
 _BLOCK = "<<"
 _BLOCKS = re.compile(r"=<<(?=\s|$)")
 _TOKENS = re.compile(r'\\.|["{}\[\]]')
@@ -75,7 +75,7 @@ def read_typed(
     if isinstance(spelled, dict):
         return _with_blocks(name, spelled, more)
     for _ in _BLOCKS.findall(line):
-        tell(f"{spelled}; the lines up to the dot are passed over")
+        tell(f"{spelled}; the lines up to the dot are ignored")
         _block(more)
     return spelled
 
@@ -83,7 +83,7 @@ def read_typed(
 def _whole_call(line: str, tools: tuple[ToolSpec, ...]) -> TypedCall | str:
     value, malformed = parse_arguments(line)
     if malformed is not None or not isinstance(value, dict):
-        return "this is no JSON object"
+        return "not a JSON object"
     arguments = value.get("arguments", value.get("args", {}))
     name = value.get("name", value.get("call"))
     if not isinstance(name, str) or not isinstance(arguments, dict):
@@ -95,7 +95,7 @@ def _with_object(name: str, text: str) -> TypedCall | str:
     value, malformed = parse_arguments(text)
     if malformed is None and isinstance(value, dict):
         return TypedCall(name, value)
-    return f"what stands after {name} is no JSON object"
+    return f"the text after {name} is not a JSON object"
 
 
 def _spelled(name: str, rest: str, schema: dict[str, Any]) -> dict[str, Any] | str:
@@ -110,12 +110,14 @@ def _spelled(name: str, rest: str, schema: dict[str, Any]) -> dict[str, Any] | s
     try:
         words = shlex.split(rest)
     except ValueError as error:
-        return f"{error}: put a value with quotes in it between the other kind of quotes, or give it with <<"
+        return f"{error}: put a value that contains quotes in the other kind of quotes, or use <<"
     arguments: dict[str, Any] = {}
     for word in words:
         pair = _NAMED.fullmatch(word)
         if pair is None or pair.group(1) not in properties:
-            return f"{word[:80]!r} is no parameter of {name}: {', '.join(properties)}; quote a value with blanks in it"
+            return (
+                f"{word[:80]!r} is not a parameter of {name}: {', '.join(properties)}; quote values that contain blanks"
+            )
         key, value = pair.groups()
         arguments[key] = BlockValue(properties[key]) if value == _BLOCK else _typed(value, properties[key])
     return arguments
@@ -129,7 +131,7 @@ def _with_blocks(name: str, arguments: dict[str, Any], more: Lines) -> TypedCall
             continue
         text = _block(more)
         if text is None:
-            return f"the input ended before the line with only a dot that ends {key}"
+            return f"the input ended before the closing dot of {key}"
         told = told or _unfit(key, text)
         arguments[key] = _typed(text, value.schema)
     return told or TypedCall(name, arguments)
@@ -169,7 +171,7 @@ def _closed(text: str, more: Lines, tell: Callable[[str], object]) -> str:
     parts, chars = [text], len(text)
     depth, in_text = _depth(text, 0, in_text=False)
     if depth > 0 or in_text:
-        tell("the JSON goes on until its brackets close; an empty line ends it")
+        tell("the JSON continues until its brackets close; an empty line ends it")
     while depth > 0 or in_text:
         line = more.readline()
         if not line.strip():
@@ -203,6 +205,4 @@ def _typed(text: str, schema: dict[str, Any]) -> Any:
 def _unknown(name: str, tools: tuple[ToolSpec, ...]) -> str:
     names = [tool.name for tool in tools]
     near = difflib.get_close_matches(name, names, 1)
-    return f"there is no tool {name[:80]!r}; " + (
-        f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
-    )
+    return f"no tool {name[:80]!r}; " + (f"did you mean {near[0]}?" if near else f"available: {', '.join(names)}")

@@ -112,7 +112,7 @@ def read(name: str, anchor: str = "") -> str:
         return text
     found = {section.anchor: section.text for section in sections(text)}
     if anchor not in found:
-        raise UsageError(f"the page {name} has no section {anchor[:80]!r}; it has {', '.join(found)}")
+        raise UsageError(f"no section {anchor[:80]!r} on the page {name}; its sections: {', '.join(found)}")
     return found[anchor]
 
 

@@ -58,14 +58,14 @@ def _of_person(event: facts.Event, ref: Callable[[str], Ref]) -> PageFact | None
     """Return the user's words, permissions and stops as notices."""
     match event:
         case person_facts.PersonSaid():
-            return ["notice", ref(event.text), "the person asked"]
+            return ["notice", ref(event.text), "the user's request"]
         case person_facts.PersonSteppedIn():
-            return ["notice", ref(event.text), "the person said meanwhile"]
+            return ["notice", ref(event.text), "the user added"]
         case person_facts.PersonStopped():
-            return ["notice", ref(""), "the person ended the request"]
+            return ["notice", ref(""), "the user ended the request"]
         case person_facts.PersonDecided():
             says = f"allowed ({event.scope})" if event.allow else "denied"
-            return ["notice", ref("\n".join(filter(None, (event.pattern, event.words)))), f"the person {says}"]
+            return ["notice", ref("\n".join(filter(None, (event.pattern, event.words)))), f"the user {says}"]
         case person_facts.TurnEnded():
             return ["notice", ref(event.result), f"the request ended {event.forced}".strip()]
         case _:

@@ -44,11 +44,11 @@ def changes(stores: Sequence[Path], pairs: Sequence[Pair]) -> TreeChanges:
     if not pairs:
         return TreeChanges({})
     if not places:
-        return TreeChanges({}, "the run's history of files is not beside its trace")
+        return TreeChanges({}, "the run's file history is missing")
     try:
         environment = store_environment(places[0])
     except StackmemError as error:
-        return TreeChanges({}, f"the run's history of files cannot be read: {error}")
+        return TreeChanges({}, f"the run's file history cannot be read: {error}")
     environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = os.pathsep.join(
         str((place / "objects").absolute()) for place in places[1:]
     )
@@ -59,7 +59,7 @@ def changes(stores: Sequence[Path], pairs: Sequence[Pair]) -> TreeChanges:
         try:
             answer = git("diff-tree", *form, cwd=places[0], environment=environment, stdin=asked)
         except StackmemError as error:
-            return TreeChanges(found, f"the run's history of files cannot be read: {error}")
+            return TreeChanges(found, f"the run's file history cannot be read: {error}")
         found.update(_read(answer))
     return TreeChanges(found)
 
@@ -84,7 +84,7 @@ def _change(section: bytes, most: int) -> PageFileChange:
     lines = rest.split(b"\n")[1:] if rest else []
     text = ("@@" + rest.decode("utf-8", "replace")) if rest else head.partition(b"\n")[2].decode("utf-8", "replace")
     if len(text) > most:
-        text = f"{text[:most]}\n[{len(text) - most:,} more characters are left out]"
+        text = f"{text[:most]}\n[{len(text) - most:,} more characters]"
     return PageFileChange(
         heading=_path(head),
         patch=text,

@@ -87,11 +87,11 @@ class Breaks:
             return ""
         lost = f"{last.held - usage.cache_read:,} tokens of the last prompt were not read"
         if 0 <= same < last.messages:
-            return f"{lost}: message {same + 1} of {last.messages} is not what it was"
+            return f"{lost}: message {same + 1} of {last.messages} changed"
         waited = at - last.at
         if waited > LIVES_SECONDS:
-            return f"{lost}: this frame's last request was {waited / 60:.1f} minutes ago, an entry lives 5"
-        return f"{lost}, though the prompt starts as the last one did {waited:,.0f} s before: the provider let it go"
+            return f"{lost}: this frame's last request was {waited / 60:.1f} minutes ago, but entries expire after 5"
+        return f"{lost}, although the prompt starts like the one {waited:,.0f} s before: the provider dropped its entry"
 
 
 _ROOT = {"solved": "ok", "finished": "ok", "unsolved": "failed", "stalled": "forced"}
@@ -122,7 +122,7 @@ class PageFold:
     def take(self, record: Record) -> None:
         event, before = record.event, self._state
         if before.start is None and not isinstance(event, facts.RunStarted):
-            raise TraceError("the first record is not RunStarted; this is no trace of a run")
+            raise TraceError("the first record is not RunStarted, so this is not the trace of a run")
         if isinstance(event, facts.RunForked | facts.RunResumed):
             self._idle_seconds += max(0.0, record.at - self._last_at)
         self._asked = self._completion(record, before)
@@ -160,7 +160,7 @@ class PageFold:
     def close(self, torn_bytes: int) -> RunPage:
         """Complete the page with values that need the whole run, and return it."""
         if self._state.start is None:
-            raise TraceError("the trace holds no record")
+            raise TraceError("the trace is empty")
         page, state = self.page, self._state
         page.outcome = state.outcome
         page.ending = state.end.ending if state.end else ""
@@ -199,16 +199,16 @@ class PageFold:
             page.unrendered = f"the strategy {start.strategy!r} is not installed here, so prompts cannot be shown"
         self._imported = imported_from(start)
         if self._imported:
-            page.unrendered = (
-                f"imported from {self._imported}: prompts are put together from what was said, not as sent"
-            )
+            page.unrendered = f"imported from {self._imported}: prompts are rebuilt and may differ from those sent"
         if not page.frames and state.stack:
             self._opened(state.stack[0], -1, 0)
 
     def _reply(self, event: facts.ModelReplied, at: float) -> None:
         state, page = self._state, self.page
         if not state.stack:
-            raise TraceError(f"the reply of step {state.step + 1} has no frame it could be in; verify it with replay")
+            raise TraceError(
+                f"the reply of step {state.step + 1} belongs to no frame; verify the run with stackmem replay"
+            )
         usage, start = event.usage, state.begun
         usd = reply_usd(usage, start.price, event.answerer)
         triples, cached = self._rendered(event, at)
@@ -252,7 +252,7 @@ class PageFold:
         if event.prompt_digest and view.digest != event.prompt_digest and not self.page.unrendered:
             step = self._state.step + 1
             self.page.unrendered = (
-                f"from step {step} on, prompts are as today's rules render them, not as they were sent"
+                f"from step {step} on, prompts are rendered by the current rules and differ from those sent"
             )
         frame = self._state.running.id
         triples, same = self._prompts.add(frame, view, appends=self._strategy.prefix_stable)

@@ -23,7 +23,7 @@ from .prompts import Prompts
 from .rows import RunPage
 from .texts import Texts
 
-NO_HISTORY = "no history of files was kept with this run"
+NO_HISTORY = "this run has no file history"
 INTERRUPTED = "interrupted"
 READING = "reading"
 _RESULT_CHARS = 300
@@ -70,7 +70,7 @@ class FollowedRun:
     def _told_so_far(self) -> str:
         """Describe a partly read trace; how it ended is known if there is a result."""
         whole = max(1, (self._folder / TRACE).stat().st_size)
-        told = f"{min(1.0, self._tail.read_bytes / whole):.0%} of its trace is read, and the page fills."
+        told = f"{min(1.0, self._tail.read_bytes / whole):.0%} of the trace has been read so far."
         result = read_result(self._folder / "result.json")
         if result is None:
             return told

@@ -147,4 +147,4 @@ def open_page(path: Path) -> None:
     import webbrowser
 
     if not webbrowser.open(path.resolve().as_uri()):
-        raise UsageError(f"no browser could be started; open {path} by hand")
+        raise UsageError(f"no browser could be started; open {path} yourself")

@@ -74,7 +74,7 @@ def test_without_a_command_the_help_is_shown(stage: Stage):
     [
         (["--model", "gpt"], "no model 'gpt'"),
         (["--model", "script:nowhere.yaml"], "nowhere.yaml"),
-        (["--model", "script:"], "script: names no file"),
+        (["--model", "script:"], "script: needs a file"),
         (["--strategy", "piles"], "piles"),
         (["--strategy", "stackheap:colour=red"], "colour"),
         (["--strategy", "stackheap:index=sideways"], "sideways"),

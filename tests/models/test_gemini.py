@@ -257,7 +257,7 @@ def test_the_server_says_its_window_where_nobody_else_does() -> None:
         server.model = None
         unsaid = introduced(open_model("gemini/m", server.environ))
     assert (told.window_tokens, given.window_tokens, unsaid.window_tokens) == (9_000, 50_000, 1_048_576)
-    with pytest.raises(UsageError, match=r"nothing answers at http://127\.0\.0\.1:\d+ "):
+    with pytest.raises(UsageError, match=r"no server answers at http://127\.0\.0\.1:\d+ "):
         introduced(open_model("gemini/m", server.environ))
 
 

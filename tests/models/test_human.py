@@ -81,12 +81,12 @@ def test_a_call_is_understood_in_every_form_it_is_typed(typed: str, name: str, a
     ("typed", "told"),
     [
         ("raed_file x", "did you mean read_file?"),
-        ("dance", "there are read_file, write_file"),
-        ("{not json", "this is no JSON object"),
+        ("dance", "available: read_file, write_file"),
+        ("{not json", "not a JSON object"),
         ('{"name": 3}', "a call in JSON looks like"),
         ("read_file path='a", "No closing quotation"),
-        ("read_file path=a b", "'b' is no parameter of read_file"),
-        ("read_file {broken", "no JSON object"),
+        ("read_file path=a b", "'b' is not a parameter of read_file"),
+        ("read_file {broken", "not a JSON object"),
     ],
 )
 def test_what_is_no_call_is_answered_with_what_is_wrong_and_asked_again(typed: str, told: str) -> None:

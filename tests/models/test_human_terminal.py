@@ -90,7 +90,7 @@ def terminal(task: str = "the task") -> Iterator[Terminal]:
 def test_lines_pastes_and_bytes_at_one_terminal(home: object) -> None:
     with terminal() as at:
         at.type(b"read_file \xff\xfe.md\n")
-        at.until(b"this holds bytes that are no UTF-8; type the call again")
+        at.until(b"the call contains bytes that are not UTF-8; type it again")
         at.type("read_file übersicht.md\n".encode())
         at.until(b"made {'path': '\\xfcbersicht.md'}")
         at.type(b"read_file " + b"a" * 20_000 + b"\n")
@@ -160,10 +160,10 @@ def test_a_pipe_is_read_line_by_line_and_its_end_is_told() -> None:
         "failed script the input ended while a call was awaited; the run ends here, with its trace whole",
     ]
     told = done.stderr.decode()
-    assert told.count("this holds bytes that are no UTF-8; type the call again") == 3
-    assert "did you mean write_file?; the lines up to the dot are passed over" in told
-    assert "'where=c' is no parameter of write_file" in told
-    assert "this is no JSON object" in told
+    assert told.count("the call contains bytes that are not UTF-8; type it again") == 3
+    assert "did you mean write_file?; the lines up to the dot are ignored" in told
+    assert "'where=c' is not a parameter of write_file" in told
+    assert "not a JSON object" in told
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_a_pipe_is_read_line_by_line_and_its_end_is_told() -> None:
             b'read_file {"path": [\n' + (b"1," * 50 + b"\n") * 110_000 + b"1]}\nread_file ok\n",
             "the call of read_file has over",
         ),
-        (b"{" * 200_000 + b"\n\nread_file ok\n", "this is no JSON object"),
-        (b"\x00\x00\nread_file ok\n", "there is no tool"),
+        (b"{" * 200_000 + b"\n\nread_file ok\n", "not a JSON object"),
+        (b"\x00\x00\nread_file ok\n", "no tool"),
     ],
 )
 def test_a_flood_is_told_and_the_next_line_is_read(given: bytes, told: str) -> None:

@@ -154,5 +154,5 @@ def test_a_whole_body_is_read_effort_is_sent_and_an_error_keeps_its_sentence() -
 
 
 def test_what_the_protocol_has_not_is_refused() -> None:
-    with pytest.raises(UsageError, match="takes no --seed"):
+    with pytest.raises(UsageError, match="does not support --seed"):
         open_model("responses/m", {}, base_url="http://127.0.0.1:1", seed=1)

@@ -113,7 +113,7 @@ def test_a_server_that_is_silent_is_given_up_and_one_that_is_not_there_is_named(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://me:secret-word@127.0.0.1:{silent.getsockname()[1]}/v1"
         assert ask_server(Endpoint(url, "k"), "m", 0.2).window_tokens is None
-    with pytest.raises(UsageError, match=r"nothing answers at http://127\.0\.0\.1:\d+/v1 .*--base-url") as refused:
+    with pytest.raises(UsageError, match=r"no server answers at http://127\.0\.0\.1:\d+/v1 .*--base-url") as refused:
         ask_server(Endpoint(url, "k"), "m")
     assert "secret-word" not in str(refused.value)
 

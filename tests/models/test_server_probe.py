@@ -104,7 +104,7 @@ def test_doctor_says_that_a_model_calls_nothing(stage: Stage) -> None:
 def test_doctor_names_a_server_that_is_not_there_and_a_model_that_it_cannot_probe(stage: Stage) -> None:
     gone = stage.call("doctor", "--model", "llamacpp/m", "--base-url", "http://127.0.0.1:1/v1")
     assert gone.returncode == 2
-    assert "nothing answers at http://127.0.0.1:1/v1" in gone.stderr
+    assert "no server answers at http://127.0.0.1:1/v1" in gone.stderr
     other = stage.call("doctor", "--model", "claude-sonnet-5-5")
     assert other.returncode == 2
     assert "name openai/NAME or llamacpp/NAME" in other.stderr

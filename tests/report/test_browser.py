@@ -183,7 +183,7 @@ def test_a_changed_file_is_shown_as_a_diff(show, made):
 
 def test_a_broken_prefix_says_why(show, made):
     page = show(made["invoices"]).open("#step=33")
-    expect(page.locator(".inspector .warn")).to_contain_text("minutes ago, an entry lives 5")
+    expect(page.locator(".inspector .warn")).to_contain_text("minutes ago, but entries expire after 5")
 
 
 def test_two_runs_stand_on_one_scale_with_their_parting(show, made):

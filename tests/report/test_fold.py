@@ -114,7 +114,7 @@ def test_without_its_history_a_run_says_that_its_files_are_not_there(made, tmp_p
     bare.mkdir()
     (bare / "trace.jsonl").write_bytes((made["invoices"] / "trace.jsonl").read_bytes())
     run = opened(bare)["runs"][0]
-    assert "not beside its trace" in run["files_missing"]
+    assert "file history is missing" in run["files_missing"]
     assert [step for step in run["steps"] if step[12]] == []
 
 
@@ -135,7 +135,7 @@ def test_a_step_that_changes_too_much_shows_its_beginning(tmp_path):
     change = _change(head + b"+line\n" * 50_000, SHOWN_CHARS)
     assert change.added == 50_000
     assert len(change.patch) < SHOWN_CHARS + 100
-    assert change.patch.endswith("more characters are left out]")
+    assert change.patch.endswith("more characters]")
 
 
 def full_history(run):
@@ -295,11 +295,11 @@ def test_prompts_that_other_rules_rendered_are_said_to_be_so(tmp_path):
         replace(event, prompt_digest="0" * 64) if isinstance(event, ModelReplied) else event for event in played.events
     ]
     run = opened(written(tmp_path / "run", played))["runs"][0]
-    assert run["unrendered"] == "from step 1 on, prompts are as today's rules render them, not as they were sent"
+    assert run["unrendered"] == "from step 1 on, prompts are rendered by the current rules and differ from those sent"
 
 
 def test_a_run_of_which_no_history_was_kept_says_so(made):
-    assert "no history" in opened(made["hostile"])["runs"][0]["files_missing"]
+    assert "no file history" in opened(made["hostile"])["runs"][0]["files_missing"]
 
 
 def recounted(event: Event) -> Event:
@@ -314,10 +314,10 @@ def test_a_prefix_that_broke_is_explained_by_what_was_sent():
     breaks = Breaks()
     assert breaks.why("frame-0", 0.0, usage(0, 1000), -1, 1) == ""
     assert breaks.why("frame-0", 10.0, usage(1000, 100), 1, 3) == ""
-    assert "message 2 of 3 is not what it was" in breaks.why("frame-0", 20.0, usage(300, 900), 1, 3)
+    assert "message 2 of 3 changed" in breaks.why("frame-0", 20.0, usage(300, 900), 1, 3)
     assert breaks.why("frame-1", 21.0, usage(0, 900), -1, 1) == ""
     assert "5.3 minutes ago" in breaks.why("frame-0", 340.0, usage(300, 900), 3, 5)
-    assert "the provider let it go" in breaks.why("frame-0", 350.0, usage(0, 1300), 5, 7)
+    assert "the provider dropped its entry" in breaks.why("frame-0", 350.0, usage(0, 1300), 5, 7)
 
 
 def test_a_run_with_a_price_and_a_pop_before_its_first_step_is_shown(tmp_path):

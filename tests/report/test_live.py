@@ -111,7 +111,7 @@ def test_a_long_run_is_shown_at_once_and_comes_in_pieces_to_the_whole(tmp_path):
     folder = runs.long_run(tmp_path / "run", 600)
     held, live, said = in_pieces(folder)
     assert [text.split(" of ")[0] for text in said] == ["42%", "83%", "100%"]
-    assert all(text.endswith("of its trace is read, and the page fills.") for text in said)
+    assert all(text.endswith("of the trace has been read so far.") for text in said)
     whole = LiveRun(folder)
     whole.refresh()
     assert held == content(whole) == content(live)
@@ -126,7 +126,7 @@ def test_a_page_that_fills_says_how_its_run_ended(made, tmp_path):
     live.refresh(0)
     told = content(live)["runs"][0]
     assert told["outcome"] == "reading"
-    assert told["reading"].endswith("and the page fills. It ended as unsolved after 1,234 steps: No test passed.")
+    assert told["reading"].endswith("has been read so far. It ended as unsolved after 1,234 steps: No test passed.")
 
 
 def test_a_fork_that_is_read_in_pieces_goes_on_in_the_middle_of_its_parent(tmp_path):

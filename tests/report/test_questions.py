@@ -60,7 +60,7 @@ def asked(reader: Reader) -> None:
 def cache_broke(reader: Reader) -> None:
     reader.press(reader.happened("2 broken prefixes of the cache"))
     reader.at_step(33)
-    reader.sees(reader.page.locator(".inspector .warn"), "minutes ago, an entry lives 5")
+    reader.sees(reader.page.locator(".inspector .warn"), "minutes ago, but entries expire after 5")
 
 
 def changed(reader: Reader) -> None:

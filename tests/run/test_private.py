@@ -35,7 +35,7 @@ def test_a_login_in_an_address_is_neither_kept_nor_shown(stage: Stage):
         address = server.url.replace("http://", "http://somebody:hidden-word@")
         ran = stage.run("solve", stage.task(pop("Done.")), "--model", "openai/none", "--base-url", address)
     gone = stage.call("solve", stage.task(name="other"), "--model", "openai/none", "--base-url", address)
-    assert f"nothing answers at {server.url}/v1" in gone.stderr
+    assert f"no server answers at {server.url}/v1" in gone.stderr
     assert "hidden-word" not in ran.stdout + ran.stderr + gone.stdout + gone.stderr
     for path in stage.only_run().iterdir():
         assert not path.is_file() or b"hidden-word" not in path.read_bytes(), path.name
