@@ -267,5 +267,5 @@ def test_the_table_knows_gemini_s_models_and_both_names_of_the_key() -> None:
         assert known.window_tokens == 1_048_576
         assert known.price is not None
         assert (known.price.input, known.price.cache_read, known.price.output) == (2.0, 0.1, 10.0)
-    with pytest.raises(UsageError, match=r"^GOOGLE_API_KEY holds characters"):
+    with pytest.raises(UsageError, match=r"^GOOGLE_API_KEY contains characters"):
         open_model("gemini/m", {"GEMINI_API_KEY": "good", "GOOGLE_API_KEY": "b d"})

@@ -103,7 +103,7 @@ def test_lines_pastes_and_bytes_at_one_terminal(home: object) -> None:
         at.until(b"made {'path': 'one'}")
         at.until(b"made {'path': 'two'}")
         at.type(b'read_file {"path":\n')
-        at.until(b"the JSON goes on until its brackets close; an empty line ends it\r\n")
+        at.until(b"the JSON continues until its brackets close; an empty line ends it\r\n")
         at.type_on(b'"late.md"}\n')
         at.until(b"made {'path': 'late.md'}")
         at.type(b"\x04")

@@ -23,7 +23,7 @@ def test_it_opens_at_the_first_step_with_all_its_parts_named(show, made):
     page = show(made["invoices"]).open()
     expect(page).to_have_title("invoices · stackmem")
     assert step(page) == "Step 1"
-    for name in ("Frames", "Context", "Heap", "Cache", "Reply", "What came of it", "Files changed", "Prompt as sent"):
+    for name in ("Frames", "Context", "Heap", "Cache", "Reply", "Events", "Files changed", "Prompt as sent"):
         expect(page.get_by_role("region", name=name, exact=True)).to_be_visible()
     for name in ("Frames of the run", "Context of each step", "Heap over the steps", "Cache:"):
         expect(lane(page, name)).to_be_visible()
@@ -81,7 +81,7 @@ def test_frames_and_chunks_are_reached_by_keyboard_and_enter_zooms(show, made):
     assert step(page) == "Step 5"
     expect(whole).to_be_enabled()
     page.keyboard.press("Escape")
-    page.get_by_role("button", name="spec: stored at step 3, still there, 3 reads").focus()
+    page.get_by_role("button", name="spec: stored at step 3, still stored, 3 reads").focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     assert step(page) == "Step 12"
@@ -93,7 +93,7 @@ def test_the_first_lines_say_what_happened_and_lead_there(show, made):
     page = show(made["invoices"]).open()
     happened = page.get_by_role("list", name="What happened")
     assert happened.bounding_box()["y"] < 300
-    broke = happened.get_by_role("button", name="2 broken prefixes of the cache")
+    broke = happened.get_by_role("button", name="2 broken cache prefixes")
     broke.press("Enter")
     assert step(page) == "Step 33"
     broke.press("Enter")
@@ -161,7 +161,7 @@ def test_search_finds_what_was_said_and_goes_there(show, made):
 def test_the_inspector_shows_the_step_as_it_was(show, made):
     page = show(made["invoices"]).open("#step=16")  # reads the chunk that went stale
     expect(page.get_by_role("navigation")).to_have_text("roottotals")
-    expect(page.get_by_role("region", name="What came of it")).to_contain_text("STALE: invoices/totals.py has changed")
+    expect(page.get_by_role("region", name="Events")).to_contain_text("STALE: invoices/totals.py has changed")
     heap = page.get_by_role("region", name="Heap after this step")
     expect(heap.locator("summary", has_text="rounding")).to_contain_text("stale")
     heap.locator("summary", has_text="rounding").click()
@@ -227,7 +227,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(show, made):
 
 def test_a_run_without_steps_is_shown(show, made):
     page = show(made["empty"]).open()
-    expect(page.locator(".inspector")).to_contain_text("The run has no step")
+    expect(page.locator(".inspector")).to_contain_text("This run has no steps")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Shift+ArrowRight")
     page.keyboard.press("+")
@@ -261,7 +261,7 @@ def test_everything_a_trace_holds_is_text(show, made):
 
 def test_a_line_of_a_megabyte_is_cut_until_it_is_asked_for(show, made):
     page = show(made["hostile"]).open("#step=4")
-    came = page.get_by_role("region", name="What came of it")
+    came = page.get_by_role("region", name="Events")
     assert came.evaluate("node => node.textContent.length") < 10_000
     came.get_by_role("button", name="show all 1,100,000 characters").click()
     assert came.evaluate("node => node.textContent.length") > 1_100_000

@@ -113,7 +113,7 @@ def test_the_browser_shows_decisions_payload_and_calls(looked, show):
     page = show(looked).open("#step=2")
     expect(page.get_by_role("region", name="Payload")).to_contain_text('"items": [')
     expect(page.get_by_role("region", name="Reply")).to_contain_text('"maxIterations": 250')
-    came = page.get_by_role("region", name="What came of it")
+    came = page.get_by_role("region", name="Events")
     expect(came.locator(".fact")).to_have_count(200)
     came.get_by_role("button", name="show 55 more of 55").click()
     expect(came.locator(".fact")).to_have_count(COUNT + 5)

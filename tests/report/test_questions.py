@@ -48,7 +48,7 @@ def cost(reader: Reader) -> None:
 
 
 def trouble(reader: Reader) -> None:
-    for text in ("4 calls refused", "1 result with a failure", "1 frame popped by force"):
+    for text in ("4 calls refused", "1 result failed", "1 frame popped by force"):
         reader.sees(reader.happened(text), text)
 
 
@@ -58,7 +58,7 @@ def asked(reader: Reader) -> None:
 
 
 def cache_broke(reader: Reader) -> None:
-    reader.press(reader.happened("2 broken prefixes of the cache"))
+    reader.press(reader.happened("2 broken cache prefixes"))
     reader.at_step(33)
     reader.sees(reader.page.locator(".inspector .warn"), "minutes ago, but entries expire after 5")
 

@@ -1,4 +1,4 @@
-// Context and cache over steps, drawn by uPlot on the scale of the other lanes.
+// Charts of context and cache per step, drawn by uPlot on the scale of the other lanes.
 
 import { el, compact, count } from "./text.js";
 import { colour, SANS } from "./theme.js";
@@ -43,8 +43,8 @@ class Chart {
     this.element.addEventListener("pointerleave", () => tooltip.hide());
   }
 
-  // A value holds from where its step starts to where the next one does. Where steps are narrower than a pixel,
-  // as many as fit in one are shown as their most (of a context) or their mean (of what a cache did).
+  // A value extends from the start of its step to the start of the next one. If several steps share a pixel, it shows
+  // their maximum (for the context) or their mean (for the cache).
   held() {
     const { run, timeline } = this;
     const bounds = run.bounds[timeline.mode];
@@ -66,7 +66,7 @@ class Chart {
     return most;
   }
 
-  // Two runs are drawn to one height.
+  // Compared runs share one height.
   highest() {
     const { runs } = this.timeline;
     return runs.length > 1 ? Math.max(...runs.map((run) => this.mostOf(run))) : null;
@@ -170,7 +170,7 @@ export class CacheChart extends Chart {
     return to > from ? sum / (to - from) : 0;
   }
 
-  // A mark where a prefix broke.
+  // Marks the steps where a prefix broke.
   over(plot) {
     const { ctx: context, bbox } = plot;
     const scale = devicePixelRatio || 1;

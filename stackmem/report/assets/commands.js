@@ -1,4 +1,4 @@
-// What can be done to a run from its page: a form, the command that it stands for, and what the command printed.
+// Commands that can be run from a page: a form, a preview of the command, and its output.
 
 import { el, showText } from "./text.js";
 
@@ -10,16 +10,16 @@ export const ask = async (path, body) => {
 
 const FORMATS = ["atif", "chrome", "csv", "inspect", "mini", "otel", "sft", "swebench"];
 
-// Each action: its button, what it does in a sentence, and its fields as [flag, label, hint, choices].
+// Each action: its button, a description, and its fields as [flag, label, hint, choices].
 export const ACTIONS = {
-  resume: ["Resume", "Goes on with the run from where it stopped.", [["max-steps", "Steps", "+20 adds to the limit"], ["max-usd", "USD", "+0.50 adds to the limit"]]],
-  fork: ["Fork", "Begins a new run from where this one stood after a step.", [["at", "After step", "0 is the start"], ["strategy", "Strategy", "as it was"], ["model", "Model", "as it was"], ["max-steps", "Steps", "the limit it had"]]],
+  resume: ["Resume", "Continues the run from where it stopped.", [["max-steps", "Steps", "+20 adds to the limit"], ["max-usd", "USD", "+0.50 adds to the limit"]]],
+  fork: ["Fork", "Starts a new run from a step of this run.", [["at", "After step", "0 is the start"], ["strategy", "Strategy", "as it was"], ["model", "Model", "as it was"], ["max-steps", "Steps", "the limit it had"]]],
   export: ["Export", "Writes the run in another tool's format.", [["format", "Format", "", FORMATS], ["out", "File", "where the server was started"]]],
   rm: ["Remove", "Removes the run with its workspace. This cannot be undone.", []],
   prune: ["Prune", "Removes old runs with their workspaces. This cannot be undone.", [["older-than", "Older than", "30d"], ["keep-last", "Keep the newest", "0"]]],
 };
 
-// Opens the dialog of an action; `given` holds what its fields begin with.
+// Opens the dialog of an action; `given` contains initial values of its fields.
 export function openCommand(action, run, given = {}) {
   const [name, says, fields] = ACTIONS[action];
   const inputs = fields.map(([flag, label, hint, choices]) => {
@@ -32,7 +32,7 @@ export function openCommand(action, run, given = {}) {
   const dry = action === "prune" ? el("input", { type: "checkbox", checked: true }) : null;
   const line = el("code", { class: "command" });
   const wrong = el("p", { class: "warn", role: "alert" });
-  const output = el("pre", { class: "block output", tabindex: "0", hidden: true, "aria-label": "What it printed" });
+  const output = el("pre", { class: "block output", tabindex: "0", hidden: true, "aria-label": "Output" });
   const start = el("button", { type: "submit", class: "primary", text: name });
   const copy = el("button", { type: "button", text: "Copy command", onclick: () => navigator.clipboard.writeText(line.textContent) });
   const close = el("button", { type: "button", text: "Close", onclick: () => dialog.close() });
@@ -47,7 +47,7 @@ export function openCommand(action, run, given = {}) {
   });
   let asked = 0;
   const spell = async () => {
-    const mine = ++asked; // answers may come in another order; the last one asked for counts
+    const mine = ++asked; // answers may arrive out of order; only the last request counts
     let command = "", fault = "";
     try {
       command = (await ask("command", wanted(false))).command;
@@ -79,7 +79,7 @@ export function openCommand(action, run, given = {}) {
   return spell();
 }
 
-// Shows what a command prints until it ends.
+// Shows the output of a command until it ends.
 async function follow(job, output) {
   for (;;) {
     const { exit_code: code, lines } = await ask(`jobs/${job}`);

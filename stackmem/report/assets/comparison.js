@@ -1,4 +1,4 @@
-// The switch between light and dark, tables that sort, and links into what is folded. The page is whole without it.
+// Adds a theme switch, sortable tables, and links into folded parts. The page also works without this script.
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const root = document.documentElement;
 
@@ -28,7 +28,7 @@ function sort(button) {
 
 for (const button of document.querySelectorAll("thead button")) button.addEventListener("click", () => sort(button));
 
-// A table shows the groups of columns that a reader chose; what a phone has no room for is chosen by hand.
+// Lets the reader choose the column groups of a table; on phones, some are hidden at first.
 const phone = matchMedia("(max-width: 640px)");
 const AT_FIRST = 3;
 const shows = [];
@@ -59,7 +59,7 @@ function choose(table) {
   table.parentElement.before(bar);
 }
 
-// A table that goes on to the right fades there.
+// Fades the right edge of a table that scrolls.
 function tellMore(scroll) {
   const right = scroll.scrollLeft + scroll.clientWidth < scroll.scrollWidth - 2;
   if (right) scroll.dataset.more = "right";
@@ -73,7 +73,7 @@ for (const scroll of document.querySelectorAll(".scroll")) {
   scroll.addEventListener("scroll", () => tellMore(scroll), { passive: true });
 }
 
-// What a column tells, where its head is pointed at or has the keyboard; Escape takes it away.
+// Shows the description of a column while its head is hovered or focused; Escape hides it.
 const tip = document.createElement("div");
 Object.assign(tip, { className: "tip", id: "tip", hidden: true });
 tip.setAttribute("role", "tooltip");
@@ -97,11 +97,11 @@ for (const head of document.querySelectorAll("thead button[title]")) {
   head.removeAttribute("title");
 }
 document.addEventListener("focusin", explain);
-// A browser is content where an edge of a link can be seen.
+// Browsers do not scroll if only an edge of a focused link is visible.
 document.querySelector("nav").addEventListener("focusin", ({ target }) => target.scrollIntoView({ block: "nearest", inline: "nearest" }));
 document.addEventListener("focusout", hide);
 document.addEventListener("pointerover", explain);
-// It goes with its head, as a head does that is scrolled into sight and gets the keyboard.
+// The description moves with its head while scrolling.
 document.addEventListener("scroll", () => tip.hidden || explain({ target: document.querySelector("thead button:focus-visible, thead button:hover") ?? document }), true);
 document.addEventListener("keydown", (event) => event.key === "Escape" && hide());
 
@@ -132,7 +132,7 @@ addEventListener("beforeprint", () => {
   for (const show of shows) show(true);
 });
 
-// A strategy that is pointed at anywhere stands out everywhere.
+// Highlights a hovered strategy everywhere on the page.
 let lit = "";
 function light(number) {
   if (number === lit) return;

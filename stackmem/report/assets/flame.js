@@ -1,4 +1,4 @@
-// Frames over steps: the root at the top, each child below the frame that pushed it.
+// Draws frames over steps: the root at the top, each child below the frame that pushed it.
 
 import { el, plain, plural, compact, usd } from "./text.js";
 import { colour } from "./theme.js";
@@ -13,7 +13,7 @@ export const OUTCOMES = [
   ["ok", "done"],
   ["failed", "failed its check"],
   ["forced", "popped by force"],
-  ["open", "not ended"],
+  ["open", "still open"],
 ];
 
 export class Flame {
@@ -57,7 +57,7 @@ export class Flame {
     this.ticks(context, width);
   }
 
-  // A tick below the frames where a call was refused.
+  // Draws a tick below the frames for each refused call.
   ticks(context, width) {
     const { timeline, run } = this;
     const bounds = run.bounds[timeline.mode];
@@ -76,7 +76,7 @@ export class Flame {
     }
   }
 
-  // The frame and step below the pointer; the frame is -1 where there is none.
+  // Returns the frame and step under the pointer; the frame is -1 if there is none.
   at(event) {
     const { timeline, run } = this;
     const box = this.surface.canvas.getBoundingClientRect();
@@ -86,7 +86,7 @@ export class Flame {
     return { step, frame: found };
   }
 
-  // A click chooses the step below it, a key the frame's first.
+  // A click selects the step under it, a key the first step of the frame.
   enter(at, event) {
     const { timeline, run } = this;
     const step = event.detail ? this.at(event).step : run.frames[at].first;

@@ -1,41 +1,41 @@
-// What became of a run, in the first lines of its page: its outcome, why, and what happened, each with the step to look at.
+// The head of a run's page: outcome, reason, and notable events with links to their steps.
 
 import { el, plain, preview, cost, count, plural, usd } from "./text.js";
 
 const ENDINGS = {
   popped: "",
-  "limit:steps": "The limit of steps was reached.",
-  "limit:usd": "The limit of costs was reached.",
-  "limit:tokens": "The limit of tokens was reached.",
-  "limit:seconds": "The limit of time was reached.",
-  stalled: "The model went on without a usable call.",
+  "limit:steps": "The step limit was reached.",
+  "limit:usd": "The cost limit was reached.",
+  "limit:tokens": "The token limit was reached.",
+  "limit:seconds": "The time limit was reached.",
+  stalled: "The model kept replying without a usable call.",
   model_error: "The provider failed.",
   workspace_error: "The workspace or its sandbox failed.",
-  input_needed: "The program asked a question and nobody answered.",
+  input_needed: "The program asked a question that was not answered.",
   halted: "The program halted with a fault.",
-  interrupted: "It was interrupted. It can be resumed.",
+  interrupted: "The run was interrupted. It can be resumed.",
 };
 
 export const GOOD = ["solved", "finished"];
 export const tone = (outcome) => (GOOD.includes(outcome) ? "ok" : ["running", "reading"].includes(outcome) ? "open" : "failed");
 
-// Why a run came to what it did, in one sentence; empty where its outcome says all.
+// Returns the reason for the outcome in one sentence; empty if the outcome says everything.
 export function reason(run) {
-  if (run.outcome === "running") return "It is running.";
+  if (run.outcome === "running") return "The run is in progress.";
   if (run.outcome === "reading") return run.reading;
-  if (run.outcome === "interrupted") return "Its process is gone, and it has no end. It can be resumed.";
+  if (run.outcome === "interrupted") return "The run's process is gone. The run can be resumed.";
   const facts = run.count ? run.rows.at(-1)[11] : run.before;
   const said = (kind, place) => {
     const fact = facts.findLast((one) => one[0] === kind);
     return fact ? preview(run.text(fact[place]), 220) : "";
   };
-  if (run.outcome === "unsolved") return `Its checks failed. ${said("checks", 1)}`;
+  if (run.outcome === "unsolved") return `The checks failed. ${said("checks", 1)}`;
   if (run.ending === "model_error") return `The provider failed. ${said("failed", 2)}`;
   if (run.ending === "halted") return `The program halted. ${said("halted", 1)}`;
-  return ENDINGS[run.ending] ?? `It ended with ${run.ending}.`;
+  return ENDINGS[run.ending] ?? `The run ended with ${run.ending}.`;
 }
 
-// Steps by what happened in them.
+// Groups steps by the events in them.
 function events(run) {
   const found = { refused: [], failed: [], summed: [], provider: [], forced: [], checked: [], broke: [], files: [] };
   run.rows.forEach((row, at) => {
@@ -56,18 +56,18 @@ function events(run) {
 
 const largest = (values) => values.reduce((best, value, at) => (value > values[best] ? at : best), 0) + 1;
 
-// What happened, as [text, steps]: the first of the steps is where to look.
+// Returns notable events as [text, steps].
 function happened(run) {
   if (!run.count) return [];
   const found = events(run);
   const rows = [
     [plural(found.refused.length, "call") + " refused", found.refused],
-    [plural(found.failed.length, "result") + " with a failure", found.failed],
-    [plural(found.provider.length, "failure") + " of the provider", found.provider],
+    [plural(found.failed.length, "result") + " failed", found.failed],
+    [plural(found.provider.length, "provider failure"), found.provider],
     [plural(found.forced.length, "frame") + " popped by force", found.forced],
     [plural(found.checked.length, "frame") + " that failed its check", found.checked],
     [found.summed.length === 1 ? "1 summary" : `${count(found.summed.length)} summaries`, found.summed],
-    [found.broke.length === 1 ? "1 broken prefix of the cache" : `${count(found.broke.length)} broken prefixes of the cache`, found.broke],
+    [found.broke.length === 1 ? "1 broken cache prefix" : `${count(found.broke.length)} broken cache prefixes`, found.broke],
     [plural(found.files.length, "step") + " that changed files", found.files],
   ].filter(([, steps]) => steps.length);
   rows.push(["largest context", [largest(run.column("prompt"))]]);
@@ -75,7 +75,7 @@ function happened(run) {
   return rows;
 }
 
-// The list of it; each item leads to its first step, and on to the next one with each further press.
+// Lists notable events; each press on an item selects the next of its steps.
 export function whatHappened(timeline, run) {
   const items = happened(run).map(([text, steps]) => {
     let next = 0;
@@ -89,7 +89,7 @@ export function whatHappened(timeline, run) {
   return items.length ? el("ul", { class: "happened", "aria-label": "What happened" }, ...items) : "";
 }
 
-// Outcome, cost and the sentence on why.
+// Shows outcome, cost and reason.
 export function verdict(run) {
   const why = reason(run);
   const stated = run.stated_usd ?? null;

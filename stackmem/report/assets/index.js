@@ -1,4 +1,4 @@
-// The list of runs and benches: searched, filtered and sorted by the server, kept current while it is open.
+// The list of runs and benches, searched, filtered and sorted by the server, and updated while it is open.
 
 import { el, keepPlace, plain, cost, count, compact, usd, duration, plural, size } from "./text.js";
 import { DARK, switchTheme, isDark } from "./theme.js";
@@ -27,7 +27,7 @@ const picked = new Set();
 let shown = { rows: [], matched: 0, total: 0, unread: 0, outcomes: {}, places: [] };
 
 const text = el("input", { type: "search", placeholder: "Search   /", "aria-label": "Search runs by task, strategy, model, outcome, request or id", autocomplete: "off", spellcheck: "false" });
-const conditions = el("input", { type: "text", placeholder: "outcome=solved steps>20", "aria-label": "Filter: conditions as stackmem runs --filter takes them", autocomplete: "off", spellcheck: "false" });
+const conditions = el("input", { type: "text", placeholder: "outcome=solved steps>20", "aria-label": "Filter: conditions as for stackmem runs --filter", autocomplete: "off", spellcheck: "false" });
 const status = el("p", { class: "faint", role: "status" });
 const wrong = el("p", { class: "warn", role: "alert" });
 const outcomes = el("div", { class: "outcomes", role: "group", "aria-label": "Outcomes" });
@@ -55,7 +55,7 @@ function heading([field, label, , number]) {
 function line(row) {
   const link = `run?id=${encodeURIComponent(row.id)}`;
   const name = plain(row.run);
-  const pick = el("input", { type: "checkbox", "aria-label": `Pick ${name}`, onchange: () => choose(row.id, pick) });
+  const pick = el("input", { type: "checkbox", "aria-label": `Select ${name}`, onchange: () => choose(row.id, pick) });
   pick.checked = picked.has(row.id);
   const cells = COLUMNS.map(([field, , tell, number]) => {
     const told = tell(row);
@@ -75,10 +75,10 @@ function choose(id, box) {
 
 function showPicked() {
   compare.disabled = picked.size < 2;
-  compare.textContent = picked.size < 2 ? `Pick 2 to ${MOST_PICKED} runs to compare` : `Compare ${picked.size} runs`;
+  compare.textContent = picked.size < 2 ? `Select 2 to ${MOST_PICKED} runs to compare` : `Compare ${picked.size} runs`;
 }
 
-// The keyboard goes on with the first of the rows that come.
+// Moves the keyboard focus to the first of the new rows.
 async function showMore() {
   const before = body.rows.length;
   wanted.limit += AT_ONCE;
@@ -93,7 +93,7 @@ function show() {
   status.textContent = shown.total
     ? `${plural(shown.matched, "run")}${shown.matched < shown.total ? ` of ${count(shown.total)}` : ""}${reading}`
     : shown.looked
-      ? "No runs here yet: stackmem solve calculator makes one."
+      ? "No runs yet. Create one with: stackmem solve calculator"
       : "Reading the folder …";
   more.hidden = shown.rows.length >= Math.min(shown.matched, MOST_ROWS);
   more.textContent = `Show ${count(Math.min(AT_ONCE, shown.matched - shown.rows.length))} more`;
@@ -184,7 +184,7 @@ document.body.prepend(
 showPicked();
 const source = new EventSource("changes");
 source.addEventListener("changed", () => (look(), lookAtBenches()));
-source.addEventListener("error", () => (status.textContent = "The server does not answer; this is what it said last."));
+source.addEventListener("error", () => (status.textContent = "The server does not respond; this is the last known state."));
 look();
 lookAtBenches();
 setInterval(lookAtBenches, 3000);

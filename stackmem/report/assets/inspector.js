@@ -1,20 +1,20 @@
-// The chosen step: what the model was sent, what it said, what came of it, and what was true then.
+// The inspector of the selected step: its prompt, reply, events, and the state after it.
 
 import { el, keepPlace, block, plain, preview, showText, cost, count, duration, plural } from "./text.js";
 import { describe, row, argumentsOf, callPreview, laidOut } from "./parts.js";
 
 const PARTS_AT_ONCE = 30;
 const FACTS_AT_ONCE = 200;
-const STATE = "## Current State\n**Payload:**\n```json\n"; // as an agent of decisions is shown its payload, at the end of a prompt
+const STATE = "## Current State\n**Payload:**\n```json\n"; // precedes the payload of a decision agent at the end of its prompts
 
 export class Inspector {
   constructor(timeline) {
     this.timeline = timeline;
-    this.element = el("section", { class: "card inspector", "aria-label": "The chosen step" });
+    this.element = el("section", { class: "card inspector", "aria-label": "Selected step" });
     timeline.on("choice", () => this.show());
   }
 
-  // Of the same step as before, what was unfolded stays so.
+  // Unfolded parts stay unfolded while the step is the same.
   show() {
     const shown = `${this.timeline.chosen.run}/${this.timeline.chosen.step}`;
     keepPlace(this.element, () => this.build(), shown === this.shown);
@@ -24,7 +24,7 @@ export class Inspector {
   build() {
     const { run, chosen } = this.timeline;
     if (!run.count) {
-      this.element.replaceChildren(el("p", { class: "faint", text: "The run has no step." }), ...factNodes(run, run.before));
+      this.element.replaceChildren(el("p", { class: "faint", text: "This run has no steps." }), ...factNodes(run, run.before));
       return;
     }
     const step = run.step(chosen.step);
@@ -61,11 +61,11 @@ export class Inspector {
       el(
         "div",
         { class: "where" },
-        move(-1, "The step before", "‹"),
+        move(-1, "Previous step", "‹"),
         el("h2", { text: `${run.letter ? `${run.letter} · ` : ""}Step ${count(number)}` }),
         el("span", { class: "faint", text: `of ${count(run.count)}` }),
-        move(1, "The next step", "›"),
-        el("nav", { class: "crumbs", "aria-label": "Frames from the root to this step's" }, ...crumbs),
+        move(1, "Next step", "›"),
+        el("nav", { class: "crumbs", "aria-label": "Frames from the root to this step" }, ...crumbs),
       ),
       el("dl", { class: "measures" }, ...facts.map(([name, told]) => el("div", {}, el("dt", { text: name }), el("dd", { text: told })))),
       step.broke ? el("p", { class: "warn", text: `Cache: ${step.broke}` }) : null,
@@ -96,8 +96,8 @@ export class Inspector {
   }
 
   cameOf(run, step) {
-    const section = el("section", { "aria-label": "What came of it" }, el("h3", { text: "What came of it" }));
-    if (!step.facts.length) section.append(el("p", { class: "faint", text: "Nothing more is recorded." }));
+    const section = el("section", { "aria-label": "Events" }, el("h3", { text: "Events" }));
+    if (!step.facts.length) section.append(el("p", { class: "faint", text: "No events were recorded." }));
     const more = el("button", { type: "button", class: "more" });
     let next = 0;
     const grow = () => {
@@ -113,7 +113,7 @@ export class Inspector {
     return section;
   }
 
-  // What an agent of decisions was shown of its payload; nothing for any other.
+  // Shows the payload of a decision agent; empty for other agents.
   payload(run, number) {
     const part = run.parts[run.promptParts(number).at(-1)];
     const text = part?.[0] === "t" ? run.text(part[2]) : "";
@@ -226,7 +226,7 @@ function chunk(run, { lane, version, freed, stale, read, fresh }) {
   return details;
 }
 
-// What followed a reply, one node for each fact.
+// Returns one node for each event after a reply.
 export function factNodes(run, facts) {
   return facts.map((fact) => factNode(run, fact)).filter(Boolean);
 }
@@ -244,11 +244,11 @@ function factNode(run, fact) {
     case "rejected":
       return say("bad", `refused · ${fact[2]}`, fact[1]);
     case "notice":
-      return say("note", `the harness says · ${fact[2]}`, fact[1]);
+      return say("note", `message from stackmem · ${fact[2]}`, fact[1]);
     case "compacted":
       return say("note", `conversation up to step ${fact[2]} replaced by a summary`, fact[1]);
     case "pushed":
-      return say("note", `frame ${frame(fact[1])} begins`, run.frames[fact[1]]?.intent);
+      return say("note", `frame ${frame(fact[1])} starts`, run.frames[fact[1]]?.intent);
     case "popped":
       return say(fact[2] ? "bad" : "good", `frame ${frame(fact[1])} ends${fact[2] ? ` by force (${fact[2]})` : ""}${fact[3] ? ` · verify ${fact[3]}` : ""}`, run.frames[fact[1]]?.result ?? undefined);
     case "heap":
@@ -268,7 +268,7 @@ function factNode(run, fact) {
   }
 }
 
-// The same for what a program did.
+// The same for events of a program.
 function programNode(fact, say, run) {
   switch (fact[0]) {
     case "step":
@@ -276,13 +276,13 @@ function programNode(fact, say, run) {
     case "left":
       return say("note", `${fact[1]} ends · ${fact[2]} of ${count(fact[3])}`);
     case "failed":
-      return say("bad", `${fact[1]} was not done`, fact[2]);
+      return say("bad", `${fact[1]} failed`, fact[2]);
     case "set":
       return say("heap", `${fact[1]} is set · ${fact[2]} of ${count(fact[3])}`);
     case "said":
-      return say("good", "said to the person", fact[1]);
+      return say("good", "message to the user", fact[1]);
     case "answer":
-      return withBefore(say("good", "the person answered", fact[1]), run.text(fact[2]));
+      return withBefore(say("good", "the user answered", fact[1]), run.text(fact[2]));
     case "tool":
       return withBefore(say(fact[4] ? "bad" : "good", [fact[2], fact[5] || fact[4]].filter(Boolean).join(" · "), run.text(fact[1]) ? fact[1] : undefined), run.text(fact[3]));
     case "waited":
@@ -290,7 +290,7 @@ function programNode(fact, say, run) {
     case "source":
       return say(fact[3] ? "bad" : "note", `${fact[1]} · ${fact[3] || `${count(fact[2])} characters read`}`);
     case "program":
-      return say("note", `the program ${fact[2]} begins`);
+      return say("note", `the program ${fact[2]} starts`);
     case "halted":
       return say("bad", `the program halted · ${fact[2]}`, fact[1]);
     case "returned":
@@ -300,7 +300,7 @@ function programNode(fact, say, run) {
   }
 }
 
-// With what was asked, before what came back.
+// Inserts the request before its answer.
 function withBefore(node, asked) {
   if (asked && asked !== "{}") node.firstChild.after(el("div", { class: "asked" }, block(asked)));
   return node;
@@ -335,7 +335,7 @@ function diff(change) {
   return details;
 }
 
-// A step in one line, for the live region and the search.
+// Describes a step in one line, for screen readers and the search.
 export function stepLine(run, number) {
   const step = run.step(number);
   const said = step.reply.map((one) => run.parts[one]).find((part) => part[0] === "c");

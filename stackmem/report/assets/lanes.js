@@ -1,4 +1,4 @@
-// The heap over steps: each chunk from its allocation until it was freed.
+// Draws the heap over steps: each chunk from its allocation until it was freed.
 
 import { el, plain, plural, count } from "./text.js";
 import { colour } from "./theme.js";
@@ -7,9 +7,9 @@ import { Layer } from "./layer.js";
 
 const ROW = 26;
 const OWN_ROWS = 24;
-const NAME_PIXELS = 60; // a name that is cut to less tells little
+const NAME_PIXELS = 60; // shorter names are not useful
 
-// A row for each chunk while there are few; else chunks that do not overlap share one.
+// Gives each chunk a row if there are few; otherwise chunks that do not overlap share rows.
 function rowsOf(run) {
   const lives = run.lanes.map((lane, at) => ({
     lane,
@@ -30,7 +30,7 @@ function rowsOf(run) {
 
 const READ_PIXELS = 6;
 
-// Where a name hides no read: the widest stretch between two of them, as its distance from the left and its width.
+// Returns the widest gap between two reads, where a name hides none, as its left offset and width.
 function freeOf(marks, left, right) {
   const ends = [left - READ_PIXELS, ...marks.filter((x) => x > left && x < right), right + READ_PIXELS];
   const gaps = ends.slice(1).map((end, at) => [ends[at] + READ_PIXELS - left, end - ends[at] - 2 * READ_PIXELS]);
@@ -56,10 +56,10 @@ export class HeapLanes {
 
   told(lane) {
     const [first, last] = [lane.versions[0]?.start ?? 0, lane.versions.at(-1)?.end ?? null];
-    return `${plain(lane.name.slice(0, 200))}: stored at step ${first}, ${last === null ? "still there" : `freed at step ${last}`}, ${plural(lane.reads.length, "read")}${lane.stale.length ? ", was stale" : ""}`;
+    return `${plain(lane.name.slice(0, 200))}: stored at step ${first}, ${last === null ? "still stored" : `freed at step ${last}`}, ${plural(lane.reads.length, "read")}${lane.stale.length ? ", was stale" : ""}`;
   }
 
-  // A click chooses the step below it; a key the step that stored the chunk, and zooms to its life.
+  // A click selects the step under it; a key selects the step that stored the chunk and zooms to its lifetime.
   enter(at, event) {
     const { timeline, run } = this;
     const { versions } = run.lanes[at];
@@ -68,7 +68,7 @@ export class HeapLanes {
     timeline.choose(event.detail ? this.at(event).step : first, run.place);
   }
 
-  // Pixels of a stretch that starts within step `from` and ends within step `to`.
+  // Returns the pixels of a span that starts within step `from` and ends within step `to`.
   stretch(from, to, width) {
     const { timeline, run } = this;
     const middle = (step) => {
@@ -91,7 +91,7 @@ export class HeapLanes {
     this.layer.place(boxes);
   }
 
-  // How wide a step is, on average.
+  // Returns the average width of a step.
   mean() {
     const bounds = this.run.bounds[this.timeline.mode];
     return bounds[this.run.count] / Math.max(1, this.run.count);

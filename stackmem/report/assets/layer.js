@@ -1,4 +1,4 @@
-// Named buttons over a drawing: what is drawn can be reached by keyboard and is read aloud.
+// Named buttons over a drawing, so that keyboards and screen readers can reach what is drawn.
 
 import { el, plain } from "./text.js";
 import { SANS } from "./theme.js";
@@ -8,7 +8,7 @@ const LEAST_PIXELS = 24;
 
 let measure = null;
 
-// A name that is too long loses its middle: names that begin alike differ at their ends.
+// Cuts the middle of a long name, because names that start alike differ at their ends.
 export function fitName(name, room) {
   const told = plain(name.slice(0, 200));
   measure ??= document.createElement("canvas").getContext("2d");
@@ -23,13 +23,13 @@ export function fitName(name, room) {
 export const wideEnough = (box) => box.width >= LEAST_PIXELS;
 
 export class Layer {
-  // `tell` gives the name of a key for a reader, `enter` is called when its button is pressed.
+  // `tell` returns the readable name of a key; `enter` is called when its button is pressed.
   constructor(name, tell, enter) {
     Object.assign(this, { tell, enter, known: new Map() });
     this.element = el("div", { class: "layer", role: "group", "aria-label": name, onkeydown: (event) => this.move(event) });
   }
 
-  // Puts a button where each box is: { key, name, left, top, width, height, tone }; its name stands in `free`, where that is told.
+  // Places a button on each box: { key, name, left, top, width, height, tone }; `free` is the space for its name, if given.
   place(boxes) {
     const shown = boxes.filter(wideEnough).slice(0, MOST);
     const keys = new Set(shown.map(({ key }) => key));
@@ -55,10 +55,10 @@ export class Layer {
     Object.assign(node.style, { left: `${left}px`, top: `${top}px`, width: `${width}px`, height: `${height}px` });
     const [inset, room] = free ?? [0, width];
     node.firstChild.style.marginLeft = `${inset}px`;
-    node.firstChild.dataset.name = fitName(name, room - 14); // drawn by the style sheet: the button's own name is whole
+    node.firstChild.dataset.name = fitName(name, room - 14); // displayed by the style sheet; the button's accessible name is complete
   }
 
-  // One of them is a stop of the tab key; up and down lead to the others.
+  // Only one button is a tab stop; the arrow keys reach the others.
   stopAt(node) {
     for (const one of this.known.values()) one.tabIndex = one === node ? 0 : -1;
   }

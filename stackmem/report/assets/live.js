@@ -1,4 +1,4 @@
-// The page with a server behind it: it follows its run, and runs commands.
+// A page connected to a server: it follows its run and can run commands.
 
 import { el, keepPlace } from "./text.js";
 import { open } from "./main.js";
@@ -16,7 +16,7 @@ function actions(timeline) {
   const buttons = ["resume", "fork", "export", "rm"].map((action) =>
     el("button", { type: "button", onclick: () => openCommand(action, run, given[action]?.()), text: ACTIONS[action][0] }),
   );
-  return el("div", { class: "actions", role: "group", "aria-label": "What can be done with this run" }, ...buttons, state);
+  return el("div", { class: "actions", role: "group", "aria-label": "Commands for this run" }, ...buttons, state);
 }
 
 function follow({ timeline, inspector }) {
@@ -46,7 +46,7 @@ function follow({ timeline, inspector }) {
     source.close();
     state.textContent = JSON.parse(data);
   });
-  source.addEventListener("error", () => (state.textContent = "The server does not answer; this is what it said last."));
+  source.addEventListener("error", () => (state.textContent = "The server does not respond; this is the last known state."));
   source.addEventListener("open", tell);
 }
 

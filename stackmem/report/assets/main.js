@@ -1,4 +1,4 @@
-// Puts the page together, and listens to the keyboard and the address.
+// Assembles the page, and handles the keyboard and the address.
 
 import { el, plain, compact, cost, count, usd, duration } from "./text.js";
 import { load } from "./store.js";
@@ -44,7 +44,7 @@ function lane(run, title, keys, ...bodies) {
   );
 }
 
-// The lanes of one run below one another, and a line through them where the chosen step is.
+// The lanes of one run, one below the other, with a line at the selected step.
 class Board {
   constructor(timeline, run, tooltip) {
     Object.assign(this, { timeline, run, tooltip, parts: [] });
@@ -92,7 +92,7 @@ class Board {
             [key("chunk", "chunk"), key("read-mark", "read", "dot"), key("stale", "stale", "hatched")],
             el("div", { class: "scroll", tabindex: run.lanes.length > 9 ? "0" : null }, heap.surface.element),
           )
-        : lane(run, "Heap", [el("span", { class: "faint", text: "nothing was stored" })]),
+        : lane(run, "Heap", [el("span", { class: "faint", text: "no chunks were stored" })]),
       cache
         ? lane(run, "Cache", [key("read", "read"), key("written", "written"), key("uncached", "uncached"), key("failed", "a prefix broke", "broke"), run.simulated ? el("span", { text: `simulated for a model that keeps prefixes of ${count(run.simulated)} tokens: this one reports none` }) : ""], cache.element)
         : lane(run, "Cache", [el("span", { class: "faint", text: "not reported by this model" })]),
@@ -121,7 +121,7 @@ class Board {
     const { parted } = this.timeline;
     if (parted === null || parted.steps === null) return "";
     if (parted.forked) return `forked after step ${count(parted.steps)}`;
-    return parted.steps ? `they part after step ${count(parted.steps)}` : "they part at the start";
+    return parted.steps ? `the runs diverge after step ${count(parted.steps)}` : "the runs diverge at the start";
   }
 
   repaint() {
@@ -132,7 +132,7 @@ class Board {
 const tile = (name, told, title = "") => el("div", { class: "tile", title }, el("dt", { text: name }), el("dd", { text: told }));
 
 const leftOut = (parted) =>
-  parted?.differs_only_in ? el("p", { class: "left-out faint", text: `left out of the comparison, where they differ: ${parted.differs_only_in.join(", ")}` }) : "";
+  parted?.differs_only_in ? el("p", { class: "left-out faint", text: `differences that were not compared: ${parted.differs_only_in.join(", ")}` }) : "";
 
 function summary(timeline, run) {
   const tokens = run.bounds.tokens[run.count];
@@ -141,7 +141,7 @@ function summary(timeline, run) {
   const notes = [
     run.forked ? `Forked from ${run.forked}.` : "",
     run.estimated ? "Tokens are estimated from characters: the model reports none." : "",
-    run.torn_bytes ? `The trace's last ${count(run.torn_bytes)} bytes were cut short and are no part of it.` : "",
+    run.torn_bytes ? `The trace's last ${count(run.torn_bytes)} bytes are incomplete and were ignored.` : "",
   ].filter(Boolean);
   return el(
     "div",
@@ -157,9 +157,9 @@ function summary(timeline, run) {
       "dl",
       { class: "tiles" },
       tile("steps", count(run.count)),
-      tile("frames", count(run.frames.length - 1), "pushed, the root not counted"),
+      tile("frames", count(run.frames.length - 1), "pushed frames, without the root"),
       tile("peak context", compact(run.peak), `${count(run.peak)} tokens; with the full history ${count(run.fullPeak)}`),
-      tile("tokens", compact(tokens), `${count(tokens)}, prompts and replies, cached ones included`),
+      tile("tokens", compact(tokens), `${count(tokens)} in prompts and replies, including cached tokens`),
       run.usd === null && (run.stated_usd ?? null) !== null ? tile("cost", usd(run.stated_usd), "stated by the recording") : tile("cost", cost(run.usd, tokens)),
       tile("time", duration(run.wall_seconds)),
     ),
@@ -182,7 +182,7 @@ function modes(timeline) {
     el("button", { type: "button", "aria-pressed": name === "steps", onclick: () => timeline.setMode(name), text: name }),
   );
   timeline.on("view", () => buttons.forEach((one, at) => one.setAttribute("aria-pressed", names[at] === timeline.mode)));
-  return el("div", { class: "modes", role: "group", "aria-label": "What the width of a step means" }, el("span", { class: "faint", text: "width" }), ...buttons);
+  return el("div", { class: "modes", role: "group", "aria-label": "Meaning of a step's width" }, el("span", { class: "faint", text: "width" }), ...buttons);
 }
 
 function keyboard(timeline, search) {
@@ -208,7 +208,7 @@ function keyboard(timeline, search) {
   });
 }
 
-// To where the running frame changes: the next such step, or where the stretch before began.
+// Returns the next step at which the running frame changes, or the start of the previous span.
 function byFrame(timeline, way) {
   const { run, chosen } = timeline;
   const frame = (step) => run.rows[step - 1]?.[0];
@@ -238,7 +238,7 @@ function address(timeline) {
   timeline.on("choice", () => {
     clearTimeout(waiting);
     waiting = setTimeout(() => {
-      if (location.hash !== seen) return; // a link was followed, and its event is still on the way
+      if (location.hash !== seen) return; // a link was followed, and its event has not arrived yet
       history.replaceState(null, "", hashOf(timeline));
       seen = location.hash;
     }, 80);
@@ -248,7 +248,7 @@ function address(timeline) {
 
 const hashOf = ({ chosen, runs }) => `#step=${chosen.step}${runs.length > 1 ? `&run=${chosen.run + 1}` : ""}`;
 
-// Shows what the page holds, and returns what shows it; `more` are elements that a page with a server adds.
+// Shows the page's content and returns the timeline; `more` contains elements that a live page adds.
 async function show(more) {
   const { runs, parted } = await load();
   const timeline = new Timeline(runs, parted);

@@ -1,10 +1,10 @@
-// The parts of a prompt or a reply as nodes.
+// Shows the parts of a prompt or reply.
 
 import { el, block, preview, count, plural } from "./text.js";
 
 const TITLES = { s: "system prompt", d: "tool", t: "text", k: "thinking", c: "call", m: "call, not JSON", r: "result" };
 
-// What a part is, without its whole text: { kind, who, title, preview, chars, body }.
+// Describes a part without its full text: { kind, who, title, preview, chars, body }.
 export function describe(run, number) {
   const part = run.parts[number];
   const [kind] = part;
@@ -58,7 +58,7 @@ const LAID_OUT = 100_000;
 const LINE = 90;
 const DEEPEST = 100;
 
-// An object of JSON on one line as lines, every token as it was; null for anything else.
+// Breaks a one-line JSON object into lines without changing its tokens; null for other text.
 export function laidOut(text) {
   const bare = text.trim();
   if (bare[0] !== "{" || bare.includes("\n") || bare.length > LAID_OUT) return null;
@@ -66,14 +66,14 @@ export function laidOut(text) {
     JSON.parse(bare);
     return linesOf(bare);
   } catch {
-    return null; // no JSON, or nested too deeply to be read as lines
+    return null; // not JSON, or nested too deeply
   }
 }
 
 function linesOf(bare) {
   const tokens = bare.match(/"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+/g);
   let at = 0;
-  // One value at `at`; its members in one line if that is short enough, else a line each.
+  // Formats the value at `at`: its members on one line if that is short enough, otherwise one per line.
   const value = (depth) => {
     const open = tokens[at++];
     if (open !== "{" && open !== "[") return open;
@@ -108,7 +108,7 @@ const inWords = (value) => {
   return Array.isArray(value) ? `[${plural(value.length, "item")}]` : String(value);
 };
 
-// The one argument that says most of a call.
+// Returns the most informative argument of a call.
 export function callPreview(value) {
   if (!(value instanceof Map)) return preview(inWords(value));
   const telling = ["command", "path", "name", "result"].find((name) => value.has(name));
@@ -116,7 +116,7 @@ export function callPreview(value) {
   return name ? preview(inWords(told)) : "";
 }
 
-// The arguments of a call: a name and its value on each line, long values in blocks of their own.
+// Shows the arguments of a call: one name and value per line, long values in separate blocks.
 export function argumentsOf(value) {
   if (!(value instanceof Map)) return Array.isArray(value) ? listOf(value) : block(String(value));
   const list = el("dl", { class: "arguments" });
@@ -135,7 +135,7 @@ function valueNode(value) {
 
 const listOf = (values) => el("ol", { class: "values" }, ...values.map((value) => el("li", {}, valueNode(value))));
 
-// A part as a row that opens.
+// Shows a part as a row that unfolds.
 export function row(told, { fresh = false, open = false } = {}) {
   const size = `${count(told.chars)} chars`;
   const details = el(

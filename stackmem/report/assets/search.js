@@ -1,10 +1,10 @@
-// Finds steps by what was said and what came back.
+// Searches steps by their replies, results, frames and chunks.
 
 import { el, plain, count, plural } from "./text.js";
 import { stepLine } from "./inspector.js";
 
 const MOST = 100;
-// Where each kind of fact holds texts.
+// Positions of the texts in each kind of event.
 const REFS = { result: [1], verify: [1], rejected: [1], notice: [1], compacted: [1], checks: [1], failed: [2], said: [1], answer: [1, 2], tool: [1, 3], halted: [1] };
 
 export class Search {
@@ -67,12 +67,12 @@ export class Search {
         if (hits <= MOST) this.list.append(this.entry(run, number, where, wanted));
       }
     }
-    const told = hits > MOST ? `${count(hits)} steps, the first ${MOST} are shown` : plural(hits, "step");
+    const told = hits > MOST ? `${count(hits)} steps; showing the first ${MOST}` : plural(hits, "step");
     this.status.textContent = told;
     this.list.append(el("li", { class: "faint", text: told }));
   }
 
-  // Which texts hold it: each is looked at once, however many prompts show it.
+  // Returns the texts that contain the query; each is searched once, however many prompts show it.
   textsWith(run, wanted) {
     if (this.looked?.wanted === wanted) return this.looked.holds;
     const holds = run.texts.map((text) => text.toLowerCase().includes(wanted));
@@ -80,7 +80,7 @@ export class Search {
     return holds;
   }
 
-  // The text of the step that holds it; empty where only a name does; null where nothing does.
+  // Returns the step's text that contains the query; empty if only a name does; null if nothing does.
   hit(run, number, wanted, holds) {
     const row = run.rows[number - 1];
     for (const part of row[10]) {
@@ -141,7 +141,7 @@ export class Search {
   }
 }
 
-// What stands around the first place that holds it, which is marked.
+// Shows the text around the first match, which is marked.
 function excerpt(text, wanted) {
   const at = Math.max(0, text.toLowerCase().indexOf(wanted));
   const from = Math.max(0, at - 30);

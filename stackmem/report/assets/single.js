@@ -1,4 +1,4 @@
-// The page as a file: what it holds is all there is.
+// The page as a file: all its data is in it.
 
 import { open } from "./main.js";
 

@@ -1,4 +1,4 @@
-// The runs of the page, decoded once, and questions about them.
+// The runs of the page, decoded once, and lookups in them.
 
 const STEP = ["frame", "at", "prompt", "read", "written", "output", "turns", "usd", "stop", "ranges", "reply", "facts", "files", "broke"];
 const VERSION = ["start", "end", "chars", "content", "description", "source", "again"];
@@ -33,7 +33,7 @@ export class Run {
     this.derive();
   }
 
-  // What follows from the rows.
+  // Computes derived values from the rows.
   derive() {
     this.count = this.rows.length;
     this.priced = this.count > 0 && this.rows.every((row) => row[7] !== null);
@@ -43,7 +43,7 @@ export class Run {
     this.full = this.rows.map((row) => Math.round(first + row[6] * this.tokens_per_char));
   }
 
-  // Takes in what is new: texts, parts and steps at their ends, and what of the last step and of lanes has grown.
+  // Adds new data: texts, parts and steps at the end, and additions to the last step and to lanes.
   merge(change) {
     for (const name of ["texts", "parts", "before"]) for (const one of change[name]) this[name].push(one);
     Object.assign(this, change.run);
@@ -71,7 +71,7 @@ export class Run {
     lane.stale.splice(at[2], Infinity, ...stale);
   }
 
-  // Where each step starts and ends, by what its width means.
+  // Returns where each step starts and ends, according to the meaning of its width.
   widths() {
     const sum = (of) => {
       const bounds = new Float64Array(this.count + 1);
@@ -81,7 +81,7 @@ export class Run {
     return { steps: sum(() => 1), tokens: sum((row) => row[2] + row[5]), cost: sum((row) => row[7] ?? 0) };
   }
 
-  // Step number, from 1.
+  // Returns a step by its number, from 1.
   step(number) {
     const row = { ...named(STEP, this.rows[number - 1]), full: this.full[number - 1] };
     row.files = row.files.map((one) => named(CHANGE, one));
@@ -99,7 +99,7 @@ export class Run {
     return ref.map((piece) => (typeof piece === "number" ? this.texts[piece] : this.texts[piece[0]].slice(piece[1], piece[2]))).join("");
   }
 
-  // A JSON value with its texts in it; an object is a Map, so that no name means anything to the page.
+  // Decodes a JSON value with its texts; objects become Maps, so that hostile names have no effect.
   value(held) {
     if (Array.isArray(held)) return held.map((inner) => this.value(inner));
     if (held === null || typeof held !== "object") return held;
@@ -108,7 +108,7 @@ export class Run {
     return new Map(held.o.map(([name, inner]) => [this.value(name), this.value(inner)]));
   }
 
-  // Numbers of the parts of a step's prompt, in order.
+  // Returns the numbers of the parts of a step's prompt, in order.
   promptParts(number) {
     const found = [];
     const ranges = this.rows[number - 1][9];
@@ -119,7 +119,7 @@ export class Run {
     return found;
   }
 
-  // Of the prompt, how many parts stand in the frame's last prompt too, at its start.
+  // Counts the parts that the prompt shares with the start of the frame's previous prompt.
   sharedParts(number) {
     const frame = this.rows[number - 1][0];
     let before = number - 1;
@@ -132,7 +132,7 @@ export class Run {
     return same;
   }
 
-  // Index of the frame and of those above it, root first.
+  // Returns the indexes of the frame and its ancestors, root first.
   stackOf(frame) {
     const found = [];
     for (let at = frame; at >= 0; at = this.frames[at].parent) found.unshift(at);
@@ -143,7 +143,7 @@ export class Run {
     return this.frames[frame].last ?? Math.max(this.count, this.frames[frame].first);
   }
 
-  // The heap after a step: each chunk that stands, and those the step freed.
+  // Returns the heap after a step: its chunks, and those that the step freed.
   heapAt(number) {
     const found = [];
     for (const lane of this.lanes) {

@@ -1,13 +1,13 @@
-// Text from a trace is hostile: it becomes text nodes and nothing else, and what would hide in it is spelt out.
+// Text from a trace is untrusted: it only becomes text nodes, and invisible characters are spelled out.
 
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 const SHOWN_CHARS = 6000;
 const LONGEST_CHARS = 2_000_000;
-const LONG_CHARS = 100_000; // from here on, a direction for each line costs the browser seconds
+const LONG_CHARS = 100_000; // above this, setting a direction per line takes the browser seconds
 
 const spelt = (char) => `U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 
-// An element; a name that starts with "on" is a listener, "text" is its text, all others are attributes.
+// Creates an element; names starting with "on" are listeners, "text" is its text, all others are attributes.
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -21,10 +21,10 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-// The text in one string, for a canvas, a title or an accessible name.
+// Returns the text as one safe string, for a canvas, a title or an accessible name.
 export const plain = (text) => text.replace(HIDDEN, (char) => `⟨${spelt(char)}⟩`);
 
-// Appends the text; each control or direction character is a small mark that names it.
+// Appends the text; each control or direction character becomes a small mark with its name.
 export function showText(node, text) {
   let from = 0;
   for (const found of text.matchAll(HIDDEN)) {
@@ -39,13 +39,13 @@ export function showText(node, text) {
   return node;
 }
 
-// A cut that does not part a surrogate pair.
+// Cuts a text without splitting a surrogate pair.
 function cutAt(text, most) {
   const unit = text.charCodeAt(most - 1);
   return text.slice(0, unit >= 0xd800 && unit < 0xdc00 ? most - 1 : most);
 }
 
-// A block of text that keeps its lines; a long one is cut until the reader asks for it all.
+// Shows a block of text with its lines; a long text is cut until the reader asks for more.
 export function block(text, name = "pre") {
   const node = el("pre", { class: `block ${name}`, tabindex: "0" });
   if (text.length <= SHOWN_CHARS * 1.5) return showText(node, text);
@@ -64,7 +64,7 @@ export function block(text, name = "pre") {
   return el("div", {}, node, more);
 }
 
-// One line, for a summary.
+// Returns one line, for a summary.
 export const preview = (text, most = 140) => {
   const line = text.slice(0, most * 4).trim().replace(/\s+/g, " ");
   return line.length > most ? `${cutAt(line, most)}…` : line;
@@ -97,8 +97,8 @@ export const plural = (number, word) => `${count(number)} ${word}${number === 1 
 const REACHED = "a[href], button, input, select, summary, [tabindex]";
 const nameOf = (node) => node.dataset.key ?? node.getAttribute("aria-label") ?? node.textContent;
 
-// Makes a part of the page anew. What had the keyboard there has it again, or what stands in its place; with `open`, what
-// was unfolded stays so.
+// Rebuilds a part of the page. The same element, or its replacement, keeps the keyboard focus; with `open`, unfolded
+// parts stay unfolded.
 export function keepPlace(part, make, open = true) {
   const reached = () => [...part.querySelectorAll(REACHED)];
   const unfolded = new Set(open ? [...part.querySelectorAll("details[open] > summary")].map(nameOf) : []);

@@ -1,4 +1,4 @@
-// Colours as the style sheet resolves them, for what is drawn on a canvas.
+// Colors as the style sheet resolves them, for drawing on a canvas.
 
 const probe = document.createElement("span");
 let known = new Map();

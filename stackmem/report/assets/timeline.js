@@ -1,4 +1,4 @@
-// What all lanes share: how wide a step is, which part of the run is in view, and which step is chosen.
+// State shared by all lanes: the width of steps, the visible part of the run, and the selected step.
 
 import { el, count, compact, usd } from "./text.js";
 import { colour, SANS } from "./theme.js";
@@ -48,7 +48,7 @@ export class Timeline {
     else this.tell("view");
   }
 
-  // The step at a place of the run, from 1.
+  // Returns the step at a position in the run, from 1.
   stepAt(run, value) {
     const bounds = run.bounds[this.mode];
     let low = 0;
@@ -84,7 +84,7 @@ export class Timeline {
     this.tell("view");
   }
 
-  // Whether the context is drawn beside what it would be with the full history.
+  // Whether the context is drawn together with the size it would have with the full history.
   showFull(wanted) {
     this.showsFull = wanted;
     this.tell("full");
@@ -95,7 +95,7 @@ export class Timeline {
     this.tell("view");
   }
 
-  // After the runs have grown: what showed all of them still does.
+  // After the runs have grown, a view of everything still shows everything.
   grow(grown) {
     const { zoomed } = this;
     grown();
@@ -123,7 +123,7 @@ export class Timeline {
     this.tell("choice");
   }
 
-  // Pixels from the left edge of a lane that is so many wide.
+  // Returns the distance in pixels from the left edge of a lane of this width.
   pixel(value, width) {
     return GUTTER + ((value - this.domain[0]) / (this.domain[1] - this.domain[0])) * (width - GUTTER - MARGIN);
   }
@@ -139,7 +139,7 @@ export class Timeline {
   }
 }
 
-// A canvas as wide as its place, drawn anew whenever that or the view changes.
+// A canvas as wide as its container, redrawn whenever its width or the view changes.
 export class Surface {
   constructor(timeline, name, draw) {
     this.canvas = el("canvas", { role: "img", "aria-label": name });
@@ -171,7 +171,7 @@ export class Surface {
   }
 }
 
-// The ruler above the lanes.
+// Draws the ruler above the lanes.
 export function ruler(timeline) {
   const surface = new Surface(timeline, "Scale of the lanes below", (context, width, height) => {
     const [from, to] = timeline.domain;
@@ -181,7 +181,7 @@ export function ruler(timeline) {
     if (timeline.mode !== "cost") tick = Math.max(1, tick);
     context.font = SANS;
     context.textAlign = "center";
-    const shift = timeline.mode === "steps" ? 0.5 : 0; // a step's number stands in its middle
+    const shift = timeline.mode === "steps" ? 0.5 : 0; // a step's number is centered
     for (let value = Math.ceil((from + shift) / tick) * tick; value - shift <= to * (1 + 1e-9); value += tick) {
       if (value === 0 && shift) continue;
       const x = Math.round(timeline.pixel(value - shift, width)) + 0.5;

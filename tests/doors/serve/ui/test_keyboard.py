@@ -150,7 +150,7 @@ def test_the_list_leads_everywhere(keys):
 
 def test_runs_are_picked_and_compared(keys):
     page = keys.page
-    for name in ("Pick invoices", "Pick system"):
+    for name in ("Select invoices", "Select system"):
         keys.to(page.get_by_role("checkbox", name=name))
         keys.press("Space")
     keys.button("Compare 2 runs")
@@ -243,7 +243,7 @@ def test_the_steps_and_lanes_of_a_run(keys):
     expect(page.locator("#found li").first).to_contain_text("step 6")
     keys.press("ArrowDown", "Enter")
     expect(step).to_have_text("Step 6")
-    keys.button("1 failure of the provider")
+    keys.button("1 provider failure")
     expect(step).to_have_text("Step 10")
     keys.unfold("Result")
     expect(page.locator(".words[open]")).to_have_count(1)
@@ -272,11 +272,11 @@ def test_the_steps_and_lanes_of_a_run(keys):
 def test_the_panel_of_a_step_keeps_the_keyboard_from_step_to_step(keys):
     page, step = keys.page, keys.page.locator(".where h2")
     keys.link("invoices")
-    keys.button("The next step")
+    keys.button("Next step")
     keys.press("Enter", "Enter")
     expect(step).to_have_text("Step 4")
-    expect(page.get_by_role("button", name="The next step")).to_be_focused()
-    keys.button("The step before")
+    expect(page.get_by_role("button", name="Next step")).to_be_focused()
+    keys.button("Previous step")
     expect(step).to_have_text("Step 3")
     page.evaluate("location.hash = '#step=14'")
     expect(step).to_have_text("Step 14")
@@ -325,7 +325,7 @@ def test_the_report_of_a_bench(keys):
     expect(copy).to_have_text("copied")
     keys.to(page.locator("details.trials[open] td:last-child a"))
     keys.press("Enter")
-    expect(page.locator(".inspector")).to_contain_text("The run has no step")
+    expect(page.locator(".inspector")).to_contain_text("This run has no steps")
 
 
 @pytest.mark.parametrize("width", [390, pytest.param(1280, marks=pytest.mark.campaign)])

@@ -51,4 +51,4 @@ def test_what_cannot_be_served_is_said(stage):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         told = stage.call("ui", stage.elsewhere, "--port", taken.getsockname()[1])
     assert told.returncode == 2
-    assert "choose another with --port" in told.stderr
+    assert "choose another port with --port" in told.stderr
