@@ -103,7 +103,7 @@ def test_an_unknown_name_is_answered_with_the_kinds_and_what_is_near(name: str, 
 
 @pytest.mark.parametrize("name", ["anthropic/", "openai/", "openai/ x", "anthropic/a\nb", "script:"])
 def test_a_kind_without_a_name_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="is not a model name|needs a file"):
+    with pytest.raises(UsageError, match=r"is not a model name|needs a file"):
         open_model(name, {**KEY, "OPENAI_API_KEY": "k"})
 
 
@@ -117,9 +117,8 @@ def test_demo_needs_a_task_that_brings_one() -> None:
     [("claude-sonnet-5-5", "set ANTHROPIC_BASE_URL"), ("human", "leave it out"), ("demo", "leave it out")],
 )
 def test_a_base_url_goes_only_with_openai_so_that_no_other_key_goes_there(name: str, way_out: str) -> None:
-    with pytest.raises(
-        UsageError, match=f"a base URL works with openai/NAME, responses/NAME and gemini/NAME, not with {name}; {way_out}"
-    ):
+    says = f"a base URL works with openai/NAME, responses/NAME and gemini/NAME, not with {name}; {way_out}"
+    with pytest.raises(UsageError, match=says):
         open_model(name, KEY, base_url="http://127.0.0.1:1")
 
 

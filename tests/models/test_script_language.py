@@ -138,9 +138,7 @@ def test_an_error_shows_its_line_with_a_caret():
 
 
 def test_nesting_without_end_is_refused():
-    assert refusal("replies: " + "[" * 2_000).startswith(
-        "play.yaml:1:261: not a valid script: nested deeper than 250"
-    )
+    assert refusal("replies: " + "[" * 2_000).startswith("play.yaml:1:261: not a valid script: nested deeper than 250")
     assert "nested too deeply" in refusal("replies:\n" + "- " * 1_000 + "x")
 
 

@@ -222,7 +222,8 @@ def test_a_recorded_run_is_walked_backwards(files):
     def changed(client):
         client.request("launch", run="last", runsDir=files["runsDir"], stopOnEntry=True)
         client.request("configurationDone")
-        assert client.event("output")["output"].endswith("has changed since; line numbers refer to the recorded program\n")
+        shown = client.event("output")["output"]
+        assert shown.endswith("has changed since; line numbers refer to the recorded program\n")
         assert client.event("stopped")["reason"] == "entry"
         client.request("terminate")
         assert client.event("exited") == {"exitCode": 0}
