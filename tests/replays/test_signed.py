@@ -265,7 +265,7 @@ def test_a_signature_of_records_that_a_power_cut_took_is_no_obstacle(stage: Stag
     (run / "result.json").unlink()
     assert "is signed, but its trace ends at record 4" in says(stage, run)
     assert stage.call("resume", run).returncode == 1
-    assert "records 1 to 4 were not signed yet" in says(stage, run, 0)
+    assert "records 1 to 4 were unsigned" in says(stage, run, 0)
 
 
 def test_a_fork_is_signed_and_says_what_it_took_over(stage: Stage, run: Path):
