@@ -53,7 +53,9 @@ def run_mini(
         *[word for key, value in settings.items() for word in ("-c", f"{key}={value}")],
     ]  # fmt: skip
     if shutil.which("bwrap") is None:
-        raise SystemExit("mini-swe-agent runs commands of the model in a plain shell; install bubblewrap first")
+        raise SystemExit(
+            "bubblewrap is missing, and mini-swe-agent runs the model's commands in a plain shell; install bubblewrap"
+        )
     began = time.monotonic()
     try:
         done = subprocess.run(

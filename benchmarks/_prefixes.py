@@ -33,7 +33,7 @@ class PrefixUse(Struct, frozen=True):
 
     def __str__(self) -> str:
         return (
-            f"step {self.step} in {self.frame}: {self.cached:,} of {self.last:,} tokens reused, {self.due:,} were due"
+            f"step {self.step} in {self.frame}: {self.cached:,} of {self.last:,} tokens reused, {self.due:,} expected"
         )
 
 

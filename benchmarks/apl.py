@@ -126,15 +126,15 @@ def main() -> None:
         ratio = statistics.mean(large.micros[-tenth:]) / statistics.mean(large.micros[:tenth])
         lines = round(large.lines / asked.items)
         rows = [
-            (f"items of {asked.items:,}, all announced in order", f"{large.announced:,}", "all"),
-            ("median time an item", f"{statistics.median(large.micros):.0f} µs", "≤ 200 µs"),
-            ("processor time an item, with the process's start", f"{large.cpu_seconds / asked.items * 1e6:.0f} µs", ""),
+            (f"of {asked.items:,} items, announced in order", f"{large.announced:,}", "all"),
+            ("median time per item", f"{statistics.median(large.micros):.0f} µs", "≤ 200 µs"),
+            ("processor time per item, including process start", f"{large.cpu_seconds / asked.items * 1e6:.0f} µs", ""),
             ("last tenth / first tenth", f"{ratio:.2f}", "≤ 1.5"),
-            ("trace an item", f"{large.trace_bytes / asked.items:.0f} B in {lines} lines", "≤ 2,048 B"),
+            ("trace per item", f"{large.trace_bytes / asked.items:.0f} B in {lines} lines", "≤ 2,048 B"),
             ("largest resident set, a tenth of the items", f"{small.rss_kib / 1024:.1f} MiB", ""),
             ("largest resident set, all items", f"{large.rss_kib / 1024:.1f} MiB", "flat"),
             ("a plain loop that writes as many lines", f"{plain_loop(asked.items, lines, folder):.0f} µs", ""),
-            ("median time an item with one outside effect", f"{statistics.median(outside.micros):.0f} µs", ""),
+            ("median time per item with one outside effect", f"{statistics.median(outside.micros):.0f} µs", ""),
             ("the disk's own fsync", f"{fsync_micros(folder):.0f} µs", ""),
         ]  # fmt: skip
         for name, value, bound in rows:

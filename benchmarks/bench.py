@@ -2,7 +2,7 @@
 
 Trials run in memory with 10 steps of necessary work: first the run alone, then measured and billed as a row. The time
 between two trials is measured for each engine. Memory is that of a process that runs all trials. ``--lengths`` shows
-the processor time of trials of 60 and 1,000 steps instead, with worlds generated in advance.
+the processor time of measure trials of 60 and 1,000 steps instead, with worlds generated in advance.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def measured(count: int, folder: Path, *, dask: bool) -> list[Row]:
     row, early, late = as_rows(work)
     rows = [
         ("the run alone, median", f"{bare:.1f} ms"),
-        ("measured, billed, compared: to its row, median", f"{row:.1f} ms"),
+        ("measured and billed as a row, median", f"{row:.1f} ms"),
         (f"memory after {len(work) // 4:,} trials and after {len(work):,}", f"{early:.1f}, {late:.1f} MiB"),
         ("local engine, between two trials, median", f"{between(plan, folder / 'local', 'local'):.1f} ms"),
     ]
@@ -115,16 +115,16 @@ def lengths(folder: Path) -> list[Row]:
             run_trial(job)
         used = (time.process_time() - begun) / rounds
         each.append(used / steps)
-        rows.append((f"{horizon:,} steps: trials in a second of the processor", f"{len(work) / used:.2f}"))
-        rows.append((f"{horizon:,} steps: a step", f"{each[-1] * 1000:.2f} ms"))
-    return [*rows, ("a step at 1,000 over one at 60", f"{each[1] / each[0]:.2f}")]
+        rows.append((f"{horizon:,} steps: trials per second of processor time", f"{len(work) / used:.2f}"))
+        rows.append((f"{horizon:,} steps: time per step", f"{each[-1] * 1000:.2f} ms"))
+    return [*rows, ("time per step at 1,000 over that at 60", f"{each[1] / each[0]:.2f}")]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=100)
-    parser.add_argument("--dask", action="store_true", help="the engine of clusters as well")
-    parser.add_argument("--lengths", action="store_true", help="trials of 60 and 1,000 steps instead")
+    parser.add_argument("--dask", action="store_true", help="also measure the engine for clusters")
+    parser.add_argument("--lengths", action="store_true", help="measure trials of 60 and 1,000 steps instead")
     asked = parser.parse_args()
     assert preload.trial  # imported in advance, as for every worker
     with own_folder() as folder:

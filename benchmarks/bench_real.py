@@ -53,7 +53,7 @@ def run_bench(given: argparse.Namespace, model: str, address: str, place: Path) 
         raise SystemExit(f"the bench made no results (exit {done.returncode})\n{done.stderr[-2_000:]}")
     rows = read_results(place)
     if not any(row["model_calls"] for row in rows):
-        raise SystemExit(f"no trial asked the model\n{done.stdout[-1_000:]}\n{done.stderr[-1_000:]}")
+        raise SystemExit(f"no trial sent a request to the model\n{done.stdout[-1_000:]}\n{done.stderr[-1_000:]}")
     return {kind: sum(row[column] or 0 for row in rows) for kind, (column, _) in COUNTERS.items()}
 
 
@@ -121,7 +121,7 @@ def main() -> None:
     parser.add_argument("--base-url", default="http://127.0.0.1:8080/v1")
     parser.add_argument("--strategies", default="full,adaptive")
     parser.add_argument("--steps", type=int, default=4, help="of each run")
-    parser.add_argument("--tiny", action="store_true", help="with a server of its own that answers without a model")
+    parser.add_argument("--tiny", action="store_true", help="use a built-in server that answers without a model")
     parser.add_argument("extra", nargs="*", help="more options for stackmem bench, after --")
     given = parser.parse_args()
     if given.tiny:
@@ -129,7 +129,11 @@ def main() -> None:
             same = compare(given, "llamacpp/stub", address)
     else:
         same = compare(given, given.model, given.base_url)
-    print("token for token the same" if same else "they differ: a request was cut, or somebody else asked the server")
+    print(
+        "the token counts are equal"
+        if same
+        else "the token counts differ: a request was interrupted, or the server handled other requests"
+    )
     sys.exit(not same)
 
 

@@ -127,7 +127,7 @@ async def first_bytes(client: httpx2.AsyncClient, urls: dict[str, str], chosen: 
     for think in (0.0, chosen.think):
         times: dict[str, list[float]] = {name: [] for name in BESIDE}
         size = len(large(chosen.kib, turns)) / 1024
-        print(f"{chosen.requests:,} turns of {size:,.0f} KiB to each; the upstream thinks for {think * 1000:.0f} ms")
+        print(f"{chosen.requests:,} turns of {size:,.0f} KiB to each; the upstream waits for {think * 1000:.0f} ms")
         for _ in range(chosen.requests + 5):
             content, turns = large(chosen.kib, turns), turns + 1
             for name in BESIDE:
@@ -135,7 +135,7 @@ async def first_bytes(client: httpx2.AsyncClient, urls: dict[str, str], chosen: 
         for name in BESIDE:
             del times[name][:5]
             told(name, times[name])
-        told("added to the plain proxy", [
+        told("added by the gateway", [
             one - other for one, other in zip(times["gateway"], times["plain proxy"], strict=True)
         ])  # fmt: skip
 
@@ -146,7 +146,7 @@ async def streams(client: httpx2.AsyncClient, url: str, count: int) -> None:
     asked = [client.post(f"{url}/v1/messages", content=body(f"s{number}"), headers=paused) for number in range(count)]
     answers = await asyncio.gather(*asked)
     whole = sum(one.content == b"".join(PIECES) for one in answers)
-    print(f"{count} streams at once: {whole} whole, {time.perf_counter() - began:.1f} s")
+    print(f"{count} parallel streams: {whole} complete, {time.perf_counter() - began:.1f} s")
 
 
 async def flat(client: httpx2.AsyncClient, url: str, pid: int, count: int) -> None:
@@ -170,7 +170,7 @@ async def growing(client: httpx2.AsyncClient, url: str, pid: int, name: str, kib
     # Processor time has a resolution of 10 ms, so it can be 0 for short conversations.
     exponents = [math.log2(long / short) if long and short else math.nan for short, long in pairwise(spent)]
     print(
-        f"{name}, conversations of {', '.join(f'{one:,}' for one in lengths)} turns, {kib:,} KiB at their beginning: "
+        f"{name}, conversations of {', '.join(f'{one:,}' for one in lengths)} turns, {kib:,} KiB at the start: "
         f"{', '.join(f'{one:.2f}' for one in spent)} s of processor time, "
         f"exponents {', '.join(f'{one:.2f}' for one in exponents)}", flush=True,
     )  # fmt: skip

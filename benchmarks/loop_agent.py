@@ -121,7 +121,7 @@ def main() -> None:
         kept = measure(asked.items, asked.chars, folder / "kept", kept=True)
         (run,) = (folder / "large" / "runs").iterdir()
         replayed = ran(["replay", run.name, "--runs-dir", str(run.parent)], asked.chars, folder)
-        print(f"{asked.items:,} items, 16 at a time; long results are {mib:,.0f} MiB in all")
+        print(f"{asked.items:,} items, 16 at a time; long results are {mib:,.0f} MiB in total")
         for name, found, bound in (
             ("100 items, long results", few, ""),
             ("all items, results of 100 characters", short, ""),

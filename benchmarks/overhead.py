@@ -190,7 +190,7 @@ def work_rows(steps: int, folder: Path) -> tuple[list[Row], float]:
             "<= x1.2",
         ),
         ("  all steps, first 100 and last 100", f"{first:.3f}, {last:.3f} ms, x{last / first:.2f}", "<= x1.2"),
-        ("trace bytes a step (replies and results: about 560)", f"{line_bytes:.0f}", ""),
+        ("trace bytes per step (replies and results: about 560)", f"{line_bytes:.0f}", ""),
     ], line_bytes
 
 
@@ -218,8 +218,12 @@ def growth_rows(steps: int, folder: Path, memory_steps: int) -> list[Row]:
     places = ", ".join(f"{around(full, at, 20):.3f}" for at in (25, middle, len(full) - 20))
     return [
         (f"full: work around steps 25, {middle:,} and the last", f"{places} ms", ""),
-        ("memory growth a step, stackheap", f"{memory_per_step('stackheap', memory_steps, folder):.1f} KB", "<= 20 KB"),
-        ("memory growth a step, full", f"{memory_per_step('full', memory_steps, folder):.1f} KB", ""),
+        (
+            "memory growth per step, stackheap",
+            f"{memory_per_step('stackheap', memory_steps, folder):.1f} KB",
+            "<= 20 KB",
+        ),
+        ("memory growth per step, full", f"{memory_per_step('full', memory_steps, folder):.1f} KB", ""),
     ]
 
 
@@ -250,7 +254,7 @@ def signed_rows(folder: Path, steps: int) -> list[Row]:
     a_fifth = median_ms(signing) / 5
     return [
         ("one signature, median", f"{median_ms(signing):.3f} ms", ""),
-        ("  its fifth, to an fsync and a line", f"x{1 + a_fifth / (bare * 1000):.3f}", "<= x1.05"),
+        ("  a fifth of it, added to an fsync and a line", f"x{1 + a_fifth / (bare * 1000):.3f}", "<= x1.05"),
         ("  the same, both measured (mean without the slowest 5 %)", f"x{signed / bare:.3f}", "<= x1.05"),
     ]
 
@@ -290,8 +294,8 @@ def snapshot_rows(folder: Path, sizes: tuple[int, ...], steps: int) -> list[Row]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=5_100)
-    parser.add_argument("--folder", type=Path, help="where the traces go; its disk is what fsync measures")
-    parser.add_argument("--tiny", action="store_true", help="the smallest sizes, to see that every part works")
+    parser.add_argument("--folder", type=Path, help="folder for the traces, whose disk determines the fsync times")
+    parser.add_argument("--tiny", action="store_true", help="use the smallest sizes, to check that every part works")
     asked = parser.parse_args()
     steps, tries = (300, 1) if asked.tiny else (asked.steps, 5)
     with own_folder(asked.folder) as folder:

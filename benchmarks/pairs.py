@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("before", type=Path)
     parser.add_argument("--pairs", type=int, default=12)
     parser.add_argument("--only", choices=PARTS, action="append")
-    parser.add_argument("--divisor", type=int, default=1, help="makes each part smaller, to see that it works")
+    parser.add_argument("--divisor", type=int, default=1, help="make each part smaller, to check that it works")
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.part:

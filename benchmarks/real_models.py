@@ -152,12 +152,12 @@ def main() -> None:
     parser.add_argument("--model", default="script", help="openai/NAME, or script for the tasks' own solutions")
     parser.add_argument("--base-url", default="")
     parser.add_argument("--strategies", default="adaptive,full,stackheap")
-    parser.add_argument("--tasks", default="", help="names with commas between; all without it")
+    parser.add_argument("--tasks", default="", help="names, separated by commas; by default all")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=1_800.0, help="of one run")
-    parser.add_argument("-o", "--output", type=Path, help="where to keep runs and results.jsonl")
+    parser.add_argument("--seconds", type=float, default=1_800.0, help="limit for one run")
+    parser.add_argument("-o", "--output", type=Path, help="folder for the runs and results.jsonl")
     parser.add_argument("--mini", type=Path, default=Path("mini"), help="the command of mini-swe-agent")
-    parser.add_argument("--tiny", action="store_true", help="two tasks by script, for CI")
+    parser.add_argument("--tiny", action="store_true", help="run two tasks by script, for CI")
     parser.add_argument("extra", nargs="*", help="more options for stackmem solve, after --")
     given = parser.parse_args()
     wanted = given.tasks.split(",") if given.tasks else ["create", "rename"] if given.tiny else []
@@ -187,7 +187,7 @@ def main() -> None:
             if any(run["usage"].get("cache_read") for run in runs):
                 broken += [f"{strategy} {run['task']}, {line}" for run in runs for line in run.get("broken", ())]
     if broken:
-        print("\n".join(["requests that did not go on from the prompt before them:", *broken]))
+        print("\n".join(["requests that did not reuse the previous prompt:", *broken]))
         sys.exit(1)
 
 

@@ -184,11 +184,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("clones", type=Path)
     parser.add_argument("-o", dest="out", type=Path, required=True)
-    parser.add_argument("--formats", action="store_true", help="the set that import is tried with")
+    parser.add_argument("--formats", action="store_true", help="lay out the set for testing import")
     arguments = parser.parse_args()
     for source in FORMATS if arguments.formats else SOURCES:
         if not (arguments.clones / source.repository).is_dir():
-            print(f"{source.folder}: left out, there is no clone of {source.repository} in {arguments.clones}")
+            print(f"{source.folder}: left out, missing clone of {source.repository} in {arguments.clones}")
             continue
         counted = lay_out(source, arguments.clones / source.repository, arguments.out / source.folder)
         told = ", ".join(f"{count} {what}" for what, count in sorted(counted.items()))

@@ -55,12 +55,12 @@ ROWS = (
     ("again_s", "`solve` to the first request of the next run, s", "≤ 1.5 at 50,000; ≤ 0.35 at 200"),
     ("again_processor_s", "the same in processor time, s", ""),
     ("bare_ms", "the bare sandbox, ms", ""),
-    ("beyond_ms", "`run_command true` beyond it, ms", "≤ 4"),
-    ("beyond_crowded_ms", "the same among more processes, ms", "≤ 4"),
+    ("beyond_ms", "`run_command true` minus the bare sandbox, ms", "≤ 4"),
+    ("beyond_crowded_ms", "the same next to more processes, ms", "≤ 4"),
     ("snapshot_ms", "snapshot after one changed file, ms", "≤ 5"),
-    ("run_kib", "left of a run that changed 3 files, KiB", "≤ 1,024 with its workspace"),
+    ("run_kib", "disk usage of a run that changed 3 files, KiB", "≤ 1,024 with its workspace"),
     ("workspace_kib", "its workspace, KiB", ""),
-    ("shared_kib", "history that the folder's runs share, KiB", ""),
+    ("shared_kib", "history shared by the folder's runs, KiB", ""),
     ("peak_mib", "peak memory, MiB", "≤ 150 at 200,000"),
 )
 
@@ -213,7 +213,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--files", type=int, nargs="+", default=[200, 5_000])
     parser.add_argument("--processes", type=int, nargs=2, default=(100, 2_000))
-    parser.add_argument("--rounds", type=int, default=20, help="of each snapshot and command")
+    parser.add_argument("--rounds", type=int, default=20, help="repetitions of each snapshot and command")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:

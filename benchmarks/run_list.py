@@ -90,7 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=int, nargs="?", default=RUNS)
     parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--times", type=int, default=5, help="how often each figure is taken")
+    parser.add_argument("--times", type=int, default=5, help="repetitions of each measurement")
     given = parser.parse_args()
     count: int = given.runs
     started: list[float] = []
@@ -115,9 +115,9 @@ def main() -> None:
     for name, found in (
         ("from the command until the address is printed", started),
         ("a new server: from the request until rows are shown", [one for one, _ in cold]),
-        ("a new server: until the list is whole", [one for _, one in cold]),
+        ("a new server: until the list is complete", [one for _, one in cold]),
         ("later: from the request until rows are shown", [one for one, _ in later]),
-        ("later: until the list is whole", [one for _, one in later]),
+        ("later: until the list is complete", [one for _, one in later]),
     ):
         print(f"| {name} | {median(found)} |")
 

@@ -98,7 +98,7 @@ def main() -> None:
         shown = [number for number in (1, 5, 50, 100, 500) if number <= len(cost)]
         told = ", ".join(f"{number}: {cost[number - 1]:,}" for number in shown)
         print(
-            f"{policy} ({strategy}), {requests} requests: prompt tokens of request {told}; taken up in {seconds:.2f} s"
+            f"{policy} ({strategy}), {requests} requests: prompt tokens of request {told}; resumed in {seconds:.2f} s"
         )
 
 

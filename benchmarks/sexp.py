@@ -109,7 +109,7 @@ def ours(text: str) -> tuple[float, int]:
         next(doing)
     except StopIteration:
         return time.process_time() - begun, evaluation.machine.meter.steps
-    raise AssertionError("a workflow without tasks asks for nothing")
+    raise AssertionError("a workflow without tasks must not send requests")
 
 
 def floor(text: str) -> tuple[float, int]:
@@ -132,7 +132,7 @@ def best(measure: Callable[[str], tuple[float, int]], text: str, seconds: float)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=1.0, help="for each program and each of the two")
+    parser.add_argument("--seconds", type=float, default=1.0, help="duration for each program and implementation")
     given = parser.parse_args()
     sys.setrecursionlimit(20_000)  # needed by the floor only
     print(f"{'program':10} {'nodes':>9} {'nodes/s':>12} {'floor nodes/s':>14} {'ratio':>6}")

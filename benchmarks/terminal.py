@@ -103,7 +103,7 @@ def keys(root: Path, count: int) -> None:
     with Terminal(line, environ(root), folder) as terminal:
         terminal.wait_for("Type a request")
         settle(terminal)
-        floor = told("a key, nothing happens (floor)", presses(terminal, count))
+        floor = told("a key, at rest (floor)", presses(terminal, count))
         terminal.type("\x15go\r")
         terminal.wait_for("run_command")
         busy = told("a key, while a command prints", presses(terminal, count))

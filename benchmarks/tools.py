@@ -126,7 +126,7 @@ def main() -> None:
         bill = [sum(run.get(f"{kind} bill", 0) for kind in kinds) for run in runs]
         pays = sum(won > lost for won, lost in zip(bill, cost, strict=True))
         print(
-            f"{tool.__name__}: costs {sum(cost) / len(runs):,.0f} a run, saves {sum(bill) / len(runs):,.0f} a run "
+            f"{tool.__name__}: costs {sum(cost) / len(runs):,.0f} per run, saves {sum(bill) / len(runs):,.0f} per run "
             f"(median {median(bill):,.0f}); it pays in {pays} of {len(runs)} runs"
         )
 

@@ -118,8 +118,8 @@ def main() -> None:
             ("read, check and fold from disk", rate(count, both), ">= 50,000"),
             ("read and check from disk", rate(count, read), ""),
             ("replay: each event and prompt", rate(count, replayed), ""),
-            ("bytes a step beyond replies and results", f"{extra:>12,.0f} bytes", "<= 1,280"),
-            ("summary of a finished run", f"{summary_ms(folder):>12.3f} ms", "whatever its length"),
+            ("bytes per step without replies and results", f"{extra:>12,.0f} bytes", "<= 1,280"),
+            ("summary of a finished run", f"{summary_ms(folder):>12.3f} ms", "at any length"),
         ]
     for what, measured, bound in rows:
         print(f"{what:<48}{measured:<28}{bound}")

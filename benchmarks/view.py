@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--live", type=int, nargs="*", metavar="STEPS")
     parser.add_argument("--run", metavar="DIR")
     parser.add_argument("--steps", type=int, default=10_000)
-    parser.add_argument("--times", type=int, default=5, help="how often each page is opened")
+    parser.add_argument("--times", type=int, default=5, help="how many times to open each page")
     given = parser.parse_args()
     if given.live is not None:
         measure_live(given)

@@ -16,9 +16,9 @@ from msgspec.structs import fields
 import stackmem
 
 _NO_DOCSTRING = {
-    "Event": "Every fact that can stand in a trace, as one union: [the trace](trace.md) lists them.",
-    "RULES": "The number of the rules under which runs are recorded today. Replay is strict between equal ones.",
-    "STRATEGIES": "The [memory strategies](strategies.md), name to maker. `open_strategy` reads a whole spelling.",
+    "Event": "The union of all facts in a trace: [the trace](trace.md) lists them.",
+    "RULES": "The version of the rules for recording runs. Replay is strict between equal versions.",
+    "STRATEGIES": "The [memory strategies](strategies.md) by name. `open_strategy` also reads parameters.",
 }
 _PART = re.compile(r"^(Args|Attributes|Raises|Returns):\n((?: {4}.*\n?|\n)+)", re.M)
 _ITEM = re.compile(r"^ {4}([A-Za-z_0-9, ]+): (.*(?:\n {8,}.*)*)", re.M)
@@ -100,7 +100,7 @@ def _fields(kind: type[Struct]) -> str:
     rows = ["| field | type | default |", "|---|---|---|"]
     for field in fields(kind):
         annotated = str(kind.__annotations__.get(field.name, "")).replace("|", "\\|")
-        default = "required" if field.required else "left out" if field.default is UNSET else "made anew"
+        default = "required" if field.required else "left out" if field.default is UNSET else "a new value"
         if field.default not in (NODEFAULT, UNSET):
             default = f"`{field.default!r}`"
         rows.append(f"| `{field.name}` | `{annotated}` | {default} |")

@@ -29,9 +29,9 @@ suites=("$@")
 (($#)) || suites=(bookworm trixie forky)
 place=${PLACE:-/var/tmp/stackmem-roots}
 
-[ "$(id -u)" = 0 ] || give_up "a root of Debian is made as root; run it with sudo"
+[ "$(id -u)" = 0 ] || give_up "creating a Debian root file system needs root; run this with sudo"
 for tool in mmdebstrap unshare pivot_root git; do
-    command -v "$tool" >/dev/null || give_up "$tool is missing; apt-get install -y mmdebstrap util-linux git"
+    command -v "$tool" >/dev/null || give_up "missing: $tool; run apt-get install -y mmdebstrap util-linux git"
 done
 mkdir -p "$place"
 chmod 0711 "$place"
@@ -50,11 +50,11 @@ bootstrap() { # SUITE ROOT OPTION...
 make_base() { # SUITE
     local base=$place/$1
     [ -e "$base/usr/bin/python3" ] && return
-    say "making a root of $1"
+    say "creating a root file system of $1"
     # The signed lists of a stale mirror expire. Only the expiry date is ignored; signatures are still checked.
     if ! bootstrap "$1" "$base" && ! {
         grep -q 'Release file.* is expired' "$base.log" &&
-            say "the mirror's list of $1 has expired and is taken all the same" &&
+            say "the mirror's list of $1 has expired; using it anyway" &&
             bootstrap "$1" "$base" --aptopt='Acquire::Check-Valid-Until "false"'
     }; then
         grep '^E:' "$base.log" >&2
@@ -138,7 +138,7 @@ echo "| suite | Python | as | bubblewrap | make $purpose | took |"
 echo "|---|---|---|---|---|---:|"
 for suite in "${suites[@]}"; do
     if ! make_base "$suite"; then
-        echo "| $suite | | | | **no root could be made** | |"
+        echo "| $suite | | | | **root not created** | |"
         rm -rf "${place:?}/$suite"
         failed=1
         continue
@@ -149,5 +149,5 @@ for suite in "${suites[@]}"; do
         done
     done
 done
-say "what each row printed stands in $place"
+say "the output of each row is in $place"
 exit "$failed"

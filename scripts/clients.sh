@@ -11,7 +11,7 @@ place=${XDG_CACHE_HOME:-$HOME/.cache}/stackmem/clients
 wanted=("$@")
 
 wants() { ((!${#wanted[@]})) || [[ " ${wanted[*]} " == *" $1 "* ]]; }
-missing() { echo "scripts/clients.sh: $1 is left out: it could not be installed ($2)" >&2; }
+missing() { echo "scripts/clients.sh: $1 is skipped, because its installation failed ($2)" >&2; }
 
 python_agent() {
     wants "$1" || return 0
@@ -21,11 +21,11 @@ python_agent() {
 
 node_agent() {
     wants "$1" || return 0
-    command -v npm >/dev/null || { missing "$1" "there is no npm"; return 0; }
+    command -v npm >/dev/null || { missing "$1" "missing npm"; return 0; }
     mkdir -p "$place/$1"
     cp "scripts/locks/$1/package.json" "scripts/locks/$1/package-lock.json" "$place/$1/"
     npm ci --silent --no-audit --no-fund --prefix "$place/$1" ||
-        missing "$1" "npm ci; if the lock lacks packages, scripts/lock_clients.sh writes it again"
+        missing "$1" "npm ci; if the lock lacks packages, run scripts/lock_clients.sh"
 }
 
 for name in langgraph pydantic-ai smolagents mini-swe-agent aider; do python_agent "$name"; done

@@ -10,7 +10,7 @@ scripts/setup.sh test
 place=${XDG_CACHE_HOME:-$HOME/.cache}/stackmem/harbor
 if [[ ! -x $place/bin/python ]]; then
     if ! .venv/bin/uv venv --quiet --no-python-downloads --python "${PYTHON:->=3.12}" "$place"; then
-        echo "scripts/harbor.sh: there is no Python 3.12 or later here; install one, or name it: PYTHON=/path/to/python3.12" >&2
+        echo "scripts/harbor.sh: missing Python 3.12 or later; install it, or pass its path: PYTHON=/path/to/python3.12" >&2
         exit 1
     fi
 fi

@@ -208,7 +208,7 @@ def reaching(sought: list[Mutant], folder: Path) -> dict[str, list[str]]:
     code, tests = answers.get()
     process.join()
     if code:
-        raise SystemExit("the tests have to pass before anything is broken")
+        raise SystemExit("the tests must pass on the original code first")
     everywhere = tests.pop("")[1]
     ordered = sorted(tests, key=lambda test: tests[test][0])
     return {one.key: [test for test in ordered if one.key in everywhere or one.key in tests[test][1]] for one in sought}
@@ -278,7 +278,7 @@ def show(kept: Path) -> None:
     counts = Counter(row["fate"] for row in rows)
     judged = counts["killed"] + counts["survived"]
     print(f"{len(rows)} mutants: " + ", ".join(f"{number} {fate}" for fate, number in sorted(counts.items())))
-    print(f"killed of those that came to an end: {counts['killed'] / max(1, judged):.1%}")
+    print(f"killed, of those without a time-out: {counts['killed'] / max(1, judged):.1%}")
     for row in rows:
         if row["fate"] != "killed":
             print(f"{row['fate']}: {row['key'].rsplit(':', 2)[0]}: {row['was']!r} -> {row['now']!r}")
@@ -290,7 +290,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("-o", dest="kept", type=Path, default=Path("mutants.jsonl"))
-    parser.add_argument("--show", type=Path, help="report a file of results instead of making one")
+    parser.add_argument("--show", type=Path, help="report a file of results instead of writing one")
     asked = parser.parse_args()
     if asked.show:
         show(asked.show)

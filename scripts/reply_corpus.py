@@ -51,7 +51,7 @@ def row(model: str, text: str, tools: list[str], stop: str) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("runs", type=Path, help="the gateway's --runs-dir")
-    parser.add_argument("--model", required=True, help="the name that the rows give the model")
+    parser.add_argument("--model", required=True, help="the name of the model in the rows")
     given = parser.parse_args()
     seen: set[str] = set()
     for exchanges in sorted(given.runs.rglob(EXCHANGES)):

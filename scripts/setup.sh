@@ -38,7 +38,7 @@ find_python() {
             return
         fi
     done
-    give_up "python 3.11 or later is needed and none was found; install it, or name it: make solve PYTHON=/path/to/python3"
+    give_up "missing Python 3.11 or later; install it, or pass its path: make solve PYTHON=/path/to/python3"
 }
 
 venv_works() {
@@ -62,7 +62,7 @@ ask_for() {
 install_system_packages() {
     local install="apt-get update && apt-get install -y --no-install-recommends $*" command
     if ! command -v apt-get >/dev/null; then
-        give_up "missing: $*; there is no apt-get here, install what they provide (bwrap, python's venv) and run make again"
+        give_up "missing: $*; apt-get is not available, so install their programs (bwrap, python's venv) another way and run make again"
     fi
     command="sh -c '$install'"
     if [ "$(id -u)" != 0 ]; then
@@ -76,7 +76,7 @@ install_system_packages() {
     [ "$(id -u)" = 0 ] || as_root=(sudo)
     if ! "${as_root[@]}" apt-get update -qq ||
         ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >/dev/null; then
-        give_up "apt-get failed (the reason is above); fix that, then run make again"
+        give_up "apt-get failed (see above); fix the problem, then run make again"
     fi
 }
 
@@ -105,7 +105,7 @@ current() { [ -e "$1" ] && [ "$(cat "$1")" = "$(fingerprint "${@:2}")" ]; }
 
 pip_install() {
     .venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check "$@" ||
-        give_up "pip failed (its reason stands above); see to the network or to pip's configuration, then run make again"
+        give_up "pip failed (see above); check the network and pip's configuration, then run make again"
 }
 
 upgrade_pip() {
@@ -133,8 +133,8 @@ set_up_run() {
     local stamp=.venv/stackmem-run pth
     if venv_works && current "$stamp" requirements.lock; then return; fi
     if ! venv_works; then
-        [ -w . ] || give_up "$PWD is not writable, and .venv goes there; clone into a folder of your own"
-        say "making .venv with $("$python" -V)"
+        [ -w . ] || give_up "$PWD is not writable, but .venv must be created there; clone into a folder that you can write to"
+        say "creating .venv with $("$python" -V)"
         "$python" -m venv --clear .venv
     fi
     upgrade_pip
@@ -156,7 +156,7 @@ set_up_test() {
     # npm's cache is in .venv, so that a read-only home directory does not cause a failure.
     PATH="$modules/bin:$PATH" "$modules/bin/node" "$modules/lib/node_modules/npm/bin/npm-cli.js" \
         ci --loglevel=error --cache .venv/npm-cache >/dev/null ||
-        give_up "npm failed (its reason stands above); see to the network or to npm's configuration, then run make again"
+        give_up "npm failed (see above); check the network and npm's configuration, then run make again"
     fingerprint requirements-dev.lock package-lock.json >"$stamp"
 }
 

@@ -21,7 +21,7 @@ except WorkspaceError as error:
     sys.exit(str(error))
 ' 2>&1); then
     echo "solve: $reason" >&2
-    echo "solve: neither bubblewrap nor namespaces work here; passing --isolation landlock, which is safe for this script" >&2
+    echo "solve: neither bubblewrap nor namespaces work here; using --isolation landlock, which is safe for this demo" >&2
     isolation=(--isolation landlock)
 fi
 exec .venv/bin/stackmem solve tasks/calculator --model demo "${isolation[@]}" "$@"

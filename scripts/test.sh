@@ -21,7 +21,7 @@ else
     compiling=$!
     if ! pass -n "$processors" "${pure[@]}"; then
         kill "$compiling" 2>/dev/null || true
-        echo "test: the pure part failed, and the rest was not begun" >&2
+        echo "test: the pure part failed, so the other tests were skipped" >&2
         exit 1
     fi
     wait "$compiling" || true # errors here are reported by the other tests

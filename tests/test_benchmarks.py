@@ -32,8 +32,8 @@ def words(*arguments: str) -> Callable[[Path], list[str]]:
 TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
     "apl": (
         words("--items", "10", "--outside", "2"),
-        ["items of 10, all announced", "median time an item ", "processor time", "last tenth", "trace an item",
-         "largest resident", "largest resident", "a plain loop", "median time an item with one", "the disk's own"],
+        ["of 10 items, announced", "median time per item ", "processor time", "last tenth", "trace per item",
+         "largest resident", "largest resident", "a plain loop", "median time per item with one", "the disk's own"],
     ),
     "bench": (
         words("--trials", "8"),
@@ -41,11 +41,11 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
     ),
     "bench_real": (
         words("--tiny"),
-        [r"\| tokens", r"\|---", r"\| evaluated", r"\| cached", r"\| written", "token for token the same"],
+        [r"\| tokens", r"\|---", r"\| evaluated", r"\| cached", r"\| written", "the token counts are equal"],
     ),
     "gateway": (
         words("--kib", "4", "--requests", "2", "--streams", "2", "--flat", "10", "--turns", "8", "--think", "0"),
-        [*["2 turns of", "upstream itself", "plain proxy", "gateway", "added to"] * 2, "2 streams at once: 2 whole",
+        [*["2 turns of", "upstream itself", "plain proxy", "gateway", "added to"] * 2, "2 parallel streams: 2 complete",
          "resident set over 10 requests",
          *["plain proxy, conversations of 1, 2, 4, 8 turns", "gateway, conv", "gateway under mask, conv"] * 2],
     ),
@@ -58,8 +58,8 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
     "overhead": (
         words("--tiny"),
         ["work per step without fsync", "  step 10", "  all steps", "trace bytes", "work per step with fsync", "floor",
-         "ratio to the floor", "full: work", "memory growth a step, stackheap", "memory growth a step, full",
-         "one signature", "  its fifth", "  the same", "snapshot of 20 files", "stackmem --help"],
+         "ratio to the floor", "full: work", "memory growth per step, stackheap", "memory growth per step, full",
+         "one signature", "  a fifth of it", "  the same", "snapshot of 20 files", "stackmem --help"],
     ),
     "pairs": (
         words("{root}", "--pairs", "1", "--divisor", "50", "--only", "trace"),
@@ -71,14 +71,14 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
     ),
     "recordings": (
         words("{folder}", "-o", "{folder}/laid-out"),
-        [r".*: left out, there is no clone of [\w./-]+ in "] * 12,
+        [r".*: left out, missing clone of [\w./-]+ in "] * 12,
     ),
     "repository": (
         words("--files", "20", "--processes", "1", "2", "--rounds", "1"),
         [r"\| files \| 20", r"\|---", r"\| `git status`", r"\| `cp -r`", r"\| `solve` to the first request",
          r"\| the same", r"\| `solve` to the answer", r"\| the same", r"\| `solve` to the first request of the next",
-         r"\| the same", r"\| the bare sandbox", r"\| `run_command true`", r"\| the same among more", r"\| snapshot",
-         r"\| left of a run", r"\| its workspace", r"\| history", r"\| peak memory"],
+         r"\| the same", r"\| the bare sandbox", r"\| `run_command true`", r"\| the same next to more", r"\| snapshot",
+         r"\| disk usage of a run", r"\| its workspace", r"\| history", r"\| peak memory"],
     ),
     "run_list": (
         words("3", "--times", "1"),
@@ -95,7 +95,7 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
     ),
     "terminal": (
         words("--keys", "2", "--words", "2"),
-        ["a key, nothing happens", "a key, while a command prints", "ratio of the medians", "the first word",
+        ["a key, at rest", "a key, while a command prints", "ratio of the medians", "the first word",
          "every word"],
     ),
     "tools": (
@@ -106,7 +106,7 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
     "trace": (
         words("--steps", "200"),
         ["fold, frames of 100 steps", "fold, one frame of 200", "read, check and fold", "read and check", "replay",
-         "bytes a step", "summary of a finished run"],
+         "bytes per step", "summary of a finished run"],
     ),
     "view": (
         words("--steps", "20", "--times", "1"),

@@ -85,7 +85,7 @@ def export_predictions(named: str, runs_dir: Path, write: Callable[[bytes], obje
 def _pieces(told: Iterable[object], spelled: str) -> Iterator[bytes]:
     for piece in told if isinstance(told, Iterable) else (told,):
         if not isinstance(piece, str):
-            wrong = f"the exporter {spelled} told something of the type {type(piece).__name__}, and text is wanted"
+            wrong = f"the exporter {spelled} returned {type(piece).__name__} instead of text"
             raise UsageError(f"{wrong}; fix or uninstall the package that provides it")
         yield piece.encode()
 
@@ -94,7 +94,7 @@ def _inspect(reader: RunReader, run: str, out: Path | None) -> Exported:
     from stackmem.formats.exports.inspect_log import write_inspect
 
     if out is None:
-        raise UsageError("--format inspect writes a file that is no text; name it with -o FILE.eval")
+        raise UsageError("--format inspect writes a binary file; name it with -o FILE.eval")
     write_inspect(reader, run, out)
     return Exported(None, reader.torn_bytes)
 
@@ -160,7 +160,7 @@ def _prediction_text(predictions: Iterable[Prediction], *, by_instance: bool) ->
     for one in predictions:
         if one.instance_id in table:
             raise UsageError(
-                f"there are several runs of {one.instance_id}, and an object by instance holds one; name one run, or "
+                f"there are several runs of {one.instance_id}, but a .json file has one per instance; name one run, or "
                 "write JSON Lines (-o FILE.jsonl)"
             )
         table[one.instance_id] = one
@@ -170,7 +170,7 @@ def _prediction_text(predictions: Iterable[Prediction], *, by_instance: bool) ->
 def _start(folder: Path) -> RunStarted:
     first = next(iter(RunReader(folder)), None)
     if first is None or not isinstance(first.event, RunStarted):
-        raise UsageError(f"{folder} holds no run that began; name another one")
+        raise UsageError(f"{folder} does not contain a started run; name another one")
     return first.event
 
 
@@ -185,5 +185,5 @@ def _patch(folder: Path) -> str:
         return raw.decode()
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"the patch of {folder.name} changes a file that is no UTF-8, which JSON cannot hold; leave this run out"
+            f"the patch of {folder.name} changes a file that is not UTF-8, so JSON cannot store it; leave the run out"
         ) from error

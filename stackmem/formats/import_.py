@@ -59,15 +59,13 @@ def import_file(file: Path, spelled: str | None, runs_dir: Path) -> tuple[Import
     try:
         named, sessions = _sessions(file, content, spelled)
         if not any(True for session in sessions for _ in session.replies()):
-            raise UsageError(
-                f"{file} is in the format {named} and holds no reply of a model; nothing is there to import"
-            )
+            raise UsageError(f"{file} has the format {named}, but no reply of a model; there is nothing to import")
         for session in sessions:
             run_dir = new_run(runs_dir, scrub(session.name or session.id), named)
             with removed_on_failure(run_dir):
                 kept.append(_keep(session, file, sha256, run_dir, scrub))
     except RecursionError as error:
-        raise UsageError(f"{file} nests agents in agents too deep to be told; give a part of it") from error
+        raise UsageError(f"{file} nests agents too deeply; import a part of it") from error
     return tuple(kept)
 
 
@@ -77,7 +75,7 @@ def sessions_of(file: Path) -> Iterator[tuple[RecordedSession, tuple[TimedFact, 
         for session in _sessions(file, _read(file), None)[1]:
             yield session, tuple(_facts(session))
     except RecursionError as error:
-        raise UsageError(f"{file} nests agents in agents too deep to be told; give a part of it") from error
+        raise UsageError(f"{file} nests agents too deeply; import a part of it") from error
 
 
 def _sessions(file: Path, content: bytes, spelled: str | None) -> tuple[str, list[RecordedSession]]:

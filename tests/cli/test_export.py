@@ -38,7 +38,7 @@ def test_what_a_crash_cut_short_is_told_and_left_out(stage, run):
         trace.write(b'{"seq":')
     ran = stage.call("export", "last", "--format", "csv")
     assert ran.returncode == 0
-    assert "last 7 bytes were cut short" in ran.stderr
+    assert "last 7 bytes of the trace are incomplete" in ran.stderr
 
 
 def test_a_broken_line_is_named_and_leaves_no_file(stage):
@@ -60,10 +60,10 @@ def test_a_broken_line_is_named_and_leaves_no_file(stage):
         (["--format", "csv", "--endpoint", "http://127.0.0.1:1"], "are for --format otel, not csv"),
         (["--format", "otel", "--endpoint", "http://127.0.0.1:1", "-o", "x"], "give one of them"),
         (["--format", "inspect"], "name it with -o FILE.eval"),
-        (["--format", "inspect", "-o", "x.json"], "does not end with .eval"),
+        (["--format", "inspect", "-o", "x.json"], "a file name that ends in .eval"),
         (["--format", "swebench"], "has no patch"),
         (["--format", "swebench", "--content"], "are for --format otel, not swebench"),
-        (["--format", "otel", "--endpoint", "localhost"], "is no address of a collector"),
+        (["--format", "otel", "--endpoint", "localhost"], "is not the address of a collector"),
         (["--format", "csv", "-o", "no/such/folder/x"], "cannot be written or read"),
         (["--format", "csv", "-o", "."], "cannot be written or read"),
         ([], "missing option '--format'"),

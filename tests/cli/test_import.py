@@ -102,11 +102,11 @@ def test_what_needs_our_rules_is_refused_in_one_sentence(stage, asked):
     [
         (["no-such-file"], "cannot be read (No such file"),
         (["."], "cannot be read (Is a directory)"),
-        ([SAMPLES / "README.md"], "in no known format"),
-        ([SAMPLES / "README.md", "--format", "mini"], "is no JSON"),
+        ([SAMPLES / "README.md"], "has an unknown format"),
+        ([SAMPLES / "README.md", "--format", "mini"], "is not valid JSON"),
         ([SAMPLES / "README.md", "--format", "csv"], "no format 'csv'; known: atif, chat, claude-code"),
-        ([SAMPLES / "atif.json", "--format", "mini"], "is not as its format says"),
-        ([SAMPLES / "atif.json", "--format", "claude-code"], "is no JSON"),
+        ([SAMPLES / "atif.json", "--format", "mini"], "does not match its format"),
+        ([SAMPLES / "atif.json", "--format", "claude-code"], "is not valid JSON"),
     ],
 )
 def test_what_cannot_come_in_is_one_sentence_and_leaves_nothing(stage, arguments, says):
@@ -131,7 +131,7 @@ def test_agents_in_agents_without_end_are_one_sentence_and_leave_nothing(stage, 
     file.write_text(
         json.dumps(agent(0, 1) | {"subagent_trajectories": [agent(one, one + 1) for one in range(1, 3_000)]})
     )
-    with pytest.raises(UsageError, match="nests agents in agents too deep"):
+    with pytest.raises(UsageError, match="nests agents too deeply"):
         imported(file, None, stage.runs)
     assert not stage.runs.exists() or list(stage.runs.iterdir()) == []
 

@@ -28,7 +28,7 @@ def test_a_folder_without_a_bench_is_said_in_a_sentence(stage):
     ran = stage.call("report", stage.elsewhere)
     assert ran.returncode == 2
     assert ran.stderr.startswith("stackmem: ")
-    assert "stackmem bench makes one" in ran.stderr
+    assert "stackmem bench -o DIR creates one" in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
 
 
@@ -36,7 +36,7 @@ def test_a_baseline_that_was_not_run_is_said_in_a_sentence(stage):
     ran = stage.call("report", bench(stage.elsewhere / "zoo", [row(), row("stackheap")]), "--baseline", "stakheap")
     assert (ran.returncode, ran.stderr) == (
         2,
-        "stackmem: --baseline 'stakheap' was not run here; did you mean stackheap?\n",
+        "stackmem: the bench has no trials of --baseline 'stakheap'; did you mean stackheap?\n",
     )
 
 

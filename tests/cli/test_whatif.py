@@ -29,7 +29,7 @@ def test_a_run_is_a_row_for_each_strategy_the_recorded_one_first(stage, run):
 
 def test_a_summary_that_nobody_wrote_makes_its_row_an_estimate(stage, run):
     ran = stage.call("whatif", "last", "--strategies", "rolling_summary:2")
-    assert "~ an estimate: nobody wrote the summaries" in ran.stdout
+    assert "~ an estimate: summaries are not recorded" in ran.stdout
     row = next(line for line in ran.stdout.splitlines() if line.startswith("rolling_summary"))
     assert "summaries" in row
     assert row.split()[1].startswith("~")
@@ -86,7 +86,7 @@ def test_a_comma_within_parameters_separates_nothing(text, names):
         (["last", "--strategies", ""], "no strategy ''"),
         (["last", "--price", "nobody"], "no model 'nobody' in the price table"),
         (["nothing-like-it"], "no run 'nothing-like-it'"),
-        ([SAMPLES / "README.md"], "is in no known format"),
+        ([SAMPLES / "README.md"], "has an unknown format"),
         (["last", "--latency", "-1"], "latency"),
         (["last", "--latency", "inf"], "latency"),
         ([], "missing argument"),
@@ -103,7 +103,7 @@ def test_a_run_without_a_reply_has_nothing_to_tell(stage):
     keep(stage.runs / "begun", told("calculator")[:1])
     ran = stage.call("whatif", "begun")
     assert ran.returncode == 2
-    assert "begun has no reply of a model" in ran.stderr
+    assert "begun does not contain replies of a model" in ran.stderr
 
 
 @pytest.mark.parametrize("command", [("whatif",), ("trace", "show"), ("trace", "stats")])
@@ -122,5 +122,5 @@ def test_a_strategy_that_does_not_apply_has_a_row_that_says_why(stage):
     ran = stage.call("whatif", "last", "--strategies", "full,stack")
     assert ran.returncode == 0, ran.stderr
     full, stack = ran.stdout.splitlines()[6:8]
-    assert full.split(maxsplit=1) == ["full", "does not apply: the frames of a program have tasks of their own"]
-    assert "of the program in its own words" in stack
+    assert full.split(maxsplit=1) == ["full", "does not apply: frames of a program have separate tasks"]
+    assert "of the program with its own prompts" in stack

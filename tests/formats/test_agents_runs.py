@@ -97,9 +97,9 @@ def test_usage_of_codex_counts_once_however_often_it_is_told():
 
 
 def test_lines_of_codex_that_were_cut_short_are_counted():
-    assert "a last line that was cut short" in session("codex", codex().rstrip()[:-20]).left_out
+    assert "an incomplete last line" in session("codex", codex().rstrip()[:-20]).left_out
     torn = session("codex", codex().replace('{"timestamp"', "{", 1))
-    assert "1 lines that are no JSON, the first of them line 1" in torn.left_out
+    assert "1 lines that are not JSON, the first is line 1" in torn.left_out
     assert len(of(torn, ModelReplied)) == 2
 
 
@@ -132,7 +132,7 @@ def test_a_log_of_inspect_is_read_by_its_own_library(tmp_path):
     assert replies
     assert sum(reply.usage.total for reply in replies) > 0
     assert all(reply.answers for reply in replies if reply.calls[0].name != "pop_frame")
-    with pytest.raises(UsageError, match="no log that Inspect reads"):
+    with pytest.raises(UsageError, match="not a log that Inspect can read"):
         IMPORTERS["inspect"](RecordingFile(path.read_bytes()[:400], "the file"))
 
 

@@ -58,7 +58,7 @@ def test_a_session_of_claude_code_cut_in_its_middle_is_known_by_what_is_left():
         assert guess(file_of(whole[at:])) == "claude-code"
     rest = read(whole[len(whole) // 3 :])
     assert of(rest, ModelReplied)
-    assert "1 lines that are no JSON, the first of them line 1" in rest.left_out
+    assert "1 lines that are not JSON, the first is line 1" in rest.left_out
 
 
 def test_messages_of_claude_code_without_any_field_of_its_own_are_read():
@@ -117,7 +117,7 @@ def test_every_age_of_codex_is_read(text):
     session = read(text)
     assert (session.id, session.task) == ("s9", "Mend it.")
     assert [(one.text, one.exit_code, one.failed) for one in of(session, ToolReturned)] == [("no", 2, True)]
-    assert "1 parts of kind encrypted reasoning, which are no text" in session.losses()
+    assert "1 parts of kind encrypted reasoning, which are not text" in session.losses()
 
 
 def test_a_rollout_of_codex_is_known_by_any_of_its_lines():
@@ -137,7 +137,7 @@ def test_contents_that_gemini_is_sent_are_a_chat_and_responses_find_their_calls(
     ]))  # fmt: skip
     assert [one.text for one in of(session, ToolReturned)] == ["seen 1", "seen 2"]
     assert len(of(session, ModelReplied)) == 2
-    assert "1 parts of kind inlineData, which are no text" in session.losses()
+    assert "1 parts of kind inlineData, which are not text" in session.losses()
 
 
 def test_what_gemini_prints_while_it_runs_is_a_chat():
@@ -175,7 +175,7 @@ def test_messages_with_roles_are_read_however_they_are_kept(text):
     session = read(text)
     assert [call for reply in session.replies() for call in reply.calls] == [ToolCall("c", "open", {"path": "a"})]
     assert of(session, ToolReturned)[0].text == "seen"
-    assert session.losses() == ("1 parts of kind image_url, which are no text",)
+    assert session.losses() == ("1 parts of kind image_url, which are not text",)
 
 
 def test_an_issue_that_openhands_resolved_is_a_task():
@@ -215,8 +215,8 @@ def test_the_replay_config_of_swe_agent_may_be_an_object():
     ("text", "reason"),
     [
         ("", "it is empty"),
-        ("hello\n", "it holds no object of JSON"),
-        ('{"kind": "x", "at": 1}\n{"kind": "y"}\n', "it holds objects of at, kind"),
+        ("hello\n", "it does not contain JSON objects"),
+        ('{"kind": "x", "at": 1}\n{"kind": "y"}\n', "it contains objects with the keys at, kind"),
     ],
 )
 def test_a_refusal_says_what_the_file_is_instead(text, reason):
@@ -227,7 +227,7 @@ def test_a_refusal_says_what_the_file_is_instead(text, reason):
 def test_a_file_without_a_reply_is_refused_and_leaves_nothing(tmp_path):
     file, runs = tmp_path / "session.jsonl", tmp_path / "runs"
     file.write_text(jsonl({"type": "session_meta", "payload": {"id": "s"}}, {"type": "event_msg", "payload": {}}))
-    with pytest.raises(UsageError, match="holds no reply of a model"):
+    with pytest.raises(UsageError, match="no reply of a model"):
         import_file(file, None, runs)
     assert not runs.exists() or not list(runs.iterdir())
 
@@ -309,4 +309,4 @@ def test_a_verdict_of_inspect_is_a_verdict_here_and_another_score_is_told(tmp_pa
     (session,) = IMPORTERS["inspect"](RecordingFile((tmp_path / "theirs.eval").read_bytes(), "the file"))
     assert of(session, ChecksReturned)[0].rewards == {"match": 0.0}
     assert "its score far: 7.5" in session.left_out
-    assert any("replies of a model in no message" in sentence for sentence in session.left_out)
+    assert any("replies of a model outside the sample's messages" in sentence for sentence in session.left_out)

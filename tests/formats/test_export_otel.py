@@ -252,7 +252,7 @@ def test_spans_that_the_collector_rejects_are_told(collector):
     answer.partial_success.rejected_spans = 3
     answer.partial_success.error_message = "too old"
     collector.answer = json_format.MessageToJson(answer).encode()
-    with pytest.raises(UsageError, match=r"left spans out: 3 \(too old\)"):
+    with pytest.raises(UsageError, match=r"rejected spans: 3 \(too old\)"):
         send(requests(told("family"), "r"), collector.url)
 
 
@@ -267,12 +267,12 @@ def test_an_answer_that_rejects_nothing_is_a_success(collector, answer):
     ["", "collector:4318", "ftp://127.0.0.1", "http://", "http://[::1", "http://h:port", "http://u:p@h", "http://h\n"],
 )
 def test_what_is_no_address_is_refused_before_anything_is_read(url):
-    with pytest.raises(UsageError, match="is no address of a collector"):
+    with pytest.raises(UsageError, match="is not the address of a collector"):
         send(iter(()), url)
 
 
 def test_nobody_there_is_one_sentence():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    with pytest.raises(UsageError, match=rf"no collector answers at http://127\.0\.0\.1:{port} "):
+    with pytest.raises(UsageError, match=rf"no answer from a collector at http://127\.0\.0\.1:{port} "):
         send(requests(told("family"), "r"), f"http://127.0.0.1:{port}")

@@ -100,7 +100,7 @@ def test_a_list_of_messages_is_one_session_and_another_list_none():
     (session,) = sessions("chat", json.dumps(messages))
     assert [call.name for reply in session.replies() for call in reply.calls] == ["bash"]
     for text in ("[]", "[1]", '[{"a": 1}]', "{}"):
-        with pytest.raises(UsageError, match="no list of messages"):
+        with pytest.raises(UsageError, match="not a list of messages"):
             sessions("chat", text)
 
 
@@ -116,5 +116,5 @@ def test_a_terminals_log_is_read_without_its_codes_and_spinners():
 
 
 def test_a_terminals_log_without_a_step_is_refused():
-    with pytest.raises(UsageError, match="shows no step of mini-swe-agent"):
+    with pytest.raises(UsageError, match="does not show a step of mini-swe-agent"):
         sessions("terminal", "root@1:/app# mini -m x\r\nbash: mini: command not found\r\n")

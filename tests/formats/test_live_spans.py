@@ -155,7 +155,9 @@ def test_a_collector_that_hangs_or_is_gone_changes_nothing_about_a_run(stage: St
 
 @pytest.mark.parametrize("url", ["localhost:4318", "ftp://x", "http://user:secret@x", "http://"])
 def test_what_is_no_address_of_a_collector_begins_no_run(url: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"^--otel '.*' is no address of a collector; write it as http://HOST:4318"):
+    with pytest.raises(
+        UsageError, match=r"^--otel '.*' is not the address of a collector; write it as http://HOST:4318"
+    ):
         LiveSpans(tmp_path, url, "")
     with pytest.raises(UsageError, match=f"{PROTOCOL} is 'grpc'; set it to one of http/protobuf, http/json"):
         LiveSpans(tmp_path, "http://127.0.0.1:4318", "grpc")

@@ -65,7 +65,7 @@ def test_the_format_is_known_by_what_the_file_holds(name):
     "text", ["", "{}", "[]", "null", "hello", "{", '{"type":1}', '{"type":"x"}', "\x00", "[" * 100_000]
 )
 def test_a_file_in_no_known_format_is_refused_with_the_known_ones(text):
-    with pytest.raises(UsageError, match=r"in no known format; .* --format names one of atif, .*, terminal$"):
+    with pytest.raises(UsageError, match=r"has an unknown format; .* --format: atif, .*, terminal$"):
         guess(file_of(text))
 
 
@@ -139,7 +139,7 @@ def test_a_subagent_in_a_file_of_its_own_is_read():
 
 def test_a_subagent_whose_call_is_not_known_is_told():
     found = [line for line in lines() if "toolu_C" not in json.dumps(line)]
-    assert "1 subagents whose call is not known" in session_of(found).left_out
+    assert "1 subagents whose call is unknown" in session_of(found).left_out
 
 
 def test_what_a_person_says_later_stands_between_the_replies():
@@ -154,11 +154,11 @@ def test_lines_that_are_told_twice_count_once():
 
 def test_lines_cut_short_are_counted_and_a_file_of_nothing_else_is_refused():
     whole = text_of("claude-code")
-    assert "a last line that was cut short" in read("claude-code", whole + '{"type":"us').left_out
+    assert "an incomplete last line" in read("claude-code", whole + '{"type":"us').left_out
     torn = read("claude-code", '{"type":"us\n' + whole + "er\n" + whole)
-    assert "2 lines that are no JSON, the first of them line 1" in torn.left_out
+    assert "2 lines that are not JSON, the first is line 1" in torn.left_out
     assert events(torn) == events(read("claude-code"))
-    with pytest.raises(UsageError, match="the file, line 1 is no JSON"):
+    with pytest.raises(UsageError, match="the file, line 1 is not valid JSON"):
         read("claude-code", '{"type":"us\n')
 
 
@@ -276,7 +276,7 @@ def test_subagents_that_name_each_other_are_told_once():
 def test_a_count_that_is_none_is_an_error_that_names_its_place(name, old, number):
     key = old.split(":")[0]
     text = text_of(name).replace(old, f"{key}: {json.dumps(number)}")
-    with pytest.raises(UsageError, match=r"is not as its format says: .*tokens"):
+    with pytest.raises(UsageError, match=r"does not match its format: .*tokens"):
         read(name, text)
 
 
@@ -285,7 +285,7 @@ def test_a_count_that_is_none_is_an_error_that_names_its_place(name, old, number
 def test_a_time_that_is_none_is_an_error(name, stamp):
     text = text_of(name).replace("2026-02-18T09:31:00Z", stamp).replace("2026-02-18T09:30:17.000Z", stamp)
     text = text.replace("1771407008.0", json.dumps(stamp))
-    with pytest.raises(UsageError, match="is no time"):
+    with pytest.raises(UsageError, match="is not a time"):
         read(name, text)
 
 

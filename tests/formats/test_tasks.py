@@ -70,10 +70,10 @@ def test_what_a_dockerfile_does_beyond_its_working_directory_is_said(tmp_path):
     found = only("harbor", task, tmp_path / "tasks")
     told = "\n".join(found.notes)
     assert files(read_task(found.folder).workspace) == {"data.csv"}
-    assert "sets up what the sandbox does not have: RUN apt-get update" in told
+    assert "sets up things that the sandbox lacks: RUN apt-get update" in told
     assert "docker-compose.yaml starts services" in told
-    assert "instruction.md name /app, which is /workspace here" in told
-    assert "trajectory.json is not given to the agent" in told
+    assert "instruction.md mention /app, which is /workspace here" in told
+    assert "trajectory.json is not passed to the agent" in told
 
 
 def test_a_dockerfile_that_is_not_there_copies_nothing(tmp_path):
@@ -143,7 +143,7 @@ def test_a_copied_link_of_the_build_folder_is_not_followed_out(tmp_path):
     (task / "environment" / "x").symlink_to(tmp_path / "private")
     (task / "environment" / "Dockerfile").write_text("WORKDIR /app\nCOPY x x\n")
     found = only("harbor", task, tmp_path / "tasks")
-    assert any("copies x, which is not there" in note for note in found.notes)
+    assert any("copies x, which does not exist" in note for note in found.notes)
     assert "secret" not in "".join(p.read_text() for p in found.folder.rglob("*") if p.is_file() and not p.is_symlink())
 
 
@@ -181,7 +181,7 @@ def test_a_pattern_that_only_docker_knows_is_a_note(tmp_path):
     task = make_task(tmp_path / "made")
     (task / "environment").mkdir()
     (task / "environment" / "Dockerfile").write_text("FROM x\nWORKDIR /workspace\nCOPY a** .\n")
-    assert "copies a**, which is not there" in only("harbor", task, tmp_path / "tasks").notes[0]
+    assert "copies a**, which does not exist" in only("harbor", task, tmp_path / "tasks").notes[0]
 
 
 def test_an_exercise_has_its_stub_to_work_on_and_its_tests_hidden(tmp_path):
@@ -257,20 +257,20 @@ def test_examples_are_matched_to_stubs_by_suffix(tmp_path):
 def test_without_an_example_there_is_no_solution_and_that_is_said(tmp_path):
     found = only("exercism", exercise(tmp_path, example=[]), tmp_path / "tasks")
     assert read_task(found.folder).solution is None
-    assert found.notes == ("it has no example of tide_table.py, so there is no solution to check the tests by",)
+    assert found.notes == ("it lacks an example of tide_table.py, so the tests cannot be checked with a solution",)
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"solution": ["x.js"]}, "it is in JavaScript, whose test runner comes over the network"),
-        ({"solution": ["x.java"]}, "it is in Java"),
-        ({"solution": ["x.cob"]}, "in no known language"),
+        ({"solution": ["x.js"]}, "it uses JavaScript, whose test runner needs the network"),
+        ({"solution": ["x.java"]}, "it uses Java,"),
+        ({"solution": ["x.cob"]}, "is in an unknown language"),
         ({"test": ["../../../etc/passwd"]}, "give paths inside the folder"),
         ({"test": ["../exercise/tide_table_test.py"]}, "give paths inside the folder"),
         ({"test": ["/etc/passwd"]}, "give paths inside the folder"),
         ({"example": ["../outside.py"]}, "give paths inside the folder"),
-        ({"example": ["outside.py/x"]}, "is no file in"),
+        ({"example": ["outside.py/x"]}, "is not a file in"),
     ],
 )
 def test_an_exercise_that_cannot_be_had_is_one_sentence(tmp_path, changes, says):
@@ -373,7 +373,7 @@ def test_without_a_patch_there_is_no_solution_and_that_is_said(tmp_path, clone):
 def test_a_file_without_a_record_is_one_sentence(tmp_path, clone, text):
     path = tmp_path / "records.json"
     path.write_text(text)
-    with pytest.raises(UsageError, match="holds no record"):
+    with pytest.raises(UsageError, match="does not contain records"):
         list(import_tasks("swebench", path, tmp_path / "tasks", clone))
 
 
@@ -388,11 +388,11 @@ def test_what_is_no_record_is_refused(tmp_path, clone, text):
     ("changes", "says"),
     [
         ({"base_commit": "0" * 40}, "does not have the commit"),
-        ({"base_commit": "--upload-pack=x"}, "is no commit id"),
+        ({"base_commit": "--upload-pack=x"}, "is not a commit id"),
         ({"FAIL_TO_PASS": "[]"}, "doing nothing would solve it"),
-        ({"FAIL_TO_PASS": ["test_x (app.tests.T)"]}, "which is no test of pytest"),
-        ({"FAIL_TO_PASS": "x"}, "is no list of tests"),
-        ({"FAIL_TO_PASS": "[" * 5_000}, "is no list of tests"),
+        ({"FAIL_TO_PASS": ["test_x (app.tests.T)"]}, "which is not a pytest test"),
+        ({"FAIL_TO_PASS": "x"}, "is not a list of tests"),
+        ({"FAIL_TO_PASS": "[" * 5_000}, "is not a list of tests"),
         ({"test_patch": "--- a/../../x\n+++ b/../../x\n@@ -0,0 +1 @@\n+x\n"}, "git apply failed"),
         ({"patch": "nonsense"}, "git apply failed"),
     ],

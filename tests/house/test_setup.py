@@ -52,14 +52,14 @@ def set_up(machine: Path, *arguments: str, **named: str) -> subprocess.Completed
 def test_without_apt_get_the_missing_packages_are_named(machine):
     ran = set_up(machine, "run")
     assert ran.returncode == 2
-    assert "missing: bubblewrap; there is no apt-get here" in ran.stderr
+    assert "missing: bubblewrap; apt-get is not available" in ran.stderr
     assert not (machine / "checkout" / ".venv").exists()
 
 
 def test_the_tests_need_ps_tmux_and_a_browser_and_a_run_does_not(machine):
-    named = r"missing: bubblewrap procps tmux chromium(-headless-shell)?; there is no apt-get here"
+    named = r"missing: bubblewrap procps tmux chromium(-headless-shell)?; apt-get is not available"
     assert re.search(named, set_up(machine, "test").stderr)
-    assert "missing: bubblewrap; there is no apt-get here" in set_up(machine, "run").stderr
+    assert "missing: bubblewrap; apt-get is not available" in set_up(machine, "run").stderr
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_person_without_rights_is_told_how_to_do_without(machine):
 def test_who_does_without_bubblewrap_is_not_asked_for_it(machine):
     real = sys.executable
     put(machine, "python3", f'case "$*" in *ensurepip*) exit 1 ;; *) exec "{real}" "$@" ;; esac')
-    asked = f"missing: python3.{sys.version_info.minor}-venv; there is no apt-get here"
+    asked = f"missing: python3.{sys.version_info.minor}-venv; apt-get is not available"
     assert asked in set_up(machine, "run", WITHOUT="bubblewrap").stderr
     assert asked not in set_up(machine, "run").stderr
 
@@ -151,14 +151,14 @@ def test_a_python_without_its_venv_module_is_given_it_by_its_own_version(machine
     real, version = sys.executable, sys.version_info.minor
     put(machine, "python3", f'case "$*" in *ensurepip*) exit 1 ;; *) exec "{real}" "$@" ;; esac')
     ran = set_up(machine, "run")
-    assert f"missing: python3.{version}-venv; there is no apt-get here" in ran.stderr
+    assert f"missing: python3.{version}-venv; apt-get is not available" in ran.stderr
     assert ran.returncode == 2
 
 
 def test_an_old_python_is_refused_with_the_way_out(machine):
     put(machine, "python3", "exit 1")
     ran = set_up(machine, "run")
-    assert "python 3.11 or later is needed" in ran.stderr
+    assert "missing Python 3.11 or later" in ran.stderr
     assert ran.returncode == 2
 
 

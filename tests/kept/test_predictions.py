@@ -54,4 +54,4 @@ def test_a_patch_that_json_cannot_hold_is_said(stage: Stage):
     (stage.runs / result.run / "changes.patch").write_bytes(b"\xff")
     ran = stage.call("export", "last", "--format", "swebench")
     assert ran.returncode == 2
-    assert "is no UTF-8" in ran.stderr
+    assert "is not UTF-8" in ran.stderr

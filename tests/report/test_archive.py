@@ -65,23 +65,23 @@ def test_what_differs_is_named_by_trial_and_column(made, tmp_path):
     name = sorted(held.rows)[0]
     other = replace(held, rows={**held.rows, name: {**held.rows[name], "steps": 99}, "gone": {"id": "gone"}})
     said = differences(other, tmp_path / "bench")
-    assert said == ["gone: not made here", f"{name}: steps 99 became {read_results(tmp_path / 'bench')[0]['steps']}"]
+    assert said == ["gone: missing here", f"{name}: steps 99 became {read_results(tmp_path / 'bench')[0]['steps']}"]
 
 
 @pytest.mark.parametrize("name", [PLAN, "results.jsonl"])
 def test_a_plan_or_results_with_another_digest_are_refused(made, tmp_path, name):
     files = content(made)
     files[name] = files[name].replace(b"claude-sonnet-5-5", b"claude-opus-4-8") + b"\n"
-    with pytest.raises(TraceError, match=f"{name} of .* is not what was archived"):
+    with pytest.raises(TraceError, match=f"{name} in .* does not match its digest"):
         read_archive(packed(tmp_path / "other.zip", files))
 
 
 def test_another_version_plugin_or_world_is_refused_by_name(made):
     held = read_archive(made)
     for changes, says in (
-        ({"version": "0.0.1"}, "was made by stackmem 0.0.1"),
+        ({"version": "0.0.1"}, "was created by stackmem 0.0.1"),
         ({"plugins": {"acme 1.0": "abc"}}, "the plug-in acme 1.0 is not the one"),
-        ({"worlds": {"ledger-h60": "abc"}}, "the world ledger-h60 is not the one"),
+        ({"worlds": {"ledger-h60": "abc"}}, "the world ledger-h60 differs from the archive's"),
     ):
         with pytest.raises(UsageError, match=says):
             refuse_unlike(replace(held, manifest=replace(held.manifest, **changes)))
@@ -98,7 +98,7 @@ def test_what_is_no_archive_is_refused_in_a_sentence(made, tmp_path):
         with pytest.raises((TraceError, UsageError)):
             read_archive(path)
     for files in ({}, {"manifest.json": b"{}"}, {**content(made), "manifest.json": b"[1]"}):
-        with pytest.raises(TraceError, match="is no archive of results"):
+        with pytest.raises(TraceError, match="is not an archive of results"):
             read_archive(packed(tmp_path / "odd.zip", files))
 
 
@@ -110,19 +110,19 @@ def test_a_link_in_place_of_the_plan_is_refused(made, tmp_path):
         archive.writestr(link, files.pop(PLAN))
         for name, data in files.items():
             archive.writestr(name, data)
-    with pytest.raises(TraceError, match=r"is no archive of results .*plan.json is not a plain file"):
+    with pytest.raises(TraceError, match=r"is not an archive of results .*plan.json is not a plain file"):
         read_archive(tmp_path / "link.zip")
 
 
 def test_an_archive_of_the_old_format_is_refused_and_says_how_to_make_a_new_one(tmp_path):
     with tarfile.open(tmp_path / "old.tar.gz", "w:gz") as archive:
         archive.addfile(tarfile.TarInfo("manifest.json"), io.BytesIO())
-    with pytest.raises(UsageError, match=r"is a gzipped tar, as older versions .* make the archive again"):
+    with pytest.raises(UsageError, match=r"is a gzipped tar from an older version .* create the archive again"):
         read_archive(tmp_path / "old.tar.gz")
 
 
 def test_a_folder_without_a_bench_and_a_place_that_cannot_be_written_are_said(made, tmp_path):
-    with pytest.raises(UsageError, match="holds no bench"):
+    with pytest.raises(UsageError, match="does not contain a bench"):
         write_archive(tmp_path / "empty", tmp_path / "x.zip")
     with pytest.raises(UsageError, match="cannot be written"):
         write_archive(tmp_path / "bench", tmp_path / "nowhere" / "x.zip")
@@ -137,4 +137,4 @@ def test_the_command_line_archives_repeats_and_says_equal(stage):
     assert "equal: 1 trials" in again.stdout
     refused = stage.call("bench", "ledger", "--repeat", "one.zip", "-o", "three")
     assert refused.returncode == 2
-    assert "--repeat makes a bench as it was archived" in refused.stderr
+    assert "--repeat uses the archived options" in refused.stderr

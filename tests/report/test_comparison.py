@@ -164,7 +164,8 @@ def test_a_verdict_that_turns_with_the_price_of_reads_is_said_first(tmp_path):
     rows = list(pairs(bill_read=100_000, bill_write_5m=70_000))
     said = findings(shown(tmp_path, rows)[0], WANTS)
     assert said[0] == (
-        "The verdict on the bill turns with the price of reads: other (better at 0.1, alike at 0.05, worse at 0.025)."
+        "The verdict on the bill depends on the price of cached reads: "
+        "other (better at 0.1, alike at 0.05, worse at 0.025)."
     )
 
 
@@ -264,7 +265,7 @@ def test_one_model_has_no_such_map(tmp_path):
 def test_the_map_stands_before_the_tables_and_its_names_are_text(tmp_path, kind):
     rows = [row(name, task, model=model) for model in ("sim/a", HOSTILE) for task in "xy" for name in ("full", HOSTILE)]
     text = write_report(bench(tmp_path, rows), str(tmp_path / f"r.{kind}")).path.read_text(encoding="utf-8")
-    assert text.index("Which verdicts hang on the model") < text.index("All tasks ·")
+    assert text.index("Which verdicts depend on the model") < text.index("All tasks ·")
     assert "<script>alert" not in text
 
 
@@ -335,7 +336,7 @@ def test_no_text_of_a_bench_becomes_part_of_the_page(tmp_path_factory, words):
 
 
 def test_a_bench_that_is_not_there_is_said(tmp_path):
-    with pytest.raises(UsageError, match=r"holds no results\.sqlite; stackmem bench makes one"):
+    with pytest.raises(UsageError, match=r"has no results\.sqlite; stackmem bench -o DIR creates one"):
         write_report(tmp_path)
 
 
@@ -348,10 +349,10 @@ def test_a_file_that_is_no_database_is_said(tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"output": "report.pdf"}, r"ends in none of \.html, \.md, \.csv"),
+        ({"output": "report.pdf"}, r"does not end in one of \.html, \.md, \.csv"),
         ({"output": "/nowhere/at/all.md"}, "cannot be written"),
-        ({"read_multiple": -0.1}, "is not from 0 to 1"),
-        ({"read_multiple": nan}, "is not from 0 to 1"),
+        ({"read_multiple": -0.1}, "give 0 to 1"),
+        ({"read_multiple": nan}, "give 0 to 1"),
     ],
 )
 def test_a_wrong_wish_is_refused_with_the_way_out(tmp_path, options, says):
@@ -367,7 +368,7 @@ def test_a_bench_that_still_runs_is_told_as_far_as_it_is(tmp_path):
 
 
 def test_a_bench_priced_as_an_unknown_model_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="which has no price here"):
+    with pytest.raises(UsageError, match="which are unknown here"):
         write_report(bench(tmp_path, [row()], {"price": "nobody-1"}))
     assert lookup("claude-sonnet-5-5") is not None
 
@@ -378,7 +379,7 @@ def test_a_strategy_that_never_acted_says_so_in_its_row_and_in_words(tmp_path):
     shares = {name: line(whole, name).figures["never_acted"] for name in ("full", "other", "third")}
     assert (shares["full"], shares["other"].value, shares["third"].value) == (None, 1.0, 0.5)
     said = [sentence for sentence in findings(whole, WANTS) if sentence.startswith("Never acted")]
-    assert said == ["Never acted, so that these trials say nothing of what sets them apart: other."]
+    assert said == ["Never acted, so these trials do not show their differences: other."]
     write_report(tmp_path / "bench" if (tmp_path / "bench").exists() else tmp_path, str(tmp_path / "report.md"))
     assert "| Work: never acted |" in (tmp_path / "report.md").read_text(encoding="utf-8")
 

@@ -63,7 +63,7 @@ def test_it_says_what_was_run_and_what_the_model_is(report):
     for said in ("64", "2 cores, x86_64", "stackmem bench zoo.toml"):
         expect(page.locator("section").last).to_contain_text(said)
     assert page.locator("h2").all_inner_texts() == [
-        "Bill against success", "All tasks and horizons", "What grows with the horizon", "When the first fact was lost",
+        "Bill against success", "All tasks and horizons", "Growth with the horizon", "When the first fact was lost",
         "By horizon", "By task", "Trials", "How it was made",
     ]  # fmt: skip
 

@@ -76,7 +76,7 @@ def test_the_report_has_the_table_and_its_names_are_text(tmp_path, kind: str):
     hostile = '<script>alert("1")</script>'
     folder = bench(tmp_path, [row(name, requests=told(*range(1, 51))) for name in ("full", hostile)])
     text = write_report(folder, str(tmp_path / f"r.{kind}")).path.read_text(encoding="utf-8")
-    assert "What the n-th request costs" in text
+    assert "Cost of the n-th request" in text
     assert kind == "md" or "mean cost of a request, USD, reads at 0.05 against the request" in text
     assert "<script>alert" not in text
 

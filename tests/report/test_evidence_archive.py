@@ -64,7 +64,7 @@ def test_a_study_that_is_made_again_is_equal_and_one_that_is_not_names_the_recor
     other = [replace(entry, steps=99) if entry.model == "model-a" else entry for entry in entries][:-1]
     said = differences(held, other)
     assert any(sentence.endswith("steps 2 became 99") for sentence in said)
-    assert any(sentence.endswith("not made here") for sentence in said)
+    assert any(sentence.endswith("missing here") for sentence in said)
 
 
 @pytest.mark.parametrize("change", ["another", "more", "gone"])
@@ -81,8 +81,8 @@ def test_other_recordings_are_refused_by_name(made, folder, change):
 def test_figures_of_other_code_or_of_recordings_that_are_gone_are_not_archived(folder, tmp_path):
     entries = study(folder, tmp_path / "rows.jsonl", 1, list[RecordingEntry]().append)
     for wrong, says in (
-        (replace(entries[0], code="f00"), "by other code"),
-        (replace(entries[0], file="gone"), "no gone"),
+        (replace(entries[0], code="f00"), "come from other code"),
+        (replace(entries[0], file="gone"), "lacks gone"),
     ):
         with pytest.raises(UsageError, match=says):
             write_archive([wrong, *entries[1:]], folder, tmp_path / "study.zip", WORDS)
@@ -95,9 +95,9 @@ def test_what_is_no_archive_of_a_study_is_refused_in_a_sentence(made, tmp_path):
     files = content(made)
     for name, data in (("plan.json", b"{}"), ("results.jsonl", b"[1]\n"), ("results.jsonl", b'{"file": 3}\n')):
         wrong = {**files, name: data}
-        with pytest.raises(TraceError, match=f"{name} of .* is not what was archived"):
+        with pytest.raises(TraceError, match=f"{name} in .* does not match its digest"):
             read_archive(packed(tmp_path / "odd.zip", wrong))
-    with pytest.raises(TraceError, match="is no archive of results"):
+    with pytest.raises(TraceError, match="is not an archive of results"):
         read_archive(packed(tmp_path / "odd.zip", {}))
 
 
@@ -108,7 +108,7 @@ def test_the_command_line_archives_repeats_and_says_equal(stage):
     again = stage.call(*asked, "-o", "two.md", "--repeat", "one.zip")
     assert (again.returncode, "equal: 3 recordings" in again.stdout) == (0, True), again.stderr
     refused = stage.call(*asked, "-o", "one.md", "--repeat", "one.zip")
-    assert (refused.returncode, "one.jsonl holds figures already" in refused.stderr) == (2, True)
+    assert (refused.returncode, "one.jsonl already contains figures" in refused.stderr) == (2, True)
     Path(stage.elsewhere, "recordings", "model-a@suite", "task.traj").write_text(swe_agent(4), "utf-8")
     refused = stage.call(*asked, "-o", "three.md", "--repeat", "one.zip")
     assert (refused.returncode, "recordings has another model-a@suite/task.traj" in refused.stderr) == (2, True)

@@ -32,7 +32,7 @@ def told(found: list[dict]) -> dict[str, list[str]]:
 def test_a_family_that_was_expected_to_hurt_and_does_says_so_and_another_that_it_does_not():
     table = told(rows({"window": "relay"}, "window", "summary"))
     assert table["relay"] == ["window", "", ""]
-    assert table["uneven"] == ["", "window", "nobody"]
+    assert table["uneven"] == ["", "window", "none"]
 
 
 def test_a_bill_that_is_high_by_the_strategys_own_measure_hurts_too():
@@ -41,7 +41,7 @@ def test_a_bill_that_is_high_by_the_strategys_own_measure_hurts_too():
 
 def test_a_family_that_hurts_everybody_is_named_as_such():
     table = told(rows({"window": "relay", "summary": "relay"}, "window", "summary"))
-    assert table["relay"][2] == "summary (everybody)"
+    assert table["relay"][2] == "summary (all)"
 
 
 def test_fewer_than_four_families_or_no_baseline_make_no_table():
@@ -55,4 +55,4 @@ def test_the_table_stands_in_the_report(tmp_path):
     for kind in ("md", "html"):
         path = tmp_path / f"report.{kind}"
         write_report(folder, str(path))
-        assert "Whom each family hurts" in path.read_text(encoding="utf-8")
+        assert "Strategies that each family hurts" in path.read_text(encoding="utf-8")

@@ -135,17 +135,17 @@ def test_an_import_ends_with_what_can_be_run_and_exits_with_3_where_nothing_can(
     ran = stage.call("tasks", "import", "harbor", stage.root / "set", "-o", stage.root / "first")
     assert ran.returncode == 3
     assert ran.stdout.splitlines()[-3:] == [
-        "3 tasks: 0 can be run here",
+        "3 tasks: 0 can run here",
         "  3 tasks: there is no base small yet: --base small=ROOT.tar gives one (one, three, two)",
         "  1 task: line 2: ADD fetches from an address; use RUN with curl, which --network says something of (three)",
     ]
     assert stage.call("tasks", "build", stage.root / "first" / "one", *base).returncode == 0
     again = stage.call("tasks", "import", "harbor", stage.root / "set", "-o", stage.root / "second")
-    assert (again.returncode, again.stdout.splitlines()[-2]) == (0, "3 tasks: 2 can be run here")
+    assert (again.returncode, again.stdout.splitlines()[-2]) == (0, "3 tasks: 2 can run here")
 
 
 def test_an_import_names_the_tasks_whose_checks_pass_where_nothing_was_done(stage: Stage, base: list[str]):
     task = image_task(stage.root / "easy", test="echo 1 > /logs/verifier/reward.txt")
     assert stage.call("tasks", "build", task, *base).returncode == 0
     ran = stage.call("tasks", "import", "harbor", task, "-o", stage.root / "tasks")
-    assert ran.stdout.splitlines()[-1] == "  1 task whose checks pass where nothing was done: easy"
+    assert ran.stdout.splitlines()[-1] == "  1 task whose checks pass without any work: easy"

@@ -65,7 +65,7 @@ def test_a_bench_goes_on_with_the_same_plug_ins_alone(installed: Installed):
     module = installed.packages / "acme_package" / "__init__.py"
     module.write_text(module.read_text("utf-8") + "\n# changed\n", "utf-8")
     for words, says in (
-        (asked, "was begun with other plug-ins (acme 1.0); choose another -o DIR"),
+        (asked, "was started with other plug-ins (acme 1.0); choose another -o DIR"),
         (("bench", "-o", "bench"), "the plug-in acme 1.0 is not the one that this was made with"),
         (
             ("bench", "--repeat", "one.zip", "-o", "new"),
@@ -179,7 +179,7 @@ plugin = stackmem.Plugin(
 """
 METRICS = (
     ("x", "boom", FAILS),
-    ("solved", "boom", f"the metric solved is called as a column is; {FIX}"),
+    ("solved", "boom", f"the metric solved has the name of a column; {FIX}"),
     ("x", "lambda: SimpleNamespace(add=print, value=[])", "the metric x is '[]', not a finite number; fix"),
 )
 SOLVE, BENCH = ("solve", "calculator", "--model", "demo"), ("bench", "ledger", "--strategies", "full", *WORLD)
@@ -193,11 +193,11 @@ RAISING = (
     ((*SOLVE, "--isolation", "raises"), FAILS),
     ((*SOLVE, "--isolation", "text"), f"and no launch and no ran; {FIX}"),
     ((*MAKE, "raises"), FAILS),
-    ((*MAKE, "number"), f"something of the type int, and a WorldDraft is wanted; {FIX}"),
+    ((*MAKE, "number"), f"must return a WorldDraft, not int; {FIX}"),
     ((*BENCH, "raises", "-o", "two"), FAILS),
     ((*EXPORT, "raises"), FAILS),
-    ((*EXPORT, "numbers"), f"the exporter numbers told something of the type int, and text is wanted; {FIX}"),
-    ((*EXPORT, "nothing"), f"the exporter nothing told something of the type NoneType, and text is wanted; {FIX}"),
+    ((*EXPORT, "numbers"), f"the exporter numbers returned int instead of text; {FIX}"),
+    ((*EXPORT, "nothing"), f"the exporter nothing returned NoneType instead of text; {FIX}"),
     (("raises",), FAILS),
     (("mapping",), "the signature of the command mapping cannot be read"),
 )

@@ -15,14 +15,14 @@ from stackmem.formats.export import SWEBENCH, export_predictions, export_run
 def command(
     run: str = argument(
         "RUN",
-        "A run, as for other commands; swebench: also a folder of runs.",
+        "A run (folder, id, prefix, 'last'); for swebench also a folder of runs.",
     ),
     spelled: str = option(
         "--format", "One of atif, chrome, csv, inspect, mini, otel, sft, swebench.", "FORMAT", default=...
     ),
-    out: Path | None = option("-o --out", "Where to write; stdout without it.", "FILE"),
+    out: Path | None = option("-o --out", "The file to write; by default stdout.", "FILE"),
     endpoint: str | None = option("--endpoint", "otel: send the spans to this collector.", "URL"),
-    content: bool = switch("--content", "otel: with prompts, replies, arguments and results."),
+    content: bool = switch("--content", "otel: include prompts, replies, arguments and results."),
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
     """Write a run in another tool's format: a trajectory, spans, a timeline, training samples, or a table."""
@@ -38,7 +38,9 @@ def command(
     done = export_run(folder, spelled, sys.stdout.buffer.write, out=out, endpoint=endpoint, content=content)
     sys.stdout.flush()
     if done.torn_bytes:
-        typer.echo(f"stackmem: its last {done.torn_bytes:,} bytes were cut short and are not exported", err=True)
+        typer.echo(
+            f"stackmem: the last {done.torn_bytes:,} bytes of the trace are incomplete and not exported", err=True
+        )
     if done.spans is not None:
         typer.echo(f"{folder.name}: {done.spans:,} spans sent to {endpoint}")
     elif out is not None:

@@ -14,7 +14,7 @@ from stackmem.formats.import_ import ImportedRun, import_file
 def command(
     file: Path = argument("FILE", "A recording of another agent."),
     spelled: str | None = option(
-        "--format", "atif, chat, claude-code, codex, gemini-cli, inspect, mini…; found out without it.", "FORMAT"
+        "--format", "atif, chat, claude-code, codex, gemini-cli, inspect, mini…; detected by default.", "FORMAT"
     ),
     json: Json = False,
     runs_dir: str | None = flag("runs_dir"),
@@ -35,4 +35,4 @@ def _tell(run: ImportedRun) -> None:
     for sentence in run.left_out[:10]:
         typer.echo(readable(f"left out: {sentence}"))
     if len(run.left_out) > 10:
-        typer.echo(f"left out: {len(run.left_out) - 10:,} more, all of them in {run.run_dir}/imported.json")
+        typer.echo(f"left out: {len(run.left_out) - 10:,} more; {run.run_dir}/imported.json lists all")

@@ -16,10 +16,10 @@ from stackmem.formats.tasks.imports import ImportVerdict, import_exit_code, impo
 def command(
     kind: str = argument("KIND", "exercism, harbor or swebench."),
     path: Path = argument("PATH", "An exercise or a task, a folder of them, or a file of records."),
-    out: Path = option("-o --output", "Where the tasks go.", "DIR", default=Path("tasks")),
+    out: Path = option("-o --output", "The folder for the tasks.", "DIR", default=Path("tasks")),
     repo: Path | None = option("--repo", "swebench: a local clone of the repository.", "CLONE"),
-    host: bool = switch("--host", "harbor: for this machine's tools, not for the task's own image."),
-    no_check: bool = switch("--no-check", "Do not run the checks on what an agent starts with."),
+    host: bool = switch("--host", "harbor: use this machine's tools instead of the task's own image."),
+    no_check: bool = switch("--no-check", "Do not run the checks on the initial workspace."),
     json: JsonArray = False,
 ) -> None:
     """Import tasks of another benchmark as task folders.
@@ -33,7 +33,7 @@ def command(
         if json:
             continue
         lines = [f"{found.name}: {found.folder}", *(f"  note: {note}" for note in found.notes)]
-        lines += [f"  cannot be run yet: {why}" for why in found.lacks]
+        lines += [f"  cannot run yet: {why}" for why in found.lacks]
         refused = f"{found.name}: not imported: {'; '.join(found.lacks)}"
         typer.echo(readable("\n".join(lines) if found.folder else refused))
     if json:

@@ -40,7 +40,7 @@ _LATEST = 253_402_300_799.0
 def write_inspect(records: Iterable[Record], run: str, out: Path) -> None:
     """Write the run to a file."""
     if out.suffix != ".eval":
-        raise UsageError(f"Inspect reads logs by their names, and {out} does not end with .eval; name it so with -o")
+        raise UsageError(f"Inspect needs a file name that ends in .eval, not {out}; change it with -o")
     log = inspect_log(records, run)
     from inspect_ai.log import write_eval_log
 
@@ -308,7 +308,7 @@ class InspectParts:
 
         return TheirCall(
             id=call.id or fallback, function=call.name, arguments=arguments(call),
-            parse_error=None if call.malformed is None else "the arguments are no JSON object",
+            parse_error=None if call.malformed is None else "the arguments are not a JSON object",
         )  # fmt: skip
 
     def tools(self, tools: tuple[ToolSpec, ...]) -> list[ToolInfo]:

@@ -69,7 +69,7 @@ class LiveSpans:
         if self._facts.qsize() < _MOST_WAITING:
             self._facts.put(record)
         else:
-            self._broken = "facts came faster than spans could be made"
+            self._broken = "facts arrived faster than spans could be created"
 
     def close(self, seconds: float = CLOSE_SECONDS) -> str:
         """Finish within ``seconds``. Returns why spans were lost, or an empty string if all were accepted."""
@@ -78,10 +78,10 @@ class LiveSpans:
         self._facts.put(None)
         self._thread.join(seconds)
         if self._thread.is_alive():
-            return f"the collector at {self._url} is too slow or gone; its spans of this run are not complete"
+            return f"the collector at {self._url} is too slow or gone; it lacks spans of this run"
         if self._broken or self.lost:
             why = f" ({self._broken})" if self._broken else ""
-            return f"the collector at {self._url} took {self.taken:,} spans, and {self.lost:,} are lost{why}"
+            return f"the collector at {self._url} accepted {self.taken:,} spans; {self.lost:,} are lost{why}"
         return ""
 
     def _work(self) -> None:

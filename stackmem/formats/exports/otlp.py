@@ -118,7 +118,7 @@ def send(requests: Iterable[dict[str, Any]], endpoint: str) -> int:
 
 def collector(endpoint: str, flag: str) -> SplitResult:
     """Return the collector's address, with ``/v1/traces`` if it has no path."""
-    wrong = f"{flag} {endpoint!r} is no address of a collector; write it as http://HOST:4318"
+    wrong = f"{flag} {endpoint!r} is not the address of a collector; write it as http://HOST:4318"
     try:
         url = urlsplit(endpoint)
         host, _ = url.hostname, url.port
@@ -133,7 +133,7 @@ def _protobuf(request: Json, endpoint: str) -> bytes:
     """Return the request as protobuf, whose JSON form encodes ids in base64."""
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.proto") is None:
         raise UsageError(
-            f"the collector at {endpoint} takes no JSON; for protobuf install the extra: {install_command('otel')}"
+            f"the collector at {endpoint} does not accept JSON; protobuf needs the extra: {install_command('otel')}"
         )
     from google.protobuf.json_format import ParseDict  # type: ignore[import-untyped]
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -164,7 +164,7 @@ def _post(url: SplitResult, target: str, body: bytes, content_type: str, endpoin
         answer = response.read(_ANSWER_BYTES)
     except (OSError, HTTPException, UnicodeError) as error:
         raise UsageError(
-            f"no collector answers at {endpoint} ({error}); start one there, or write a file with -o"
+            f"no answer from a collector at {endpoint} ({error}); start one, or write a file with -o"
         ) from error
     finally:
         connection.close()
@@ -175,7 +175,7 @@ def _post(url: SplitResult, target: str, body: bytes, content_type: str, endpoin
         raise UsageError(f"the collector at {endpoint} answered {response.status} ({said}); check its address and log")
     rejected = _rejected(answer)
     if rejected:
-        raise UsageError(f"the collector at {endpoint} left spans out: {rejected}; check its log")
+        raise UsageError(f"the collector at {endpoint} rejected spans: {rejected}; check its log")
     return True
 
 

@@ -212,7 +212,7 @@ def _pushed(moment: Moment, open_frames: list[FrameSlice], pending: list[CallSli
         push.facts, push.opened = (*push.facts, event), event.frame
     if len(moment.after.stack) > len(moment.before.stack):
         open_frames.append(FrameSlice(moment.after.running, moment.after.begun, moment.at, moment.at, push))
-    else:  # an event without effect, because there was no push call
+    else:  # an event without effect, because the push call is missing
         yield moment
     yield from _ended(pending[1:], moment.at)
 

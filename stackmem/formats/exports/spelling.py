@@ -37,7 +37,7 @@ def _strategy(spelled: str) -> MemoryStrategy:
     try:
         return open_strategy(spelled)
     except UsageError as error:
-        told = f"the run used a strategy that is not here ({error}); install the package that brings it"
+        told = f"the run used a strategy that is not installed ({error}); install the package that provides it"
         raise TraceError(told) from error
 
 

@@ -55,7 +55,7 @@ def guess(file: RecordingFile) -> str:
         return found
     known = ", ".join(sorted(IMPORTERS))
     raise UsageError(
-        f"{file.where} is in no known format; it {_seen(text)}; stackmem import --format names one of {known}"
+        f"{file.where} has an unknown format; it {_seen(text)}; name one with stackmem import --format: {known}"
     )
 
 
@@ -66,8 +66,8 @@ def _seen(text: str) -> str:
     if isinstance(value, list) and value:
         value = value[0]
     if isinstance(value, dict) and value:
-        return f"holds objects of {', '.join(sorted(value)[:8])}"
-    return "is empty" if not first else "holds no object of JSON"
+        return f"contains objects with the keys {', '.join(sorted(value)[:8])}"
+    return "is empty" if not first else "does not contain JSON objects"
 
 
 def _head(text: str) -> Iterator[str]:

@@ -130,7 +130,7 @@ def read_atif(value: object, where: str) -> RecordedSession:
     """Read a trajectory as a session."""
     root = shaped(value, _AtifTrajectory, where)
     if not root.schema_version.startswith("ATIF-v1."):
-        raise UsageError(f"{where} says its format is {root.schema_version!r}; versions ATIF-v1.0 to 1.8 can be read")
+        raise UsageError(f"{where} has the format {root.schema_version!r}; only ATIF-v1.0 to 1.8 can be read")
     return _AtifReader(where).session(root)
 
 
@@ -143,7 +143,7 @@ class _AtifReader:
     def session(self, root: _AtifTrajectory) -> RecordedSession:
         read = self._read(root)
         if self._waiting:
-            self._left_out.append(f"{len(self._waiting)} subagents that no result names")
+            self._left_out.append(f"{len(self._waiting)} subagents without a result that refers to them")
         read.left_out = self._left_out
         return read
 
@@ -182,7 +182,7 @@ class _AtifReader:
         at = seconds(step.timestamp, where)
         text = words(step.message, session.lost)
         if step.is_copied_context:
-            self._left_out.append(f"{where}: copied context, told elsewhere")
+            self._left_out.append(f"{where}: copied context, which is also in another place")
         elif step.source == "agent" and step.llm_call_count != 0:
             session.turns.append(self._said(step, text, at, session))
         elif step.source == "system" and not session.turns and not session.system:
@@ -225,7 +225,7 @@ class _AtifReader:
         for ref in found.subagent_trajectory_ref or ():
             if ref.trajectory_id in self._waiting:
                 return self._read(self._waiting.pop(ref.trajectory_id))
-            self._left_out.append(f"a subagent outside of the file: {ref.trajectory_path or ref.trajectory_id}")
+            self._left_out.append(f"a subagent outside the file: {ref.trajectory_path or ref.trajectory_id}")
         return None
 
 

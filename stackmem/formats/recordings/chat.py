@@ -117,7 +117,7 @@ def read_chat(text: str, where: str) -> list[RecordedSession]:
         value = [one for _, one in json_lines(text, where, session.left_out)]
     value = [value] if isinstance(value, dict) and "role" in value else _listed(value)
     if not isinstance(value, list) or not value or not is_chat(value):
-        raise UsageError(f"{where} is no list of messages with roles; give the file as its tool wrote it")
+        raise UsageError(f"{where} is not a list of messages with roles; give the original file")
     if "role" in value[0]:
         return [_conversation(shaped(value, list[ChatMessage], where), where, session)]
     runs = shaped(value, list[_TauInfo], where)
@@ -161,7 +161,7 @@ def add_message(session: RecordedSession, message: ChatMessage, where: str, *, f
             session.turns.append(RecordedText(text, at))
         case _:
             known = "system, developer, user, assistant, tool and exit"
-            raise UsageError(f"{where} has the role {message.role!r}; {known} are known")
+            raise UsageError(f"{where} has the role {message.role!r}; only {known} are known")
 
 
 def _returned(text: str) -> int | None:

@@ -170,7 +170,7 @@ class _ClaudeReader:
         if not main.session.turns and self._conversations:  # the file of a single subagent
             main = self._conversations.pop(next(iter(self._conversations)))
         if not main.session.turns:
-            raise UsageError(f"{where} holds no conversation of Claude Code; give the session's .jsonl file")
+            raise UsageError(f"{where} does not contain a conversation of Claude Code; give the session's .jsonl file")
         session, told = main.session, self._told
         session.id = self._id or "session"
         session.origin = f"claude-code {self._version}".strip()
@@ -179,7 +179,7 @@ class _ClaudeReader:
         self._join(main)
         session.left_out += [f"lines of the kind {kind!r}: {count}" for kind, count in sorted(self._others.items())]
         if self._conversations:
-            session.left_out.append(f"{len(self._conversations)} subagents whose call is not known")
+            session.left_out.append(f"{len(self._conversations)} subagents whose call is unknown")
         session.left_out += told.left_out
         return session
 
@@ -281,7 +281,7 @@ class _ClaudeConversation:
             case {"type": str(kind)}:
                 return Text(f"[{kind}] {words(block.get('content'))}".strip())
             case _:
-                raise UsageError(f"{where} holds a block without a type; give the file as Claude Code wrote it")
+                raise UsageError(f"{where} contains a block without a type; give the original file")
 
     def _starts(self, name: str, given: Json) -> None:
         prompt, kind = given.get("prompt"), given.get("subagent_type")

@@ -120,7 +120,7 @@ def _messages(text: str, where: str, session: RecordedSession) -> list[_GeminiMe
     lines = list(json_lines(text, where, session.left_out))
     head = next((value for _, value in lines if is_gemini(value)), None)
     if head is None:
-        raise UsageError(f"{where} is no chat of Gemini CLI; give the file as its tool wrote it")
+        raise UsageError(f"{where} is not a chat of Gemini CLI; give the original file")
     if head.get("type") == "init":
         return _stream(lines, session)
     session.id = words(head.get("sessionId")) or session.id
@@ -155,7 +155,7 @@ def _contents(found: list[_Content], session: RecordedSession) -> list[_GeminiMe
         waiting += said.toolCalls
         if said.type == "gemini" or said.content:
             told.append(said)
-    session.left_out.append("times and tokens: a list of contents holds none")
+    session.left_out.append("times and tokens: a list of contents has none")
     return told
 
 

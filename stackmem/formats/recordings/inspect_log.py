@@ -68,9 +68,7 @@ def read_inspect(file: RecordingFile) -> list[RecordedSession]:
         raise
     except Exception as error:  # the library raises whatever its parsers raise
         said = " ".join(str(error).split())[:200]
-        raise UsageError(
-            f"{file.where} is no log that Inspect reads ({said}); give the file as its tool wrote it"
-        ) from error
+        raise UsageError(f"{file.where} is not a log that Inspect can read ({said}); give the original file") from error
     return [_session(log, sample) for sample in log.samples or ()]
 
 
@@ -106,7 +104,9 @@ def _messages(session: RecordedSession, sample: EvalSample) -> None:
     for message in sample.messages:
         _add(session, message, usage)
     if untold:
-        session.left_out.append(f"{untold:,} replies of a model in no message of the sample: graders', other agents'")
+        session.left_out.append(
+            f"{untold:,} replies of a model outside the sample's messages, by graders or other agents"
+        )
 
 
 class _SpanReader:

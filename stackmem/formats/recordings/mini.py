@@ -41,7 +41,7 @@ def read_mini(value: object, where: str) -> RecordedSession:
     whole = shaped(value, _MiniTrajectory, where)
     known = ("mini-swe-agent-1", "mini-swe-agent-1.1")
     if whole.trajectory_format not in known:
-        raise UsageError(f"{where} says its format is {whole.trajectory_format!r}; {' and '.join(known)} can be read")
+        raise UsageError(f"{where} has the format {whole.trajectory_format!r}; only {' and '.join(known)} can be read")
     info = whole.info
     session = RecordedSession(
         origin=f"mini (mini-swe-agent {info.mini_version or 'of unknown version'})",

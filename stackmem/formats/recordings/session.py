@@ -118,7 +118,7 @@ class RecordedSession(Struct):
         for child in self.children():
             said += child.left_out
             lost += child.lost
-        return (*said, *(f"{count:,} parts of kind {kind}, which are no text" for kind, count in sorted(lost.items())))
+        return (*said, *(f"{count:,} parts of kind {kind}, which are not text" for kind, count in sorted(lost.items())))
 
     def children(self) -> Iterator[RecordedSession]:
         """Yield all sessions started by calls, recursively."""
@@ -143,7 +143,7 @@ def load(text: str, where: str) -> Any:
     try:
         return _whole(strict_value(text))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where} is no JSON ({error}); give the file as its tool wrote it") from error
+        raise UsageError(f"{where} is not valid JSON ({error}); give the original file") from error
 
 
 def json_lines(text: str, where: str, left_out: list[str]) -> Iterator[tuple[str, Any]]:
@@ -162,10 +162,10 @@ def json_lines(text: str, where: str, left_out: list[str]) -> Iterator[tuple[str
     if first is not None and len(torn) == len(lines):
         raise first
     if torn and torn[-1] == lines[-1][0]:
-        left_out.append("a last line that was cut short")
+        left_out.append("an incomplete last line")
         torn.pop()
     if torn:
-        left_out.append(f"{len(torn):,} lines that are no JSON, the first of them line {torn[0]:,}")
+        left_out.append(f"{len(torn):,} lines that are not JSON, the first is line {torn[0]:,}")
 
 
 def _whole(value: Any) -> Any:
@@ -187,7 +187,7 @@ def shaped(value: object, kind: type[T], where: str) -> T:
     try:
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise UsageError(f"{where} is not as its format says: {error}; give the file as its tool wrote it") from error
+        raise UsageError(f"{where} does not match its format: {error}; give the original file") from error
 
 
 def seconds(stamp: str | float | None, where: str) -> float | None:
@@ -200,7 +200,7 @@ def seconds(stamp: str | float | None, where: str) -> float | None:
         moment = datetime.fromisoformat(stamp)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError, OSError) as error:
-        raise UsageError(f"{where}: {stamp!r} is no time ({error}); give the file as its tool wrote it") from error
+        raise UsageError(f"{where}: {stamp!r} is not a time ({error}); give the original file") from error
 
 
 def words(content: object, lost: Counter[str] | None = None) -> str:

@@ -33,14 +33,17 @@ def read_terminal(text: str, where: str) -> RecordedSession:
     shown = _RULE.sub("", _WAITING.sub("", _CODES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")))
     heads = list(_HEAD.finditer(shown))
     if not any(head[2] for head in heads):
-        raise UsageError(f"{where} shows no step of mini-swe-agent; only its conversations can be read from a log")
+        raise UsageError(f"{where} does not show a step of mini-swe-agent; logs of other agents cannot be read")
     model, version = _MODEL.search(shown), _VERSION.search(shown)
     session = RecordedSession(
         origin=f"terminal (mini-swe-agent {version[1] if version else 'of unknown version'})",
         id="log",
         model=model[1] if model else "",
         turns=[],
-        left_out=["times and tokens: a terminal shows none", "lines as the model wrote them: the terminal wraps"],
+        left_out=[
+            "times and tokens: the terminal does not show them",
+            "original line breaks: the terminal wraps lines",
+        ],
     )
     for place, head in enumerate(heads):
         end = heads[place + 1].start() if place + 1 < len(heads) else len(shown)

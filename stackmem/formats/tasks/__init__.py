@@ -34,5 +34,5 @@ def import_tasks(
     if not path.exists():
         raise UsageError(f"{path} does not exist; name the folder or file to import")
     if hosted and kind != "harbor":
-        raise UsageError(f"--host is for harbor; tasks of {kind} run on this machine's tools anyway")
+        raise UsageError(f"--host is for harbor; tasks of {kind} use this machine's tools anyway")
     return partial(from_harbor, hosted=True)(path, out, repo) if hosted else KINDS[kind](path, out, repo)

@@ -81,7 +81,7 @@ Implement this in {files}, which {are} in the workspace, and nowhere else. Keep 
 files: tests that you do not see use them. The standard library is all there is.
 """
 _BEGINS = """#!/bin/sh
-# Puts the exercise's tests beside the solution, as they stood, and runs them.
+# Copies the original tests next to the solution and runs them.
 set -u
 tests=${TESTS_DIR:-/tests}
 verifier=${VERIFIER_DIR:-/logs/verifier}
@@ -93,8 +93,8 @@ export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTHONDONTWRITEBYTECODE=1
 cp -R "$tests/files/." .
 python -P "$tests/pytest_judge.py" "$tests/record.json" "$verifier"
 """
-_BUILT = """# They run apart from the verdict. Each must be told to have passed, and one more, the trap, to have failed.
-# So nothing is won by ending the process, or by what makes every test pass.
+_BUILT = """# The tests run apart from the verdict. The log must show that each test passed, and that an extra test,
+# the trap, failed. Ending the process early, or making every test pass, is therefore useless.
 rm -rf {steering}
 cp -R "$tests/files/." .
 trap=t$(od -An -N6 -tx1 /dev/urandom | tr -d ' \\n')
@@ -103,7 +103,7 @@ eval "set -- ${{APART:-}}"
 "$@" sh -c {command} >"$verifier/tests.log" 2>&1 </dev/null
 reward=1
 while IFS= read -r line; do
-    grep -Eq -- "$line" "$verifier/tests.log" || {{ echo "not told: $line"; reward=0; }}
+    grep -Eq -- "$line" "$verifier/tests.log" || {{ echo "not reported: $line"; reward=0; }}
 done <"$tests/passed.txt"
 [ "$(grep -Ec -- {failed} "$verifier/tests.log")" = 1 ] || reward=0
 grep -F -- "$trap" "$verifier/tests.log" | grep -Eq -- {trapped} || reward=0
@@ -150,9 +150,7 @@ def _config(folder: Path) -> _Config:
     try:
         return msgspec.json.decode(read_regular(path), type=_Config)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(
-            f"{path} is no exercise's configuration: {error}; give the folder as exercism has it"
-        ) from error
+        raise UsageError(f"{path} is not an exercise's configuration: {error}; give the original folder") from error
 
 
 def _language(config: _Config) -> ExerciseLanguage:
@@ -163,10 +161,10 @@ def _language(config: _Config) -> ExerciseLanguage:
     for suffix in suffixes:
         if suffix in _ELSEWHERE:
             raise UsageError(
-                f"it is in {_ELSEWHERE[suffix]}, whose test runner comes over the network; "
+                f"it uses {_ELSEWHERE[suffix]}, whose test runner needs the network; only "
                 f"{', '.join(one.name for one in LANGUAGES.values())} can be imported"
             )
-    raise UsageError(f"its solution {config.files.solution} is in no known language")
+    raise UsageError(f"its solution {config.files.solution} is in an unknown language")
 
 
 def _name(folder: Path) -> str:
@@ -219,7 +217,7 @@ def _tests(source: Path, language: ExerciseLanguage, tests: list[str], edited: s
     code = [each for each in tests if PurePosixPath(each).suffix in LANGUAGES]
     found = [name for each in code for name in re.findall(language.test, read_regular_text(source / each))]
     if not found:
-        raise UsageError(f"its tests {tests} hold no test")
+        raise UsageError(f"its files {tests} do not contain a test")
     lines = dict.fromkeys(language.passed.format(name=one, count=len(found), more=len(found) + 1) for one in found)
     write(place / "passed.txt", "\n".join(lines) + "\n")
     write(place / "trap.txt", "\n" + language.trap.format(name="TRAP") + "\n")
@@ -235,7 +233,7 @@ def _names(path: Path, file: str) -> Iterator[str]:
     try:
         module = ast.parse(read_regular(path))
     except (SyntaxError, ValueError) as error:
-        raise UsageError(f"its test {file} is no Python ({error})") from error
+        raise UsageError(f"its test {file} is not valid Python ({error})") from error
     for one in module.body:
         if isinstance(one, ast.FunctionDef) and one.name.startswith("test"):
             yield f"{file}::{one.name}"
@@ -265,7 +263,7 @@ def _instruction(source: Path, edited: list[str]) -> str:
     parts = [source / ".docs" / f"{name}.md" for name in ("introduction", "instructions", "instructions.append")]
     told = [read_regular_text(beneath(source, str(one.relative_to(source)))).strip() for one in parts if one.is_file()]
     if not told:
-        raise UsageError(f"{source} has no .docs/instructions.md; the folder is not whole")
+        raise UsageError(f"{source} has no .docs/instructions.md; the folder is incomplete")
     files = " and ".join(f"`{name}`" for name in edited)
     return "\n\n".join(told) + _ASKS.format(files=files, are="is" if len(edited) == 1 else "are")
 
@@ -277,7 +275,7 @@ def _solution(source: Path, files: _Files, edited: list[str], solution: Path) ->
     for name in edited:
         match = next((one for one in left if PurePosixPath(one).suffix == PurePosixPath(name).suffix), None)
         if match is None:
-            return [f"it has no example of {name}, so there is no solution to check the tests by"]
+            return [f"it lacks an example of {name}, so the tests cannot be checked with a solution"]
         left.remove(match)
         pairs.append((match, name))
     lines = ["#!/bin/sh", "set -eu", 'here=$(cd "$(dirname "$0")" && pwd)', 'cp -R "$here/files/." .']

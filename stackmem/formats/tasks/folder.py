@@ -57,7 +57,7 @@ def make(name: str, out: Path, fill: Callable[[Path], list[str]]) -> ImportedTas
             plain, f"one of its texts is not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8"
         )
     except (OSError, shutil.Error) as error:
-        return TaskRefused(plain, f"it cannot be copied ({error}); make room or rights in {out}")
+        return TaskRefused(plain, f"it cannot be copied ({error}); free some space or check the permissions of {out}")
     finally:
         if scratch is not None:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -111,5 +111,5 @@ def beneath(folder: Path, named: object) -> Path:
         raise UsageError(f"{folder} names {named!r} as a file; give paths inside the folder")
     path = folder / given
     if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
-        raise UsageError(f"{named!r} is no file in {folder}; the folder is not whole")
+        raise UsageError(f"{named!r} is not a file in {folder}; the folder is incomplete")
     return path

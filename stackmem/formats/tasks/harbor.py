@@ -21,7 +21,7 @@ from stackmem.foreign.files import copy_regular, read_regular
 from .folder import ImportedTask, TaskRefused, make
 
 _OURS = "/workspace"
-_TRAJECTORY = "trajectory.json is not given to the agent: a run begins with the task alone"
+_TRAJECTORY = "trajectory.json is not passed to the agent: a run starts with only the task"
 _MAX_FILE_BYTES = 16 << 30
 _BUILT_FROM = ("environment", "environment/workspace", "environment/Dockerfile")
 """Paths that are read or written after a task was copied."""
@@ -34,7 +34,7 @@ def from_harbor(
     """Yield a task for each folder with a task.toml: ``path`` itself, or its subfolders."""
     folders = [path] if (path / "task.toml").is_file() else sorted(one.parent for one in path.glob("*/task.toml"))
     if not folders:
-        raise UsageError(f"no task.toml in {path} or in a folder of it; name a task of Harbor, or a folder of them")
+        raise UsageError(f"no task.toml in {path} or its subfolders; name a task of Harbor, or a folder of tasks")
     for folder in folders:
         yield make(folder.resolve().name, out, partial(_fill if hosted else _copy, folder))
 
@@ -63,9 +63,9 @@ def _fill(source: Path, target: Path) -> list[str]:
     if recipe.undone:
         shown = "; ".join(line[:80] for line in recipe.undone[:3])
         more = f" and {len(recipe.undone) - 3} more" if len(recipe.undone) > 3 else ""
-        notes.append(f"environment/Dockerfile sets up what the sandbox does not have: {shown}{more}")
+        notes.append(f"environment/Dockerfile sets up things that the sandbox lacks: {shown}{more}")
     notes += [
-        f"environment/{name} starts services, and the sandbox has none"
+        f"environment/{name} starts services, which the sandbox does not support"
         for name in ("docker-compose.yaml", "docker-compose.yml")
         if (target / "environment" / name).is_file()
     ]
@@ -75,7 +75,7 @@ def _fill(source: Path, target: Path) -> list[str]:
             name for name in ("instruction.md", "tests/test.sh", "solution/solve.sh") if _names(target / name, place)
         ]
         if named:
-            notes.append(f"{', '.join(named)} name {place}, which is {_OURS} here; change them")
+            notes.append(f"{', '.join(named)} mention {place}, which is {_OURS} here; change them")
     if (target / "trajectory.json").is_file():
         notes.append(_TRAJECTORY)
     return notes
@@ -102,7 +102,7 @@ def _workspace(environment: Path, recipe: Recipe) -> list[str]:
         found = _matching(environment, source)
         safe = [one for one in found if one.resolve().is_relative_to(environment.resolve())]
         if not safe:
-            notes.append(f"environment/Dockerfile copies {source}, which is not there")
+            notes.append(f"environment/Dockerfile copies {source}, which does not exist")
         for one in safe:
             place = work / target
             _refuse_through_links(work, place, one)

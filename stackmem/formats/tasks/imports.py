@@ -36,7 +36,7 @@ def verdict_of(task: ImportedTask | TaskRefused, *, checked: bool) -> ImportVerd
         try:
             built_image(read_task(task.folder))
             passes = stub_passes(str(task.folder), task.folder)
-        except StackmemError:  # the image is not built yet, or there is no sandbox: neither is evidence about the task
+        except StackmemError:  # a missing image or sandbox is not evidence about the task
             passes = False
     return ImportVerdict(task.name, str(task.folder), task.notes, tuple(lacks), passes)
 
@@ -45,7 +45,7 @@ def import_summary(verdicts: Iterable[ImportVerdict]) -> list[str]:
     """Return the lines that summarize an import, grouped by reason."""
     found = list(verdicts)
     runs = [each for each in found if each.folder and not each.lacks]
-    lines = [f"{len(found)} {_tasks(found)}: {len(runs)} can be run here"]
+    lines = [f"{len(found)} {_tasks(found)}: {len(runs)} can run here"]
     reasons: dict[str, list[str]] = {}
     for each in found:
         for why in each.lacks:
@@ -55,7 +55,7 @@ def import_summary(verdicts: Iterable[ImportVerdict]) -> list[str]:
         lines.append(f"  {len(names)} {_tasks(names)}: {why} ({_named(names)})")
     passing = [each.name for each in found if each.passes]
     if passing:
-        lines.append(f"  {len(passing)} {_tasks(passing)} whose checks pass where nothing was done: {_named(passing)}")
+        lines.append(f"  {len(passing)} {_tasks(passing)} whose checks pass without any work: {_named(passing)}")
     return lines
 
 

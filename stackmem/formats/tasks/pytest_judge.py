@@ -164,9 +164,9 @@ def faults(told: Told, traps: list[Path], tests: Path) -> list[str]:
     """Return the reasons why none of the reports count."""
     names = {str(path) for path in traps}
     trapped = [name for name in told.passed if name.split("::")[0] in names]
-    found = [] if told.ended else ["the tests ended before their end"]
+    found = [] if told.ended else ["the test session did not finish"]
     if any(told.passed[name] for name in trapped) or {name.split("::")[0] for name in trapped} != names:
-        found.append("tests that must fail did not: what was told of the others is not believed")
+        found.append("tests that must fail did not, so the other results do not count")
     placed = [path for path in tests.rglob("*") if path.is_file()]
     if any(not _same(path, Path(path.relative_to(tests))) for path in placed):
         found.append("the tests were changed while they ran")
@@ -190,7 +190,7 @@ def main(path: Path, verifier: Path) -> None:
     if log.exists():
         lines = log.read_text("utf-8", "replace").splitlines()
         print("\n".join(line for line in lines[-80:] if not any(trap.stem in line for trap in traps)))  # noqa: T201
-    wrong = faults(told, traps, path.parent / "files") if traps else ["there are no tests"]
+    wrong = faults(told, traps, path.parent / "files") if traps else ["the test files are missing"]
     known = {*names, *(name for name in told.passed if name.split("::")[0] in places[:1] + places[-1:])}
     others = [name for name, fine in told.passed.items() if not fine and name not in known and record["whole"]]
     shares = {}

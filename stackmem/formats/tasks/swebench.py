@@ -32,7 +32,7 @@ SECONDS = 1_800.0
 
 _COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
 _CHECKS = """#!/bin/sh
-# Puts the record's tests in their places and runs those that it names.
+# Copies the record's tests into place and runs those that it names.
 set -u
 tests=${TESTS_DIR:-/tests}
 verifier=${VERIFIER_DIR:-/logs/verifier}
@@ -68,13 +68,13 @@ def from_swebench(path: Path, out: Path, repo: Path | None) -> Iterator[Imported
         raise UsageError("a SWE-bench record needs the repository; name a local clone of it with --repo")
     records = _records(path)
     if not records:
-        raise UsageError(f"{path} holds no record; name a .json or .jsonl of records")
+        raise UsageError(f"{path} does not contain records; name a .json or .jsonl file with records")
     for record in records:
         try:
             instance = msgspec.convert(record, Instance)
         except msgspec.ValidationError as error:
             named = record.get("instance_id") if isinstance(record, dict) else None
-            yield TaskRefused(str(named or "a record"), f"it is not as SWE-bench has it: {error}")
+            yield TaskRefused(str(named or "a record"), f"it does not match SWE-bench's format: {error}")
             continue
         yield make(instance.instance_id, out, partial(_fill, instance, repo))
 
@@ -87,9 +87,11 @@ def _records(path: Path) -> list[Any]:
         except msgspec.DecodeError:
             return [msgspec.json.decode(line) for line in raw.splitlines() if line.strip()]
     except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}); name a .json or .jsonl of records") from error
+        raise UsageError(
+            f"{path} cannot be read ({error.strerror}); name a .json or .jsonl file with records"
+        ) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path} is no JSON ({error}); name a .json or .jsonl of records") from error
+        raise UsageError(f"{path} is not valid JSON ({error}); name a .json or .jsonl file with records") from error
     if isinstance(value, dict) and "instance_id" not in value:
         return list(value.values())
     return value if isinstance(value, list) else [value]
@@ -100,10 +102,10 @@ def _tests(instance: Instance, kind: str) -> list[str]:
     try:
         names = decode_json(given, list[str]) if isinstance(given, str) else given
     except msgspec.DecodeError as error:
-        raise UsageError(f"its {kind} is no list of tests ({error})") from error
+        raise UsageError(f"its {kind} is not a list of tests ({error})") from error
     foreign = [name for name in names if "::" not in name or not name.split("::")[0].endswith(".py")]
     if foreign:
-        raise UsageError(f"its {kind} names {foreign[0]!r}, which is no test of pytest; only those can be run here")
+        raise UsageError(f"its {kind} names {foreign[0]!r}, which is not a pytest test; other tests cannot run here")
     return names
 
 
@@ -112,9 +114,9 @@ def _fill(instance: Instance, repo: Path, folder: Path) -> list[str]:
     if not names["FAIL_TO_PASS"]:
         raise UsageError("its FAIL_TO_PASS is empty: doing nothing would solve it")
     if not _COMMIT.fullmatch(instance.base_commit):
-        raise UsageError(f"its base_commit {instance.base_commit[:80]!r} is no commit id")
+        raise UsageError(f"its base_commit {instance.base_commit[:80]!r} is not a commit id")
     if not repo.is_dir():
-        raise UsageError(f"no folder {repo}; name a local clone with --repo")
+        raise UsageError(f"the clone {repo} is not a folder; name a local clone with --repo")
     clone = Clone(repo, folder.parent / "clone")
     before = clone.files(instance.base_commit)
     (folder / "environment" / "workspace").mkdir(parents=True)
@@ -134,8 +136,8 @@ def _fill(instance: Instance, repo: Path, folder: Path) -> list[str]:
     write(folder / "task.toml", toml(f"swebench/{instance.instance_id}", about, SECONDS, ("swebench",)))
     write_judge(folder / "tests", names, sorted(steering))
     write(folder / "tests" / "test.sh", _CHECKS, run=True)
-    notes = ["what its image would install is not in the sandbox: the tests run with the Python and pytest there"]
-    return notes if instance.patch.strip() else [*notes, "it has no patch, so there is no solution to check it by"]
+    notes = ["the dependencies of its image are not installed: the tests use the sandbox's Python and pytest"]
+    return notes if instance.patch.strip() else [*notes, "it has no patch, so it cannot be checked with a solution"]
 
 
 def _place(
@@ -227,7 +229,7 @@ class Clone:
             if kind == "missing":
                 raise UsageError(f"the clone {self._place} lacks the object {name}; fetch all of it there")
             if kind != "blob":
-                raise UsageError(f"the object {name} of {self._place} is no file's content")
+                raise UsageError(f"the object {name} of {self._place} is not a file's content")
             length = int(size[0])
             found[name] = told[end + 1 : end + 1 + length]
             at = end + 2 + length
@@ -250,7 +252,7 @@ class Clone:
                 capture_output=True, timeout=_SECONDS, check=False,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise UsageError(f"git cannot read {self._place} ({error}); name a local clone by --repo") from error
+            raise UsageError(f"git cannot read {self._place} ({error}); name a local clone with --repo") from error
         if done.returncode:
             told = done.stderr.decode("utf-8", "replace").strip().splitlines()
             raise UsageError(
@@ -267,7 +269,7 @@ def _entries(told: bytes, id_at: int = 2) -> dict[str, CloneEntry]:
         path = os.fsdecode(name)
         parts = PurePosixPath(path).parts
         if ".." in parts or PurePosixPath(path).is_absolute() or any(part.lower() == ".git" for part in parts):
-            raise UsageError(f"the repository holds a file named {path!r}, which leads out of it")
+            raise UsageError(f"the repository contains a file named {path!r}, which is outside it")
         if words[0] != "160000" and len(words) == 3:
             found[path] = CloneEntry(words[0], words[id_at], path)
     return found

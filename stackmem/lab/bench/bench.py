@@ -72,7 +72,9 @@ def run_bench(
     if means.total_usd is not None:
         unknown = [model for model, price in prices.items() if not is_known(price) and not is_free(model)]
         if unknown:
-            raise UsageError(f"--total-usd cannot be kept: no price of {unknown[0]} is known; leave it out")
+            raise UsageError(
+                f"--total-usd needs prices, and the price of {unknown[0]} is unknown; leave --total-usd out"
+            )
     bounds = Bounds(Pace(means.concurrency), prices, means.total_usd)
     with Ledger(folder, plan, without_errors=means.retry_errors) as ledger, _signals() as came:
         before = len(ledger.rows)

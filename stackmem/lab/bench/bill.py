@@ -81,7 +81,7 @@ def priced(model: str) -> ModelRow:
     """Return the model's row in the price table."""
     row = lookup(model)
     if row is None:
-        raise UsageError(f"--price: no model {model[:80]!r} in the table of prices; stackmem models lists them")
+        raise UsageError(f"--price: no model {model[:80]!r} with known prices; stackmem models lists them")
     return row
 
 

@@ -1,7 +1,7 @@
 """A local Dask cluster that only this process can reach (extra ``dask``).
 
 Anyone who can connect to a Dask listener can run programs. Every listener is therefore on loopback and requires the
-certificate of this cluster, whose key exists only in memory. There is no HTTP listener. Workers keep their files in a
+certificate of this cluster, whose key exists only in memory. HTTP is off. Workers keep their files in a
 private folder, because they import modules from it.
 """
 

@@ -57,7 +57,7 @@ class DaskEngine:
             )
         except (OSError, ValueError) as error:
             raise UsageError(
-                f"--scheduler {address}: no Dask scheduler answers there ({error}); it looks like tcp://HOST:8786"
+                f"--scheduler {address}: no answer from a Dask scheduler ({error}); give an address like tcp://HOST:8786"
             ) from error
 
     @property
@@ -114,7 +114,7 @@ class DaskEngine:
             raise _gone()
         error = future.exception()
         if type(error).__name__ == "KilledWorker":
-            return [Lost(trial, "every worker that took it died, as they do where memory runs out", final=True)]
+            return [Lost(trial, "every worker that ran it died, possibly because memory ran out", final=True)]
         return [Lost(trial, f"{type(error).__name__}: {error}", final=True)]
 
     def _late(self) -> list[str]:
@@ -137,11 +137,11 @@ class DaskEngine:
         try:
             self._client.restart_workers(places, timeout=_RESTART_SECONDS, raise_for_error=False)
         except Exception:  # noqa: BLE001 - the trial is abandoned anyway
-            why = f"it took more than {self._trial_seconds:g} s and was given up; its worker has no nanny to kill it"
+            why = f"it took more than {self._trial_seconds:g} s and was abandoned; its worker has no nanny to kill it"
         return Lost(trial, why, final=True)
 
 
 def _gone() -> WorkspaceError:
     return WorkspaceError(
-        "the Dask scheduler is gone; every finished trial is in the ledger: start one, and give the same command again"
+        "the Dask scheduler is gone; finished trials are saved: start a scheduler and repeat the command"
     )

@@ -130,8 +130,8 @@ class LocalEngine:
             return _LocalWorker(self._environ)
         except (EOFError, OSError) as error:
             raise WorkspaceError(
-                f"no worker can be started ({error or 'the process that forks them was killed'}); every finished trial "
-                "is kept: go on with fewer --jobs"
+                f"cannot start a worker ({error or 'the process that forks them was killed'}); finished trials are "
+                "saved: continue with fewer --jobs"
             ) from error
 
     def _heard(self, worker: _LocalWorker) -> list[Report]:
@@ -197,7 +197,7 @@ def _ended(process: BaseProcess) -> str:
     code = process.exitcode
     if code is not None and code < 0:
         name = signal.Signals(-code).name
-        more = ", as the system does where memory runs out" if name == "SIGKILL" else ""
+        more = ", possibly because memory ran out" if name == "SIGKILL" else ""
         return f"its worker was killed by {name}{more}"
     return f"its worker ended with exit code {code}"
 
@@ -228,7 +228,7 @@ def _tell(pipe: Connection, report: TrialDone | Throttled) -> None:
 def _end_with_the_runner() -> None:
     """Wait for the end of the runner, then kill this worker and everything it started.
 
-    Without the runner there is no process left to receive the rows.
+    Without the runner, rows cannot be delivered.
     """
     runner = multiprocessing.parent_process()
     if runner is not None:

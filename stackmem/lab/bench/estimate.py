@@ -18,9 +18,9 @@ from .trial import Row
 HEAD_TOKENS, STEP_TOKENS, REPLY_TOKENS, FIXED_TASK_STEPS = 6_000, 1_500, 300, 30
 
 ASSUMPTION = (
-    f"where no trial has ended yet: {HEAD_TOKENS:,} tokens of prompt before the first step, {STEP_TOKENS:,} more and a "
-    f"reply of {REPLY_TOKENS} at each step, all of it cached; as many steps as the horizon, {FIXED_TASK_STEPS} for a "
-    "task without one"
+    f"assumed until trials have finished: {HEAD_TOKENS:,} prompt tokens before the first step, {STEP_TOKENS:,} more "
+    f"and a reply of {REPLY_TOKENS} at each step, all cached; as many steps as the horizon, or {FIXED_TASK_STEPS} for "
+    "a task without one"
 )
 
 

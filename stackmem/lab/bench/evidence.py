@@ -89,7 +89,7 @@ class RecordingEntry(Struct, frozen=True):
 def study(folder: Path, rows: Path, jobs: int, done: Callable[[RecordingEntry], None]) -> tuple[RecordingEntry, ...]:
     """Return the entries of every recording in a folder, adding only those that ``rows`` lacks."""
     if not folder.is_dir():
-        raise UsageError(f"{folder} is no folder; name the one that holds the recordings")
+        raise UsageError(f"{folder} is not a folder; name the folder with the recordings")
     known = {(entry.file, entry.session): entry for entry in read_entries(rows)}
     files = {entry.file for entry in known.values()}
     found = (path for path in distinct_files(folder) if path.name != TOOLS)
@@ -120,7 +120,9 @@ def read_entries(rows: Path) -> list[RecordingEntry]:
         except msgspec.DecodeError as error:
             if number == len(lines):
                 break
-            raise UsageError(f"{rows}, line {number}: no entry of a study ({error}); name another file") from error
+            raise UsageError(
+                f"{rows}, line {number} is not an entry of a study ({error}); name another file"
+            ) from error
     return found
 
 
@@ -183,7 +185,7 @@ def _tools_beside(file: Path) -> tuple[ToolSpec, ...]:
     try:
         found = decode_json(read_regular(beside), list[_ShownTool])
     except (OSError, msgspec.MsgspecError) as error:
-        raise UsageError(f"{beside} is no list of tools as a request to a chat holds them ({error})") from error
+        raise UsageError(f"{beside} is not a list of tools in the format of a chat request ({error})") from error
     encoded = ((one.function, msgspec.json.encode(one.function.parameters).decode()) for one in found)
     return tuple(ToolSpec(one.name, one.description, schema) for one, schema in encoded)
 

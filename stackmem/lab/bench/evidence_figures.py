@@ -52,7 +52,7 @@ def tables(entries: Sequence[RecordingEntry]) -> tuple[EvidenceTable, ...]:
     kept = [entry for entry in entries if entry.told]
     found = [table("All recordings", kept)]
     for least, most in LENGTHS:
-        title = f"{least} to {most} steps" if most < 10**9 else f"{least} steps and more"
+        title = f"{least} to {most} steps" if most < 10**9 else f"{least} or more steps"
         found.append(table(title, [entry for entry in kept if least <= entry.steps <= most]))
     models = dict.fromkeys(entry.model for entry in sorted(kept, key=lambda entry: entry.model))
     found += [table(model, [entry for entry in kept if entry.model == model]) for model in models]

@@ -68,7 +68,7 @@ def _row(line: bytes, number: int, folder: Path, known: Mapping[str, str]) -> di
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         row = None
     if not isinstance(row, dict) or not all(_fits(row, name, kind) for name, kind in known.items()):
-        raise TraceError(f"line {number} of {folder / LEDGER} is no row; take it out, and its trial is made again")
+        raise TraceError(f"line {number} of {folder / LEDGER} is not a valid row; remove the line to repeat its trial")
     return row
 
 
@@ -100,39 +100,39 @@ def read_plan(folder: Path) -> BenchPlan | None:
         for subject in plan.subjects:
             if subject.family and not (subject.task == subject.family and subject.family.isidentifier()):
                 # otherwise a name from the file could point to another folder
-                raise msgspec.ValidationError(f"{subject.task[:60]!a} is no world")
+                raise msgspec.ValidationError(f"{subject.task[:60]!a} is not a world")
         return plan
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:
         raise TraceError(
-            f"the plan {folder / PLAN} cannot be read ({error}); write the same command again with another -o DIR"
+            f"the plan {folder / PLAN} cannot be read ({error}); repeat the command with another -o DIR"
         ) from error
 
 
 def refuse_other(old: BenchPlan, new: BenchPlan, folder: Path) -> None:
     """Raise unless the new plan contains every trial of the old one, measured in the same way."""
-    way_out = "choose another -o DIR, or give the flags it was begun with"
+    way_out = "choose another -o DIR, or use the original flags"
     if old.version != VERSION:
         raise UsageError(
-            f"the bench in {folder} was begun by stackmem {old.version}, and this is {VERSION}: their rows cannot be "
-            "compared; choose another -o DIR, or go on with that version"
+            f"the bench in {folder} was started by stackmem {old.version}, and this is {VERSION}: their rows cannot be "
+            "compared; choose another -o DIR, or continue with that version"
         )
     if old.plugins != new.plugins:
         other = sorted(old.plugins.items() ^ new.plugins.items())[0][0]
-        raise UsageError(f"the bench in {folder} was begun with other plug-ins ({other}); {way_out}")
+        raise UsageError(f"the bench in {folder} was started with other plug-ins ({other}); {way_out}")
     for name in ("price", "latency_seconds", "pause_seconds"):
         if getattr(old, name) != getattr(new, name):
             raise UsageError(
-                f"the bench in {folder} was begun with another {name} ({getattr(old, name)}, not "
+                f"the bench in {folder} was started with another {name} ({getattr(old, name)}, not "
                 f"{getattr(new, name)}); {way_out}"
             )
     known = {trial.id for trial in trials(new)}
     lost = [trial.id for trial in trials(old) if trial.id not in known]
     if lost:
         raise UsageError(
-            f"the bench in {folder} holds {len(lost):,} trials that this plan does not have, such as {lost[0]}; a plan "
-            f"may grow, not change: {way_out}"
+            f"the bench in {folder} contains {len(lost):,} trials that are not in this plan, such as {lost[0]}; a "
+            f"plan can grow, but not change: {way_out}"
         )
 
 
@@ -173,7 +173,9 @@ class Ledger:
         try:
             self._size = append_line(self._file, line, self._size)
         except OSError as error:
-            raise TraceError(f"{self._path} cannot be written ({error.strerror}); make room and go on") from error
+            raise TraceError(
+                f"{self._path} cannot be written ({error.strerror}); free some space and continue"
+            ) from error
         self.rows[row["id"]] = _brief(row)
         self.paid_usd += _paid(row)
 
@@ -203,9 +205,9 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         ours = (folder / PLAN).exists() or (folder / LEDGER).exists()
         if not ours and next(folder.iterdir(), None) is not None:
-            raise UsageError(f"{folder} is not empty and holds no bench; choose a new folder with -o")
+            raise UsageError(f"{folder} is not empty and does not contain a bench; choose a new folder with -o")
     except OSError as error:
-        raise UsageError(f"{folder} cannot be made ({error.strerror}); choose another -o DIR") from error
+        raise UsageError(f"{folder} cannot be created ({error.strerror}); choose another -o DIR") from error
 
 
 def _write(path: Path, content: bytes) -> None:

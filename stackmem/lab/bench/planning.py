@@ -41,17 +41,17 @@ def make_plan(
     load_plugins()
     models = tuple(_spelled(model, cwd) for model in dict.fromkeys(asked.models))
     if not models:
-        raise UsageError("no model was named; say --models NAME (a task's own script: demo)")
+        raise UsageError("missing model; pass --models NAME (demo runs a task's own script)")
     own = asked.price is None and billed_by_themselves(models)
     price = "" if own else priced(asked.price or PRICE).name
     latency = LATENCY_SECONDS if asked.latency_seconds is None else asked.latency_seconds
     pause = asked.pause_seconds or 0.0
     for name, flag, seconds in (("latency", "--latency", latency), ("pause", "--pause", pause)):
         if not 0 <= seconds <= LONGEST_SECONDS:  # also refuses NaN
-            raise UsageError(f"a {name} of {seconds} s cannot be; give {flag} from 0 to {LONGEST_SECONDS:,}")
+            raise UsageError(f"invalid {name} of {seconds} s; give {flag} from 0 to {LONGEST_SECONDS:,}")
     trials = TRIALS if asked.trials is None else asked.trials
     if trials < 1:
-        raise UsageError(f"{trials} trials are none; give --trials from 1")
+        raise UsageError(f"{trials} is not a number of trials; give --trials 1 or more")
     variants = _variants(asked)
     memory = MEMORY in (
         asked.settings.get("isolation"),
@@ -74,7 +74,7 @@ def make_plan(
         plugins=plugin_digests(),
     )
     if plan.count > MOST_TRIALS:
-        raise UsageError(f"the plan has {plan.count:,} trials, at most {MOST_TRIALS:,} are run; make it smaller")
+        raise UsageError(f"the plan has {plan.count:,} trials; reduce it to at most {MOST_TRIALS:,} trials")
     _refuse_sessions(plan)
     for variant in plan.variants if plan.agent else ():
         neighbor("doors: refuse for an agent")(plan.models, (variant.strategy,), {**plan.settings, **variant.settings})
@@ -103,9 +103,13 @@ def _refuse_sessions(plan: BenchPlan) -> None:
     kinds = {variant.session: {**plan.settings, **variant.settings} for variant in plan.variants if variant.session}
     for subject in plan.subjects:
         if kinds and (subject.family in tasks() or not subject.family):
-            raise UsageError(f"nobody asks for {subject.task} in parts, so no session can be made of it; take workday")
+            raise UsageError(
+                f"the task {subject.task} has no separate requests, so it cannot run as a session; use workday"
+            )
     if "new" in kinds and kinds["new"].get("isolation") != MEMORY:
-        raise UsageError("a new session for each request needs isolation memory, where a world passes between runs")
+        raise UsageError(
+            "a new session for each request needs --isolation memory, which carries the world between runs"
+        )
 
 
 def model_prices(plan: BenchPlan, environ: Mapping[str, str]) -> dict[str, Price | None]:
@@ -113,13 +117,15 @@ def model_prices(plan: BenchPlan, environ: Mapping[str, str]) -> dict[str, Price
     found: dict[str, Price | None] = {}
     for model in plan.models:
         if model == "human":
-            raise UsageError("a bench asks nobody at the keyboard; name another model than human")
+            raise UsageError("a bench cannot use the model human; name another one")
         if model == "demo":
             found[model] = None
             continue
         base_url = plan.settings.get("base_url")
         if base_url is not None and without_login(base_url) != base_url:
-            raise UsageError("a bench keeps its plan, and a login has no place there; give --base-url without it")
+            raise UsageError(
+                "--base-url contains a login, which a bench would store in its plan; give it without the login"
+            )
         price = plan.settings.get("price")
         found[model] = open_model(
             model, environ, base_url=None if base_url == "none" else base_url, price=None if price == "none" else price
@@ -151,7 +157,7 @@ def numbers(text: str, what: str) -> tuple[float, ...]:
     try:
         return tuple(float(piece) for piece in text.split(",") if piece.strip())
     except ValueError as error:
-        raise UsageError(f"{what}: {text[:60]!a} are no numbers; write them like 60,300") from error
+        raise UsageError(f"{what}: {text[:60]!a} is not a list of numbers; write it like 60,300") from error
 
 
 def _spelled(model: str, cwd: Path) -> str:
@@ -164,12 +170,12 @@ def _variants(asked: SuiteRequest) -> tuple[Variant, ...]:
     found = [Variant(name, name) for name in dict.fromkeys(spelled)] + list(asked.variants)
     found = [one if one.session else replace(one, session=asked.session) for one in found]
     if not found:
-        raise UsageError(f"no strategy was named; say --strategies all, or some of {', '.join(STRATEGIES)}")
+        raise UsageError(f"missing strategy; pass --strategies all, or some of {', '.join(STRATEGIES)}")
     names = [variant.name for variant in found]
     for variant in found:
         open_strategy(variant.strategy)
         if names.count(variant.name) > 1 or not variant.name.strip():
-            raise UsageError(f"two variants are called {variant.name!r}; each needs a name of its own")
+            raise UsageError(f"two variants are named {variant.name!r}; give each a different name")
     return tuple(found)
 
 
@@ -178,7 +184,9 @@ def _subjects(asked: SuiteRequest, cwd: Path, *, demo: bool, memory: bool) -> tu
     names = [subject.task for subject in found]
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(f"two tasks are called {name}; rows could not tell them apart, so run them apart")
+            raise UsageError(
+                f"two tasks are named {name}, so their rows could not be distinguished; run them in separate benches"
+            )
     worlds = tuple(dict.fromkeys(asked.worlds))
     if worlds:
         from stackmem.lab.worlds import HORIZONS, MOST_NOISE, WORLDS, tasks
@@ -195,32 +203,32 @@ def _subjects(asked: SuiteRequest, cwd: Path, *, demo: bool, memory: bool) -> tu
             for noise in noises
         ]
     if not found:
-        raise UsageError("nothing to solve was named; name tasks, worlds (stackmem worlds list) or a SUITE.toml")
+        raise UsageError("missing task; name tasks, worlds (stackmem worlds list) or a SUITE.toml")
     return tuple(found)
 
 
 def _whole(value: float, allowed: tuple[int, int]) -> int:
     low, high = allowed
     if not low <= value <= high or value != int(value):
-        raise UsageError(f"a horizon of {value:g} cannot be; give whole numbers from {low} to {high:,}, like 60,300")
+        raise UsageError(f"invalid horizon {value:g}; give whole numbers from {low} to {high:,}, like 60,300")
     return int(value)
 
 
 def _noise(value: float, most: float) -> float:
     if not 0 <= value <= most:  # also refuses NaN
-        raise UsageError(f"a noise of {value:g} cannot be; give numbers from 0 to {most:g}")
+        raise UsageError(f"invalid noise {value:g}; give numbers from 0 to {most:g}")
     return float(value)
 
 
 def _fixed(named: str, cwd: Path, *, demo: bool, memory: bool) -> TrialSubject:
     place = find_task(named, cwd)
     if place is None:
-        raise UsageError(f"{named} is a folder without task.toml; a bench solves tasks, which have checks")
+        raise UsageError(f"{named} has no task.toml; a bench needs tasks with checks")
     task = read_task(place)
     if demo and task.demo is None:
-        raise UsageError(f"the task {task.short_name} has no demo.yaml; name another model than demo")
+        raise UsageError(f"the task {task.short_name} has no demo.yaml; use another model than demo")
     if memory and not is_world(task.folder):
-        raise UsageError(f"--isolation memory runs worlds alone, and {task.short_name} is none; leave --isolation out")
+        raise UsageError(f"--isolation memory supports only worlds, not {task.short_name}; leave --isolation out")
     return TrialSubject(task.short_name, path=str(task.folder), digest=folder_digest(task.folder))
 
 

@@ -46,7 +46,7 @@ def columns() -> dict[str, str]:
     load_plugins()
     if taken := [name for name in METRICS if name not in SHIPPED and name in {**_WHO, **_WHAT, **_BILL}]:
         raise UsageError(
-            f"the metric {taken[0]} is called as a column is; fix or uninstall the package that provides it"
+            f"the metric {taken[0]} has the name of a column; fix or uninstall the package that provides it"
         )
     return {**_WHO, **_WHAT, **dict.fromkeys(METRICS, "NUMERIC"), **_BILL}
 
@@ -92,7 +92,7 @@ def write_results(folder: Path, rows: Iterable[dict[str, Any]], suite: Mapping[s
             _fill(database, rows, suite)
         os.replace(fresh, path)  # noqa: PTH105
     except (OSError, sqlite3.Error) as error:
-        raise UsageError(f"{path} cannot be written ({error}); make room or rights there") from error
+        raise UsageError(f"{path} cannot be written ({error}); free some space or check its permissions") from error
     return path
 
 
@@ -135,13 +135,13 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
     """Return the rows of a bench's ``results.sqlite`` as mappings from column name to value."""
     path = folder / RESULTS
     if not path.is_file():
-        raise TraceError(f"there is no {path}; stackmem bench -o {folder} makes it from the bench's ledger")
+        raise TraceError(f"missing results {path}; stackmem bench -o {folder} creates them from the bench's ledger")
     try:
         with _opened(path) as database:
             database.row_factory = sqlite3.Row
             return [dict(row) for row in database.execute("SELECT * FROM trials ORDER BY id")]
     except (OSError, sqlite3.Error) as error:
-        raise TraceError(f"{path} cannot be read ({error}); stackmem bench -o {folder} makes it anew") from error
+        raise TraceError(f"{path} cannot be read ({error}); stackmem bench -o {folder} creates it again") from error
 
 
 def read_suite(folder: Path) -> dict[str, str]:
@@ -150,4 +150,6 @@ def read_suite(folder: Path) -> dict[str, str]:
         with _opened(folder / RESULTS) as database:
             return dict(database.execute("SELECT key, value FROM suite ORDER BY key"))
     except (OSError, sqlite3.Error) as error:
-        raise TraceError(f"{folder / RESULTS} cannot be read ({error}); stackmem bench -o {folder} makes it") from error
+        raise TraceError(
+            f"{folder / RESULTS} cannot be read ({error}); stackmem bench -o {folder} creates it"
+        ) from error

@@ -126,7 +126,7 @@ class Runner:
                 self._attempts[id] += 1
                 remove_leftover(self._folder / WORK / id)
                 if final or self._attempts[id] >= _ATTEMPTS:
-                    again = "" if final else ", and so was the second one that took it"
+                    again = "" if final else "; the second worker ended the same way"
                     return self._finished(error_row(trial, f"{why}{again}", self._folder))
                 del self._running[id]
                 self._waiting.appendleft(trial)

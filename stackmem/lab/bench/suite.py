@@ -95,19 +95,19 @@ def read_suite(path: Path, home: str) -> SuiteRequest:
     """Read the suite in a file."""
     try:
         if path.exists() and not path.is_file():  # reading a pipe would block until something writes to it
-            raise UsageError(f"the suite {path} is no regular file; name a TOML file")
+            raise UsageError(f"the suite {path} is not a regular file; name a TOML file")
         raw = read_start(path, LARGEST_BYTES + 1)
         if len(raw) > LARGEST_BYTES:
-            raise UsageError(f"{path} has {len(raw):,} bytes; a suite has at most {LARGEST_BYTES:,}")
+            raise UsageError(f"{path} has {len(raw):,} bytes; a suite can have at most {LARGEST_BYTES:,}")
         table = parse_toml(raw.decode())
     except OSError as error:
         raise UsageError(f"the suite {path} cannot be read ({error.strerror}); name a TOML file") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"the suite {path} is no TOML: {error}") from error
+        raise UsageError(f"the suite {path} is not valid TOML: {error}") from error
     known = SuiteRequest.__struct_fields__
     for key in table:
         if key not in known:
-            raise UsageError(f"{path.name}: {key[:60]!a} is no key of a suite; {suggestion(key, known)}")
+            raise UsageError(f"{path.name}: {key[:60]!a} is not a key of a suite; {suggestion(key, known)}")
     for key in ("worlds", "tasks", "strategies", "models"):
         if isinstance(table.get(key), str):
             table[key] = [table[key]]
@@ -123,7 +123,7 @@ def read_suite(path: Path, home: str) -> SuiteRequest:
 def read_setting(name: str, raw: Any, place: ValuePlace) -> Any:
     """Check the value of a run option and convert it to a form that JSON can store."""
     if name not in SETTINGS:
-        raise UsageError(f"{place.source}: {name[:60]!a} is no setting of a bench; {suggestion(name, SETTINGS)}")
+        raise UsageError(f"{place.source}: {name[:60]!a} is not a setting of a bench; {suggestion(name, SETTINGS)}")
     value = read_value(OPTIONS[name], raw, place)
     if value is None:
         return "none"
@@ -132,7 +132,7 @@ def read_setting(name: str, raw: Any, place: ValuePlace) -> Any:
 
 def _settings(given: Any, path: Path, home: str, key: str) -> dict[str, Any]:
     if not isinstance(given, Mapping):
-        raise UsageError(f"{path.name}: {key} is no table; write [{key}] above its lines")
+        raise UsageError(f"{path.name}: {key} is not a table; write [{key}] above its lines")
     folder = path.parent.absolute()
     return {
         name: read_setting(name, raw, ValuePlace(path.name, folder=folder, home=home, key=name, textual=False))
@@ -143,7 +143,7 @@ def _settings(given: Any, path: Path, home: str, key: str) -> dict[str, Any]:
 def _tables(table: dict[str, Any], key: str, path: Path) -> list[dict[str, Any]]:
     found = table.get(key, [])
     if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
-        raise UsageError(f"{path.name}: {key} are tables; write [[{key}]] above each of them")
+        raise UsageError(f"{path.name}: {key} must be a list of tables; write [[{key}]] above each")
     return found
 
 
@@ -154,7 +154,7 @@ def _variant(entry: dict[str, Any], path: Path, home: str) -> dict[str, Any]:
     own = {name: value for name, value in entry.items() if name not in ("name", "strategy", "session")}
     name = entry.get("name", strategy)
     if (own or "session" in entry) and name == strategy:
-        raise UsageError(f"{path.name}: the variant of {strategy!r} with settings of its own needs a name")
+        raise UsageError(f"{path.name}: the variant of {strategy!r} has its own settings, so it needs a name")
     variant = {"name": name, "strategy": strategy, "settings": _settings(own, path, home, "variants")}
     return {**variant, "session": entry["session"]} if "session" in entry else variant
 

@@ -154,7 +154,7 @@ def error_row(trial: Trial, why: str, root: Path) -> Row:
 def _solved(job: Job, throttled: Callable[[], None], environ: Mapping[str, str]) -> Row:
     if job.version != VERSION:
         raise UsageError(
-            f"the bench is run by stackmem {job.version} and this worker has {VERSION}; install the same one on both"
+            f"the bench uses stackmem {job.version}, but this worker has {VERSION}; install the same version on both"
         )
     refuse_unlike_plugins(job.plugins)
     trial, root = job.trial, Path(job.root)
@@ -188,7 +188,7 @@ def _solved(job: Job, throttled: Callable[[], None], environ: Mapping[str, str])
         remove_leftover(scratch)
     if result.ending == "interrupted" or result.signal:
         remove_leftover(runs)
-        raise Interrupted("the worker was told to stop; the trial is made again when the bench goes on")
+        raise Interrupted("the worker was stopped; the trial is repeated when the bench continues")
     for folder in conversations:
         watch.read(folder)
     row = {**identity(trial), **watch.measured(job), **_outcome(result, failure)}

@@ -44,33 +44,39 @@ _ERRORS_SHOWN = 3
 ))  # fmt: skip
 def command(
     subjects: list[str] | None = argument(
-        "TASK|WORLD|SUITE.toml...", "What is solved; none goes on with the bench in DIR.", default=None
+        "TASK|WORLD|SUITE.toml...", "What to solve; without it, the bench in DIR continues.", default=None
     ),
-    output: str | None = option("-o --output", "Where the bench is kept.", "DIR"),
-    strategies: list[str] | None = option("--strategies", "Strategies with commas between, or all.", "NAMES"),
-    models: list[str] | None = option("--models", "Models with commas between.", "NAMES"),
+    output: str | None = option("-o --output", "The folder of the bench.", "DIR"),
+    strategies: list[str] | None = option("--strategies", "Strategies, separated by commas, or all.", "NAMES"),
+    models: list[str] | None = option("--models", "Models, separated by commas.", "NAMES"),
     agent: str = option("--agent", "Another agent: 'mini -t {instruction}'.", "COMMAND", default=""),
-    trials: int | None = option("--trials", "Trials of each cell: seeds 1 to this. Default: 1."),
+    trials: int | None = option("--trials", "Trials per cell, with seeds 1 to N. Default: 1."),
     horizon: str | None = option("--horizon", "Steps of necessary work in a world. Default: 60.", "NUMBERS"),
     noise: str | None = option("--noise", "Noise in a world's outputs. Default: 1.", "NUMBERS"),
-    jobs: int | None = option("--jobs", "Trials at once. Default: one for each core."),
+    jobs: int | None = option("--jobs", "Parallel trials. Default: one per core."),
     engine: str | None = option("--engine", "local, or dask for more than one machine. Default: local.", "NAME"),
     scheduler: str | None = option("--scheduler", "A Dask scheduler, like tcp://HOST:8786.", "ADDRESS"),
-    concurrency: list[str] | None = option("--concurrency", "Most trials that ask a provider at once.", "PROVIDER=N"),
-    total_usd: float | None = option("--total-usd", "What the whole bench may cost, in USD. Default: no limit."),
-    trial_seconds: float | None = option("--trial-seconds", "Seconds after which a trial is killed. Default: never."),
-    retry_errors: bool = switch("--retry-errors", "Make trials that ended with an error again."),
-    price: str | None = option("--price", "Makes the bill. Default: claude-sonnet-5-5.", "MODEL"),
-    latency: float | None = option("--latency", "Seconds between two requests, in the bill. Default: 10."),
-    pause: float | None = option("--pause", "More of them before a person's next request. Default: 0, or the suite's."),
-    keep_traces: str | None = option(
-        "--keep-traces", "The runs that stay: all, failed or none. Default: all.", "WHICH"
+    concurrency: list[str] | None = option("--concurrency", "Limit of parallel trials per provider.", "PROVIDER=N"),
+    total_usd: float | None = option(
+        "--total-usd", "Limit for the cost of the whole bench, in USD. Default: no limit."
     ),
-    archive: str = option("--archive", "Puts the bench into one file that can be cited.", "FILE", default=""),
-    repeat: str = option("--repeat", "Makes an archived bench again and compares.", "ARCHIVE", default=""),
+    trial_seconds: float | None = option("--trial-seconds", "Seconds after which a trial is killed. Default: never."),
+    retry_errors: bool = switch("--retry-errors", "Repeat trials that ended with an error."),
+    price: str | None = option(
+        "--price", "The model whose prices are used for the bill. Default: claude-sonnet-5-5.", "MODEL"
+    ),
+    latency: float | None = option("--latency", "Seconds between two requests, in the bill. Default: 10."),
+    pause: float | None = option(
+        "--pause", "Extra seconds before a user's next request, in the bill. Default: 0, or the suite's."
+    ),
+    keep_traces: str | None = option(
+        "--keep-traces", "Which runs to keep: all, failed or none. Default: all.", "WHICH"
+    ),
+    archive: str = option("--archive", "Save the bench as one citable file.", "FILE", default=""),
+    repeat: str = option("--repeat", "Repeat an archived bench and compare.", "ARCHIVE", default=""),
     *,
     flags: Flags,
-    dry_run: bool = switch("--dry-run", "Say what would be done and what it would cost."),
+    dry_run: bool = switch("--dry-run", "Show the plan and its expected cost, and run nothing."),
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -106,7 +112,7 @@ def command(
 
 def _named(output: str | None) -> str:
     if not output:
-        raise UsageError("where the bench is kept was not said; say -o DIR")
+        raise UsageError("missing output folder; pass -o DIR")
     return output
 
 
@@ -115,7 +121,7 @@ def _held(path: Path, request: SuiteRequest) -> BenchArchive:
     from stackmem.lab.comparison.bench_archive import read_archive, refuse_unlike
 
     if request != SuiteRequest():
-        raise UsageError("--repeat makes a bench as it was archived; leave out what says otherwise")
+        raise UsageError("--repeat uses the archived options; leave the other options out")
     held = read_archive(path)
     refuse_unlike(held)
     return held
@@ -158,13 +164,13 @@ def _suites_and_names(subjects: list[str]) -> tuple[list[str], list[str]]:
     """Return the suite file, if any, and the names of tasks and worlds."""
     suites = [one for one in subjects if one.endswith(".toml")]
     if len(suites) > 1:
-        raise UsageError("one suite at a time; run them apart, each with its own -o DIR")
+        raise UsageError("only one suite per bench; run each with its own -o DIR")
     return suites, [one for one in subjects if one not in suites]
 
 
 def _keep(which: str | None) -> Keep | None:
     if which is not None and which not in get_args(Keep):
-        raise UsageError(f"--keep-traces {which!r} is none; write one of {', '.join(get_args(Keep))}")
+        raise UsageError(f"unknown --keep-traces {which!r}; use one of {', '.join(get_args(Keep))}")
     kept: Keep | None = msgspec.convert(which, Keep | None)
     return kept
 
@@ -189,11 +195,11 @@ def _kept_plan(request: SuiteRequest, folder: Path) -> BenchPlan:
     old = read_plan(folder)
     if old is None:
         raise UsageError(
-            f"nothing to solve was named, and there is no bench in {folder} to go on with; name tasks, worlds "
+            f"missing task, and {folder} does not contain a bench to continue; name tasks, worlds "
             "(stackmem worlds list) or a SUITE.toml"
         )
     if request != SuiteRequest():
-        raise UsageError("a bench goes on as it was planned; name its tasks too if more is wanted of it")
+        raise UsageError("a bench continues with its original options; to extend it, name its tasks too")
     return old
 
 
@@ -215,20 +221,20 @@ def _means(
 ) -> Means:
     engine = "local" if engine is None else engine
     if engine not in get_args(EngineName):
-        raise UsageError(f"no engine {engine[:40]!r}; known: {', '.join(get_args(EngineName))}")
+        raise UsageError(f"no engine {engine[:40]!r}; use one of {', '.join(get_args(EngineName))}")
     if scheduler is not None and engine != "dask":
-        raise UsageError("--scheduler goes with --engine dask")
+        raise UsageError("--scheduler needs --engine dask")
     jobs = (os.cpu_count() or 1) if jobs is None else jobs
     if not 1 <= jobs <= 1_000:
-        raise UsageError(f"{jobs} jobs cannot be; give --jobs from 1 to 1,000")
+        raise UsageError(f"{jobs} jobs are not possible; give --jobs from 1 to 1,000")
     for name, amount in (("--total-usd", total_usd), ("--trial-seconds", trial_seconds)):
         if amount is not None and not 0 < amount < 1e9:  # also refuses NaN
-            raise UsageError(f"{name} {amount:g} cannot be; give a number above 0")
+            raise UsageError(f"{name} {amount:g} is not possible; give a number above 0")
     most_of = {}
     for text in concurrency:
         provider, _, most = text.partition("=")
         if not provider or not most.isdecimal() or not 1 <= int(most[:6]) <= 1_000:
-            raise UsageError(f"--concurrency {text[:60]!a} is none; write it like anthropic=4")
+            raise UsageError(f"invalid --concurrency {text[:60]!a}; write it like anthropic=4")
         most_of[provider] = int(most[:6])
     return Means(
         jobs, msgspec.convert(engine, EngineName), scheduler, most_of, total_usd,
@@ -261,25 +267,31 @@ def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_
         return
     typer.echo(
         f"{plan.count:,} trials: {len(plan.subjects)} tasks x {plan.trials} seeds x {len(plan.models)} models x "
-        f"{len(plan.variants)} strategies; {len(rows):,} of them are done"
+        f"{len(plan.variants)} strategies; {len(rows):,} trials are done"
     )
     for label in ("subjects", "models", "strategies"):
         typer.echo(f"{label}: {', '.join(summary[label])}")
     if plan.settings:
         typer.echo("settings: " + ", ".join(f"{name} {value}" for name, value in plan.settings.items()))
     if usd is None:
-        typer.echo("cost: unknown, as no price of one of the models is known")
+        typer.echo("cost: unknown, because the price of a model is unknown")
     else:
-        typer.echo(f"cost of what is left: about ${usd:,.2f}" + (f" ({ASSUMPTION})" if usd else " (nobody is paid)"))
-    seen = "at the rate of the finished trials" if any(row.get("solved") is not None for row in rows.values()) else ""
+        typer.echo(
+            f"cost of the remaining trials: about ${usd:,.2f}" + (f" ({ASSUMPTION})" if usd else " (free models)")
+        )
+    seen = (
+        "with the finished trials' success rate of"
+        if any(row.get("solved") is not None for row in rows.values())
+        else ""
+    )
     typer.echo(
         f"{units:,} {'tasks' if len({subject.task for subject in plan.subjects}) > 1 else 'trials of one task'} "
         + (
-            f"show a difference in success from {gap:.2f} on"
+            f"can show a difference in success of {gap:.2f} or more"
             if gap is not None
             else "are too few to show any difference in success"
         )
-        + f" (power 0.8 at 5 %, corrected, {seen or 'assuming that one of them solves'} {rate:.2f})"
+        + f" (power 0.8 at 5 %, corrected, {seen or 'assuming a success rate of'} {rate:.2f})"
     )
 
 
@@ -303,7 +315,7 @@ def _show(came: Came, plan: BenchPlan, output: Path, *, as_json: bool) -> None:
     )
     typer.echo(f"results: {came.results}")
     if errors:
-        typer.echo(f"make those with errors again: stackmem bench -o {shlex.quote(str(output))} --retry-errors")
+        typer.echo(f"repeat the trials with errors: stackmem bench -o {shlex.quote(str(output))} --retry-errors")
     if came.ending != "done":
-        why = "the budget is used up" if came.ending == "budget" else "interrupted; every finished trial is kept"
-        typer.echo(f"{why}; go on with: stackmem bench -o {shlex.quote(str(output))}")
+        why = "the budget is used up" if came.ending == "budget" else "interrupted; finished trials are saved"
+        typer.echo(f"{why}; to continue, run: stackmem bench -o {shlex.quote(str(output))}")

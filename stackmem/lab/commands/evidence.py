@@ -24,12 +24,12 @@ from stackmem.tools.plugins import load_plugins
 
 
 def command(
-    folder: Path = argument("DIR", "Recordings of other agents; in a folder MODEL@SUITE they are that model's."),
+    folder: Path = argument("DIR", "Recordings of other agents; a folder MODEL@SUITE sets their model."),
     output: Path = option("--output -o", "FILE.html, .md or .csv.", "FILE", default=Path("evidence.html")),
-    rows: Path | None = option("--rows", "Where each recording's figures are kept, and found again.", "FILE.jsonl"),
-    jobs: int = option("--jobs -j", "Recordings at once; as many as processors without it.", "N", min=0, default=0),
-    archive: Path | None = option("--archive", "Puts the study into one file that can be cited.", "FILE"),
-    repeat: Path | None = option("--repeat", "Makes an archived study again and compares.", "ARCHIVE"),
+    rows: Path | None = option("--rows", "The file with the figures of each recording, which is reused.", "FILE.jsonl"),
+    jobs: int = option("--jobs -j", "Parallel recordings; by default one per processor.", "N", min=0, default=0),
+    archive: Path | None = option("--archive", "Save the study as one citable file.", "FILE"),
+    repeat: Path | None = option("--repeat", "Repeat an archived study and compare.", "ARCHIVE"),
 ) -> None:
     """Compute what recordings of real agents would have cost under memory strategies, with intervals over tasks."""
     load_plugins()
@@ -61,7 +61,7 @@ def _held(path: Path, folder: Path, rows: Path) -> EvidenceArchive:
     refuse_unlike(held, folder)
     if rows.exists():
         raise UsageError(
-            f"{rows} holds figures already, and --repeat makes all of them anew; name another -o or --rows"
+            f"{rows} already contains figures, but --repeat computes all of them; name another -o or --rows"
         )
     return held
 

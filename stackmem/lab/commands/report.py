@@ -13,10 +13,12 @@ from stackmem.report.page import open_page
 
 def command(
     folder: Path = argument("DIR", "The folder of a bench."),
-    output: str | None = option("--output -o", "FILE.html, .md or .csv; else report.html in DIR.", "FILE"),
-    baseline: str | None = option("--baseline", "The strategy to compare with; else full, or stackheap.", "STRATEGY"),
+    output: str | None = option("--output -o", "FILE.html, .md or .csv; by default report.html in DIR.", "FILE"),
+    baseline: str | None = option(
+        "--baseline", "The strategy to compare with; by default full, or stackheap.", "STRATEGY"
+    ),
     read_multiple: float | None = option(
-        "--read-multiple", "Price of a cached token, in input tokens, for verdicts; the model's own without it.", "X"
+        "--read-multiple", "Price of a cached token in input tokens, for verdicts; by default the model's own.", "X"
     ),
     open_it: bool = switch("--open", "Open it in the browser."),
 ) -> None:

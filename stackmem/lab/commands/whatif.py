@@ -22,12 +22,17 @@ _HEADS = {
 def command(
     traces: list[str] = argument("TRACE", "Runs (folder, id, prefix, 'last'), or other agents' recordings."),
     strategies: str = option("--strategies", "Strategies, separated by commas, or 'all'.", "LIST", default="all"),
-    price: str | None = option("--price", "Whose prices and cache hold; the recorded model's.", "MODEL"),
+    price: str | None = option(
+        "--price", "The model whose prices and cache apply; by default the recorded one.", "MODEL"
+    ),
     latency: float | None = option(
-        "--latency", "Between requests; as recorded without it.", "SECONDS", min=0.0, max=86_400.0
+        "--latency", "Time between requests; by default as recorded.", "SECONDS", min=0.0, max=86_400.0
     ),
     window_tokens: int | None = option(
-        "--window-tokens", "The window; by default the price model's, of a run of ours its own.", "N", min=1
+        "--window-tokens",
+        "The window; by default the price model's, or the run's own for runs of stackmem.",
+        "N",
+        min=1,
     ),
     phases: str = option(
         "--phases",
@@ -64,7 +69,7 @@ def _lines(result: WhatIf, width: int | None) -> list[str]:
     ]
     if result.estimated_replies:
         lines.append(
-            f"~ replies: the recording lacks the usage of {result.estimated_replies:,}; their length is an estimate"
+            f"~ the recording lacks the usage of {result.estimated_replies:,} replies; their length is an estimate"
         )
     head = _HEADS[result.unit]
     rows = [head, *(_cells(row, result.unit) for row in result.rows)]
@@ -73,11 +78,9 @@ def _lines(result: WhatIf, width: int | None) -> list[str]:
         "",
         f"* the strategy of the recording; ratio: {'its bill is' if result.unit == 'USD' else 'its seconds are'} 1",
     ]
-    lines.append(
-        "lost: facts used later that were out of sight before; gone: those of them that nothing stored held either"
-    )
+    lines.append("lost: facts used later that had left the prompt; gone: those of them that were not stored either")
     if any(row.outcome and row.outcome.estimated for row in result.rows):
-        lines.append("~ an estimate: nobody wrote the summaries, a bounded extract of the turns stands in for each")
+        lines.append("~ an estimate: summaries are not recorded, so a bounded extract of the turns replaces each")
     return lines
 
 
@@ -110,7 +113,7 @@ def _totals(results: list[WhatIf], width: int | None) -> list[str]:
             f"{sum(own.loss.step is not None for _, own in known):,}",
             "",
         ))  # fmt: skip
-    head = f"{len(results):,} recordings together; ratio: to the bills of their own strategies"
+    head = f"{len(results):,} recordings in total; ratio: to the bills of their recorded strategies"
     return [head, "", *align(rows, (0, len(rows[0]) - 1), width=width)]
 
 

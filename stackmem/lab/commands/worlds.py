@@ -29,12 +29,12 @@ def list_command(
 
 @app.command("make", short_help="Make a task folder.")
 def make_command(
-    family: str = argument("FAMILY", "As stackmem worlds list shows them."),
+    family: str = argument("FAMILY", "A family from stackmem worlds list."),
     folder: str = option("-o --output", "An empty folder, or a new one.", "DIR", default=...),
-    seed: int = option("--seed", "The same seed makes the same bytes.", "N", default=0),
-    horizon: int = option("--horizon", "Tool calls that perfect memory needs.", "N", default=60),
+    seed: int = option("--seed", "The same seed gives the same bytes.", "N", default=0),
+    horizon: int = option("--horizon", "Tool calls needed with perfect memory.", "N", default=60),
     noise: float = option("--noise", "1 is 1,500 characters in a unit's output.", "X", default=1),
-    repository: str = option("--repository", "history alone: a git repository to make it of.", "DIR", default=""),
+    repository: str = option("--repository", "only for history: the git repository to use.", "DIR", default=""),
     json: Json = False,
 ) -> None:
     """Make a task folder for stackmem solve and stackmem tasks check. Real models can work on it too.

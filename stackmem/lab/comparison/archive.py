@@ -67,7 +67,7 @@ def pack_archive(
         "report.md": report,
         "prices.json": _json({model: msgspec.to_builtins(lookup(model)) for model in models}),
         "environment.txt": "".join(f"{line}\n" for line in environment()).encode(),
-        "REPEAT.txt": f"{made}\n\nmade it. This makes it again and compares:\n\n{again}\n".encode(),
+        "REPEAT.txt": f"{made}\n\nproduced these results. To repeat and compare them:\n\n{again}\n".encode(),
         "CITATION.cff": _citation(title).encode(),
     }
     digests = {name: digest(content) for name, content in files.items()}
@@ -89,31 +89,33 @@ def unpack_archive(path: Path) -> tuple[ArchiveManifest, bytes, list[dict[str, A
     """Return the manifest, the plan as bytes, and the rows, after checking their digests."""
     try:
         if path.stat().st_size > LARGEST_BYTES:
-            raise UsageError(f"{path} is larger than any archive of results")
+            raise UsageError(f"{path} is too large for an archive of results")
         if read_start(path, 2) == _GZIP:
             raise UsageError(
-                f"{path} is a gzipped tar, as older versions of stackmem wrote; make the archive again with --archive"
+                f"{path} is a gzipped tar from an older version of stackmem; create the archive again with --archive"
             )
         with opened_zip(path) as archive:
             stated, plan, lines = archive.read((_MANIFEST, PLAN, ROWS), LARGEST_BYTES)
         manifest = decode_json(stated, ArchiveManifest)
         for name, content in ((PLAN, plan), (ROWS, lines)):
             if manifest.files.get(name) != digest(content):
-                raise TraceError(f"{name} of {path} is not what was archived; fetch the archive anew")
+                raise TraceError(f"{name} in {path} does not match its digest; download the archive again")
         rows = [json.loads(line) for line in lines.splitlines()]
         if not all(isinstance(row, dict) for row in rows):
             raise ValueError("a row is none")
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror or error}); name an archive of results") from error
     except (ArchiveError, ValueError, TypeError, msgspec.DecodeError, RecursionError) as error:
-        raise TraceError(f"{path} is no archive of results ({error})") from error
+        raise TraceError(f"{path} is not an archive of results ({error})") from error
     return manifest, plan, rows
 
 
 def refuse_unlike(told: ArchiveManifest) -> None:
     """Raise unless the version and the plug-ins are the same, because only then can the rows be the same."""
     if told.version != VERSION:
-        raise UsageError(f"the archive was made by stackmem {told.version}, and this is {VERSION}; install that one")
+        raise UsageError(
+            f"the archive was created by stackmem {told.version}, and this is {VERSION}; install that version"
+        )
     refuse_unlike_plugins(told.plugins)
 
 
@@ -121,14 +123,14 @@ def differences(told: ArchiveManifest, there: Rows, here: Rows, unlike: Collecti
     """Return a sentence for each difference in the rows; empty if they are equal."""
     said = list(_differing(there, here, unlike))
     more = [f"and {len(said) - _SHOWN:,} more"] if len(said) > _SHOWN else []
-    code = [] if told.code == code_digest() else ["the code is another one than the archive's"]
+    code = [] if told.code == code_digest() else ["the code differs from the archive's"]
     return [*said[:_SHOWN], *more, *code] if said else []
 
 
 def _differing(there: Rows, here: Rows, unlike: Collection[str]) -> Iterator[str]:
     for name in sorted(there.keys() | here.keys()):
         if name not in here or name not in there:
-            yield f"{name}: {'not made here' if name in there else 'not in the archive'}"
+            yield f"{name}: {'missing here' if name in there else 'not in the archive'}"
             continue
         one, other = there[name], here[name]
         columns = sorted((one.keys() | other.keys()) - set(unlike))

@@ -40,7 +40,7 @@ def write_archive(folder: Path, path: Path) -> ArchiveManifest:
     """Write the bench in ``folder`` as a zip archive."""
     plan = read_plan(folder)
     if plan is None:
-        raise UsageError(f"{folder} holds no bench; stackmem bench makes one in the folder that its -o names")
+        raise UsageError(f"{folder} does not contain a bench; stackmem bench -o DIR creates one")
     with TemporaryDirectory(prefix="stackmem-") as place:
         report = Path(place, "report.md")
         write_report(folder, str(report))
@@ -60,7 +60,7 @@ def read_archive(path: Path) -> BenchArchive:
     try:
         return BenchArchive(manifest, decode_json(plan, BenchPlan), {str(row["id"]): row for row in rows})
     except (KeyError, msgspec.DecodeError) as error:
-        raise TraceError(f"{path} is no archive of a bench ({error})") from error
+        raise TraceError(f"{path} is not an archive of a bench ({error})") from error
 
 
 def refuse_unlike(held: BenchArchive) -> None:
@@ -69,7 +69,7 @@ def refuse_unlike(held: BenchArchive) -> None:
     there, here = held.manifest.worlds, _worlds(held.plan)
     for name in sorted(there.keys() | here.keys()):
         if there.get(name) != here.get(name):
-            raise UsageError(f"the world {name} is not the one that the archive was made with; install that one")
+            raise UsageError(f"the world {name} differs from the archive's; install the version that the archive used")
 
 
 def differences(held: BenchArchive, folder: Path) -> list[str]:

@@ -43,13 +43,24 @@ def columns(section: Section, wants: Wants) -> tuple[Column, ...]:
 def _columns(wants: Wants, k: str) -> tuple[Column, ...]:
     to_base, multiple = f"to {wants.baseline}", f"{wants.read_multiple:g}"
     bills = [
-        Column(bill_name(each), f"at {each:g}", f"mean bill, a cached token at {each:g} of an input token", BILL, "usd")
+        Column(
+            bill_name(each),
+            f"at {each:g}",
+            f"mean bill if a cached token costs {each:g} of an input token",
+            BILL,
+            "usd",
+        )
         for each in wants.multiples
     ]
     return (
         Column("solved", "solved", "share of trials whose checks passed", SUCCESS, "share"),
         Column(
-            "solved", to_base, "gap of success rates, mean over the worlds, in points", SUCCESS, "share", against=True
+            "solved",
+            to_base,
+            "difference in success rate, mean over the worlds, in points",
+            SUCCESS,
+            "share",
+            against=True,
         ),
         Column("pass_at_k", f"pass@{k}", f"chance that at least one of {k} trials of a task passes", SUCCESS, "share"),
         Column("pass_hat_k", f"pass^{k}", f"chance that each of {k} trials of a task passes", SUCCESS, "share"),
@@ -78,21 +89,27 @@ def _columns(wants: Wants, k: str) -> tuple[Column, ...]:
         Column(
             "never_acted",
             "never acted",
-            "share of trials in which it did nothing but show the whole history",
+            "share of trials in which the strategy only showed the whole history",
             WORK,
             "share",
         ),
         Column("wall_seconds", "seconds", "wall time of a trial; the spreadsheet splits it", WORK, "count"),
-        Column("facts_lost", "out of sight", "facts out of sight while they were still needed", LOST, "count"),
-        Column("rediscoveries", "rediscovered", "commands that failed in an ended frame, tried again", LOST, "count"),
-        Column("found_again", "found again", "looks that told what an ended frame had been told", LOST, "count"),
-        Column("repeated_looks", "repeated", "looks that told the same, or failed, again", LOST, "count"),
-        Column("rereads", "reread", "reads of a file that showed the same again", LOST, "count"),
+        Column("facts_lost", "out of sight", "facts that left the prompt while still needed", LOST, "count"),
+        Column(
+            "rediscoveries",
+            "rediscovered",
+            "commands that failed in a finished frame and were tried again",
+            LOST,
+            "count",
+        ),
+        Column("found_again", "found again", "lookups with a result that a finished frame already had", LOST, "count"),
+        Column("repeated_looks", "repeated", "lookups that returned the same, or failed, again", LOST, "count"),
+        Column("rereads", "reread", "reads of a file that returned the same again", LOST, "count"),
         Column("memory_call_share", "calls", "share of calls that manage memory", MEMORY, "share"),
-        Column("heap_reads_per_write", "reads a write", "reads of chunks for each one stored", MEMORY, "count"),
-        Column("never_read_share", "never read", "share of chunks that nobody read", MEMORY, "share"),
+        Column("heap_reads_per_write", "reads a write", "reads per stored chunk", MEMORY, "count"),
+        Column("never_read_share", "never read", "share of chunks that were never read", MEMORY, "share"),
         Column("stale_reads", "stale", "reads of chunks whose source had changed", MEMORY, "count"),
-        Column("false_pops", "false pops", "frames that said they were done and were not", MEMORY, "count"),
+        Column("false_pops", "false pops", "frames that reported success but were not done", MEMORY, "count"),
         *(
             Column(name, name.replace("_", " "), metric.tells, MORE, _kind(metric.unit))
             for name, metric in METRICS.items()

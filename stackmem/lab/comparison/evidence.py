@@ -56,7 +56,7 @@ def write_evidence(entries: Sequence[RecordingEntry], path: Path) -> None:
         case ".html":
             content = _page(entries, shown)
         case _:
-            raise UsageError(f"-o {path} ends in none of {', '.join(KINDS)}; name the file by what it shall be")
+            raise UsageError(f"-o {path} does not end in one of {', '.join(KINDS)}; choose one of these extensions")
     write_whole(path, content.encode(errors="replace"))
 
 
@@ -70,7 +70,7 @@ def summary(entries: Sequence[RecordingEntry]) -> list[str]:
         lines.append(f"{len(unread):,} files or sessions were not read: {_reasons(unread)}")
     guessed = sum(entry.estimated > 0 for entry in kept)
     if guessed:
-        lines.append(f"{guessed:,} recordings lack the usage of replies: the length of these is an estimate")
+        lines.append(f"{guessed:,} recordings lack the usage of replies, whose length is therefore estimated")
     return lines
 
 
@@ -88,16 +88,17 @@ def _remarks(entries: Sequence[RecordingEntry]) -> list[str]:
     reads = ", ".join(f"{read:g}" for read in READS)
     return [
         *summary(entries),
-        f"Bills are those of {PRICED_AS}, over the bill of full. Requests are ten seconds apart. A token read from "
-        f"the cache costs {reads} of a token of input.",
-        "Each model has the same weight. Intervals hold 95 %: tasks are drawn with replacement, with all of its runs. "
-        f"Fewer than {LEAST_TASKS} tasks have none; models with fewer than {LEAST_RUNS} runs are in no mean.",
-        "Runs of one conversation are cut into frames where a sub-goal is stated or tests turn green. The case fixed "
-        f"cuts every {FIXED.least} steps, adaptive where it says that frames pay.",
-        "best: all that a later frame uses was handed over, as far as budgets go. middle, worst: half of it, or all, "
-        "was looked for again.",
+        f"Bills use the prices of {PRICED_AS} and are relative to the bill of full. Requests are ten seconds apart. A "
+        f"token read from the cache costs {reads} of an input token.",
+        "All models have the same weight. Intervals cover 95 %: tasks are drawn with replacement, with all their runs. "
+        f"Intervals need at least {LEAST_TASKS} tasks. Models with fewer than {LEAST_RUNS} runs are not "
+        "in means.",
+        "Runs of one conversation are cut into frames when a sub-goal is stated or tests turn green. The case fixed "
+        f"cuts every {FIXED.least} steps; adaptive cuts when it advises frames.",
+        "best: everything that a later frame uses was handed over, within the budgets. middle, worst: half of it, or "
+        "all of it, was looked up again.",
         "The replies are those of the recording. A bill below 1 is a saving only if the work could have been done with "
-        "what was in sight.",
+        "the visible facts.",
     ]
 
 

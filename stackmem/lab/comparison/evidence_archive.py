@@ -50,11 +50,9 @@ def write_archive(entries: Sequence[RecordingEntry], folder: Path, path: Path, w
     recordings = digests_of(folder)
     for entry in entries:
         if entry.file not in recordings:
-            raise UsageError(f"{folder} holds no {entry.file}, of which there are figures; name other --rows")
+            raise UsageError(f"{folder} lacks {entry.file}, which has figures; name other --rows")
         if entry.code != code_digest():
-            raise UsageError(
-                f"the figures of {entry.file} were made by other code; name other --rows, to study it anew"
-            )
+            raise UsageError(f"the figures of {entry.file} come from other code; name other --rows to repeat the study")
     plan = EvidencePlan(recordings, command=shlex.join(words))
     with TemporaryDirectory(prefix="stackmem-") as place:
         report = Path(place, "report.md")
@@ -77,7 +75,7 @@ def read_archive(path: Path) -> EvidenceArchive:
         told = decode_json(plan, EvidencePlan)
         return EvidenceArchive(manifest, told, tuple(msgspec.convert(row, RecordingEntry) for row in rows))
     except msgspec.DecodeError as error:
-        raise TraceError(f"{path} is no archive of a study of recordings ({error})") from error
+        raise TraceError(f"{path} is not an archive of a study of recordings ({error})") from error
 
 
 def refuse_unlike(held: EvidenceArchive, folder: Path) -> None:
@@ -89,7 +87,7 @@ def refuse_unlike(held: EvidenceArchive, folder: Path) -> None:
             wrong = (
                 f"has no {name}" if name not in here else f"has {name}" if name not in there else f"has another {name}"
             )
-            raise UsageError(f"{folder} {wrong}, unlike the archive; lay out the recordings as they were")
+            raise UsageError(f"{folder} {wrong}, unlike the archive; restore the original recordings")
 
 
 def differences(held: EvidenceArchive, entries: Iterable[RecordingEntry]) -> list[str]:

@@ -19,9 +19,9 @@ _FAMILIES = 4
 
 def expectation_text(wants: Wants) -> str:
     return (
-        f"A strategy is hurt by a family where it solves {SHARE_OF_INTEREST * 100:.0f} points less than "
-        f"{wants.baseline}, or where its bill over {wants.baseline}'s is {RATIO_OF_HURT} times its own median over "
-        "the families, at least. What a family is expected to hurt was written down with the family."
+        f"A family hurts a strategy if the strategy solves at least {SHARE_OF_INTEREST * 100:.0f} points less than "
+        f"{wants.baseline}, or if its bill relative to {wants.baseline} is at least {RATIO_OF_HURT} times its own "
+        "median over the families. The expectations come from the definitions of the families."
     )
 
 
@@ -30,7 +30,7 @@ def expectation_rows(trials: Sequence[TrialRow], wants: Wants) -> list[list[str]
 
     It is empty unless at least four families ran under one model together with the baseline.
     """
-    shown = [["model", "family", "as expected", "expected, but not hurt", "hurt besides"]]
+    shown = [["model", "family", "as expected", "expected, but not hurt", "hurt unexpectedly"]]
     for group in dict.fromkeys(trial.group for trial in trials):
         hurt = _hurt([trial for trial in trials if trial.group == group and not trial.failed], wants)
         strategies = {name for names in hurt.values() for name in names}
@@ -40,10 +40,10 @@ def expectation_rows(trials: Sequence[TrialRow], wants: Wants) -> list[list[str]
             ran = {name for name in found if _base(name) in expected}
             shown.append([
                 group[0], family, _named(ran & there), _named(ran - there),
-                _named(there - ran) or ("nobody" if not there else ""),
+                _named(there - ran) or ("none" if not there else ""),
             ])  # fmt: skip
             if strategies and there == strategies:
-                shown[-1][-1] += " (everybody)"
+                shown[-1][-1] += " (all)"
     return shown if len(shown) > 1 else []
 
 

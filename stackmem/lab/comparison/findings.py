@@ -13,18 +13,18 @@ from .results import BenchRows
 
 SIMULATED = (
     "The model sim/bounded-reader is simulated: a fixed policy whose only memory is its prompt. It measures what a "
-    "strategy keeps in sight and what that costs, not intelligence: it writes no code and misreads only as its "
-    "dials say, and it shows nothing about how well a real model would use a strategy's tools."
+    "strategy keeps visible and what that costs, not intelligence. It does not write code and misreads only as its "
+    "dials say. It does not show how well a real model would use a strategy's tools."
 )
 READING = (
-    "The unit is the world: its trials are averaged before anything is said of how sure a figure is. In the table of "
-    "a single world it is the trial, and speaks of that world alone. Held against the baseline, trials are paired by "
-    "task, seed, horizon and model, and the interval is widened for the number of strategies compared in the table "
-    "(Holm). The words better and worse are used only where that interval excludes no difference, the exact test "
-    f"agrees, and the gap is {AMOUNT_OF_INTEREST * 100:.0f} % of a bill or a context or "
-    f"{SHARE_OF_INTEREST * 100:.0f} points of success at least; alike means that the interval holds no such gap. With "
-    "too few units no outcome could have passed the test. Everything else is no difference shown, which is not the "
-    "same as none."
+    "The statistical unit is the world: its trials are averaged first. In the table of a single world the unit is the "
+    "trial, and the figures apply to that world only. For comparisons with the baseline, trials are paired by task, "
+    "seed, horizon and model, and the interval is widened for the number of strategies compared in the table (Holm). "
+    "The verdicts better and worse require that this interval excludes zero difference, that the exact test agrees, "
+    f"and that the gap is at least {AMOUNT_OF_INTEREST * 100:.0f} % of a bill or a context, or "
+    f"{SHARE_OF_INTEREST * 100:.0f} points of success. Alike means that the interval excludes such a gap. Too few "
+    "means that no outcome could have passed the test. Everything else is no difference shown, which does not prove "
+    "that the strategies are equal."
 )
 _FIRST = ("command", "date", "version", "machine", "python")
 _SAID = ("models", "trials", "price")
@@ -35,7 +35,10 @@ def facts(results: BenchRows, wants: Wants) -> list[tuple[str, str]]:
     trials = results.trials
     errors = sum(trial.failed for trial in trials)
     told = [
-        ("trials", f"{len(trials):,}" + (f", of which {errors:,} failed before they could count" if errors else "")),
+        (
+            "trials",
+            f"{len(trials):,}" + (f", of which {errors:,} ended with an error and do not count" if errors else ""),
+        ),
         ("strategies", _counted({trial.strategy for trial in trials})),
         ("tasks", _named(dict.fromkeys(trial.task for trial in trials))),
         ("horizons", _named(f"{h:g}" for h in sorted({t.horizon for t in trials if isfinite(t.horizon)}))),
@@ -43,7 +46,10 @@ def facts(results: BenchRows, wants: Wants) -> list[tuple[str, str]]:
         ("models", _named(dict.fromkeys(trial.text("model") for trial in trials))),
         ("isolation", _named(dict.fromkeys(trial.text("isolation") for trial in trials))),
         ("baseline", wants.baseline),
-        ("bill", f"by the simulated cache of {wants.price_of}, verdicts at reads of {wants.read_multiple:g}"),
+        (
+            "bill",
+            f"with the simulated cache of {wants.price_of}; verdicts for cached tokens at {wants.read_multiple:g}",
+        ),
     ]
     rest = [name for name in results.suite if name not in (*_FIRST, *_SAID)]
     told += [(name.replace("_", " "), results.suite.get(name, "")) for name in (*_FIRST, *rest)]
@@ -55,9 +61,7 @@ def remarks(results: BenchRows, wants: Wants) -> list[str]:
     said = [SIMULATED] if any(trial.text("model").startswith("sim/") for trial in results.trials) else []
     if results.trials and not any(trial.strategy == wants.baseline for trial in results.trials):
         names = sorted({trial.strategy for trial in results.trials})
-        said.append(
-            f"No trial of the baseline {wants.baseline} is here: nothing is compared; try --baseline {names[0]}."
-        )
+        said.append(f"The bench lacks trials of the baseline {wants.baseline}; try --baseline {names[0]}.")
     return [*said, READING]
 
 
@@ -87,7 +91,7 @@ def findings(section: Section, wants: Wants) -> list[str]:
     said = [*_turning(held, wants), *(f"{says}: {', '.join(names)}." for says, names in told if names)]
     idle = [line.strategy for line in held if (share := line.figures.get("never_acted")) and share.value == 1]
     if idle:
-        said.append(f"Never acted, so that these trials say nothing of what sets them apart: {', '.join(idle)}.")
+        said.append(f"Never acted, so these trials do not show their differences: {', '.join(idle)}.")
     if all(found.verdict == TOO_FEW for line in held for found in line.against.values()):
         said.append(f"There are too few units to compare {len(held)} strategies with {base}.")
     return said if section.task else said + _power(section, wants)
@@ -98,7 +102,7 @@ def _alone(line: Line, wants: Wants) -> list[str]:
     if solved is None or cost is None:
         return []
     share, usd = as_text(solved.value, "share"), as_text(cost.value, "usd")
-    return [f"{line.strategy} solved {share} at {usd} USD a trial. With one strategy there is nothing to compare."]
+    return [f"{line.strategy} solved {share} at {usd} USD per trial. A comparison needs a second strategy."]
 
 
 def _turning(held: Sequence[Line], wants: Wants) -> list[str]:
@@ -110,7 +114,7 @@ def _turning(held: Sequence[Line], wants: Wants) -> list[str]:
         if len(set(verdicts)) > 1:
             each = ", ".join(f"{says} at {at:g}" for at, says in zip(wants.multiples, verdicts, strict=True))
             turned.append(f"{line.strategy} ({each})")
-    return [f"The verdict on the bill turns with the price of reads: {'; '.join(turned)}."] if turned else []
+    return [f"The verdict on the bill depends on the price of cached reads: {'; '.join(turned)}."] if turned else []
 
 
 def _better(lines: Sequence[Line], figure: str) -> list[str]:
@@ -132,7 +136,7 @@ def _power(section: Section, wants: Wants) -> list[str]:
     compared = f"{solved.count} units and {others} {'comparison' if others == 1 else 'comparisons'}"
     if least is None:
         return [f"{compared} are too few to show any gap in success; the bill and the context may show one."]
-    return [f"{compared} show a gap in success of {least * 100:.0f} points or more four times in five."]
+    return [f"{compared} can show a gap in success of {least * 100:.0f} points or more with power 0.8."]
 
 
 def _verdict(line: Line, figure: str) -> str:

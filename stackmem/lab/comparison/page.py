@@ -61,7 +61,7 @@ def page(results: BenchRows, shown: Sequence[Section], wants: Wants, path: Path,
         parts += _groups(results, shown, wants, anchors)
         parts += _families(results, wants)
         parts.append(
-            ("Trials", _card("Trials", "Every number above leads here.", trial_list(results, wants, anchors, path)))
+            ("Trials", _card("Trials", "The numbers above link here.", trial_list(results, wants, anchors, path)))
         )
     parts.append(("How it was made", _made(results, wants)))
     body = "".join(f'<section id="p{number}">{inside}</section>' for number, (_, inside) in enumerate(parts))
@@ -75,13 +75,17 @@ def page(results: BenchRows, shown: Sequence[Section], wants: Wants, path: Path,
 def _families(results: BenchRows, wants: Wants) -> list[tuple[str, str]]:
     """Return the section on whom each family hurts; empty if too few families ran."""
     rows = expectation_rows(results.trials, wants)
-    return [("Families", _card("Whom each family hurts", expectation_text(wants), plain_table(rows)))] if rows else []
+    return (
+        [("Families", _card("Strategies that each family hurts", expectation_text(wants), plain_table(rows)))]
+        if rows
+        else []
+    )
 
 
 def _stability(shown: Sequence[Section], wants: Wants) -> list[tuple[str, str]]:
     """Return the maps of verdicts that depend on the model; empty with only one model."""
     cards = [
-        _card(f"Which verdicts hang on the model · {one.title}", map_text(one), plain_table(map_rows(one, wants)))
+        _card(f"Which verdicts depend on the model · {one.title}", map_text(one), plain_table(map_rows(one, wants)))
         for one in stability_maps(shown, wants)
     ]
     return [("Models", "".join(cards))] if cards else []
@@ -120,7 +124,7 @@ def _requests(
         return slope_plot(slopes_shown, says, group, wants, anchors, width, "request")
 
     inside = _figures([("", draw)]) + plain_table(rows)
-    yield f"Requests{of}", _card(f"What the n-th request costs{of}", request_text(), inside)
+    yield f"Requests{of}", _card(f"Cost of the n-th request{of}", request_text(), inside)
 
 
 def _plots(
@@ -134,11 +138,11 @@ def _plots(
     drawn = [(one.title, lambda width, one=one: frontier(one, wants, anchors, width)) for one in sections]
     alike = all(solved_alike(shown) for one in sections if (shown := spots(one, wants)))
     told = (
-        "What a trial costs against how often it ends solved, with 95 % intervals. The line joins those that no other "
-        "strategy beats in both; what costs more and solves less lies below it."
+        "Cost of a trial against success rate, with 95 % intervals. The line joins the strategies that no other beats "
+        "in both. Strategies below it cost more or solve less."
     )
     if alike:
-        told = "What a trial costs, with 95 % intervals. Success does not differ."
+        told = "Cost of a trial, with 95 % intervals. The success rates are equal."
     if inside := _figures(drawn):
         yield f"Frontier{of}", _card(f"Bill against success{of}", told, _legend(trials, anchors) + inside)
     price, multiple = wants.price, wants.read_multiple
@@ -150,21 +154,21 @@ def _plots(
         ("Bill", lambda width: slope_plot(cost, bills, group, wants, anchors, width)),
     ]
     told = (
-        "Both axes are logarithmic: a straight line is a power of the horizon. Beside each name stands the exponent "
-        "fitted over its trials, with its 95 % interval: 0 does not grow, 1 grows with the work, 2 with its square. "
-        "Where two horizons of 100 or more were run, the fit begins there: below, what every prompt begins with tells "
-        "most."
+        "Both axes are logarithmic: a straight line is a power of the horizon. Each name is followed by the exponent "
+        "fitted over its trials, with its 95 % interval: 0 means no growth, 1 growth with the work, 2 with its square. "
+        "If two horizons of 100 or more were run, the fit starts there, because the fixed start of each prompt "
+        "dominates below."
     )
     if inside := _figures(grown):
-        yield f"Growth{of}", _card(f"What grows with the horizon{of}", told, inside)
+        yield f"Growth{of}", _card(f"Growth with the horizon{of}", told, inside)
     lost = [
         (f"{one.title}: {says}", _lost(loss_curves(_of(trials, one), column), one.title, group, wants, anchors))
         for one in sections
-        for column, says in (("first_loss_step", "in sight"), ("first_gone_step", "in sight, or on the heap"))
+        for column, says in (("first_loss_step", "visible"), ("first_gone_step", "visible, or on the heap"))
     ]
     told = (
-        "The share of trials in which everything that a call used was in the prompts from where it was first told to "
-        "where it was used, by step. Trials that end leave the curve where they ended (Kaplan and Meier)."
+        "The share of trials, by step, in which every fact stayed in the prompts from its first appearance to its use. "
+        "Trials leave the curve when they end (Kaplan and Meier)."
     )
     if inside := _figures(lost):
         yield f"First loss{of}", _card(f"When the first fact was lost{of}", told, inside)

@@ -188,7 +188,7 @@ def loss_plot(
         corners.append((across(curve.end), corners[-1][1]))
         last = (box.right, corners[-1][1])
         marks = path(corners, "curve") + line(*corners[-1], *last, "over")
-        tells = f"{curve.name}: {_share(curve)} of {curve.trials} trials lost nothing that they used later"
+        tells = f"{curve.name}: {_share(curve)} of {curve.trials} trials lost no fact that they used later"
         lines.append(_DrawnLine(curve.name, names[curve.name], last, marks, tells))
     drawn += _named(lines, box, group, wants, anchors)
     return drawing(box, f"Trials without a loss by step, {title}", "".join(drawn))

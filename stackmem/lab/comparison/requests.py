@@ -113,7 +113,7 @@ def _lists(trial: TrialRow) -> dict[str, list[int]]:
 def request_text() -> str:
     """Return the text above the table."""
     return (
-        "What a request of a conversation costs in USD, with 95 % intervals over trials: the fifth, the last, and how "
-        "it grows from the fifth on. An exponent of 0 does not grow, 1 grows with the number of requests. Steps are "
-        "those of the fifth and the last."
+        "Cost of a request in a conversation in USD, with 95 % intervals over trials: the fifth, the last, and the "
+        "growth from the fifth on. An exponent of 0 means no growth, 1 growth with the number of requests. Steps are "
+        "those of the fifth and the last request."
     )

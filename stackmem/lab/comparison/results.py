@@ -82,7 +82,7 @@ def read_bench(folder: Path) -> BenchRows:
     load_plugins()  # a metric may come from a plug-in
     ledger, database = folder / LEDGER, folder / RESULTS
     if not ledger.is_file() and not database.is_file():
-        raise UsageError(f"{folder} holds no {RESULTS}; stackmem bench makes one in the folder that its -o names")
+        raise UsageError(f"{folder} has no {RESULTS}; stackmem bench -o DIR creates one")
     whole = database.is_file() and not _older(database, ledger)
     rows = read_results(folder) if whole else sorted(_last(read_rows(folder)), key=lambda row: str(row["id"]))
     suite = read_suite(folder) if database.is_file() else {}

@@ -107,7 +107,7 @@ def map_text(shown: StabilityMap) -> str:
     points, percent = SHARE_OF_INTEREST * 100, AMOUNT_OF_INTEREST * 100
     return (
         f"Under how many of {len(shown.models)} models ({', '.join(shown.models)}) the strategy of a row is better "
-        f"than that of a column: it solves no fewer at no higher bill, and gains {points:.0f} points of success or "
-        f"{percent:.0f} % of the bill. A range goes from the least to the most over the models. Whatever does not hold "
-        "under all of them depends on the reader."
+        f"than that of a column: it solves at least as much at no higher bill, and gains {points:.0f} points of "
+        f"success or {percent:.0f} % of the bill. A range covers all models. A result that differs between them "
+        "depends on the reader."
     )

@@ -45,9 +45,11 @@ def write_report(
     """Write the report of the bench in ``folder``, by default as ``report.html`` in that folder."""
     path = folder / "report.html" if output is None else Path(os.path.expanduser(output))
     if path.suffix.lower() not in KINDS:
-        raise UsageError(f"-o {path} ends in none of {', '.join(KINDS)}; name the file by what it shall be")
+        raise UsageError(f"-o {path} does not end in one of {', '.join(KINDS)}; choose one of these extensions")
     if read_multiple is not None and not (isfinite(read_multiple) and 0 <= read_multiple <= 1):
-        raise UsageError(f"--read-multiple {read_multiple:g} is not from 0 to 1; 0.1 is a tenth of the input price")
+        raise UsageError(
+            f"invalid --read-multiple {read_multiple:g}; give 0 to 1, such as 0.1 for a tenth of the input price"
+        )
     results = read_bench(folder)
     wants = _wants(results, baseline, read_multiple)
     write_whole(path, _content(results, wants, path).encode(errors="replace"))
@@ -76,10 +78,14 @@ def _wants(results: BenchRows, baseline: str | None, read_multiple: float | None
     name = results.suite.get("price") or PRICED_AS
     row = lookup(name)
     if row is None or row.price is None:
-        raise UsageError(f"the bench was priced as {name[:80]!r}, which has no price here; stackmem models lists them")
+        raise UsageError(
+            f"the bench uses the prices of {name[:80]!r}, which are unknown here; stackmem models lists the known ones"
+        )
     names = {trial.strategy for trial in results.trials}
     if baseline is not None and names and baseline not in names:
-        raise UsageError(f"--baseline {baseline[:60]!a} was not run here; {suggestion(baseline, sorted(names))}")
+        raise UsageError(
+            f"the bench has no trials of --baseline {baseline[:60]!a}; {suggestion(baseline, sorted(names))}"
+        )
     return Wants(row.price, row.name, _usual(results) if baseline is None else baseline, read_multiple)
 
 
@@ -100,12 +106,19 @@ def markdown(results: BenchRows, shown: Sequence[Section], wants: Wants) -> str:
     if not results.trials:
         said += ["", "No trial has ended yet."]
     for one in stability_maps(shown, wants):
-        said += ["", f"## Which verdicts hang on the model · {escaped(one.title)}", "", escaped(map_text(one)), ""]
+        said += ["", f"## Which verdicts depend on the model · {escaped(one.title)}", "", escaped(map_text(one)), ""]
         said += _plain_table(map_rows(one, wants))
     if rows := expectation_rows(results.trials, wants):
-        said += ["", "## Whom each family hurts", "", escaped(expectation_text(wants)), "", *_plain_table(rows)]
+        said += [
+            "",
+            "## Strategies that each family hurts",
+            "",
+            escaped(expectation_text(wants)),
+            "",
+            *_plain_table(rows),
+        ]
     if rows := request_rows(results.trials, wants):
-        said += ["", "## What the n-th request costs", "", escaped(request_text()), "", *_plain_table(rows)]
+        said += ["", "## Cost of the n-th request", "", escaped(request_text()), "", *_plain_table(rows)]
     for section in shown:
         said += _section(section, wants)
     return "\n".join(said) + "\n"

@@ -20,5 +20,5 @@ def open_simulated(variant: str, window_tokens: int, name: str) -> BoundedReader
             policy = word
         else:
             known = ", ".join((*VARIANTS, *SETTINGS, *(f"{field}=SHARE" for field in ReaderDials.__struct_fields__)))
-            raise UsageError(f"sim/{name} has no variant {word[:80]!r}; there are {known}, with + between")
+            raise UsageError(f"sim/{name} has no variant {word[:80]!r}; use some of {known}, joined with +")
     return BoundedReader(policy, window_tokens, dials)

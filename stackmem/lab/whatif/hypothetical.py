@@ -48,7 +48,7 @@ def phase_rule(text: str) -> PhaseRule | None:
     if named.isdecimal() and 2 <= int(named[:9]) <= 1_000:
         return PhaseRule("fixed", int(named), int(named))
     raise UsageError(
-        f"--phases {named[:40]!r} is no rule; name {', '.join(_RULES)}, none, or a number of steps from 2 to 1000"
+        f"unknown --phases {named[:40]!r}; use {', '.join(_RULES)}, none, or a number of steps from 2 to 1000"
     )
 
 

@@ -104,12 +104,12 @@ def tell_again(name: str, again: Callable[[], Iterator[Moment]], question: WhatI
     """Evaluate one recording under each strategy. ``again`` returns a fresh iterator over its moments."""
     run = tuple(again())
     if not run:
-        raise TraceError(f"the trace of {name} holds no record; the run ended before its first one")
+        raise TraceError(f"the trace of {name} is empty; the run ended before its first record")
     start = run[-1].after.begun
     costing = own_costing(start, DEFAULT_PRICE) if question.price is None else costing_as(question.price, start)
     steps = run[-1].after.step
     if not steps:
-        raise UsageError(f"{name} has no reply of a model; there is nothing to tell again")
+        raise UsageError(f"{name} does not contain replies of a model, so there is nothing to evaluate")
     counter, counted = counter_for(again, costing)
     terms = Terms(
         price=None if costing.free else costing.price,
@@ -200,7 +200,7 @@ def _row(
     rule: PhaseRule | None, missed: tuple[float, ...],
 ) -> WhatIfRow:  # fmt: skip
     if run[-1].after.program is not None and not has_frames(strategy):
-        return WhatIfRow(strategy.name, False, "does not apply: the frames of a program have tasks of their own", None)
+        return WhatIfRow(strategy.name, False, "does not apply: frames of a program have separate tasks", None)
     try:
         if rule is not None and has_frames(strategy):
             start = start_with_frames(start, strategy)
@@ -221,7 +221,7 @@ def _note_of_bands(cut: Sequence[HandOverBand]) -> str:
         notes.append(f"${low.outcome.usd:,.4f} to ${high.outcome.usd:,.4f}")
     elif low.outcome.seconds is not None and high.outcome.seconds is not None:
         notes.append(f"{low.outcome.seconds:,.1f} to {high.outcome.seconds:,.1f} s")
-    notes.append(f"{middle.handed.facts:,} facts across frames, {middle.handed.again:,} results looked for again")
+    notes.append(f"{middle.handed.facts:,} facts across frames, {middle.handed.again:,} results looked up again")
     return "; ".join(notes)
 
 
@@ -281,9 +281,9 @@ def _note(run: tuple[Moment, ...], strategy: MemoryStrategy) -> str:
     views = [moment.view for moment in run if isinstance(moment.event, ModelReplied) and by_program(moment)]
     known = sum(view is not None for view in views)
     if known:
-        notes.append(f"{known:,} {'step' if known == 1 else 'steps'} of the program in its own words")
+        notes.append(f"{known:,} {'step' if known == 1 else 'steps'} of the program with its own prompts")
     if known < len(views):
-        notes.append(f"{len(views) - known:,} steps of the program are left out: their prompts are not known")
+        notes.append(f"{len(views) - known:,} steps of the program are left out: their prompts are unknown")
     return "; ".join(notes)
 
 

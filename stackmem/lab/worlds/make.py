@@ -113,8 +113,8 @@ def design(family: str, seed: int, horizon: int, noise: float, repository: Path 
     def attempt(units: int, more: int) -> _Try:
         world: object = build(Random(f"{family} {seed}"), size, units)  # noqa: S311 - reproducible on purpose
         if not isinstance(world, WorldDraft):
-            wrong = f"build of the world {family} made something of the type {type(world).__name__}"
-            raise UsageError(f"{wrong}, and a WorldDraft is wanted; fix or uninstall the package that provides it")
+            wrong = f"build of the world {family} must return a WorldDraft, not {type(world).__name__}"
+            raise UsageError(f"{wrong}; fix or uninstall the package that provides it")
         for key, path, title in _MORE[:more]:
             world = _with_document(world, Random(f"{key} {seed}"), size, key, path, title)  # noqa: S311
         plan = work.sealed(_plan(world, salt, size.chars(_UNIT_NOISE)))
@@ -224,16 +224,16 @@ def _refuse(family: str, seed: int, horizon: int, noise: float) -> None:
         raise UsageError(f"the seed {seed} is out of range; use a whole number from 0")
     low, high = HORIZONS
     if not low <= horizon <= high:
-        raise UsageError(f"a horizon of {horizon} cannot be made; use {low} to {high:,} calls")
+        raise UsageError(f"invalid horizon {horizon}; use {low} to {high:,} calls")
     if not 0 <= noise <= MOST_NOISE:
-        raise UsageError(f"a noise of {noise:g} cannot be made; use 0 to {MOST_NOISE:g}")
+        raise UsageError(f"invalid noise {noise:g}; use 0 to {MOST_NOISE:g}")
 
 
 def _builder(family: str, repository: Path | None) -> Build:
     if repository is None:
         return WORLDS[family].build
     if family != "history":
-        raise UsageError(f"--repository goes with the family history; {family} is made of a seed alone")
+        raise UsageError(f"--repository is only for the family history; {family} needs only a seed")
     return partial(history.build_from, history.commits_of(repository))
 
 

@@ -89,7 +89,7 @@ class Oracle:
     def _read(self, path: str) -> None:
         start = self._next_line.get(path, 1)
         if not start:
-            raise UsageError(f"{path} of this world lacks what it should hold; report it")
+            raise UsageError(f"{path} of this world lacks a fact; report it")
         args: dict[str, str | int] = {"path": path} | ({"start_line": start} if start > 1 else {})
         self.calls.append(OracleCall("read_file", args))
         text = self._workspace.read_file(path, start if start > 1 else None, None, SHOWN_BYTES).text

@@ -122,7 +122,7 @@ def test_a_variant_runs_under_its_own_settings(stage, tmp_path):
 def test_a_budget_cannot_be_kept_where_no_price_is_known(stage, tmp_path):
     (task,) = small_tasks(stage, "one")
     plan = planned(task, models=("openai/q",), settings={"base_url": "http://127.0.0.1:9"})
-    with pytest.raises(UsageError, match="no price of openai/q is known"):
+    with pytest.raises(UsageError, match="the price of openai/q is unknown"):
         run_bench(plan, tmp_path / "bench", Means(1, total_usd=1.0))
 
 
@@ -195,7 +195,7 @@ def test_a_signal_keeps_what_is_finished_and_says_how_to_go_on(stage, tmp_path, 
     os.kill(running.pid, number)
     out, err = running.communicate(timeout=100)
     assert running.returncode == code, err
-    assert f"go on with: stackmem bench -o {bench}" in out
+    assert f"to continue, run: stackmem bench -o {bench}" in out
     assert "Traceback" not in err
     eventually(lambda: not [pid for pid in family if lives(pid)], 10)
     had = len(list(read_rows(bench)))
@@ -207,8 +207,8 @@ def test_a_dry_run_makes_nothing(stage, tmp_path):
     (task,) = small_tasks(stage, "one")
     ran = stage.call("bench", *arguments([task], tmp_path / "bench"), "--trials", "24", "--dry-run")
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith("24 trials: 1 tasks x 24 seeds x 1 models x 1 strategies; 0 of them are done\n")
-    assert "24 trials of one task show a difference in success from 0." in ran.stdout
+    assert ran.stdout.startswith("24 trials: 1 tasks x 24 seeds x 1 models x 1 strategies; 0 trials are done\n")
+    assert "24 trials of one task can show a difference in success of 0." in ran.stdout
     assert not (tmp_path / "bench").exists()
 
 
@@ -220,23 +220,23 @@ def test_a_paid_plan_is_told_what_it_will_cost_with_a_key_and_without(stage, tmp
         env={"ANTHROPIC_API_KEY": key} if key else {},
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    assert "cost of what is left: about $0." in ran.stdout
-    assert "where no trial has ended yet: 6,000 tokens" in ran.stdout
+    assert "cost of the remaining trials: about $0." in ran.stdout
+    assert "assumed until trials have finished: 6,000 prompt tokens" in ran.stdout
 
 
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--jobs", "0"], "0 jobs cannot be"),
+        (["--jobs", "0"], "0 jobs are not possible"),
         (["--engine", "ray"], "no engine 'ray'"),
-        (["--scheduler", "tcp://127.0.0.1:1"], "--scheduler goes with --engine dask"),
+        (["--scheduler", "tcp://127.0.0.1:1"], "--scheduler needs --engine dask"),
         (["--concurrency", "anthropic"], "write it like anthropic=4"),
-        (["--total-usd", "-1"], "--total-usd -1 cannot be"),
-        (["--trial-seconds", "nan"], "--trial-seconds nan cannot be"),
-        (["--keep-traces", "some"], "--keep-traces 'some' is none"),
+        (["--total-usd", "-1"], "--total-usd -1 is not possible"),
+        (["--trial-seconds", "nan"], "--trial-seconds nan is not possible"),
+        (["--keep-traces", "some"], "unknown --keep-traces 'some'"),
         (["--depth", "many"], "--depth is 'many'"),
-        (["--horizon", "long"], "--horizon: 'long' are no numbers"),
-        (["a.toml", "b.toml"], "one suite at a time"),
+        (["--horizon", "long"], "--horizon: 'long' is not a list of numbers"),
+        (["a.toml", "b.toml"], "only one suite per bench"),
         (["none.toml"], "none.toml cannot be read"),
     ],
 )
@@ -249,7 +249,9 @@ def test_a_flag_that_cannot_be_is_exit_2_and_one_sentence(stage, tmp_path, more,
 
 
 def test_a_bench_without_a_task_goes_on_with_what_was_planned_or_says_what_is_missing(stage, tmp_path):
-    assert "nothing to solve was named" in stage.call("bench", "-o", tmp_path / "none").stderr
-    assert "say -o DIR" in stage.call("bench", "calculator").stderr
+    assert "missing task" in stage.call("bench", "-o", tmp_path / "none").stderr
+    assert "pass -o DIR" in stage.call("bench", "calculator").stderr
     benched(planned(*small_tasks(stage, "one"), settings=FAST), tmp_path / "bench")
-    assert "goes on as it was planned" in stage.call("bench", "-o", tmp_path / "bench", "--trials", "9").stderr
+    assert (
+        "continues with its original options" in stage.call("bench", "-o", tmp_path / "bench", "--trials", "9").stderr
+    )

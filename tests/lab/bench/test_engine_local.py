@@ -79,7 +79,7 @@ def test_a_worker_that_is_killed_loses_its_trial_and_no_other(stage, tmp_path, e
     (lost,) = reports(local)
     assert isinstance(lost, Lost)
     assert (lost.id, lost.final) == (first.trial.id, False)
-    assert lost.why == "its worker was killed by SIGKILL, as the system does where memory runs out"
+    assert lost.why == "its worker was killed by SIGKILL, possibly because memory ran out"
     local.submit(others[0])
     assert isinstance(reports(local)[0], TrialDone)
 
@@ -128,7 +128,7 @@ def test_a_poisonous_trial_is_a_row_and_the_others_go_on(stage, tmp_path):
         "one": "solved",
         "two": "solved",
     }
-    assert rows["endless"]["error"].endswith("where memory runs out, and so was the second one that took it")
+    assert rows["endless"]["error"].endswith("possibly because memory ran out; the second worker ended the same way")
     assert len(events(folder / rows["endless"]["run"])) >= 2
 
 

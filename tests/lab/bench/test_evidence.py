@@ -81,7 +81,7 @@ def test_each_session_is_an_entry_with_its_model_its_task_and_every_strategy(ent
         ("model-9", "t1"),
     ]  # fmt: skip
     (bad,) = [entry for entry in entries if entry.unread]
-    assert "in no known format" in bad.unread
+    assert "has an unknown format" in bad.unread
     assert str(folder) not in bad.unread
     first = entries[0].told
     assert set(first) == {
@@ -139,7 +139,7 @@ def test_a_study_goes_on_where_it_stopped_and_a_torn_line_is_made_again(small, t
     assert len(made) == len(whole) - 2
     for broken in (b"{}", b'{"file":"\xff"}', b'{"x":' + b"[" * 5_000):
         rows.write_bytes(broken + b"\n" + b"".join(lines))
-        with pytest.raises(UsageError, match="line 1: no entry"):
+        with pytest.raises(UsageError, match="line 1 is not an entry"):
             read_entries(rows)
 
 
@@ -190,7 +190,7 @@ def test_a_model_without_any_fact_is_in_no_share_of_facts():
 def test_tables_are_of_all_of_each_length_and_of_each_model():
     found = tables([entry("a", "t0", 1, steps=3), entry("b", "t1", 1, steps=70), RecordingEntry("x", unread="why")])
     assert [(one.title, one.runs) for one in found] == [
-        ("All recordings", 2), ("1 to 15 steps", 1), ("61 steps and more", 1), ("a", 1), ("b", 1),
+        ("All recordings", 2), ("1 to 15 steps", 1), ("61 or more steps", 1), ("a", 1), ("b", 1),
     ]  # fmt: skip
 
 
@@ -215,14 +215,14 @@ def test_names_from_recordings_are_shown_and_never_obeyed(tmp_path, ending):
 
 
 def test_a_study_is_written_by_the_end_of_its_name_only(tmp_path):
-    with pytest.raises(UsageError, match=r"ends in none of"):
+    with pytest.raises(UsageError, match=r"does not end in one of"):
         write_evidence([], tmp_path / "out.pdf")
 
 
 def test_the_summary_counts_what_was_not_read_by_its_reason(entries):
     text = "\n".join(summary(entries))
     assert "5 recordings of 4 models and 3 tasks" in text
-    assert "1 files or sessions were not read: is in no known format (1)" in text
+    assert "1 files or sessions were not read: has an unknown format (1)" in text
 
 
 def test_the_command_writes_the_page_and_says_what_was_not_read(stage, small, tmp_path):
@@ -271,5 +271,5 @@ def test_what_an_agent_was_shown_of_its_tools_is_billed_where_it_lies_beside(tmp
 @pytest.mark.parametrize("tools", ["{}", "[{}]", "[1", '[{"function": {"name": 1, "parameters": {}}}]'])
 def test_tools_that_are_none_are_named_in_a_sentence(tmp_path, tools):
     (one, *_) = told_beside(tmp_path, tools)
-    assert "tools.json is no list of tools" in one.unread
+    assert "tools.json is not a list of tools" in one.unread
     assert str(tmp_path) not in one.unread

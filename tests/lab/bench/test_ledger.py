@@ -82,7 +82,7 @@ def test_another_broken_line_is_named(tmp_path, line):
     begun(tmp_path, row(FIRST))
     with (tmp_path / LEDGER).open("ab") as file:
         file.write(line + b"\n")
-    with pytest.raises(TraceError, match=r"line 2 of .* is no row; take it out"):
+    with pytest.raises(TraceError, match=r"line 2 of .* is not a valid row; remove the line"):
         begun(tmp_path)
 
 
@@ -90,7 +90,7 @@ def test_another_broken_line_is_named(tmp_path, line):
 def test_a_plan_whose_world_names_a_folder_elsewhere_is_refused(tmp_path, name):
     hostile = replace(PLANNED, subjects=(TrialSubject(name, name, horizon=10, noise=1.0),))
     (tmp_path / PLAN).write_bytes(msgspec.json.encode(hostile))
-    with pytest.raises(TraceError, match="is no world"):
+    with pytest.raises(TraceError, match="is not a world"):
         read_plan(tmp_path)
 
 
@@ -107,8 +107,8 @@ def test_a_plan_may_grow(tmp_path):
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (BenchPlan(PLANNED.subjects, ("demo",), PLANNED.variants, 1, PLANNED.settings), "holds 1 trials"),
-        (BenchPlan(PLANNED.subjects, ("demo",), PLANNED.variants, 2, {"depth": 4}), "holds 2 trials"),
+        (BenchPlan(PLANNED.subjects, ("demo",), PLANNED.variants, 1, PLANNED.settings), "contains 1 trials"),
+        (BenchPlan(PLANNED.subjects, ("demo",), PLANNED.variants, 2, {"depth": 4}), "contains 2 trials"),
         (
             BenchPlan(PLANNED.subjects, ("demo",), PLANNED.variants, 2, PLANNED.settings, "claude-opus-5-5"),
             "another price",
@@ -134,7 +134,7 @@ def test_two_processes_cannot_run_one_bench(tmp_path):
 
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(UsageError, match="is not empty and holds no bench"):
+    with pytest.raises(UsageError, match="is not empty and does not contain a bench"):
         Ledger(tmp_path, PLANNED)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -156,5 +156,5 @@ def test_another_version_does_not_go_on_with_it(tmp_path):
     begun(tmp_path, row(FIRST))
     path = tmp_path / PLAN
     path.write_text(path.read_text().replace(f'"version": "{VERSION}"', '"version": "0.0.1"'))
-    with pytest.raises(UsageError, match=r"was begun by stackmem 0\.0\.1"):
+    with pytest.raises(UsageError, match=r"was started by stackmem 0\.0\.1"):
         begun(tmp_path)

@@ -22,30 +22,30 @@ def asked(**more) -> SuiteRequest:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"tasks": ()}, "nothing to solve was named"),
+        ({"tasks": ()}, "missing task"),
         ({"tasks": ("calculater",)}, "did you mean 'calculator'"),
-        ({"strategies": ()}, "no strategy was named"),
+        ({"strategies": ()}, "missing strategy"),
         ({"strategies": ("stak",)}, "no strategy 'stak'"),
         ({"strategies": ("full:x=1",)}, "has no parameter"),
-        ({"models": ()}, "no model was named"),
-        ({"models": ("human",)}, "asks nobody at the keyboard"),
+        ({"models": ()}, "missing model"),
+        ({"models": ("human",)}, "cannot use the model human"),
         ({"models": ("nobody/x",)}, "no model 'nobody/x'"),
         ({"models": ("script:none.yaml",)}, "none.yaml"),
         ({"models": ("claude-sonnet-5-5",)}, "ANTHROPIC_API_KEY is not set"),
-        ({"models": ("openai/q",), "settings": {"base_url": "http://me:x@127.0.0.1:9"}}, "a login has no place there"),
-        ({"trials": 0}, "0 trials are none"),
-        ({"trials": 10**9}, "at most 1,000,000 are run"),
+        ({"models": ("openai/q",), "settings": {"base_url": "http://me:x@127.0.0.1:9"}}, "contains a login"),
+        ({"trials": 0}, "0 is not a number of trials"),
+        ({"trials": 10**9}, "at most 1,000,000 trials"),
         ({"price": "gpt"}, "--price: no model 'gpt'"),
-        ({"latency_seconds": -1.0}, "a latency of -1"),
-        ({"latency_seconds": float("nan")}, "a latency of nan"),
+        ({"latency_seconds": -1.0}, "invalid latency of -1"),
+        ({"latency_seconds": float("nan")}, "invalid latency of nan"),
         ({"worlds": ("atlantis",)}, "no world 'atlantis'"),
-        ({"worlds": ("all",), "horizons": (0.5,)}, "a horizon of 0.5"),
-        ({"worlds": ("all",), "horizons": (float("inf"),)}, "a horizon of inf"),
-        ({"worlds": ("all",), "noise": (float("nan"),)}, "a noise of nan"),
-        ({"worlds": ("all",), "horizons": (9,)}, "a horizon of 9 cannot be; give whole numbers from 10 to 2,000"),
-        ({"worlds": ("all",), "noise": (-1.0,)}, "a noise of -1"),
+        ({"worlds": ("all",), "horizons": (0.5,)}, "invalid horizon 0.5"),
+        ({"worlds": ("all",), "horizons": (float("inf"),)}, "invalid horizon inf"),
+        ({"worlds": ("all",), "noise": (float("nan"),)}, "invalid noise nan"),
+        ({"worlds": ("all",), "horizons": (9,)}, "invalid horizon 9; give whole numbers from 10 to 2,000"),
+        ({"worlds": ("all",), "noise": (-1.0,)}, "invalid noise -1"),
         ({"worlds": ("all",), "noise": (8.5,)}, "from 0 to 8"),
-        ({"settings": {"isolation": "memory"}}, "calculator is none; leave --isolation out"),
+        ({"settings": {"isolation": "memory"}}, "not calculator; leave --isolation out"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(more, said):
@@ -73,7 +73,7 @@ def test_two_tasks_of_one_name_are_refused(stage):
     second = stage.root / "elsewhere" / "small"
     Path(first).rename(second)
     (again,) = small_tasks(stage, "small")
-    with pytest.raises(UsageError, match="two tasks are called small"):
+    with pytest.raises(UsageError, match="two tasks are named small"):
         planned(str(second), again)
 
 

@@ -93,7 +93,7 @@ def test_a_lost_trial_is_made_once_more(tmp_path):
 @pytest.mark.parametrize(
     ("lost", "said"),
     [
-        ([("killed", False), ("killed", False)], "killed, and so was the second one that took it"),
+        ([("killed", False), ("killed", False)], "killed; the second worker ended the same way"),
         ([("it took too long", True)], "it took too long"),
     ],
 )

@@ -112,9 +112,9 @@ def test_a_pause_that_outlives_the_cache_makes_the_history_be_written_again(tmp_
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"worlds": ("ledger",)}, "nobody asks for ledger in parts"),
-        ({"worlds": ("all",)}, "nobody asks for env_trap in parts"),
-        ({"settings": {"isolation": "none"}}, "needs isolation memory"),
+        ({"worlds": ("ledger",)}, "ledger has no separate requests"),
+        ({"worlds": ("all",)}, "env_trap has no separate requests"),
+        ({"settings": {"isolation": "none"}}, "needs --isolation memory"),
         ({"pause_seconds": -1.0}, "a pause of -1"),
         ({"pause_seconds": float("nan")}, "a pause of nan"),
     ],

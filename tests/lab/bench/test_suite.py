@@ -76,31 +76,31 @@ def test_a_whole_suite_says_what_it_asks_for(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("wrlds = ['x']", "'wrlds' is no key of a suite; did you mean worlds"),
+        ("wrlds = ['x']", "'wrlds' is not a key of a suite; did you mean worlds"),
         ("trials = 'three'", "Expected `int"),
         ("trials = 1.5", "Expected `int"),
         ("horizons = 60", "Expected `array"),
         ("horizons = ['60']", "Expected `float"),
         ("models = [1]", "Expected `str`"),
         ("keep_traces = 'some'", "Invalid enum value 'some'"),
-        ("settings = 1", "settings is no table"),
+        ("settings = 1", "settings is not a table"),
         ("session = 'old'", "Invalid enum value 'old'"),
-        ("[[variants]]\nstrategy = 'full'\nsession = 'new'", "with settings of its own needs a name"),
+        ("[[variants]]\nstrategy = 'full'\nsession = 'new'", "has its own settings, so it needs a name"),
         ("[settings]\ndepth = 'deep'", "depth is 'deep'"),
         ("[settings]\ndepth = 1_000", "depth is 1000"),
-        ("[settings]\nruns_dir = '/'", "'runs_dir' is no setting of a bench"),
-        ("[settings]\nmodel = 'demo'", "'model' is no setting of a bench"),
-        ("[settings]\ncheck = 'true'", "'check' is no setting of a bench"),
-        ("variants = 1", "variants are tables"),
-        ("variants = [1]", "variants are tables"),
+        ("[settings]\nruns_dir = '/'", "'runs_dir' is not a setting of a bench"),
+        ("[settings]\nmodel = 'demo'", "'model' is not a setting of a bench"),
+        ("[settings]\ncheck = 'true'", "'check' is not a setting of a bench"),
+        ("variants = 1", "variants must be a list of tables"),
+        ("variants = [1]", "variants must be a list of tables"),
         ("[[variants]]\nname = 'x'", "a variant has no strategy"),
         ("[[variants]]\nstrategy = 1", "a variant has no strategy"),
         ("[[variants]]\nstrategy = 'full'\nname = 2", "Expected `str`"),
         ("[[variants]]\nstrategy = 'full'\ndepth = 2", "needs a name"),
-        ("[[variants]]\nstrategy = 'full'\nname = 'x'\nsandbox_dir = '/'", "'sandbox_dir' is no setting"),
-        ("worlds = [", "is no TOML"),
-        (b"\xff", "is no TOML"),
-        ("x = " + "[" * 20_000, "is no TOML"),
+        ("[[variants]]\nstrategy = 'full'\nname = 'x'\nsandbox_dir = '/'", "'sandbox_dir' is not a setting"),
+        ("worlds = [", "is not valid TOML"),
+        (b"\xff", "is not valid TOML"),
+        ("x = " + "[" * 20_000, "is not valid TOML"),
         ("#" * (LARGEST_BYTES + 1), "at most"),
     ],
 )
@@ -155,7 +155,7 @@ def test_no_list_of_strategies_is_too_odd_to_be_split(text):
 
 def test_numbers_are_read_and_anything_else_is_one_sentence():
     assert numbers("60, 300,", "--horizon") == (60.0, 300.0)
-    with pytest.raises(UsageError, match="--horizon: 'sixty' are no numbers"):
+    with pytest.raises(UsageError, match="--horizon: 'sixty' is not a list of numbers"):
         numbers("sixty", "--horizon")
 
 
@@ -164,5 +164,5 @@ def test_a_suite_that_is_a_pipe_or_a_folder_is_refused_and_not_waited_for(tmp_pa
     os.mkfifo(tmp_path / "pipe.toml")
     (tmp_path / "folder.toml").mkdir()
     for name in ("pipe.toml", "folder.toml"):
-        with pytest.raises(UsageError, match="is no regular file; name a TOML file"):
+        with pytest.raises(UsageError, match="is not a regular file; name a TOML file"):
             read_suite(tmp_path / name, "/home/somebody")

@@ -54,9 +54,9 @@ def test_what_cannot_be_a_source_is_refused_in_a_sentence(tmp_path):
     few = repository(tmp_path / "few", 3)
     with pytest.raises(UsageError, match="has 3 commits that change files; 10 are needed"):
         design("history", 1, 60, 1.0, few)
-    with pytest.raises(UsageError, match="lies in no git repository"):
+    with pytest.raises(UsageError, match="is not in a git repository"):
         design("history", 1, 60, 1.0, tmp_path)
     with pytest.raises(UsageError, match="cannot be read"):
         design("history", 1, 60, 1.0, tmp_path / "nowhere")
-    with pytest.raises(UsageError, match="goes with the family history"):
+    with pytest.raises(UsageError, match="is only for the family history"):
         design("ledger", 1, 60, 1.0, few)

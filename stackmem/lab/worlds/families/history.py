@@ -46,7 +46,7 @@ def commits_of(folder: Path) -> tuple[Commit, ...]:
     except OSError as error:
         raise UsageError(f"{folder} cannot be read ({error.strerror}); name a folder with --repository") from error
     if root is None:
-        raise UsageError(f"{folder} lies in no git repository; name one with --repository")
+        raise UsageError(f"{folder} is not in a git repository; name one with --repository")
     origin = find_origin(root)
     words = ("log", "--reverse", "--no-merges", "--no-renames", "--raw", "-z", "--abbrev=10", "--format=%x1e%s", "-n")
     try:
@@ -55,7 +55,7 @@ def commits_of(folder: Path) -> tuple[Commit, ...]:
         raise UsageError(f"git cannot list the commits of {root} ({error}); name another one") from error
     found = [one for text in told.decode("utf-8", "replace").split("\x1e") if (one := _commit(text)) is not None]
     if len(found) < _LEAST:
-        raise UsageError(f"{root} has {len(found)} commits that change files; {_LEAST} are needed at least")
+        raise UsageError(f"{root} has {len(found)} commits that change files; at least {_LEAST} are needed")
     return tuple(found)
 
 
