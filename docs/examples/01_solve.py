@@ -1,6 +1,6 @@
-"""Solve the calculator with its scripted model, and watch the facts go by.
+"""Solve the calculator task with its scripted model, and print facts as they happen.
 
-The model is the task's own script; the sandbox and the checks are the real ones. No key is needed.
+The task's script replaces the model, so no key is needed. The sandbox and the checks are real.
 """
 
 import tempfile
@@ -12,7 +12,7 @@ from stackmem.core.state import State
 
 
 def observe(event: stackmem.Event, state: State) -> None:
-    """Called after each fact is in the trace; ``state`` is the state that the fact made."""
+    """Print some facts. Called after each fact is recorded, with the resulting state."""
     match event:
         case FramePushed(name=name, intent=intent):
             print(f"step {state.step:>2}  push {name}: {intent[:60]}…")

@@ -1,7 +1,7 @@
-"""The machine by hand: no files, no sandbox, no provider; facts and effects alone.
+"""Run the machine by hand, without files, sandbox or provider.
 
-``advance`` says what happens next, ``evolve`` what a fact changes. This is the loop of the harness with a world
-that is made up here.
+``advance`` returns the next fact or effect, and ``evolve`` applies a fact to the state. This is the harness's loop
+with an invented world.
 """
 
 from msgspec import structs
@@ -35,8 +35,8 @@ start = RunStarted(
     version="example",
 )
 
-# What the model says, in order. The second call is over a budget: the machine refuses it, and the run goes on.
-said = [
+# The model's calls, in order. The second exceeds a budget, so the machine refuses it and the run continues.
+calls = [
     ("heap_alloc", {"name": "answer", "content": "42", "description": "the answer"}),
     ("push_frame", {"name": "tell", "objective": "x" * 201, "context": "none", "return_spec": "the answer"}),
     ("push_frame", {"name": "tell", "objective": "Read heap 'answer'.", "context": "none", "return_spec": "it"}),
@@ -48,16 +48,16 @@ said = [
 
 
 def perform(effect: Effect) -> Event:
-    """The world: a model that reads from a list, and one command."""
+    """Play the world: a model that reads its calls from a list, and one command."""
     match effect:
         case AskModel(facts=facts, view=view):
-            tool, arguments = said[facts]
+            tool, arguments = calls[facts]
             call = ToolCall(f"call_{facts}", tool, arguments)
             return ModelReplied((call,), "call", Usage(uncached=100, output=20), view.digest)
         case UseTool():
             return ToolReturned("42\n[exit 0]", exit_code=0)
         case _:
-            raise AssertionError(f"this run asks for nothing else: {effect}")
+            raise AssertionError(f"unexpected effect: {effect}")
 
 
 state = evolve(State(), start)
@@ -72,5 +72,5 @@ while (upcoming := advance(state, strategy)) is not None:
 print(" -> ".join(type(event).__name__ for event in events))
 print(f"outcome {state.outcome}: {state.result}")
 
-if fold(events) != state:  # the facts are all there is
-    raise SystemExit("the facts fold to another state")
+if fold(events) != state:  # the facts determine the state
+    raise SystemExit("folding the facts gives a different state")

@@ -1,8 +1,8 @@
-"""Write a memory strategy, and run it with a script.
+"""Write a memory strategy and run it with a script.
 
-``masked`` shows one conversation, as ``full`` does, but of old tool results only their length. It edits what was sent
-before, so it declares that its prefix is not stable, and it leaves out thinking blocks, which providers sign over the
-messages before them.
+``masked`` renders one conversation, like ``full``, but replaces old tool results with their length. It edits earlier
+messages, so it declares that its prefix is not stable. It also omits thinking blocks, because providers sign them
+over the messages before them.
 """
 
 import tempfile
@@ -25,7 +25,7 @@ from stackmem.memory.shared.parameters import parameters as parse
 
 
 class Masked(Struct, frozen=True):
-    """Attributes: ``keep`` is how many of the newest results stand whole."""
+    """A strategy that masks old results. ``keep`` is the number of newest results that stay whole."""
 
     keep: int = 2
     name: str = "masked"
@@ -59,7 +59,7 @@ class Masked(Struct, frozen=True):
 
 
 def masked(parameters: str) -> Masked:
-    """What stands after the colon in ``--strategy masked:3``; the name is spelled in one way, ``masked:keep=3``."""
+    """Parse the parameters after the colon in ``--strategy masked:3``. The canonical name is ``masked:keep=3``."""
     chosen = parse("masked", parameters, (Count("keep", 2),))
     return Masked(chosen.counts["keep"], chosen.name)
 
@@ -92,7 +92,7 @@ with tempfile.TemporaryDirectory() as folder:
         sandbox_dir=Path(folder, "work"),
     )
     print(f"{result.outcome} in {result.steps} steps with {result.strategy}: {result.result}")
-    print(f"replayed: {stackmem.replay(result.run_dir).prompts} prompts are equal")
+    print(f"replayed: {stackmem.replay(result.run_dir).prompts} prompts equal")
 
 if result.outcome != "solved":
     raise SystemExit(f"not solved: {result}")
