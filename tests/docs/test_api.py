@@ -15,9 +15,9 @@ def test_every_public_name_has_its_place_on_the_page():
 def test_arguments_errors_fields_and_methods_are_told():
     page = api.page()
     assert "solve(\n    task: str | os.PathLike[str]" in page
-    assert "- `observe`: Told of every fact" in page
-    assert "- `UsageError`: There is no such run." in page
+    assert "- `observe`: Receives every fact" in page
+    assert "- `UsageError`: The run does not exist." in page
     assert "| `max_usd` |" not in page  # a setting is no field
     assert "| `cost_usd` | `float \\| None` | required |" in page
-    assert "- `records() -> RunReader`: The records in order" in page
+    assert "- `records() -> RunReader`: Return a reader of the records" in page
     assert "``" not in re.sub(r"^```.*$", "", page, flags=re.M)
