@@ -17,7 +17,7 @@ from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
 from stackmem.core.text import whole, whole_value
 
 from .failures import failed, kind_of_error, web_page
-from .json_text import MOST_TOKENS, parse_arguments
+from .json_text import MAX_TOKENS, parse_arguments
 
 _STOPS: dict[str, Stop] = {
     "end_turn": "end",
@@ -207,9 +207,7 @@ def _count(known: dict[str, int], given: dict[str, Any] | None) -> None:
         if name == "cache_creation" and isinstance(value, dict):
             _count(known, value)
         elif (
-            isinstance(value, int | float)
-            and not isinstance(value, bool)
-            and known.get(name, -1) < value <= MOST_TOKENS
+            isinstance(value, int | float) and not isinstance(value, bool) and known.get(name, -1) < value <= MAX_TOKENS
         ):
             known[name] = int(value)
 

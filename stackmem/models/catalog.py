@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from stackmem.core.pricing import Price
 from stackmem.errors import UsageError
 
-_MOST_USD = 1_000_000.0
+_MAX_USD = 1_000_000.0
 _PRICES = ("input", "output", "cache_write_5m", "cache_write_1h", "cache_read")
 _TIERS = ("tier_above", "tier_factor", "tier_output_factor")
 _DAY = re.compile(r"-20\d{6}$")
@@ -55,7 +55,7 @@ def read_price(text: str) -> Price:
         figures = [float(figure) for figure in text.split(",")]
     except ValueError:
         figures = []
-    if not 2 <= len(figures) <= 4 or not all(0 <= figure <= _MOST_USD for figure in figures):
+    if not 2 <= len(figures) <= 4 or not all(0 <= figure <= _MAX_USD for figure in figures):
         raise UsageError(
             f"--price {text[:80]!r} is not a price; write IN,OUT[,READ[,WRITE]] in USD per million tokens, or the name "
             "of a model that stackmem models lists with a price"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from httpx2 import Client, Request, Response, SyncByteStream, Timeout
 
-_MOST_ERROR_BYTES = 64 * 1024
+_MAX_ERROR_BYTES = 64 * 1024
 _OPENED = ("connect_tcp.complete", "start_tls.complete")
 
 
@@ -154,9 +154,9 @@ def _bound(response: Response) -> None:
     if not compressed:
         for piece in response.iter_raw():
             text += piece
-            if len(text) > _MOST_ERROR_BYTES:
+            if len(text) > _MAX_ERROR_BYTES:
                 break
     response.close()
     # The SDK reads the response again and gets this limited body.
-    response.stream = httpx2.ByteStream(text[:_MOST_ERROR_BYTES])
+    response.stream = httpx2.ByteStream(text[:_MAX_ERROR_BYTES])
     response.is_stream_consumed = response.is_closed = False

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-_MOST_BYTES = 64 * 1024 * 1024
+_MAX_BYTES = 64 * 1024 * 1024
 _BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BEFORE = b"\xef\xbb\xbf \t\r\n"
@@ -17,7 +17,7 @@ def server_events(
     chunks: Iterable[bytes],
     deadline: float,
     clock: Callable[[], float] = time.monotonic,
-    most_bytes: int = _MOST_BYTES,
+    most_bytes: int = _MAX_BYTES,
 ) -> Iterator[str]:
     """Yield the ``data`` of each event, ignoring comments, names and ids; a body that is not a stream is one text.
 

@@ -29,7 +29,7 @@ from .connection import Connection, trusted
 from .endpoint import GEMINI, Endpoint, without_login
 from .failures import answered_with, cause, failed, kind_of_error, one_line, sentence, unanswered, web_page
 from .gemini_messages import contents, declaration, read_chunks
-from .json_text import MOST_TOKENS
+from .json_text import MAX_TOKENS
 from .served import ASK_SECONDS
 from .tokens import estimated_usage
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 WINDOW_TOKENS = 1_048_576
 """Window of all Gemini models since 2.5; a smaller model reports its window when asked."""
 _REPLY_TOKENS = 32_000
-_MOST_BYTES = 64 * 1024 * 1024
+_MAX_BYTES = 64 * 1024 * 1024
 _MALFORMED = (ValueError, TypeError, AttributeError, KeyError, RecursionError)
 """Errors that the SDK raises for malformed answers, including pydantic's and its own."""
 _SIGNATURE = re.compile(r"thought[_ ]signature", re.IGNORECASE)
@@ -109,7 +109,7 @@ class GeminiModel:
             ) from error
         except (errors.APIError, httpx2.HTTPError, OSError, *_MALFORMED):
             return
-        if told.input_token_limit is not None and 1_000 <= told.input_token_limit <= MOST_TOKENS:
+        if told.input_token_limit is not None and 1_000 <= told.input_token_limit <= MAX_TOKENS:
             self.window_tokens, self.window_source = told.input_token_limit, "said by the server"
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
@@ -204,7 +204,7 @@ class GeminiModel:
 
             there = self._endpoint
             self._connection = Connection(
-                httpx2.Client, there.connect_seconds, there.silence_seconds, most_bytes=_MOST_BYTES
+                httpx2.Client, there.connect_seconds, there.silence_seconds, most_bytes=_MAX_BYTES
             )
             self._client = genai.Client(
                 api_key=there.key,

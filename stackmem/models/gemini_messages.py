@@ -31,7 +31,7 @@ NO_SIGNATURE = b"skip_thought_signature_validator"
 """Google's documented placeholder for a call without a known signature."""
 _NOTHING = "(no text)"
 _PIECES = "gemini"
-_MOST_PARTS = 100_000
+_MAX_PARTS = 100_000
 _STOPS: dict[str, Stop] = {
     "STOP": "end", "MAX_TOKENS": "truncated", "CONTINUATION": "truncated", "SAFETY": "refused",
     "RECITATION": "refused", "BLOCKLIST": "refused", "PROHIBITED_CONTENT": "refused", "SPII": "refused",
@@ -181,8 +181,8 @@ def _grow(reply: _Reply, candidate: Candidate, facts: int) -> None:
             last.chars += piece.chars
         else:
             reply.pieces.append(piece)
-        if len(reply.pieces) > _MOST_PARTS:
-            raise ValueError(f"more than {_MOST_PARTS:,} parts")
+        if len(reply.pieces) > _MAX_PARTS:
+            raise ValueError(f"more than {_MAX_PARTS:,} parts")
 
 
 def _read(reply: _Reply, part: Part, facts: int) -> _Piece:

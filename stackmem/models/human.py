@@ -16,7 +16,7 @@ from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
 
 from .tokens import estimated_usage
-from .typed_call import BLOCK_END, MOST_CALL_CHARS, TOO_LONG, Lines, TypedCall, is_text, read_typed, usage_of
+from .typed_call import BLOCK_END, MAX_CALL_CHARS, TOO_LONG, Lines, TypedCall, is_text, read_typed, usage_of
 
 
 class Keyboard:
@@ -58,10 +58,10 @@ def can_type() -> bool:
 
 def _bounded(stream: TextIO) -> str:
     """Return the next line; a line that is too long is returned with one extra character."""
-    line = stream.readline(MOST_CALL_CHARS + 1)
+    line = stream.readline(MAX_CALL_CHARS + 1)
     rest = line
-    while len(rest) > MOST_CALL_CHARS and not rest.endswith("\n"):
-        rest = stream.readline(MOST_CALL_CHARS + 1)
+    while len(rest) > MAX_CALL_CHARS and not rest.endswith("\n"):
+        rest = stream.readline(MAX_CALL_CHARS + 1)
     return line
 
 
@@ -104,7 +104,7 @@ class HumanModel:
             line = source.readline()
             if not line:
                 return ModelFailed("script", f"the input ended while a call was awaited; {_RUN_ENDS}")
-            if len(line) > MOST_CALL_CHARS:
+            if len(line) > MAX_CALL_CHARS:
                 self._print(f"the line has {TOO_LONG}")
                 continue
             typed = line.strip()

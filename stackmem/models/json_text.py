@@ -7,7 +7,7 @@ from typing import Any
 from stackmem.core.strict_json import strict_value
 from stackmem.core.text import whole, whole_value
 
-MOST_TOKENS = 1 << 40
+MAX_TOKENS = 1 << 40
 """Larger counts are bogus, and would break every sum of costs."""
 
 

@@ -21,7 +21,7 @@ FREE = Price(0.0, 0.0, 0.0, 0.0, 0.0, "free (local)")
 ASSUMED_FREE = Price(0.0, 0.0, 0.0, 0.0, 0.0, "free (local); if this server passes requests on, give --price")
 """Price for ``openai/NAME`` at a local address, which may also be a proxy to a paid provider."""
 _SECONDS = 1.0
-_MOST_BYTES = 8 << 20
+_MAX_BYTES = 8 << 20
 
 
 class RunningServer(Struct, frozen=True):
@@ -55,7 +55,7 @@ def running_servers(ports: dict[str, int] = LOCAL_SERVERS) -> Iterator[RunningSe
                         continue
                     for piece in answer.iter_bytes():
                         text += piece
-                        if len(text) > _MOST_BYTES:
+                        if len(text) > _MAX_BYTES:
                             break
                 listed: Any = json.loads(bytes(text))
             except (httpx2.HTTPError, OSError, ValueError, RecursionError):

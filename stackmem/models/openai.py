@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 WINDOW_TOKENS = 32_768
-LEAST_WINDOW_TOKENS = 1_000
+MIN_WINDOW_TOKENS = 1_000
 _REPLY_TOKENS = 32_000
 MAX_TOKEN_CHARS = 6
 """Characters of prompt per counted token above which the server must have dropped a part; usual are 2 to 5."""
@@ -178,7 +178,7 @@ class OpenAIModel:
             self.window_tokens, self.window_source = served.window_tokens, "said by the server"
         if served.price is not None and not price_given:
             self.price = served.price
-        if self.window_tokens < LEAST_WINDOW_TOKENS:
+        if self.window_tokens < MIN_WINDOW_TOKENS:
             raise UsageError(
                 f"the window of {self.window_tokens:,} tokens for {self._model} at {without_login(self._endpoint.url)} "
                 "leaves no room for a reply; start the server with a larger window"

@@ -19,7 +19,7 @@ from stackmem.core.messages import FailureKind, ReplyPart, Text, Thinking, ToolC
 from stackmem.core.text import whole, whole_value
 
 from .failures import failed, kind_of_error, kind_of_status, sentence, web_page
-from .json_text import MOST_TOKENS, parse_arguments
+from .json_text import MAX_TOKENS, parse_arguments
 from .openai_messages import FOREIGN_THOUGHT
 
 Json = dict[str, Any]
@@ -35,7 +35,7 @@ _BROKEN_OFF: dict[str, FailureKind] = {
     "error": "server_error", "insufficient_system_resource": "overloaded", "network_error": "connection",
 }  # fmt: skip
 """Finish reasons with which a server reports that it gave up."""
-_MOST_CALLS = 1_000
+_MAX_CALLS = 1_000
 _REPEATED_CHARS = 4_000
 _LONGEST_PERIOD = 400
 _PIECES_BETWEEN_LOOKS = 100
@@ -216,8 +216,8 @@ def _call(calls: list[_Call], delta: Json, position: int | None) -> None:
     index = _number(delta.get("index"))
     call = _belonging(calls, position if index is None else index, identity, name)
     if call is None:
-        if len(calls) >= _MOST_CALLS:
-            raise ValueError(f"more than {_MOST_CALLS:,} calls")
+        if len(calls) >= _MAX_CALLS:
+            raise ValueError(f"more than {_MAX_CALLS:,} calls")
         call = _Call("", "", position if index is None else index, [], {})
         calls.append(call)
     call.id = call.id or identity
@@ -296,7 +296,7 @@ def tokens_in(prompt: int, details: Json, output: int) -> Usage:
 def token_count(count: Any) -> int:
     """Return the count, or 0 if it is not a valid one."""
     number = _number(count) or 0
-    return number if 0 <= number <= MOST_TOKENS else 0
+    return number if 0 <= number <= MAX_TOKENS else 0
 
 
 def _error(chunk: Json, *, whole_body: bool) -> Any:

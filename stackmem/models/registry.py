@@ -22,7 +22,7 @@ from .endpoint import ANTHROPIC, GEMINI, OPENAI, endpoint
 from .gemini import GeminiModel
 from .human import HumanModel
 from .local_servers import FREE, LOCAL_SERVERS, default_url
-from .openai import CHAT, LEAST_WINDOW_TOKENS, RESPONSES, OpenAIModel, Wire
+from .openai import CHAT, MIN_WINDOW_TOKENS, RESPONSES, OpenAIModel, Wire
 from .scripted import ScriptedModel
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
@@ -101,7 +101,7 @@ def open_model(
             f"a base URL works with openai/NAME, responses/NAME and gemini/NAME, not with {name[:80]}; {way_out}, "
             "or pass --base-url none"
         )
-    if window_tokens is not None and window_tokens < LEAST_WINDOW_TOKENS:
+    if window_tokens is not None and window_tokens < MIN_WINDOW_TOKENS:
         raise UsageError(f"a context window of {window_tokens} tokens is too small for a prompt; use at least 1000")
     paid = read_price(price) if price is not None else None
     made = MODELS[prefix](

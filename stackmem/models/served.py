@@ -19,12 +19,12 @@ from stackmem.errors import UsageError
 from .connection import Connection
 from .endpoint import Endpoint, without_login
 from .failures import cause, one_line
-from .json_text import MOST_TOKENS
+from .json_text import MAX_TOKENS
 from .server.advice import is_loading
 
 ASK_SECONDS = 3.0
 _NONE: dict[str, str] = {}
-_MOST_BYTES = 8 * 1024 * 1024
+_MAX_BYTES = 8 * 1024 * 1024
 _WINDOWS = (
     ("loaded_context_length",), ("max_model_len",), ("meta", "n_ctx"), ("top_provider", "context_length"),
     ("context_length",), ("context_window",), ("max_context_length",),
@@ -35,7 +35,7 @@ _TIMES = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 _SIZE = re.compile(r"\s*(\d{1,6}(?:\.\d{1,3})?)\s*([KMBT])\s*", re.IGNORECASE)
 _EXPERTS = re.compile(r"(?<![a-z0-9.])(\d{1,3})x(\d{1,4}(?:\.\d{1,3})?)b(?![a-z0-9])", re.IGNORECASE)
 _IN_NAME = re.compile(r"(?<![a-z0-9.])(\d{1,4}(?:\.\d{1,3})?)([mb])(?![a-z0-9])", re.IGNORECASE)
-_MOST_PARAMETERS = 10**15
+_MAX_PARAMETERS = 10**15
 _PARAMETERS = (
     ("meta", "n_params"),
     ("details", "parameter_size"),
@@ -119,7 +119,7 @@ def _answer(
         ):
             for piece in answer.iter_bytes():
                 text += piece
-                if len(text) > _MOST_BYTES:
+                if len(text) > _MAX_BYTES:
                     return 0, b""
             return answer.status_code, bytes(text)
     finally:
@@ -159,7 +159,7 @@ def _window(entry: dict[str, Any], path: tuple[str, ...]) -> int | None:
     value: Any = entry
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST_TOKENS else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_TOKENS else None
 
 
 def _price(pricing: Any, address: str) -> Price | None:
@@ -205,6 +205,6 @@ def count_in_name(name: str) -> int | None:
 def _count(value: Any) -> int | None:
     if isinstance(value, str) and (written := _SIZE.fullmatch(value)) is not None:
         value = float(written[1]) * _TIMES[written[2].upper()]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= _MOST_PARAMETERS:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= _MAX_PARAMETERS:
         return None
     return int(value)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 _PIECE_CHARS = 200_000
-_MOST_PAIRS = 400
+_MAX_PAIRS = 400
 _TELLING_SPAN = 20  # prompts that differ by less than 1/20 of the longest one are useless for the slope
 
 # o200k compared with Claude's own counts: × 1.55 has a median error of 5 % over 240 chunks of 4 KB (5th to 95th
@@ -93,7 +93,7 @@ def learned_count(pairs: Iterable[tuple[int, int]]) -> LearnedCount | None:
     Prompts of different lengths separate the base from the factor, by the median of all slopes between two of them.
     If all prompts have about the same length, or the slope is far from the ratio of the tokens, the base is 0.
     """
-    known = [(counted, reported) for counted, reported in pairs if counted > 0 and reported > 0][-_MOST_PAIRS:]
+    known = [(counted, reported) for counted, reported in pairs if counted > 0 and reported > 0][-_MAX_PAIRS:]
     if not known:
         return None
     ratio = median(reported / counted for counted, reported in known)

@@ -16,8 +16,8 @@ from stackmem.core.tool_schemas import shown_schema
 from .json_text import parse_arguments
 
 BLOCK_END = "."
-MOST_CALL_CHARS = 10_000_000
-TOO_LONG = f"over {MOST_CALL_CHARS:,} characters; write a file in parts"
+MAX_CALL_CHARS = 10_000_000
+TOO_LONG = f"over {MAX_CALL_CHARS:,} characters; write a file in parts"
 NO_TEXT = "the call contains bytes that are not UTF-8; type it again"
 _BLOCK = "<<"
 _BLOCKS = re.compile(r"=<<(?=\s|$)")
@@ -148,7 +148,7 @@ def is_text(text: str) -> bool:
 
 def _unfit(what: str, text: str) -> str:
     """Return why a text cannot be part of a call; empty if it can."""
-    if len(text) > MOST_CALL_CHARS:
+    if len(text) > MAX_CALL_CHARS:
         return f"{what} has {TOO_LONG}"
     return "" if is_text(text) else NO_TEXT
 
@@ -160,7 +160,7 @@ def _block(more: Lines) -> str | None:
     while line := more.readline():
         if line.rstrip("\r\n") == BLOCK_END:
             return "".join(lines)
-        if chars <= MOST_CALL_CHARS:
+        if chars <= MAX_CALL_CHARS:
             lines.append(line[1:] if line.rstrip("\r\n") == BLOCK_END * 2 else line)
         chars += len(line)
     return None
@@ -176,7 +176,7 @@ def _closed(text: str, more: Lines, tell: Callable[[str], object]) -> str:
         line = more.readline()
         if not line.strip():
             break
-        if chars <= MOST_CALL_CHARS:
+        if chars <= MAX_CALL_CHARS:
             parts.append(line)
         chars += len(line)
         depth, in_text = _depth(line, depth, in_text=in_text)

@@ -14,7 +14,7 @@ from stackmem.core.text import clip_chars
 from .rows import PageFact
 from .texts import Ref, Texts
 
-MOST_CHARS = 4_000
+MAX_CHARS = 4_000
 """Maximum characters of one text; a result or artifact may have millions."""
 BRIEF_AFTER = 200
 BRIEF_CHARS = 200
@@ -86,7 +86,7 @@ def _of_memory(event: facts.Event, ref: Callable[[str], Ref], told: Result | Non
 
 def program_fact(event: facts.Event, question: Effect | None, told: int, ref: Callable[[str], Ref]) -> PageFact | None:
     """Return a page's fact for an event of a program; None for events that are not displayed."""
-    most = MOST_CHARS if told < BRIEF_AFTER else BRIEF_CHARS
+    most = MAX_CHARS if told < BRIEF_AFTER else BRIEF_CHARS
 
     def text(value: Any) -> Ref:
         return ref(clip_chars(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), most))
@@ -105,7 +105,7 @@ def program_fact(event: facts.Event, question: Effect | None, told: int, ref: Ca
         case program_facts.ToolAnswered():
             name, given = (question.tool, question.arguments) if isinstance(question, InvokeTool) else ("tool", {})
             back = text("" if event.value is None and event.failed else event.value)
-            return ["tool", back, name, text(given), event.failed, event.detail[:MOST_CHARS]]
+            return ["tool", back, name, text(given), event.failed, event.detail[:MAX_CHARS]]
         case program_facts.UserAnswered():
             asked = question.question if isinstance(question, AskUser) else ""
             return ["answer", text(event.text), text(asked)]

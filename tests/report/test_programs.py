@@ -11,7 +11,7 @@ from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
 from stackmem.measure.moments import moments
 from stackmem.measure.timeline import timeline
-from stackmem.report.facts import BRIEF_AFTER, BRIEF_CHARS, MOST_CHARS
+from stackmem.report.facts import BRIEF_AFTER, BRIEF_CHARS, MAX_CHARS
 from stackmem.run.open import Person
 from stackmem.trace.open_run import Run
 from tests.report.opened import opened, text
@@ -76,7 +76,7 @@ def test_a_tool_is_told_with_what_it_was_asked(looked):
     assert tool[2:3] + tool[4:] == ["write_file", "", ""]
     given = text(shown, tool[3])
     assert given.startswith('{"path": "long", "content": "yyyy')
-    assert MOST_CHARS // 2 < len(given) <= MOST_CHARS
+    assert MAX_CHARS // 2 < len(given) <= MAX_CHARS
 
 
 def test_the_facts_of_a_long_loop_become_brief(looked):
@@ -85,7 +85,7 @@ def test_the_facts_of_a_long_loop_become_brief(looked):
     assert [tool[2] for tool in tools[COUNT:]] == ["write_file"]  # all results, since they are too long for the prompt
     assert (text(shown, tools[1][1]), tools[1][4]) == ("", "missing")
     assert "does not exist" in tools[1][5]
-    assert len(text(shown, tools[0][1])) > MOST_CHARS // 2
+    assert len(text(shown, tools[0][1])) > MAX_CHARS // 2
     assert len(text(shown, tools[BRIEF_AFTER][1])) <= BRIEF_CHARS
     assert ["left", "looker/turn 2", "list", COUNT] in facts(shown, 2)
     noted = [text(shown, fact[2]) for fact in facts(shown, 2) if fact[0] == "failed"]

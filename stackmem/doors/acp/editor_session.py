@@ -27,7 +27,7 @@ from stackmem.trace.snapshot import Snapshot
 
 from .updates import Shown, Update, call_shown, message, updates
 
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _WRITES = frozenset({tool_name(WriteFile), tool_name(EditFile)})
 _ASKS: dict[Approve, frozenset[str]] = {
     "never": frozenset(),
@@ -217,7 +217,7 @@ class EditorSession:
                 found = self._of_folder(path)
             else:
                 return None
-            return found.decode() if len(found) <= _MOST_BYTES else None
+            return found.decode() if len(found) <= _MAX_BYTES else None
         except (TraceError, OSError, UnicodeDecodeError):
             return None
 
@@ -225,7 +225,7 @@ class EditorSession:
         place = (self.folder / path).resolve()
         if not place.is_relative_to(self.folder) or not place.is_file():
             raise OSError("not a file in the folder")
-        return read_start(place, _MOST_BYTES + 1)
+        return read_start(place, _MAX_BYTES + 1)
 
 
 class TurnFailed(Exception):  # noqa: N818 - reported as the answer to a prompt

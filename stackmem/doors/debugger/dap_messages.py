@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, BinaryIO
 
-MOST_BYTES = 10 * 1024 * 1024
-_MOST_HEADER_BYTES = 1_000
+MAX_BYTES = 10 * 1024 * 1024
+_MAX_HEADER_BYTES = 1_000
 
 
 class BadMessage(Exception):  # noqa: N818 - the peer's mistake
@@ -18,10 +18,10 @@ def read_message(stream: BinaryIO) -> dict[str, Any] | None:
     length = _read_header(stream)
     if length is None:
         return None
-    if length > MOST_BYTES:
-        while length > 0 and (part := stream.read(min(length, MOST_BYTES))):
+    if length > MAX_BYTES:
+        while length > 0 and (part := stream.read(min(length, MAX_BYTES))):
             length -= len(part)
-        raise BadMessage(f"a message is longer than {MOST_BYTES:,} bytes; send shorter messages")
+        raise BadMessage(f"a message is longer than {MAX_BYTES:,} bytes; send shorter messages")
     body = stream.read(length)
     if len(body) < length:
         return None
@@ -37,7 +37,7 @@ def read_message(stream: BinaryIO) -> dict[str, Any] | None:
 def _read_header(stream: BinaryIO) -> int | None:
     """Return the length of the following message, or None at the end of the stream."""
     length, fault = None, ""
-    while line := stream.readline(_MOST_HEADER_BYTES):
+    while line := stream.readline(_MAX_HEADER_BYTES):
         text = line.strip()
         if not text and length is not None:
             return length

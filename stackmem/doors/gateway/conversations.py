@@ -28,11 +28,11 @@ from .identity import ChainIndex, PrefixChain, grown, unseen
 
 Kind = Literal["new", "turn", "edit", "child", "compacted", "side"]
 
-_MOST_CONVERSATIONS = 4_096
+_MAX_CONVERSATIONS = 4_096
 _SHORTEST_SUMMARY = 80
 _SHORTEST_PROMPT = 8
-_MOST_TEXTS = 64
-_MOST_LOOKED_AT = 256 * 1024
+_MAX_TEXTS = 64
+_MAX_LOOKED_AT = 256 * 1024
 """Characters of each text that are searched for words of other conversations, limited because of the lock."""
 
 
@@ -95,7 +95,7 @@ class Conversations:
             return Placed(again.number, "new", found, request.messages, retry=True)
         others = [one for one in reversed(self._known.values()) if one.group == group]
         texts = (part.text for one in request.messages for part in one.parts if isinstance(part, Text))
-        opening = "\n".join(text[:_MOST_LOOKED_AT] for text in islice(texts, _MOST_TEXTS))
+        opening = "\n".join(text[:_MAX_LOOKED_AT] for text in islice(texts, _MAX_TEXTS))
         before = next((one for one in others if one.words and one.words in opening), None)
         if before is not None and not before.calls:
             before.asked.add(body)
@@ -107,7 +107,7 @@ class Conversations:
         kind: Kind = "side" if side else "new" if parent is None else "child"
         made = ForeignConversation(self._count, group, found.digests[0], tools=bool(request.tools), asked={body})
         self._known[made.number] = made
-        if len(self._known) > _MOST_CONVERSATIONS:
+        if len(self._known) > _MAX_CONVERSATIONS:
             self.forget([next(iter(self._known))])
         return Placed(made.number, kind, found, request.messages, parent=parent, call_id=call_id)
 

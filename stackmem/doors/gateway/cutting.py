@@ -35,9 +35,9 @@ FITTING = (
 )  # fmt: skip
 UNKNOWN_WINDOW = 200_000
 """Tokens assumed as the window of an unknown model."""
-_MOST_REMEMBERED = 2_048
-_MOST_TOLD = 64
-_MOST_DOUBLED = 8
+_MAX_REMEMBERED = 2_048
+_MAX_TOLD = 64
+_MAX_DOUBLED = 8
 
 
 def foreign_strategy(spelled: str) -> OneConversation | Summarizing | None:
@@ -207,7 +207,7 @@ class Cutter:
             turn = Compaction(text, wanted.turns, len(told), Heap())
             grown = Followed(known.shown.summarize(turn))
         else:
-            waits = len(told) + 2 ** min(known.failed, _MOST_DOUBLED)
+            waits = len(told) + 2 ** min(known.failed, _MAX_DOUBLED)
             grown = replace(known, failed=known.failed + 1, waits=waits)
         self._keep(found.digests[told[-1].blocks], grown, instead=True)
 
@@ -219,7 +219,7 @@ class Cutter:
         conversation = before.grown(request.messages)
         with self._lock:
             self._told[opening] = conversation
-            if len(self._told) > _MOST_TOLD:
+            if len(self._told) > _MAX_TOLD:
                 self._told.popitem(last=False)
         told = conversation.exchanges
         if not told or request.continues:
@@ -258,7 +258,7 @@ class Cutter:
             known = made if instead else self._known.get(digest, made)
             self._known[digest] = known
             self._known.move_to_end(digest)
-            if len(self._known) > _MOST_REMEMBERED:
+            if len(self._known) > _MAX_REMEMBERED:
                 self._known.popitem(last=False)
             return known
 

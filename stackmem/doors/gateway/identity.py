@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from stackmem.doors.gateway.wires.wire import ForeignMessage, Role, identity_of
 
-_MOST_RECENT = 64
+_MAX_RECENT = 64
 _TRIED = 4
-MOST_KNOWN = 500_000
+MAX_KNOWN = 500_000
 """Maximum number of digests in the index, at about 50 bytes each."""
 
 
@@ -66,7 +66,7 @@ class Chains:
         found = PrefixChain(tuple(digests), replied)
         with self._lock:
             self._recent[key] = messages, found, ends
-            if len(self._recent) > _MOST_RECENT:
+            if len(self._recent) > _MAX_RECENT:
                 del self._recent[next(iter(self._recent))]
         return found
 
@@ -116,7 +116,7 @@ def unseen(messages: Sequence[ForeignMessage], known: int, total: int) -> tuple[
 class ChainIndex:
     """Maps known digests to conversations."""
 
-    def __init__(self, most: int = MOST_KNOWN) -> None:
+    def __init__(self, most: int = MAX_KNOWN) -> None:
         self._known: dict[bytes, int] = {}
         self._most = most
 

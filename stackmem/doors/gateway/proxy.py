@@ -48,10 +48,10 @@ from .upstream import Headers, Upstreams, client_left, open_client, to_client, t
 from .wires import WIRES, wire_of
 from .workers import Workers
 
-MOST_BODY_BYTES = 256 << 20
-MOST_ANSWER_BYTES = 1 << 30
-_MOST_KEPT_BYTES = 32 << 20
-_MOST_TRIES = 3
+MAX_BODY_BYTES = 256 << 20
+MAX_ANSWER_BYTES = 1 << 30
+_MAX_KEPT_BYTES = 32 << 20
+_MAX_TRIES = 3
 _SENT_SECONDS = 0.01
 """Time for a request to get on its way before recording starts."""
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -126,8 +126,8 @@ class Gateway:
         size, whole = 0, False
         try:
             async for piece in request.stream():
-                if size + len(piece) > MOST_BODY_BYTES:
-                    told = f"stackmem gateway: the request is longer than {MOST_BODY_BYTES >> 20} MiB"
+                if size + len(piece) > MAX_BODY_BYTES:
+                    told = f"stackmem gateway: the request is longer than {MAX_BODY_BYTES >> 20} MiB"
                     return Refused(413, "request_too_large", told)
                 if not self._workers.hold(len(piece)):
                     told = "stackmem gateway: too many large requests in progress; try again later"
@@ -223,26 +223,26 @@ class Gateway:
         try:
             async for chunk in answer.aiter_raw():
                 size += len(chunk)
-                if size > MOST_ANSWER_BYTES:
-                    why = f"the answer is longer than {MOST_ANSWER_BYTES >> 20:,} MiB"
+                if size > MAX_ANSWER_BYTES:
+                    why = f"the answer is longer than {MAX_ANSWER_BYTES >> 20:,} MiB"
                     raise httpx2.RemoteProtocolError(why)
                 came.first = came.first or time.monotonic()
                 if came.wire is not None and not came.is_over:
-                    if size <= _MOST_KEPT_BYTES:
+                    if size <= _MAX_KEPT_BYTES:
                         kept.append(chunk)
                     # Record before the client has everything, because its next request may arrive before the stream
                     # closes.
-                    if tries < _MOST_TRIES and may_be_over(came.wire, answer, chunk, size):
+                    if tries < _MAX_TRIES and may_be_over(came.wire, answer, chunk, size):
                         tries += 1
                         await self._recorder.over(came, answer, kept)
                 yield chunk
                 self._recorder.begin(came)
             why = ""
         except httpx2.HTTPError as error:
-            why = why if size > MOST_ANSWER_BYTES else f"the answer broke off ({type(error).__name__})"
+            why = why if size > MAX_ANSWER_BYTES else f"the answer broke off ({type(error).__name__})"
             raise
         finally:
-            if size > _MOST_KEPT_BYTES:
+            if size > _MAX_KEPT_BYTES:
                 kept, why = [], why or "the answer is too long to be recorded"
             with anyio.CancelScope(shield=True):
                 await answer.aclose()

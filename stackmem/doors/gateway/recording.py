@@ -34,7 +34,7 @@ P = TypeVar("P", RequestPassed, AnswerPassed)
 
 ORIGIN = f"gateway {VERSION}"
 STRATEGY = "gateway"
-_MOST_OPEN = 256
+_MAX_OPEN = 256
 _PIECE_BYTES = 1 << 20
 _LONGEST_SECRET = 64 << 10
 
@@ -171,7 +171,7 @@ class Recording:
         passed = self._scrubbed(passed, keys)
         with self._lock:
             run = self._run_of(placed, passed)
-            over = [self._forgotten(next(iter(self._runs.values()))) for _ in range(len(self._runs) - _MOST_OPEN)]
+            over = [self._forgotten(next(iter(self._runs.values()))) for _ in range(len(self._runs) - _MAX_OPEN)]
         for one in over:
             one.close(self._clock())
         return run, run.take_request(passed)

@@ -23,7 +23,7 @@ from .cutting import ForeignCut
 from .identity import shared
 
 Shortened = Callable[[ToolResult, int], ToolResult]
-_MOST_RECENT = 64
+_MAX_RECENT = 64
 
 
 class ShownConversation(Struct, frozen=True):
@@ -67,7 +67,7 @@ class Rewriter:
         shown = _shown_conversation(wire, request, cut, shorten, before)
         with self._lock:
             self._recent[key] = shown
-            if len(self._recent) > _MOST_RECENT:
+            if len(self._recent) > _MAX_RECENT:
                 self._recent.popitem(last=False)
         last = request.raw[cut.exchanges[-1].end :]
         behind = map(wire.unbound, last) if shown.changed[-1] and wire.unbound else last

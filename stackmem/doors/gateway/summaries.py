@@ -22,7 +22,7 @@ from msgspec import Raw, Struct
 
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Usage
-from stackmem.doors.gateway.wires.wire import LEAST_REPLY_TOKENS, WireFormat
+from stackmem.doors.gateway.wires.wire import MIN_REPLY_TOKENS, WireFormat
 from stackmem.models.failures import failed
 from stackmem.prompts import prompt_text
 
@@ -32,9 +32,9 @@ from .ledger import CameRequest, GatewayLedger, begun_usage, reply_of
 from .upstream import client_left
 from .workers import Workers
 
-_MOST_SECONDS = 600.0
-_MOST_ANSWER_BYTES = 4 << 20
-_MOST_TOKENS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_MAX_SECONDS = 600.0
+_MAX_ANSWER_BYTES = 4 << 20
+_REPLY_LIMIT_FIELDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _NOT_ASKED_FOR = ("n", "prediction", "stop", "stop_sequences")
 _NOT_SENT = {b"idempotency-key"}
 _fields = msgspec.json.Decoder(dict[str, Raw])
@@ -49,10 +49,10 @@ def summary_body(body: bytes, wire: WireFormat, model: str, wanted: SummaryWante
     fields[wire.field] = Raw(b"[" + asked + b"]")
     for name in _NOT_ASKED_FOR:
         fields.pop(name, None)
-    for name in _MOST_TOKENS:
+    for name in _REPLY_LIMIT_FIELDS:
         given = _value(fields.get(name))
-        if isinstance(given, int) and given < LEAST_REPLY_TOKENS:
-            fields[name] = Raw(str(LEAST_REPLY_TOKENS).encode())
+        if isinstance(given, int) and given < MIN_REPLY_TOKENS:
+            fields[name] = Raw(str(MIN_REPLY_TOKENS).encode())
     choice = _value(fields.get("tool_choice"))
     if isinstance(choice, dict) and choice.get("type") in ("any", "tool"):
         fields["tool_choice"] = Raw(b'{"type":"none"}')
@@ -121,18 +121,18 @@ class Summaries:
         began, kept, size, why = time.monotonic(), list[bytes](), 0, ""
         answer: httpx2.Response | None = None
         try:
-            async with asyncio.timeout(_MOST_SECONDS):
+            async with asyncio.timeout(_MAX_SECONDS):
                 answer = await self._client.send(request, stream=True)
                 async for chunk in answer.aiter_raw():
                     kept.append(chunk)
                     size += len(chunk)
-                    if size > _MOST_ANSWER_BYTES:
+                    if size > _MAX_ANSWER_BYTES:
                         why = "the answer is too long for a summary"
                         break
         except asyncio.CancelledError:
             why = "nobody waited for the summary any longer"
         except TimeoutError:
-            why = f"the summary took longer than {_MOST_SECONDS:.0f} seconds"
+            why = f"the summary took longer than {_MAX_SECONDS:.0f} seconds"
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             why = f"the upstream gave no summary ({type(error).__name__})"
         finally:

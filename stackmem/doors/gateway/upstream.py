@@ -27,7 +27,7 @@ Headers = list[tuple[bytes, bytes]]
 SILENCE_SECONDS = 900.0
 """Longest pause of an upstream; a request without streaming may take minutes to answer."""
 _CONNECT_SECONDS = 15.0
-_MOST_DECODED = 32 << 20
+_MAX_DECODED = 32 << 20
 _OF_ONE_CONNECTION = {
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
     b"transfer-encoding", b"upgrade",
@@ -136,7 +136,7 @@ def decoded(body: bytes, coding: str) -> bytes:
         raise ValueError(f"the answer is coded as {coding[:20]!r}, which is not read here")
     opened = zlib.decompressobj(wbits=47 if "gzip" in coding else 15)
     try:
-        plain = opened.decompress(body, _MOST_DECODED)
+        plain = opened.decompress(body, _MAX_DECODED)
     except zlib.error as error:
         raise ValueError(f"the answer is not coded as it says: {error}") from error
     if opened.unconsumed_tail:

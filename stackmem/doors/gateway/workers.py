@@ -18,7 +18,7 @@ T = TypeVar("T")
 SMALL_BYTES = 64 << 10
 _LARGE_BYTES = 1 << 20
 _THREADS = 4
-MOST_HELD_BYTES = 1 << 30
+MAX_HELD_BYTES = 1 << 30
 
 
 class Workers:
@@ -40,7 +40,7 @@ class Workers:
     def hold(self, size: int) -> bool:
         """Reserve memory for a request; return False if it would exceed the limit."""
         with self._lock:
-            if self.held + size > MOST_HELD_BYTES:
+            if self.held + size > MAX_HELD_BYTES:
                 return False
             self.held += size
             return True

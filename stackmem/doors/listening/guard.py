@@ -43,7 +43,7 @@ _TARGET = re.compile(r"/[!-~]*")
 _NOT_IN_TARGET = re.compile(r"[#?\\]|%[cC][01]")  # the last can only begin an overlong UTF-8 sequence
 _AFTER_NAME = re.compile("[;?#]")
 """Characters that some servers treat as the end of a segment."""
-_MOST_DECODINGS = 4
+_MAX_DECODINGS = 4
 
 
 def host_names(port: int, more: Iterable[str] = ()) -> frozenset[str]:
@@ -130,7 +130,7 @@ def leaves_its_folder(raw: str) -> bool:
     """Whether a target is anything but a path whose segments stay what they are, however often they are decoded."""
     if not _TARGET.fullmatch(raw) or _NOT_IN_TARGET.search(raw):
         return True
-    for _ in range(_MOST_DECODINGS):
+    for _ in range(_MAX_DECODINGS):
         segments = raw.replace("\\", "/").split("/")[1:]
         if (
             "" in segments[:-1]

@@ -55,7 +55,7 @@ MODEL = "client"
 _TASK = "Memory of an agent with tools of its own, which works in {folder}."
 _NO_WINDOW_TOKENS = 1_000_000_000
 """Effectively unlimited: the conversation belongs to the agent, so no window of ours may close a frame."""
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 class ClientPlan(Struct, frozen=True):
@@ -121,8 +121,8 @@ class ClientCalls:
         with self._lock:
             if self._closed:
                 answer.set_result(ClientAnswer(self._closed, failed=True))
-            elif (size := len(json.encode(given))) > _MOST_BYTES:
-                told = f"{name[:80]} refused: its arguments are {size:,} bytes, maximum is {_MOST_BYTES:,}"
+            elif (size := len(json.encode(given))) > _MAX_BYTES:
+                told = f"{name[:80]} refused: its arguments are {size:,} bytes, maximum is {_MAX_BYTES:,}"
                 answer.set_result(ClientAnswer(told, failed=True))
             else:
                 self._count += 1

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import socket
 
 TOKEN_VARIABLE = "STACKMEM_MCP_TOKEN"  # noqa: S105 - the name of a variable
-_MOST_BODY_BYTES = 4 << 20
+_MAX_BODY_BYTES = 4 << 20
 _STOP_SECONDS = 5.0
 
 
@@ -130,7 +130,7 @@ def _served(server: Any, token: str, listener: socket.socket, calls: ClientCalls
     from stackmem.doors.listening.guard import Guard, host_names
     from stackmem.doors.listening.sockets import LOOPBACK, server_config
 
-    inner = server.streamable_http_app(host=LOOPBACK, max_request_body_size=_MOST_BODY_BYTES)
+    inner = server.streamable_http_app(host=LOOPBACK, max_request_body_size=_MAX_BODY_BYTES)
     app = Guard(inner, token, host_names(listener.getsockname()[1]))
     config = server_config(app, lifespan="on", timeout_graceful_shutdown=2)
     running = uvicorn.Server(config)

@@ -30,10 +30,10 @@ from stackmem.report.view import read_runs
 from .commands import StartedCommand, command_of, shown
 from .places import Places
 
-MOST_ROWS = 2_000
-MOST_COMPARED = 6
-_MOST_LIVE = 8
-_MOST_BODY = 64_000
+MAX_ROWS = 2_000
+MAX_COMPARED = 6
+_MAX_LIVE = 8
+_MAX_BODY = 64_000
 _LOOK_SECONDS = 0.5
 _SHORT_SECONDS = 0.05
 _SILENCE_SECONDS = 15.0
@@ -102,8 +102,8 @@ class Studio:
     def rows(self, request: Request) -> Response:
         asked = request.query_params
         limit = asked.get("limit", "200")
-        if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:9]) <= MOST_ROWS:
-            raise UsageError(f"limit must be from 1 to {MOST_ROWS:,} runs")
+        if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:9]) <= MAX_ROWS:
+            raise UsageError(f"limit must be from 1 to {MAX_ROWS:,} runs")
         conditions = [text for text in asked.getlist("filter") if text.strip()]
         try:
             return _json(self.places.rows(asked.get("q", ""), conditions, asked.get("sort", "-started"), int(limit)))
@@ -138,8 +138,8 @@ class Studio:
     def run(self, request: Request) -> Response:
         """Show one run and follow it, or compare several."""
         named = request.query_params.getlist("id")
-        if not 1 <= len(named) <= MOST_COMPARED:
-            raise UsageError(f"a page shows 1 to {MOST_COMPARED} runs; select that many")
+        if not 1 <= len(named) <= MAX_COMPARED:
+            raise UsageError(f"a page shows 1 to {MAX_COMPARED} runs; select that many")
         folders = [self._folder(name) for name in named]
         more = "".join(f'<meta name="run" content="{escape(name)}">\n' for name in named)
         if len(folders) > 1:
@@ -195,7 +195,7 @@ class Studio:
         try:
             async for part in request.stream():
                 body += part
-                if len(body) > _MOST_BODY:
+                if len(body) > _MAX_BODY:
                     raise UsageError("the request is too long")
         except ClientDisconnect:
             return Response(status_code=499)  # the client is gone and its request incomplete
@@ -232,7 +232,7 @@ class Studio:
         with self._lock:
             live = self._live.pop(folder, None) or LiveRun(folder)
             self._live[folder] = live
-            while len(self._live) > _MOST_LIVE:
+            while len(self._live) > _MAX_LIVE:
                 self._live.popitem(last=False)
             return live
 

@@ -18,7 +18,7 @@ _NAMES = {"name", "path", "pattern", "glob", "source"}
 _SENTENCE_CHARS = 1_000
 _TEXTS = {"content", "old_string", "new_string", "result", "context"}
 """Text fields without a length limit. The reply limit ends them, and repetitive replies are cut."""
-_MOST_ITEMS = 8
+_MAX_ITEMS = 8
 _ALREADY_BOUNDED = {"enum", "const", "maxLength", "pattern", "format"}
 _DEPTH = 6
 
@@ -68,7 +68,7 @@ def _bounded(schema: Json, name: str, depth: int) -> Json:
         kept["maxLength"] = _NAME_CHARS if name in _NAMES else _SENTENCE_CHARS
     if isinstance(items := kept.get("items"), dict):
         kept["items"] = _bounded(items, name, depth - 1)
-        kept.setdefault("maxItems", _MOST_ITEMS)
+        kept.setdefault("maxItems", _MAX_ITEMS)
     properties = kept.pop("properties", None)
     if isinstance(properties, dict):
         kept["properties"] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-MOST_TRIES = 400
+MAX_TRIES = 400
 """Maximum number of places in a text to examine for one kind of call."""
 
 

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from .json_calls import ARGUMENT_KEYS
 from .loose_json import object_extent
 
-_MOST_HELD = 20_000
+_MAX_HELD = 20_000
 """After this many characters, hold back the rest of the reply."""
 _LEAD = re.compile(r"(?:```[\w+-]*[ \t]*\n?\s*|`{1,2})?")
 _OPENING = re.compile(r"`|\{|\[|<")
@@ -52,7 +52,7 @@ class HeldWords:
         if self._to_the_end or not self._offered:
             return "" if self._to_the_end else words
         self._waiting += words
-        if len(self._waiting) > _MOST_HELD:
+        if len(self._waiting) > _MAX_HELD:
             self._to_the_end = True
             return ""
         if len(self._waiting) < self._look_again_at:

@@ -7,10 +7,10 @@ from typing import Any
 
 from stackmem.core.guidance.lessons import FOREIGN_NAMES
 
-from .found import MOST_TRIES, FoundCall, offered_name
+from .found import MAX_TRIES, FoundCall, offered_name
 from .loose_json import JsonText
 
-MOST_CALLS = 50
+MAX_CALLS = 50
 NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "action", "recipient_name")
 ARGUMENT_KEYS = (
     "arguments", "parameters", "args", "input", "params", "kwargs", "action_input", "tool_input", "inputs",
@@ -32,7 +32,7 @@ def json_calls(
     place, tries = read.text.find("{"), 0
     spans = iter(sorted(taken))
     span = next(spans, None)
-    while place >= 0 and tries < MOST_TRIES:
+    while place >= 0 and tries < MAX_TRIES:
         while span is not None and span[1] <= place:
             span = next(spans, None)
         if span is not None and span[0] <= place:
@@ -53,7 +53,7 @@ def json_calls(
 
 def _in_object(value: Any, offered: frozenset[str], any_name: bool, depth: int = 0) -> Iterator[tuple[str, Any]]:
     if isinstance(value, list):
-        for one in value[:MOST_CALLS]:
+        for one in value[:MAX_CALLS]:
             yield from _in_object(one, offered, any_name, depth + 1)
         return
     if not isinstance(value, dict) or depth > 3:

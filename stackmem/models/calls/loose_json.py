@@ -23,8 +23,8 @@ _MENDED = re.compile(
     re.DOTALL,
 )
 _PYTHON = re.compile(r"\{\s*'")
-_MOST_MENDED = 100_000
-_MOST_MENDINGS = 20
+_MAX_MENDED = 100_000
+_MAX_MENDINGS = 20
 
 
 class JsonText:
@@ -32,7 +32,7 @@ class JsonText:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._mendings_left = _MOST_MENDINGS
+        self._mendings_left = _MAX_MENDINGS
 
     def object_at(self, place: int) -> tuple[dict[str, Any], int, bool] | None:
         """Call ``read_object``, with repair while attempts are left."""
@@ -51,7 +51,7 @@ def read_object(text: str, place: int, *, mend: bool = True) -> tuple[dict[str, 
         return (*strict, False)
     if not mend:
         return None
-    piece = text[place : place + _MOST_MENDED]
+    piece = text[place : place + _MAX_MENDED]
     straight = piece if '"' in piece else re.sub("[“”„]", '"', piece)
     straight = straight.replace("\u00a0", " ") if ":\u00a0" in straight else straight
     end, missing = object_extent(straight)

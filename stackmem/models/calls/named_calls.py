@@ -11,7 +11,7 @@ from typing import Any
 
 from stackmem.core.text import whole_value
 
-from .found import MOST_TRIES, FoundCall
+from .found import MAX_TRIES, FoundCall
 from .loose_json import JsonText, read_object
 
 _PREFIX = r"(?:\w{1,20}:|[|｜]\w{1,20}[|｜])?"
@@ -57,7 +57,7 @@ def named_calls(read: JsonText, offered: frozenset[str]) -> Iterator[FoundCall]:
     for number, match in enumerate(
         re.finditer(rf"(?<![\w./-])(?:functions?[.=]|default_api\.|tools?\.)?({names})(?![\w-])", text)
     ):
-        if number >= MOST_TRIES:
+        if number >= MAX_TRIES:
             return
         if match.start() < place:
             continue

@@ -24,12 +24,12 @@ from msgspec.structs import replace
 
 from stackmem.core.guidance.lessons import FOREIGN_NAMES
 
-from .found import MOST_TRIES, FoundCall, FoundCalls, offered_name, plain_name
-from .json_calls import ARGUMENT_KEYS, MOST_CALLS, NAME_KEYS, json_calls
+from .found import MAX_TRIES, FoundCall, FoundCalls, offered_name, plain_name
+from .json_calls import ARGUMENT_KEYS, MAX_CALLS, NAME_KEYS, json_calls
 from .loose_json import JsonText
 from .named_calls import named_calls
 
-MOST_CHARS = 400_000
+MAX_CHARS = 400_000
 """Only this many characters at the end of a reply are searched."""
 
 # Thoughts count only at the start of a reply. Later tags are content: a file may contain these words.
@@ -53,8 +53,8 @@ _ARGUMENTS = re.compile(rf"""["'](?:{"|".join(ARGUMENT_KEYS)})["']\s*:""")
 _CLOSING_TAG = re.compile(r"(?:</\w+>\s*)+\Z")
 _FENCE_BEFORE = re.compile(r"```\w*[ \t]*\s*\Z")
 _OBJECT_AROUND = re.compile(r"\{[^{}]{0,200}:\s*\[?\s*\Z")
-_MOST_MALFORMED = 20_000
-_MOST_BEFORE_NAME = 2_000
+_MAX_MALFORMED = 20_000
+_MAX_BEFORE_NAME = 2_000
 
 
 def find_calls(text: str, offered: Collection[str], *, answers: bool) -> FoundCalls | None:
@@ -66,7 +66,7 @@ def find_calls(text: str, offered: Collection[str], *, answers: bool) -> FoundCa
     """
     if not offered:
         return None
-    beginning = max(0, len(text) - MOST_CHARS)
+    beginning = max(0, len(text) - MAX_CHARS)
     searched = text[beginning:]
     if thoughts := _THOUGHTS.match(searched):
         searched = " " * thoughts.end() + searched[thoughts.end() :]
@@ -92,7 +92,7 @@ def find_calls(text: str, offered: Collection[str], *, answers: bool) -> FoundCa
     first = opener.start() if opener is not None and opener.start() < calls[0].start else calls[0].start
     said = text[: beginning + first]
     said = re.sub(r"(?:```\w*|[\[<(`\"'])\s*\Z", "", said.rstrip()).rstrip()
-    return FoundCalls(said, tuple(calls[:MOST_CALLS]))
+    return FoundCalls(said, tuple(calls[:MAX_CALLS]))
 
 
 def _unquoted(searched: str) -> str | None:
@@ -114,7 +114,7 @@ def _unreadable(text: str, searched: str, beginning: int, opener: re.Match[str] 
         return None
     name = _NAME.search(body)
     call = FoundCall(beginning + opener.start(), len(text), plain_name(name[1]) if name else "", None, "markup")
-    return FoundCalls(text[: beginning + opener.start()].rstrip(), (replace(call, malformed=body[:_MOST_MALFORMED]),))
+    return FoundCalls(text[: beginning + opener.start()].rstrip(), (replace(call, malformed=body[:_MAX_MALFORMED]),))
 
 
 def _broken(text: str, searched: str, beginning: int, offered: frozenset[str], answers: bool) -> FoundCalls | None:
@@ -126,15 +126,15 @@ def _broken(text: str, searched: str, beginning: int, offered: frozenset[str], a
     last_arguments = max((match.start() for match in _ARGUMENTS.finditer(searched)), default=-1)
     for number, match in enumerate(_NAME.finditer(searched)):
         name = offered_name(match[1], offered)
-        place = searched.rfind("{", max(0, match.start() - _MOST_BEFORE_NAME), match.start())
-        if number >= MOST_TRIES or place < 0 or last_arguments < place or name not in offered:
+        place = searched.rfind("{", max(0, match.start() - _MAX_BEFORE_NAME), match.start())
+        if number >= MAX_TRIES or place < 0 or last_arguments < place or name not in offered:
             continue
-        while outer := _OBJECT_AROUND.search(searched, max(0, place - _MOST_BEFORE_NAME), place):
+        while outer := _OBJECT_AROUND.search(searched, max(0, place - _MAX_BEFORE_NAME), place):
             place = outer.start()
         before = _FENCE_BEFORE.sub("", searched[:place].rstrip(" \t"))
         if answers and not (_begins(before) or (before.endswith("\n") and _ends_with_json(searched, place))):
             continue
-        body = searched[place : place + _MOST_MALFORMED]
+        body = searched[place : place + _MAX_MALFORMED]
         call = FoundCall(beginning + place, len(text), name, None, "JSON that cannot be read", malformed=body)
         said = re.sub(r"```\w*\s*\Z", "", text[: beginning + place].rstrip()).rstrip()
         return FoundCalls(said, (call,))

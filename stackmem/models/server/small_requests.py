@@ -14,7 +14,7 @@ from stackmem.models.endpoint import Endpoint
 
 Json = dict[str, Any]
 
-_MOST_BYTES = 8 << 20
+_MAX_BYTES = 8 << 20
 _TOKENIZER_SECONDS = 5.0
 _PROMPT = ("messages", "tools")
 _NONE: Mapping[str, str] = {}
@@ -56,7 +56,7 @@ def post(endpoint: Endpoint, url: str, body: Json, *, seconds: float, headers: M
                 if not first and (b'"content":"' in piece or b'"content": "' in piece or b"tool_calls" in piece):
                     first = time.monotonic() - began
                 text += piece
-                if len(text) > _MOST_BYTES:
+                if len(text) > _MAX_BYTES:
                     return Answer(0, "the answer is longer than 8 MiB")
             passed = time.monotonic() - began
             return Answer(answer.status_code, text.decode("utf-8", "replace"), passed, first or passed)

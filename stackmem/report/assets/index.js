@@ -5,8 +5,8 @@ import { DARK, switchTheme, isDark } from "./theme.js";
 import { ask, openCommand } from "./commands.js";
 
 const AT_ONCE = 200;
-const MOST_ROWS = 2_000;
-const MOST_PICKED = 6;
+const MAX_ROWS = 2_000;
+const MAX_PICKED = 6;
 const COLUMNS = [
   ["started", "Started", (row) => row.started.slice(0, 16).replace("T", " ")],
   ["task", "Task", (row) => row.task || row.run],
@@ -67,7 +67,7 @@ function line(row) {
 }
 
 function choose(id, box) {
-  if (box.checked && picked.size >= MOST_PICKED) box.checked = false;
+  if (box.checked && picked.size >= MAX_PICKED) box.checked = false;
   if (box.checked) picked.add(id);
   else picked.delete(id);
   showPicked();
@@ -75,7 +75,7 @@ function choose(id, box) {
 
 function showPicked() {
   compare.disabled = picked.size < 2;
-  compare.textContent = picked.size < 2 ? `Select 2 to ${MOST_PICKED} runs to compare` : `Compare ${picked.size} runs`;
+  compare.textContent = picked.size < 2 ? `Select 2 to ${MAX_PICKED} runs to compare` : `Compare ${picked.size} runs`;
 }
 
 // Moves the keyboard focus to the first of the new rows.
@@ -95,7 +95,7 @@ function show() {
     : shown.looked
       ? "No runs yet. Create one with: stackmem solve calculator"
       : "Reading the folder …";
-  more.hidden = shown.rows.length >= Math.min(shown.matched, MOST_ROWS);
+  more.hidden = shown.rows.length >= Math.min(shown.matched, MAX_ROWS);
   more.textContent = `Show ${count(Math.min(AT_ONCE, shown.matched - shown.rows.length))} more`;
   const pressed = wanted.filters.map((condition) => [condition.slice("outcome=".length), 0]);
   const kinds = Object.entries({ ...Object.fromEntries(pressed), ...shown.outcomes }).sort((one, other) => other[1] - one[1]);
@@ -114,7 +114,7 @@ function show() {
 
 let asked = 0;
 async function look() {
-  const query = new URLSearchParams({ q: wanted.q, sort: wanted.sort, limit: Math.min(wanted.limit, MOST_ROWS) });
+  const query = new URLSearchParams({ q: wanted.q, sort: wanted.sort, limit: Math.min(wanted.limit, MAX_ROWS) });
   for (const one of [...wanted.filters, ...conditions.value.split(/\s+(?=\w+\s*[!<>=])/)]) if (one.trim()) query.append("filter", one.trim());
   const mine = (asked += 1);
   try {

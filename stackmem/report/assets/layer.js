@@ -4,7 +4,7 @@ import { el, plain } from "./text.js";
 import { SANS } from "./theme.js";
 
 const MOST = 400;
-const LEAST_PIXELS = 24;
+const MIN_PIXELS = 24;
 
 let measure = null;
 
@@ -20,7 +20,7 @@ export function fitName(name, room) {
   return `${told.slice(0, Math.ceil(many / 2))}…${told.slice(told.length - Math.floor(many / 2))}`;
 }
 
-export const wideEnough = (box) => box.width >= LEAST_PIXELS;
+export const wideEnough = (box) => box.width >= MIN_PIXELS;
 
 export class Layer {
   // `tell` returns the readable name of a key; `enter` is called when its button is pressed.

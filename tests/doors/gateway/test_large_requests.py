@@ -130,7 +130,7 @@ def test_an_answer_that_comes_at_once_passes_before_its_large_request_is_recorde
 
 
 def test_the_bytes_of_requests_at_a_time_are_bounded_and_given_back(tmp_path, monkeypatch):
-    monkeypatch.setattr(workers, "MOST_HELD_BYTES", BYTES + BYTES // 2)
+    monkeypatch.setattr(workers, "MAX_HELD_BYTES", BYTES + BYTES // 2)
     large = large_request(tmp_path)
     hangs = RawAnswer(message_events(text("Half"))[:1], hangs=True)
     with RawUpstream(hangs, DONE, DONE) as upstream, gateway(upstream, tmp_path) as served:

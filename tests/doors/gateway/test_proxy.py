@@ -409,13 +409,13 @@ def test_a_run_whose_gateway_was_killed_is_told_to_its_end_from_its_lines(tmp_pa
 
 
 def test_a_body_without_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(proxy, "MOST_BODY_BYTES", 1_000)
+    monkeypatch.setattr(proxy, "MAX_BODY_BYTES", 1_000)
     with RawUpstream() as upstream, gateway(upstream, tmp_path) as served:
         assert post(served, bytes(2_000)).status_code == 413
 
 
 def test_an_answer_without_end_is_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr(proxy, "MOST_ANSWER_BYTES", 1_000)
+    monkeypatch.setattr(proxy, "MAX_ANSWER_BYTES", 1_000)
     endless = RawAnswer((os.urandom(600), os.urandom(600)))
     with (
         RawUpstream(endless) as upstream,

@@ -20,9 +20,9 @@ from msgspec import Raw, Struct
 
 from .wire import Body, ForeignMessage
 
-_MOST_RECENT = 32
-_MOST_BYTES = 64 << 20
-_MOST_MESSAGE_BYTES = 8 << 20
+_MAX_RECENT = 32
+_MAX_BYTES = 64 << 20
+_MAX_MESSAGE_BYTES = 8 << 20
 _TRIED = 4
 """Message ends to try one by one, from the last, before bisecting: this finds a cache mark that moved."""
 
@@ -144,7 +144,7 @@ class ReadBodies:
         with self._lock:
             for recent in (one, *(other for other in self._recent if other is not replaced)):
                 size += len(recent.body)
-                if len(kept) == _MOST_RECENT or (size > _MOST_BYTES and kept):
+                if len(kept) == _MAX_RECENT or (size > _MAX_BYTES and kept):
                     break
                 kept.append(recent)
             self._recent = kept
@@ -160,7 +160,7 @@ class ReadBodies:
             if known is made:
                 self._sizes[key] = len(raw)
                 self._bytes += len(raw)
-            while self._bytes > _MOST_MESSAGE_BYTES and len(self._known) > 1:
+            while self._bytes > _MAX_MESSAGE_BYTES and len(self._known) > 1:
                 oldest = next(iter(self._known))
                 del self._known[oldest]
                 self._bytes -= self._sizes.pop(oldest)

@@ -14,7 +14,7 @@ from stackmem.models.anthropic_stream import read_reply
 
 from .bodies import ReadBodies
 from .wire import (
-    LEAST_REPLY_TOKENS,
+    MIN_REPLY_TOKENS,
     ForeignMessage,
     ForeignRequest,
     Json,
@@ -132,7 +132,7 @@ def _asking(last: bytes, text: str) -> tuple[bytes, ...]:
 def _plain(model: str, system: str, texts: Iterable[str]) -> Json:
     told = [{"type": "text", "text": text} for text in texts]
     before = [{"type": "text", "text": system}]
-    return {"model": model, "max_tokens": LEAST_REPLY_TOKENS, "system": before,
+    return {"model": model, "max_tokens": MIN_REPLY_TOKENS, "system": before,
             "messages": [{"role": "user", "content": told}]}  # fmt: skip
 
 

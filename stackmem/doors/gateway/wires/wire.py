@@ -24,7 +24,7 @@ Role = Literal["user", "assistant", "system"]
 _LEFT_OUT = ("<system-reminder>", "<environment_context>")
 """Texts with these prefixes come from the client itself and may change at the next turn."""
 _DATA_CHARS = 200
-LEAST_REPLY_TOKENS = 8_192
+MIN_REPLY_TOKENS = 8_192
 """Output limit of the gateway's own requests, including thinking."""
 
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from starlette.testclient import TestClient
 
-from stackmem.doors.ui.app import MOST_COMPARED, Studio
+from stackmem.doors.ui.app import MAX_COMPARED, Studio
 from stackmem.doors.ui.commands import command_of
 from stackmem.doors.ui.places import Places
 from stackmem.errors import UsageError
@@ -84,7 +84,7 @@ def test_one_run_is_followed_and_several_are_compared(three):
     assert '<meta name="version" content="1">' in one
     several = client.get("/run", params={"id": ids}).text
     assert several.count('<meta name="run"') == 3
-    assert client.get("/run", params={"id": [ids[0]] * (MOST_COMPARED + 1)}).status_code == 404
+    assert client.get("/run", params={"id": [ids[0]] * (MAX_COMPARED + 1)}).status_code == 404
 
 
 def test_a_bench_has_its_state_and_its_report_whose_links_lead_to_runs(tmp_path):
