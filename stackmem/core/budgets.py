@@ -40,14 +40,14 @@ class Budgets(Struct, frozen=True):
 
 
 class FileShown(Struct, frozen=True):
-    """A file that a model was shown in full before its first step."""
+    """A file whose full text is in the model's first prompt."""
 
     path: str
     text: str
 
 
 class FirstLook(Struct, frozen=True):
-    """What a small model sees of its workspace before the first step.
+    """The part of the workspace that a small model sees before its first step.
 
     Attributes:
         listing: The files as ``list_files`` prints them, shortened if there are many.
@@ -66,7 +66,7 @@ class SmallSize(Struct, frozen=True):
         reply_tokens: Maximum length of a reply. It doubles after each reply that was cut off at this limit.
         later: Tools that are announced once half of the model's window is used. They are not in the list of tools: the
             list is the beginning of every prompt, and a change there would invalidate the provider's cache.
-        look: Files shown before the first step; not recorded by earlier versions.
+        look: Files shown before the first step. Omitted in older runs.
     """
 
     result_bytes: int = 2_048

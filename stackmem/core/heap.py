@@ -19,7 +19,7 @@ from .budgets import Budgets
 from .tools import HeapRead, StoreEntry
 
 NAME = re.compile(r"[A-Za-z0-9_./-]{1,64}")
-UNKNOWN = ("unknown", "missing", "outside")  # values that stand in for a digest
+UNKNOWN = ("unknown", "missing", "outside")  # values in place of a digest
 # Characters that look like the column separator of the index.
 _BARS = "|\u00a6\u01c0\u2016\u2223\u2225\u23d0\u2502\u2503\u2758\uff5c\uffe8"
 _BAR = re.compile(rf"(?<!\S)[{_BARS}]|[{_BARS}](?!\S)")

@@ -76,7 +76,7 @@ class StepFailed(Struct, frozen=True, tag=True):
 
     Attributes:
         path: Its position in the program.
-        reason: What the program's model reads.
+        reason: The explanation that the program's model reads.
     """
 
     path: str
