@@ -1,4 +1,4 @@
-"""Builders: a started run, replies, a world in memory, and `play`, which folds replies through the machine."""
+"""Builders for machine tests: a started run, replies, an in-memory world, and `play`, which folds a list of replies."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ SPENT = Usage(uncached=100, output=20)
 
 
 def slots_of(template: str) -> set[str]:
-    """Names of the ``{{slots}}`` that a template has."""
+    """Return the names of a template's ``{{slots}}``."""
     return set(re.findall(r"\{\{\s*([a-z_0-9]+)\s*\}\}", template))
 
 
 def slots(budgets: Budgets, command_seconds: float = 30.0) -> dict[str, str]:
-    """A value for every slot of prompts and tools."""
+    """Return a value for every slot of the prompts and tools."""
     return {name: str(value) for name, value in asdict(budgets).items()} | {"command_seconds": f"{command_seconds:g}"}
 
 
 def started(strategy: str = "stackheap", **changes: Any) -> RunStarted:
-    """The start of a run as it is assembled, in a window of 200,000 tokens."""
+    """The first event of a run with assembled prompts, in a window of 200,000 tokens."""
     opened = open_strategy(strategy)
     budgets: Budgets = changes.pop("budgets", budgets_of(opened, Budgets()))
     filled = slots(budgets)
@@ -91,12 +91,12 @@ def started(strategy: str = "stackheap", **changes: Any) -> RunStarted:
 
 
 def call(tool: str, /, **arguments: Any) -> ToolCall:
-    """A call; `play` gives it an id where it has none."""
+    """A tool call; `play` assigns an id if it has none."""
     return ToolCall("", tool, arguments)
 
 
 def reply(*parts: ReplyPart | str, stop: Stop = "call", usage: Usage = SPENT) -> ModelReplied:
-    """One whole reply; a plain string is text."""
+    """A complete reply; a plain string is its text."""
     return ModelReplied(tuple(Text(part) if isinstance(part, str) else part for part in parts), stop, usage)
 
 
@@ -106,7 +106,7 @@ def do(tool: str, /, **arguments: Any) -> ModelReplied:
 
 
 def push(**changes: Any) -> ModelReplied:
-    """A push within all budgets."""
+    """A push that fits all budgets."""
     given = {
         "name": "child",
         "objective": "Do the part.",
@@ -125,7 +125,7 @@ def alloc(name: str, content: str = "some content", **more: Any) -> ModelReplied
 
 
 def stored(name: str, content: str = "some content", **more: Any) -> dict[str, Any]:
-    """An entry of `store`."""
+    """An entry for `store`."""
     return {"name": name, "content": content, **more}
 
 
@@ -135,10 +135,10 @@ def failed(kind: Any = "overloaded", retry_after_seconds: float | None = None) -
 
 @dataclass
 class World:
-    """A workspace in memory, a clock that moves by itself, and checks with a fixed verdict.
+    """An in-memory workspace with a clock that advances automatically and checks with a fixed verdict.
 
-    Where the model is asked for a summary it gives `summary`; all else of a model it has not.
-    The command `A > B` writes the text A into the file B, `rm B` removes B; any other answers as `outputs` says.
+    It answers summary requests with `summary` and no other model requests. The command `A > B` writes the text A to the
+    file B, `rm B` removes B, and any other command answers as `outputs` says.
     """
 
     files: dict[str, str] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class World:
     checks: ChecksReturned = field(default_factory=lambda: ChecksReturned({"reward": 1.0}))
 
     def perform(self, effect: Effect) -> Event:
-        """The world's answer; the model's is not to be had here."""
+        """Perform any effect except a model request."""
         match effect:
             case UseTool():
                 text, bad = self._use(effect.call)
@@ -210,11 +210,11 @@ class World:
 
 @dataclass
 class Played:
-    """What came of a script.
+    """The outcome of a script.
 
     Attributes:
-        upcoming: What the machine wants next: an `AskModel` where the script ran out, None where the run is over.
-        asked: Every request to the model, oldest first; the last one was not answered where the script ran out.
+        upcoming: The machine's next effect: an `AskModel` if the script ran out, None if the run is over.
+        asked: Every request to the model, oldest first. The last one is unanswered if the script ran out.
     """
 
     strategy: MemoryStrategy
@@ -230,11 +230,11 @@ class Played:
 
     @property
     def answer(self) -> str:
-        """What the model was told last: the newest result or notice of the running frame."""
+        """The newest result or notice in the running frame, which is the last text the model received."""
         return next(turn.text for turn in reversed(self.state.running.turns) if isinstance(turn, Result | Notice))
 
     def of(self, *kinds: type) -> list[Any]:
-        """The events of these kinds."""
+        """Return the events of these kinds."""
         return [event for event in self.events if isinstance(event, kinds)]
 
     @property
@@ -268,7 +268,7 @@ def play(*replies: ModelReplied | ModelFailed, start: RunStarted | None = None, 
 
 
 def named(fact: ModelReplied | ModelFailed, request: AskModel) -> ModelReplied | ModelFailed:
-    """The model's fact as the answer to `request`: its prompt's digest, and an id for each call without one."""
+    """Return the model fact that answers `request`: adds the prompt's digest, and an id for each call without one."""
     if isinstance(fact, ModelFailed):
         return replace(fact, prompt_digest=request.view.digest)
     parts = tuple(
@@ -279,12 +279,12 @@ def named(fact: ModelReplied | ModelFailed, request: AskModel) -> ModelReplied |
 
 
 def settled(view: View) -> View:
-    """The same view without anything remembered: its digest is computed from nothing but its bytes."""
+    """Return an equal view without cached values, so that its digest is computed from its bytes."""
     return replace(view, messages=Log(list(view.messages)))
 
 
 def shown_text(view: View) -> str:
-    """Everything of a view that the model reads, tools left out."""
+    """Return all text in a view that the model reads, without tools."""
     return "\n".join([view.system, *(message_text(message) for message in view.messages)])
 
 

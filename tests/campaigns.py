@@ -1,8 +1,8 @@
-"""How far each campaign has come: one that was stopped goes on there, as long as the program is the same.
+"""Progress of long test campaigns: a stopped campaign resumes as long as the program has not changed.
 
-``python -m tests.campaigns`` prints what was run; ``python -m tests.campaigns docs/experiments.md`` writes it there,
-and leaves what other machines ran. ``STACKMEM_CAMPAIGN_SECONDS=600`` gives each test a share of so much processor time,
-and skips what is left of it.
+``python -m tests.campaigns`` prints the progress. ``python -m tests.campaigns docs/experiments.md`` writes it to that
+page and keeps rows from other machines. With ``STACKMEM_CAMPAIGN_SECONDS=600`` each test gets a share of that processor
+time and skips the rest of its work.
 """
 
 import hashlib
@@ -21,18 +21,18 @@ from tests.stage import ROOT
 
 PLACE = ROOT / ".campaign"
 LONG = pytest.mark.timeout(36_000 if CAMPAIGN else 600)
-"""Of a campaign that takes hours on a machine that has other work."""
+"""Budget for campaigns that take hours on a machine with other work."""
 BEGIN, END = "<!-- campaigns: written by make campaign -->", "<!-- campaigns end -->"
 _HEAD = "| campaign | program | on | run | of | processor time | found |\n|---|---|---|---:|---:|---:|---|"
 
 
 class Progress(msgspec.Struct):
-    """What was run of a campaign.
+    """The recorded progress of a campaign.
 
     Attributes:
-        program: Digest of the program that it was run on.
-        counts: What its pieces came over, by what it is.
-        seconds: Processor time, of all its parts.
+        program: Digest of the program under test.
+        counts: Events that the pieces met, counted by kind.
+        seconds: Processor time of all parts together.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Progress(msgspec.Struct):
 
 
 class Campaign:
-    """Numbered pieces of work. In CI there is no campaign: all are done, and nothing is kept."""
+    """Numbered pieces of work. CI has no campaign: every piece runs and progress is not saved."""
 
     def __init__(
         self, name: str, most: int, place: Path = PLACE, *, saved_every: int = 100, kept: bool = CAMPAIGN
@@ -59,7 +59,7 @@ class Campaign:
         self.progress.most = most
 
     def __iter__(self) -> Iterator[int]:
-        """The pieces that are left; each is done once the next one is asked for."""
+        """Yield the remaining pieces; each counts as done when the next one is requested."""
         share = float(os.environ.get("STACKMEM_CAMPAIGN_SECONDS", "inf"))
         before, began = self.progress.seconds, time.process_time()
         try:
@@ -83,7 +83,7 @@ class Campaign:
 
 
 def program_digest() -> str:
-    """Of the sources of stackmem as they are now."""
+    """Return the digest of stackmem's current sources."""
     digest = hashlib.sha256()
     for path in sorted((ROOT / "stackmem").rglob("*.py")):
         digest.update(path.read_bytes())
@@ -91,7 +91,7 @@ def program_digest() -> str:
 
 
 def table(before: str = "") -> str:
-    """What was run, a line for each campaign; of those that this machine knows nothing of, the lines of ``before``."""
+    """Return a table with a line per campaign; campaigns unknown to this machine keep their lines from ``before``."""
     lines = dict(_name_and_line(line) for line in before.splitlines() if line.startswith("| ") and line not in _HEAD)
     for path in sorted(PLACE.glob("*.json")):
         one = msgspec.json.decode(path.read_bytes(), type=Progress)
@@ -104,7 +104,7 @@ def table(before: str = "") -> str:
 
 
 def with_table(document: str) -> str:
-    """The document with the table as it is now between its two marks."""
+    """Return the document with the current table between its two marks."""
     before, begin, rest = document.partition(BEGIN)
     old, end, after = rest.partition(END)
     if not end:

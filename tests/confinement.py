@@ -1,11 +1,12 @@
-"""Keep a test run as root from changing the machine: everything but a few folders becomes read-only.
+"""Keep a test run as root from changing the machine: everything except a few folders becomes read-only.
 
 The process moves into its own mount namespace and remounts every file system read-only, except the folders that tests
-may write. All processes that it starts later inherit this. Without the right to do so (a container without
-CAP_SYS_ADMIN), the run goes on as an unprivileged user instead, or stops with an explanation.
+may write. Every process it starts later inherits this. If it lacks the right to do so (a container without
+CAP_SYS_ADMIN), the run continues as an unprivileged user or stops with an explanation.
 
-Three mounts stay as they are: ``/proc`` (namespaces are set up through it), ``/dev`` (terminals, shared memory) and
-``/sys/fs/cgroup`` (tests make control groups). An ordinary user is not confined: the sentinels watch the user's files.
+Three mounts stay writable: ``/proc`` (namespaces are set up through it), ``/dev`` (terminals, shared memory) and
+``/sys/fs/cgroup`` (tests create control groups). An ordinary user is not confined: the sentinels watch the user's files
+instead.
 """
 
 import ctypes
@@ -19,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 UNTOUCHED = tuple(map(Path, ("/proc", "/dev", "/sys/fs/cgroup")))
-SHARED_TEMPORARY = tuple(map(Path, ("/tmp", "/var/tmp")))  # sandboxes of the product use these by name
+SHARED_TEMPORARY = tuple(map(Path, ("/tmp", "/var/tmp")))  # stackmem's sandboxes use these by name
 
 _CLONE_NEWNS = 0x00020000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
@@ -31,7 +32,7 @@ class Unconfinable(Exception):  # noqa: N818 - it states a condition of the mach
 
 
 def writable_folders() -> tuple[Path, ...]:
-    """The checkout, the temporary folders, and nothing else."""
+    """Return the folders that stay writable: the checkout and the temporary folders."""
     folders = (ROOT, Path(tempfile.gettempdir()), *SHARED_TEMPORARY)
     return tuple(dict.fromkeys(folder.resolve() for folder in folders if folder.is_dir()))
 
@@ -39,10 +40,10 @@ def writable_folders() -> tuple[Path, ...]:
 def make_read_only(writable: Iterable[Path]) -> None:
     """Move this process into its own mount namespace, in which only ``writable`` and ``UNTOUCHED`` can be changed.
 
-    Call it while the process has one thread. It cannot be undone.
+    Call it while the process has only one thread. It cannot be undone.
 
     Raises:
-        OSError: The process lacks the right to do so (EPERM).
+        OSError: The process is not permitted to do so (EPERM).
     """
     libc = ctypes.CDLL(None, use_errno=True)
 
@@ -64,13 +65,13 @@ def make_read_only(writable: Iterable[Path]) -> None:
             try:
                 mount(None, os.fsencode(point), _MS_REMOUNT | _MS_BIND | _MS_RDONLY | flags)
             except OSError as error:
-                # A mount that another one covers cannot be named, and so cannot be written through its name either.
+                # A mount hidden under another mount has no usable path, so nobody can write to it by name either.
                 if not _covered(point):
                     raise OSError(error.errno, f"{point} cannot be made read-only ({error})") from error
 
 
 def _mounts() -> list[tuple[Path, int]]:
-    """Mount points of this process in the order they were made, with the flags that a remount has to repeat."""
+    """Return this process's mount points in the order they were mounted, with the flags that a remount must repeat."""
     found = []
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
         fields = line.split()
@@ -89,10 +90,10 @@ def is_read_only(place: Path) -> bool:
 
 
 def confine() -> None:
-    """Protect the machine from what this process and its children do. Does nothing for an ordinary user.
+    """Protect the machine from this process and its children. Does nothing for an ordinary user.
 
     Raises:
-        Unconfinable: Mounts cannot be changed here; `become_unprivileged` is the other way.
+        Unconfinable: Mounts cannot be changed here; use `become_unprivileged` instead.
     """
     if os.geteuid() != 0 or is_read_only(Path("/etc")):
         return
@@ -103,7 +104,7 @@ def confine() -> None:
 
 
 def become_unprivileged(words: list[str]) -> None:
-    """Start ``words`` as the user ``nobody`` in place of this process, so that tests can write only what that user can.
+    """Replace this process with ``words`` run as the user ``nobody``, so that tests can write only what that user can.
 
     Raises:
         Unconfinable: That user cannot read the checkout or Python.

@@ -1,4 +1,4 @@
-"""What every test relies on: a machine it cannot change, only loopback, default settings, and its own home folder."""
+"""Common ground of every test: a machine it cannot change, loopback only, default settings, and its own home folder."""
 
 import gc
 import itertools
@@ -20,7 +20,7 @@ from tests import confinement, network, sentinels
 from tests.stage import Stage
 
 CAMPAIGN = os.environ.get("STACKMEM_CAMPAIGN") == "1"
-# Files that take nine seconds and more beside others, those that took longest first.
+# Files that take nine seconds or more in a parallel run, longest first.
 FEW_AND_LONG = [Path(__file__).parent / name for name in (
     "run/test_resume_killed.py", "doors/serve/ui/test_keyboard.py", "tasks/test_shipped.py",
     "docs/test_tutorials.py", "run/test_resume.py", "cli/test_solve.py", "lab/bench/test_engine_dask.py",
@@ -50,21 +50,21 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # workers are started later and inherit it
         _protect_the_machine(config)
     if not config.option.basetemp:
-        # Of our own and removed by rm: a tree thousands of folders deep, left by a test that was killed, makes
-        # pytest's own clean-up of earlier runs fail. `--basetemp` keeps the files of a failed test. Nobody waits for
-        # rm: there are 50,000 files, which is minutes on a slow disk.
+        # Only our own folders, removed by rm: a tree thousands of folders deep, left by a killed test, makes pytest's
+        # own cleanup of earlier runs fail. `--basetemp` keeps the files of a failed test. rm runs in the background:
+        # deleting 50,000 files takes minutes on a slow disk.
         config.option.basetemp = tempfile.mkdtemp(prefix="stackmem-tests-")
         config.add_cleanup(partial(subprocess.Popen, ["rm", "-rf", config.option.basetemp], start_new_session=True))
-    # What the person who runs the tests says to them stays; every other variable of ours is hers.
+    # Keep the variables that configure the test run; drop every other STACKMEM variable of the user.
     for name in list(os.environ):
         if name.startswith(CALLERS_OWN) and name not in FOR_TESTS:
             del os.environ[name]
-    # Else each of the hundreds of processes that the tests start would compile the package anew.
+    # Otherwise each of the hundreds of processes that the tests start would compile the package again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     for role in ("AUTHOR", "COMMITTER"):
         os.environ |= {f"GIT_{role}_NAME": "Test", f"GIT_{role}_EMAIL": "test@localhost"}
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as `make test &` of a script has it, and its children too
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as `make test &` in a script sets it; children inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
     network.close()
 
@@ -86,14 +86,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
-    # The order in which the workers of `make test` take the files: else the last one waits for a few long tests.
+    # The order in which the workers of `make test` take the files. Without it the last worker waits for a few long
+    # tests.
     tests = Counter(item.path for item in items)
     first = {path: number for number, path in enumerate(FEW_AND_LONG)}
     items.sort(key=lambda item: (first.get(item.path, len(first)), -tests[item.path]))
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()  # else each collection of garbage goes through all that was made of the tests' files
+    gc.freeze()  # otherwise each garbage collection scans everything created while loading the test files
 
 
 @pytest.fixture(scope="session")
@@ -114,9 +115,9 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def home(_homes: Iterator[Path], _state: Path, _cache: Path) -> Path:
-    """An empty home directory, where HOME, the XDG directories and tiktoken's download cache point during the test.
+    """Create an empty home directory and point HOME, the XDG directories and tiktoken's cache to it during the test.
 
-    All tests of a process share the state and the cache directory: the Python of the sandbox is made there once.
+    All tests of a process share the state and cache directories, so the sandbox's Python is built there only once.
     """
     place = next(_homes)
     place.mkdir()
@@ -137,7 +138,7 @@ def _machine() -> dict[str, tuple[int, ...]]:
 
 @pytest.fixture(autouse=True)
 def unchanged_machine(_machine: dict[str, tuple[int, ...]]) -> Iterator[None]:
-    """Fail the test during which a well-known file of the machine or of the user's home folder changed."""
+    """Fail the test if a well-known file of the machine or of the user's home folder changed during it."""
     yield
     after = sentinels.quick()
     if _machine != after:
@@ -148,7 +149,7 @@ def unchanged_machine(_machine: dict[str, tuple[int, ...]]) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def refused_connections() -> Iterator[list[str]]:
-    """What the network guard refused during the test; anything left in it afterwards fails the test."""
+    """Collect connections that the network guard refused during the test; any left afterwards fail the test."""
     network.refused.clear()
     yield network.refused
     if network.refused:

@@ -1,4 +1,4 @@
-"""How effort grows with size, judged within one run: no test asks how fast the machine is or what else it does."""
+"""Check how effort grows with size within one run, so that no test depends on the machine's speed or load."""
 
 import gc
 import os
@@ -10,11 +10,11 @@ NEVER = float("inf")
 
 
 def stays_linear(work: Callable[[int], object], size: int, tries: int = 8) -> bool:
-    """Whether four times the size takes clearly less processor time than the sixteenfold of a square.
+    """Return whether fourfold input takes clearly less than the sixteenfold processor time of a quadratic algorithm.
 
-    Noise only ever adds, so the least of each size counts, and a ratio that is too high is tried again, after a while.
-    The time without the kernel's may tell, too, where its steps of 0.01 s are fine enough: a short work finds its pages
-    in place and a long one must ask for them, which is dear where memory is scarce.
+    Noise only adds time, so the minimum of each size counts, and too high a ratio is measured again after a pause. The
+    time without the kernel's share may decide too, if the clock's steps of 0.01 s are fine enough: short work finds its
+    pages in memory while long work must request them, which is expensive when memory is scarce.
     """
     small, large = [NEVER, NEVER], [NEVER, NEVER]
     for number in range(tries):
@@ -27,14 +27,14 @@ def stays_linear(work: Callable[[int], object], size: int, tries: int = 8) -> bo
 
 
 def spent(work: Callable[[], object]) -> float:
-    """The processor time of this process that it takes, in seconds."""
+    """Return the processor time of this process for the work, in seconds."""
     return both_clocks(work)[0]
 
 
 def both_clocks(work: Callable[[], object]) -> tuple[float, float]:
-    """The processor time of this process in seconds: all of it, and without the kernel's.
+    """Return this process's processor time in seconds: in total, and without the kernel's share.
 
-    Nothing is collected meanwhile, for that takes as long as what the tests before have left.
+    Garbage collection is off meanwhile, because its cost depends on what earlier tests left behind.
     """
     gc.disable()
     try:

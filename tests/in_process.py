@@ -1,7 +1,7 @@
-"""The command line in the process of the tests, where only its text and its exit code are looked at.
+"""Run the command line inside the test process, for tests that check only its text and exit code.
 
-A process takes half a second to start. What a test shows of signals, of a terminal, of start-up or of the end of a
-process still needs one: ``Stage.run`` and ``Stage.start``.
+Starting a process takes half a second. Tests of signals, terminals, start-up or process exit still need one:
+``Stage.run`` and ``Stage.start``.
 """
 
 import os
@@ -28,7 +28,7 @@ REGISTRIES: tuple[dict[str, Any], ...] = (TOOLS, STRATEGIES, MODELS, MODULES)
 
 
 def command_line(arguments: list[str], environ: Mapping[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Call it as a process with these arguments, variables and folder would be; nothing of it outlives the call."""
+    """Run the command line as a process would with these arguments, variables and folder; every change is undone."""
     out, err = _stream("strict"), _stream("backslashreplace")
     code: Any = 0
     with ExitStack() as stack:
@@ -65,7 +65,7 @@ def _read(stream: TextIOWrapper) -> str:
 
 @contextmanager
 def _restored() -> Iterator[None]:
-    """Registries, modules of a person's own, handlers of signals and the first file descriptors are as before."""
+    """Restore registries, user modules, signal handlers and the first file descriptors."""
     registries = [dict(registry) for registry in REGISTRIES]
     modules = set(sys.modules)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -89,5 +89,5 @@ def _restored() -> Iterator[None]:
 
 
 def _ours(file: str | None) -> bool:
-    """Whether it is a module of the package or of a library, which may stay."""
+    """Return whether the module belongs to the package or a library and may stay loaded."""
     return file is None or file.startswith((str(Path(__file__).parents[1] / "stackmem"), sys.prefix, sys.base_prefix))

@@ -1,9 +1,9 @@
-"""The network as tests have it: loopback and nothing else.
+"""Restrict the network to loopback during tests.
 
-An audit hook stands below every library, cannot be removed and patches nothing. What it refuses is also remembered, so
-that code which swallows the exception still fails its test. Two limits: the hook ends with this process (children get a
-proxy that nobody serves, which HTTP clients obey), and a name given straight to ``socket.connect`` is looked up by the
-C library before the hook can refuse the connection.
+An audit hook runs below every library, cannot be removed and patches nothing. It also records what it refuses, so that
+code which swallows the exception still fails its test. It has two limits. The hook does not reach child processes; they
+get a proxy address that is not served, which HTTP clients obey. And the C library resolves a name passed straight to
+``socket.connect`` before the hook can refuse the connection.
 """
 
 import ipaddress
@@ -19,11 +19,11 @@ refused: list[str] = []
 
 
 class NetworkRefused(Exception):  # noqa: N818 - it says what happened, as the exceptions of stackmem do
-    """A test reached for the network; deliberately no OSError, which clients answer by trying again."""
+    """A test tried to use the network. Deliberately not an OSError, because clients retry those."""
 
 
 def is_loopback(host: object) -> bool:
-    """Whether this is loopback by its spelling; the empty host, None and a wildcard are the machine itself."""
+    """Return whether the host is spelled as loopback; the empty host, None and a wildcard mean the machine itself."""
     text = host.decode(errors="replace") if isinstance(host, bytes | bytearray) else host
     if text is None or text in ("", "localhost"):
         return True
@@ -53,13 +53,13 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
 
 
 def close_for_children(environ: MutableMapping[str, str]) -> None:
-    """Point every proxy variable at a loopback port that nobody serves; loopback itself goes around it."""
+    """Point every proxy variable at a loopback port without a server; loopback itself bypasses the proxy."""
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         environ[name] = environ[name.upper()] = "http://{}:{}".format(*DEAD_PROXY)
     environ["no_proxy"] = environ["NO_PROXY"] = "127.0.0.1,localhost,::1"
 
 
 def close() -> None:
-    """Close the network for the rest of this process and for what it starts."""
+    """Close the network for the rest of this process and for its children."""
     sys.addaudithook(_hook)
     close_for_children(os.environ)

@@ -1,4 +1,4 @@
-"""The Node.js that the set-up brings along, whatever the machine has."""
+"""The Node.js installed by the project's set-up, independent of the machine's own."""
 
 from importlib.util import find_spec
 

@@ -1,9 +1,9 @@
 """Files of the machine that no test may change, compared during and after the run.
 
-After each test a worker looks at some forty well-known files; the test that changed one fails. At the end the run
-compares all of ``/etc``, the names at the top of the system, and the settings and keys in the home folder; a difference
-fails the run and names the tests that were under way when the file changed. An ordinary user's run compares only what
-that user can write, because a package manager may change the rest at any time.
+After each test a worker checks some forty well-known files and fails the test that changed one. At the end the run
+compares all of ``/etc``, the names at the root of the system, and the settings and keys in the home folder. A
+difference fails the run and names the tests that were running when the file changed. An ordinary user's run compares
+only what that user can write, because a package manager may change the rest at any time.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _HOME_TREES = (
     ".config/autostart",
     ".local/bin",
 )
-_LIVELY = ("known_hosts", "known_hosts.old", "random_seed")  # other programs of the user write them while tests run
+_LIVELY = ("known_hosts", "known_hosts.old", "random_seed")  # other programs of the user write these while tests run
 _LISTED = ("/", "/usr", "/usr/local/bin", "/usr/local/lib", "/usr/local/sbin", "/opt", "/root", "/srv", "/boot", "/lib")
 _QUICK = (
     "/etc", "/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow", "/etc/sudoers", "/etc/hosts", "/etc/hostname",
@@ -44,11 +44,11 @@ _MOST_BYTES = 4 << 20
 _MOST_FILES = 20_000
 
 Seen = dict[str, str]
-"""Path to what is there: kind, mode, owner, and the digest of contents, target or names. Times do not count."""
+"""Path to its state: kind, mode, owner, and a digest of contents, target or names. Times do not count."""
 
 
 def everything() -> Seen:
-    """All sentinels. Reads a few megabytes; for the start and the end of a run."""
+    """Return the state of all sentinels. Reads a few megabytes; meant for the start and the end of a run."""
     trees = [Path("/etc"), *(HOME / name for name in (*_IN_HOME, *_HOME_TREES))]
     listed = [*map(Path, _LISTED), HOME]
     if os.geteuid() != 0:
@@ -61,12 +61,12 @@ def _mine(place: Path) -> bool:
 
 
 def quick(places: Iterable[str] = BEST_KNOWN) -> dict[str, tuple[int, ...]]:
-    """The best-known sentinels by what ``lstat`` returns: fast enough to run after each test."""
+    """Return what ``lstat`` reports of the best-known sentinels: fast enough to run after each test."""
     return {place: _state(place) for place in places}
 
 
 def look(trees: Iterable[Path], listed: Iterable[Path] = ()) -> Seen:
-    """What is in whole trees, and which names other folders have (files that come and go in home are not compared)."""
+    """Return the state of whole trees and the names in other folders, whose files come and go and are not compared."""
     seen: Seen = {}
     for tree in trees:
         for place in (tree, *sorted(tree.rglob("*"))[:_MOST_FILES]) if tree.is_dir() else (tree,):
@@ -74,7 +74,7 @@ def look(trees: Iterable[Path], listed: Iterable[Path] = ()) -> Seen:
                 seen[str(place)] = _described(place)
     for folder in listed:
         names = sorted(os.listdir(folder)) if folder.is_dir() else []
-        # A shell, a desktop and other programs of the user write histories and caches at the top of the home folder.
+        # A shell, a desktop and other programs of the user write histories and caches to the top of the home folder.
         seen[f"{folder}/"] = " ".join(name for name in names if folder != HOME or not name.startswith("."))
     return seen
 
@@ -84,7 +84,7 @@ def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str
 
 
 def changed_at(place: str) -> float:
-    """When the file or the folder changed last, in seconds since the epoch; 0 if it is gone."""
+    """Return the time of the last change to the file or folder in seconds since the epoch; 0 if it was deleted."""
     try:
         return Path(place).lstat().st_ctime
     except OSError:
@@ -114,7 +114,7 @@ def _described(place: Path) -> str:
 
 
 class WholeRun:
-    """A plug-in of pytest for the process that reports: compares all sentinels before and after, and names tests."""
+    """A pytest plug-in for the reporting process: compares all sentinels before and after the run, and names tests."""
 
     def __init__(self, look_now: Callable[[], Seen] = everything) -> None:
         self._look, self._before = look_now, look_now()

@@ -1,4 +1,4 @@
-"""Strategies with parameters small enough for a test's run to reach what they are there for."""
+"""Strategies with parameters small enough that a short test run triggers their behavior."""
 
 SHORT = (
     "agentfold", "boundary:20,keep=1,steps=2", "clear:1300,keep=1", "compact:1300", "condenser:14",

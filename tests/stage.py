@@ -1,6 +1,6 @@
-"""A stage for whole runs: small tasks, scripts, and the program started as a person starts it.
+"""A stage for whole runs: small tasks, scripts, and the program started as a user starts it.
 
-Scripts are given as Python lists and written as JSON, which is YAML too.
+Scripts are passed as Python lists and written as JSON, which is also valid YAML.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ mounted = pytest.mark.skipif(
     not shutil.which("bwrap"),
     reason="without bubblewrap a workspace is seen at its own place, which differs by run",
 )
-"""For what holds where the workspace is mounted: prompts that are equal by the byte, layers, the folder's own path."""
+"""For tests that need a mounted workspace: byte-identical prompts, layers, the folder's real path."""
 
 with_bubblewrap = pytest.mark.skipif(
     not shutil.which("bwrap"), reason="images and this isolation level are bubblewrap's alone"
@@ -66,12 +66,12 @@ def fails(kind: str, **more: Any) -> Reply:
 
 
 def written_in(scratch: Path) -> Path:
-    """Where what a run writes into a folder's layer, or into its copy, stands on the host."""
+    """Return the host path of files that a run writes to a folder's layer or copy."""
     return scratch / (UPPER if (scratch / UPPER).is_dir() else "workspace")
 
 
 class Stage:
-    """A place of its own with runs and workspaces in it."""
+    """A private folder with runs and workspaces in it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -84,7 +84,7 @@ class Stage:
         self, *replies: Reply, name: str = "small", test: str = SOLVED, more: str = "", text: str = "Do it.\n",
         files: Mapping[str, str] | None = None,
     ) -> Path:  # fmt: skip
-        """A task whose demo gives these replies, and whose checks are ``test``."""
+        """Create a task whose demo gives these replies and whose check is ``test``."""
         folder = self.root / name
         (folder / "tests").mkdir(parents=True)
         (folder / "task.toml").write_text(TOML.format(name=name, more=more), encoding="utf-8")
@@ -104,7 +104,7 @@ class Stage:
         return f"script:{path}"
 
     def solve(self, subject: Path | str, text: str | None = None, **settings: Any) -> RunResult:
-        """A run in this process."""
+        """Run a task in this process."""
         given = {"model": "demo", "runs_dir": str(self.runs), "sandbox_dir": str(self.work), "fsync": "none"}
         return stackmem.solve(str(subject), text, **{**given, **settings})
 
@@ -118,7 +118,7 @@ class Stage:
     def run(
         self, *arguments: object, env: Mapping[str, str] | None = None, cwd: Path | None = None, **more: Any
     ) -> subprocess.CompletedProcess[str]:
-        """The program, run to its end."""
+        """Run the program to its end."""
         return subprocess.run(
             self.arguments(*arguments), cwd=cwd or self.elsewhere, env=self.environ(env), capture_output=True,
             text=True, stdin=subprocess.DEVNULL, check=False, timeout=100, **more,
@@ -127,11 +127,11 @@ class Stage:
     def call(
         self, *arguments: object, env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """The command line in this process, for tests of its text and its exit code alone."""
+        """Run the command line in this process, for tests that check only its text and exit code."""
         return command_line([*map(str, arguments)], self.environ(env), cwd or self.elsewhere)
 
     def start(self, *arguments: object, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
-        """The program, started in a process group of its own, as a terminal does."""
+        """Start the program in its own process group, as a terminal does."""
         given: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
         return subprocess.Popen(
             self.arguments(*arguments), cwd=self.elsewhere, env=self.environ(env), text=True, process_group=0,
@@ -143,11 +143,11 @@ class Stage:
         return run
 
     def written(self) -> int:
-        """How many records the runs here have written."""
+        """Return how many records the runs here have written."""
         return sum(trace.read_bytes().count(b"\n") for trace in self.runs.glob("*/trace.jsonl"))
 
     def left_behind(self) -> list[str]:
-        """What stands in the runs and sandbox folders."""
+        """Return the names left in the runs and sandbox folders."""
         return sorted(path.name for place in (self.runs, self.work) if place.is_dir() for path in place.iterdir())
 
 
@@ -160,7 +160,7 @@ def events(run: Path | str, *kinds: type) -> list[Any]:
 
 
 def rechain(path: Path, kept: list[Record]) -> None:
-    """Write the records as a trace whose chain is whole, whatever they say."""
+    """Write the records as a trace with a valid hash chain, whatever they contain."""
     previous, lines = "", []
     for record in kept:
         line, previous = write_line(record, previous)
@@ -169,7 +169,7 @@ def rechain(path: Path, kept: list[Record]) -> None:
 
 
 def kept_texts(run: Path) -> bytes:
-    """Everything a run keeps but its patch and the files themselves."""
+    """Return every text in a run folder except its patch and the workspace files."""
     return b"".join((run / name).read_bytes() for name in ("trace.jsonl", "run.json", "result.json"))
 
 
@@ -179,7 +179,7 @@ def shown(result: RunResult) -> dict[str, Any]:
 
 
 def eventually(holds: Callable[[], Any], seconds: float = 100.0, what: str = "") -> Any:
-    """What ``holds`` returns once it is true."""
+    """Poll ``holds`` and return its value once it is true."""
     deadline = time.monotonic() + seconds
     while not (found := holds()):
         assert time.monotonic() < deadline, f"not within {seconds} s: {what or holds}"

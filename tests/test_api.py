@@ -1,4 +1,4 @@
-"""The two calls of the Python API that touch the world."""
+"""Tests for the two calls of the Python API that run things."""
 
 import inspect
 import json
@@ -82,7 +82,7 @@ def test_runs_are_found_in_every_place_that_is_looked_at(stage: Stage, tmp_path)
     other = tmp_path / "other"
     other.mkdir()
     assert find_run("last", other, stage.runs) == find_run(run[-6:], other, stage.runs) == stage.runs / run
-    assert find_run(f"{stage.root}/runs/") == stage.runs / run  # as the folder of a bench's trial holds one
+    assert find_run(f"{stage.root}/runs/") == stage.runs / run  # like the folder of a bench trial
     with pytest.raises(UsageError, match=f"in {other} and {stage.runs}; there are 1"):
         find_run("nothing", other, stage.runs)
 
@@ -137,7 +137,7 @@ def test_a_run_under_other_rules_is_told_to_be_one(stage: Stage):
     other = replace(first, event=replace(first.event, rules=first.event.rules + 1, system="Other words."))
     rechain(Path(result.run_dir) / "trace.jsonl", [other, *others])
     for name in ("result.json", "signatures.jsonl"):
-        (Path(result.run_dir) / name).unlink()  # they describe the trace as it was
+        (Path(result.run_dir) / name).unlink()  # they describe the old trace
     found = replay(result.run_dir)
     assert (found.same_rules, found.prompts, found.outcome) == (False, 0, "solved")
     ran = stage.run("replay", result.run)

@@ -1,4 +1,4 @@
-"""Every benchmark runs at a tiny size, prints its rows, and writes nothing but temporary files."""
+"""Every benchmark runs at a tiny size, prints its rows, and writes only temporary files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BENCHMARKS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if not p
 
 
 def recordings(folder: Path) -> list[str]:
-    """One recording of an agent that searched."""
+    """A recording of an agent that searched."""
     said = [("system", "You are an agent."), ("assistant", "```bash\ngrep -r x .\n```"), ("user", "a.py: x")]
     messages = [{"role": role, "content": content} for role, content in said]
     (folder / "one.traj.json").write_text(json.dumps({"messages": messages}))
@@ -28,7 +28,7 @@ def words(*arguments: str) -> Callable[[Path], list[str]]:
     return lambda folder: [each.format(folder=folder, root=ROOT) for each in arguments]
 
 
-# For each benchmark the words that make it tiny, and what its lines say, in their order.
+# For each benchmark: the arguments that make it tiny, and what its lines say, in order.
 TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
     "apl": (
         words("--items", "10", "--outside", "2"),
@@ -151,7 +151,7 @@ for path in sys.argv[1:]:
 
 
 def test_each_benchmark_says_how_it_is_used(tmp_path):
-    """One process for all of them: most of the time goes to imports that they share."""
+    """Uses one process for all benchmarks, because most of the time goes to their shared imports."""
     home = prepared(tmp_path)
     (tmp_path / "help.py").write_text(HELP)
     paths = [str(path) for path in BENCHMARKS]

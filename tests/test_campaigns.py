@@ -1,4 +1,4 @@
-"""A campaign goes on where it was stopped."""
+"""A campaign resumes at the point where it was stopped."""
 
 from pathlib import Path
 

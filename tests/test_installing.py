@@ -1,4 +1,4 @@
-"""How an extra is installed depends on how this copy was, and never on the package index having stackmem."""
+"""The install hint depends on how this copy was installed, and never assumes that the package index has stackmem."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Distribution:
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """A copy that is not a checkout, whose installer wrote ``direct``."""
+    """An installed copy that is not a checkout; its installer wrote ``direct``."""
 
     def make(direct: object) -> list[str]:
         monkeypatch.setattr(installing, "_CHECKOUT", tmp_path / "site-packages")
@@ -172,10 +172,10 @@ def installs(script: str) -> list[str]:
 
 
 def is_pinned(line: str) -> bool:
-    """Whether hashes are checked, or only what is on this machine is installed."""
+    """Return whether the command checks hashes or installs only from this machine."""
     by_hash = r"--require-hashes|\bnpm(-cli\.js\")? +ci\b|--package-lock-only"
     local = r"--no-index|--no-deps\b.* \.(\s|$)"
-    passed_on = r"\"\$@\""  # a function that installs what its callers say, which are on lines of their own
+    passed_on = r"\"\$@\""  # a function that installs its arguments; they are on other lines
     return bool(re.search(f"{by_hash}|{local}|{passed_on}", line))
 
 

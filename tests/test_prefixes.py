@@ -1,4 +1,4 @@
-"""The check of benchmarks/real_models.py that each request goes on from the prompt before it."""
+"""Tests the check in benchmarks/real_models.py that each request extends the previous prompt."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """``python -m tests.unchanged -- make test``: run a command and list every file of the machine that it changed.
 
-Compares kind, mode, owner, size, and the times of contents and attributes of all files before and after. The checkout,
-the temporary folders, the caches of the user and virtual file systems are left out. Other programs must be quiet
-meanwhile; name folders in which they write with ``--except``. Exits with 1 if anything differs, else as the command.
+Compares kind, mode, owner, size, and the modification and change times of all files before and after. The checkout, the
+temporary folders, the user's caches and virtual file systems are left out. Other programs must be idle meanwhile;
+exclude folders that they write with ``--except``. Exits with 1 if anything differs, otherwise with the command's exit
+code.
 """
 
 import argparse
@@ -23,7 +24,7 @@ State = tuple[int, int, int, int, int, int]
 
 
 def states(root: Path, left_out: Collection[Path]) -> dict[str, State]:
-    """Path to what ``lstat`` returns, for all files below ``root``; folders that cannot be read count by themselves."""
+    """Map each path below ``root`` to what ``lstat`` returns; an unreadable folder is recorded without its content."""
     omitted = {os.fspath(place) for place in left_out}
     found: dict[str, State] = {}
     waiting = [os.fspath(root)]
@@ -40,7 +41,7 @@ def states(root: Path, left_out: Collection[Path]) -> dict[str, State]:
             except OSError:
                 continue
             is_folder = entry.is_dir(follow_symlinks=False)
-            # A folder's own times change with its entries, which are compared themselves.
+            # A folder's own times change with its entries, which are compared separately.
             size, changed = (0, 0) if is_folder else (seen.st_size, seen.st_ctime_ns)
             found[entry.path] = (
                 seen.st_mode,
