@@ -1,4 +1,4 @@
-"""A program at a real terminal: what is typed into it, and what it wrote, without colors and cursor moves."""
+"""A program at a real terminal: input that is typed, and output without colors and cursor moves."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ WAIT_SECONDS = 60.0
 
 
 class Terminal:
-    """Attributes:
-    raw: Everything that was written to it.
+    """A child process at a pseudo-terminal.
+
+    Attributes:
+        raw: Everything that was written to the terminal.
     """
 
     def __init__(self, arguments: Sequence[str], environ: Mapping[str, str], cwd: Path, columns: int = 100) -> None:
@@ -51,7 +53,7 @@ class Terminal:
         os.write(self._fd, text.encode())
 
     def hang_up(self) -> None:
-        """Close the terminal, as a window is closed."""
+        """Close the terminal, like closing a window."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -63,7 +65,7 @@ class Terminal:
         return _CONTROL.sub(b"", self.raw).decode("utf-8", "replace")
 
     def wait_for(self, mark: str, after: int = 0) -> int:
-        """Wait until ``mark`` was shown behind that place of the text; the place behind it."""
+        """Wait until ``mark`` appears after the given position, and return the position after it."""
         end = time.monotonic() + WAIT_SECONDS
         while (place := self.shown().find(mark, after)) < 0:
             assert time.monotonic() < end, f"{mark!r} was not shown:\n{self.shown()[after:][-2_000:]}"
@@ -71,26 +73,26 @@ class Terminal:
         return place + len(mark)
 
     def wait_until(self, holds: Callable[[], object]) -> None:
-        """Take what is written until something holds."""
+        """Read output until the condition is true."""
         end = time.monotonic() + WAIT_SECONDS
         while not holds():
             assert time.monotonic() < end, f"it never held:\n{self.shown()[-2_000:]}"
             self.read()
 
     def end(self) -> int:
-        """Wait for the program's end; its exit code."""
+        """Wait for the program to end and return its exit code."""
         end = time.monotonic() + WAIT_SECONDS
         while self.read():
             assert time.monotonic() < end, f"it goes on:\n{self.shown()[-2_000:]}"
         return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
 
     def read(self) -> bool:
-        """Take what was written, or wait a moment; False once the program has ended."""
+        """Read available output, or wait a moment; return False once the program has ended."""
         if not select.select([self._fd], [], [], 0.1)[0]:
             return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
         try:
             self.raw += os.read(self._fd, 65_536)
-        except OSError:  # nobody writes any more
+        except OSError:  # the other side is closed
             return False
         asked = self.raw.count(_ASKS_CURSOR)
         for _ in range(self._answered, asked):

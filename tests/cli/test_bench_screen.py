@@ -1,4 +1,4 @@
-"""The table that a bench ends with."""
+"""Tests for the table at the end of a bench."""
 
 import pytest
 

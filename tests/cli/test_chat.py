@@ -1,4 +1,4 @@
-"""A conversation as a person has it, at a real terminal."""
+"""Tests for a conversation at a real terminal."""
 
 import json
 import signal
@@ -47,7 +47,7 @@ def facts(stage: Stage, *kinds: type) -> list:
 
 
 def begun(stage: Stage) -> list[str]:
-    """The requests of a run that may not have begun yet."""
+    """Return the requests of a run that may not have started yet."""
     with suppress(TraceError, UsageError):
         return [event.text for event in facts(stage, PersonSaid)]
     return []
@@ -116,7 +116,7 @@ def test_a_day_in_short_with_a_question_a_diff_an_undo_and_apply(stage: Stage):
         at = terminal.wait_for("Other words.", at)
         terminal.type("/undo\r")
         at = terminal.wait_for("undone: And more", at)
-        terminal.wait_for("And more", at)  # in the line, to be said otherwise
+        terminal.wait_for("And more", at)  # returned to the input line for editing
         terminal.type("\x03\x04")
         terminal.wait_for("continue with: stackmem chat --resume")
         assert terminal.end() == 0
@@ -145,9 +145,9 @@ def test_a_command_says_what_it_changed_and_one_that_fails_changes_nothing(stage
         assert terminal.end() == 0
     shown = terminal.shown()
     assert "stopped>" not in shown
-    assert code in shown  # to be copied
+    assert code in shown  # so that it can be copied
     lines = [line.strip() for line in shown.splitlines()]
-    assert lines.count(prose) == 1  # what /show shows
+    assert lines.count(prose) == 1  # what /show prints
     assert set(wrap(prose, 100)) <= set(lines)
 
 
@@ -171,7 +171,7 @@ def test_what_is_applied_twice_goes_on_from_what_was_applied(stage: Stage):
         terminal.type("\x04")
         assert terminal.end() == 0
     assert (folder_of(stage) / "a.txt").read_text() == "two\n"
-    (folder_of(stage) / "a.txt").write_text("one\n")  # as git checkout does
+    (folder_of(stage) / "a.txt").write_text("one\n")  # like git checkout
     again = stage.call("apply", newest(stage))
     assert "a.txt" in again.stdout
     assert (folder_of(stage) / "a.txt").read_text() == "two\n"
@@ -199,7 +199,7 @@ def test_an_apply_after_an_undo_says_what_it_took_back_and_an_undone_run_can_be_
         terminal.type("\x03/apply\r")
         at = terminal.wait_for("took back what was applied to", at)
         assert {path.name: path.read_text() for path in mine.iterdir()} == {"a.txt": "one\n"}
-        terminal.type("again\r")  # the conversation goes on, though nothing had been asked in this run
+        terminal.type("again\r")  # the conversation continues although this run had no request yet
         at = terminal.wait_for("One.", at)
         terminal.type("/apply\r")
         terminal.wait_for("applied to", at)
@@ -239,7 +239,7 @@ def test_a_call_is_allowed_or_denied_with_words(stage: Stage):
         terminal.type("Clean up\r")
         at = terminal.wait_for("rm a.txt")
         at = terminal.wait_for("allow?", at)
-        terminal.type("y\r")  # at once: it was meant for something else
+        terminal.type("y\r")  # immediate input: it was meant for something else
         time.sleep(2 * GRACE_SECONDS)
         terminal.type("n keep it\r")
         at = terminal.wait_for("allow?", terminal.wait_for("echo fine", at))
@@ -264,10 +264,10 @@ def test_words_and_a_stop_while_it_works(stage: Stage):
         terminal.type("use tabs\r")
         at = terminal.wait_for("(sent before the next step) use tabs", at)
         at = terminal.wait_for("echo begun", at)
-        terminal.wait_until(lambda: list(stage.work.glob("*/*/half")))  # the status is drawn in parts: no sign
+        terminal.wait_until(lambda: list(stage.work.glob("*/*/half")))  # the status is drawn in parts
         terminal.type("\x1b")
         at = terminal.wait_for("pausing", at)
-        terminal.type("\x03")  # and once more
+        terminal.type("\x03")  # a second time
         at = terminal.wait_for("paused>", at)
         terminal.type("/stop\r")
         at = terminal.wait_for("the request ended: stopped", at)

@@ -1,4 +1,4 @@
-"""A press of Tab: what bash is told, what it is never told, and that no command is loaded for it."""
+"""Tests for Tab completion: what bash receives, what is never suggested, and that it loads no command modules."""
 
 import os
 import resource
@@ -12,11 +12,11 @@ import pytest
 from tests.house.sources import ROOT
 from tests.stage import Stage, pop
 
-TABS_IN_STARTS = 3  # of stackmem --version; 1.2 to 2.0 measured
+TABS_IN_STARTS = 3  # times the duration of stackmem --version; 1.2 to 2.0 measured
 
 
 def tab(typed: str, cwd: Path = ROOT, shell: str = "bash", **environ: str) -> subprocess.CompletedProcess[str]:
-    """The answer to Tab behind ``typed``, by the variables that the shell's script sets."""
+    """Complete ``typed`` using the variables that the shell's script sets."""
     asks = {
         "_STACKMEM_COMPLETE": f"complete_{shell}", "COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split(" ")) - 1),
         "_TYPER_COMPLETE_ARGS": typed, "_TYPER_COMPLETE_FISH_ACTION": "get-args", "PYTHONPATH": str(ROOT),
@@ -117,7 +117,7 @@ def test_a_tab_takes_no_more_than_some_starts():
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     started = answered = float("inf")
-    for attempt in range(20):  # the least of some, as noise only ever adds
+    for attempt in range(20):  # the minimum of several, because noise only adds time
         started, answered = min(started, spent(False)), min(answered, spent(True))
         if attempt >= 2 and answered <= TABS_IN_STARTS * started:
             break

@@ -1,4 +1,4 @@
-"""``stackmem diff`` as a person types it."""
+"""Tests for the ``stackmem diff`` command."""
 
 import json
 

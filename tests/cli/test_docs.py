@@ -1,4 +1,4 @@
-"""`stackmem docs` as a person calls it."""
+"""Tests for the `stackmem docs` command."""
 
 from tests.cli.terminal import Terminal
 from tests.house.sources import ROOT

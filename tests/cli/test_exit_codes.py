@@ -1,4 +1,4 @@
-"""Every exit code that a program can see, and the help that names it."""
+"""Tests every exit code of the program, and that help documents it."""
 
 import json
 import re
@@ -55,7 +55,7 @@ def test_a_failed_expectation_shows_its_diff_on_stderr(stage: Stage):
 
 
 def test_an_isolation_that_cannot_be_had_is_5_and_leaves_nothing(stage: Stage):
-    """A Python that commands must not see: the home of the person is the folder it is installed in."""
+    """The home folder must be hidden from commands, but Python is installed inside it."""
     ran = stage.run("solve", stage.task(pop()), "--model", "demo", env={"HOME": sys.base_prefix})
     assert (ran.returncode, ran.stdout) == (5, "")
     assert "run stackmem with a Python from a folder of its own" in ran.stderr
@@ -64,7 +64,7 @@ def test_an_isolation_that_cannot_be_had_is_5_and_leaves_nothing(stage: Stage):
 
 @pytest.fixture
 def run(stage: Stage):
-    """A finished run's folder, and what ``replay`` says of it with its exit code."""
+    """Return a finished run's folder, and the output and exit code of ``replay``."""
     result = stage.solve(stage.task(fails("429"), push(), command("echo hi"), pop(), pop()))
     return stage.only_run(), lambda: stage.call("replay", result.run, "--json")
 
@@ -119,9 +119,9 @@ def test_a_torn_last_line_is_reported_and_no_error(run):
     trace = folder / "trace.jsonl"
     lines = trace.read_bytes().splitlines(keepends=True)
     trace.write_bytes(b"".join(lines[:-1]) + lines[-1][:30])
-    assert replayed().returncode == 7  # the result was kept after that line, so the line is lost
+    assert replayed().returncode == 7  # the result was saved after that line was written, so the line is missing
     for name in ("result.json", "signatures.jsonl"):
-        (folder / name).unlink()  # as in a run that a crash cut short before it was signed
+        (folder / name).unlink()  # as if a crash cut the run short before it was signed
     ran = replayed()
     assert ran.returncode == 0
     told = json.loads(ran.stdout)

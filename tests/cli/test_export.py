@@ -1,4 +1,4 @@
-"""``stackmem export``: a format to a file, to stdout or to a collector, and one sentence where that cannot be."""
+"""Tests ``stackmem export`` to a file, to stdout and to a collector, and its error messages."""
 
 import json
 import threading
@@ -77,7 +77,7 @@ def test_what_cannot_be_is_one_sentence(stage, run, more, says):
 
 
 def test_a_pipe_is_written_to_and_not_replaced(stage, run):
-    # A process: in that of the tests, what stands behind /dev/stdout is pytest's own file, which would be replaced.
+    # Needs a process: in the test process, /dev/stdout is pytest's own file, which would be replaced.
     ran = stage.run("export", "last", "--format", "csv", "-o", "/dev/stdout")
     assert ran.returncode == 0
     assert ran.stdout.startswith("step,seq,")

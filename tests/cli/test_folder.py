@@ -1,4 +1,4 @@
-"""Her own folder: worked on as a copy, patched when she says so, and never touched otherwise."""
+"""Tests runs on the user's own folder: they work on a copy, patch it only on request, and never touch it otherwise."""
 
 import json
 import signal
@@ -75,7 +75,7 @@ def test_the_patch_is_shown_and_nothing_applied_until_she_says_so(stage: Stage, 
     assert (hers / "app.py").read_text("utf-8") == "VALUE = 2\n"
     assert (hers / "a new.txt").read_text("utf-8") == "made\n"
     again = stage.call("apply", "last", cwd=hers)
-    assert again.returncode == 0, again.stderr  # what is there already is left as it is
+    assert again.returncode == 0, again.stderr  # existing files are left unchanged
     assert again.stdout == f"already applied to {hers}\n"
     assert (hers / "app.py").read_text("utf-8") == "VALUE = 2\n"
 
@@ -87,7 +87,7 @@ def test_apply_tells_only_what_it_brings_in_and_that_all_is_there_already(stage:
     assert stage.call("apply", "last").stdout == f"applied to {hers}: 2 files\n  {CHANGED[0]}\n  {CHANGED[1]}\n"
     run_git(hers, "apply", "--reverse", str(patch))
     (stage.only_run() / "applied.json").unlink()
-    run_git(hers, "apply", str(patch))  # by hand, so only the files tell
+    run_git(hers, "apply", str(patch))  # edited by hand, so only the files can show it
     assert stage.call("apply", "last").stdout == f"already applied to {hers}\n"
 
 
@@ -294,7 +294,7 @@ def test_a_patch_of_megabytes_is_shown_in_part_and_kept_whole(stage: Stage, hers
 
 @mounted
 def test_the_environment_of_the_folder_is_the_one_of_commands_and_of_the_check(stage: Stage, tmp_path: Path):
-    """The copy's own interpreter has what is installed there; the check was found by looking."""
+    """The copy's interpreter has the packages installed there; the check was detected automatically."""
     mine = repository(tmp_path / "mine", {"app.py": "", "tests/test_app.py": SUITE, ".gitignore": ".venv/\n"})
     venv.create(mine / ".venv", symlinks=True)
     (site,) = (mine / ".venv").glob("lib/python3*/site-packages")

@@ -1,4 +1,4 @@
-"""``stackmem fork`` as a person types it."""
+"""Tests for the ``stackmem fork`` command."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""``stackmem gateway`` from the command line: an agent that is nobody's here, behind it."""
+"""Tests ``stackmem gateway`` from the command line with a third-party agent behind it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Git in a run on a person's own folder: what the agent reads, and what becomes of its commits and the repository."""
+"""Tests git in a run on the user's own folder: what the agent sees, and what happens to commits and the repository."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def test_history_is_read_and_commits_are_named_and_stay_in_the_copy(stage: Stage
     forked = stage.call("fork", "last", "--at", "2", "--model", other, cwd=hers)
     assert forked.returncode == 0, forked.stderr
     last = max(stage.runs.iterdir(), key=lambda run: run.stat().st_mtime_ns).name
-    assert answers(stage, last)[-1].endswith("-1\n+2\n[exit 0]")  # the agent's commit is changes there
+    assert answers(stage, last)[-1].endswith("-1\n+2\n[exit 0]")  # the agent's commit appears there as plain changes
     replayed = stage.call("replay", str(result["run"]), "--tools", "live", cwd=hers)
     assert replayed.returncode == 0, replayed.stdout
 
@@ -103,7 +103,8 @@ def test_the_history_that_runs_share_is_counted_to_none_of_them_and_goes_with_th
     (hers / "large.txt").write_bytes(os.urandom(3 << 20).hex().encode())
     run_git(hers, "add", "-A")
     run_git(hers, "commit", "-qm", "large")
-    # What git is to write and has already it touches, and with it the pack: the layer must hold no copy of that.
+    # Git updates the time of an existing object that it should write, and of its pack. The layer must not copy the
+    # pack.
     again = command(
         "echo 3 > app.py; git stash -q; git commit -qm same --allow-empty; git gc -q; "
         "! chmod -R u+w /opt/stackmem/history"
@@ -113,7 +114,7 @@ def test_the_history_that_runs_share_is_counted_to_none_of_them_and_goes_with_th
     (row,) = json.loads(stage.call("runs", "--json").stdout)
     assert row["disk_bytes"] < 1 << 20
     told = "repository histories without runs"
-    for _ in range(2):  # at first those go that other tests have left
+    for _ in range(2):  # packs left by other tests are removed first
         pruned = stage.call("runs", "prune", "--older-than", "0h", "--keep-last", "1")
     assert told not in pruned.stdout
     assert stage.call("runs", "rm", str(run)).returncode == 0

@@ -1,4 +1,4 @@
-"""``--help``: commands in groups, examples that can be typed, and options in groups."""
+"""``--help`` groups commands and options, and its examples can be typed as they are."""
 
 import re
 import shlex
@@ -16,7 +16,7 @@ ROOT = typer.main.get_command(app)
 
 
 def parsed(words: list[str]) -> str:
-    """The command that the words call, read as by a call of it; what cannot be read is refused."""
+    """Parse the words as a call and return the command; raises if they cannot be parsed."""
     context, command, rest = None, ROOT, words
     while rest[:1] and rest[0] in getattr(command, "commands", {}):
         context = typer.Context(command, parent=context)

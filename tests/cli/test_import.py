@@ -1,4 +1,4 @@
-"""``stackmem import``: another agent's recording as a run, listed and costed, and refused where rules are needed."""
+"""``stackmem import`` turns another agent's recording into a run with a cost, and refuses it where rules are needed."""
 
 import json
 from pathlib import Path
@@ -166,7 +166,7 @@ def test_one_reply_of_a_model_without_a_price_leaves_the_cost_unknown(stage, tmp
 
 
 def test_the_page_and_the_list_show_the_cost_and_the_strategy_that_the_recording_states(stage, tmp_path):
-    """The fault that was found: the page said "cost unknown" and the strategy that only renders the prompts."""
+    """Regression test: the page said "cost unknown" and showed the strategy that only renders the prompts."""
     recording = json.loads((SAMPLES / "atif.json").read_text("utf-8"))
     recording["agent"]["extra"] = {"strategy": "window:20"}
     recording["agent"]["model_name"] = "nobody/knows-its-price"
@@ -188,5 +188,5 @@ def test_a_recording_that_states_no_strategy_is_shown_by_its_format(stage):
     texts = Texts()
     page = FollowedRun(Path(run.run_dir), texts, Prompts(texts, [], {})).read()
     assert page.strategy == "imported:atif"
-    (Path(run.run_dir) / "imported.json").write_text("[1")  # damaged: the page is shown, without what it said
+    (Path(run.run_dir) / "imported.json").write_text("[1")  # damaged: the page omits the stated values
     assert FollowedRun(Path(run.run_dir), texts, Prompts(texts, [], {})).read().stated_usd is None

@@ -1,4 +1,4 @@
-"""What an imported recording states about its strategy and its cost is in every export and comparison of its run."""
+"""An imported recording's stated strategy and cost appear in every export and comparison of its run."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ SHOWN = "rolling (stated by the recording)"
 
 
 def stated_run(stage: Stage, place: Path) -> Path:
-    """A run of a recording that names its strategy and its cost, by a model without a price."""
+    """Create a run from a recording that states its strategy and cost, by a model without a price."""
     recording = json.loads(text_of("atif").replace("claude-haiku-4-5", "somebody-elses"))
     recording["agent"].setdefault("extra", {})["strategy"] = "rolling"
     (place / "stated.json").write_text(json.dumps(recording), "utf-8")

@@ -1,4 +1,4 @@
-"""What a parent may have left odd for the program, and that neither it nor its commands suffer from it."""
+"""The program and its commands tolerate odd state inherited from a parent process."""
 
 import errno
 import json
@@ -14,12 +14,12 @@ from stackmem.errors import WorkspaceError, way_out
 from stackmem.workspace.tree import remove_tree
 from tests.stage import Stage, command, events, pop, with_bubblewrap
 
-C_LIBRARYS = 0b11 << 31  # signals 32 and 33, which no program may touch; they are as whoever runs the tests has them
+C_LIBRARYS = 0b11 << 31  # signals 32 and 33 are reserved for the C library; they stay as the test runner has them
 STATUS = "grep -E '^Sig(Blk|Ign)' /proc/self/status; umask; ulimit -n"
 
 
 def odd_parent() -> None:
-    """In the child before it becomes the program: as a careless or hostile parent leaves it."""
+    """Run in the child before it becomes the program: sets up what a careless or hostile parent leaves."""
     for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGHUP, signal.SIGUSR1, signal.SIGALRM):
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGUSR2})

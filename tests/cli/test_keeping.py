@@ -1,4 +1,4 @@
-"""``stackmem trace pack`` and ``stackmem runs rm`` as a person types them."""
+"""Tests for the ``stackmem trace pack`` and ``stackmem runs rm`` commands."""
 
 import json
 import os

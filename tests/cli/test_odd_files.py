@@ -1,4 +1,4 @@
-"""Files of strangers, whole but odd: whoever reads one answers in a sentence, and never with a traceback."""
+"""Files from strangers that are complete but odd: every reader answers with a sentence, never a traceback."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ ODD = {
     "TOML of 5,000 digits": b"max_steps = %b\n" % (b"9" * 5_000),
     "a byte order mark": b"\xef\xbb\xbf{}",
 }
-"""What stands in a file."""
+"""The content of a file."""
 
 OF_A_RUN = ("trace.jsonl", "result.json", "run.json", "request.json", "changes.json")
 READERS = (
@@ -72,7 +72,7 @@ FOUND = [
     ("profile.toml", "TOML of 5,000 digits", "solve {folder} -t x --model human --profile {file}"),
     ("suite.toml", "TOML of 5,000 digits", "bench {file} -o {new}"),
 ]
-"""What once ended in a traceback."""
+"""Inputs that once ended in a traceback."""
 ALL = [
     *((name, odd, line) for name in OF_A_RUN for odd in ODD for line in READERS),
     *((name, odd, line) for line, name in OTHERS.items() for odd in ODD),
@@ -98,13 +98,13 @@ def test_an_odd_file_is_answered_in_a_sentence(stage: Stage, rows: list[tuple[st
 
 
 def a_huge_file(path: Path) -> None:
-    """Three terabytes, none of which takes room on the disk."""
+    """Create a sparse file of three terabytes."""
     with path.open("wb") as file:
         file.truncate(3 << 40)
 
 
 def an_endless_end(path: Path) -> None:
-    """What was there, and then a line of three terabytes."""
+    """Append a line of three terabytes to the existing content."""
     with path.open("ab") as file:
         file.truncate(3 << 40)
 
@@ -163,7 +163,7 @@ HUNG = [
     ("results.sqlite", "a FIFO", "report {folder}  "),
     ("task.toml", "3 TB", "tasks import harbor {folder} -o {new}"),
 ]
-"""What once waited for ever, or read without end."""
+"""Inputs that once blocked or were read without end."""
 ALL_KINDS = [
     *((name, kind, line) for name in (*OF_A_RUN, *OF_A_RUN_TOO) for kind in KINDS for line in MORE_READERS),
     *((name, kind, line) for line, name in MORE_OTHERS.items() for kind in KINDS),
@@ -172,7 +172,7 @@ ALL_KINDS = [
 
 @pytest.mark.parametrize("rows", [HUNG, pytest.param(ALL_KINDS, marks=pytest.mark.campaign)], ids=["hung", "all"])
 def test_a_file_without_end_is_answered_in_a_sentence(stage: Stage, rows: list[tuple[str, str, str]]):
-    """What waits or reads for ever is ended by the suite's own limit of time."""
+    """A reader that waits or reads forever is stopped by the suite's own time limit."""
     whole = Path(stage.solve(stage.task(command("echo x > made"), pop())).run_dir)
     run, folder = stage.runs / "20260101T000000Z-odd-odd-0a0a0a", stage.root / "folder"
     for number, (name, kind, line) in enumerate(rows):

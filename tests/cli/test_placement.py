@@ -1,4 +1,4 @@
-"""Options before a subcommand are refused or used; none is ignored."""
+"""Options placed before a subcommand are used or refused, never ignored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def own_options(command: Any) -> list[Any]:
 
 
 def spellings(param: Any) -> list[list[str]]:
-    """Each way to type an option with a value."""
+    """Yield each way to type an option with a value."""
     if param.is_flag:
         return [[flag] for flag in (*param.opts, *param.secondary_opts)]
     value = "1"
@@ -38,7 +38,7 @@ def spellings(param: Any) -> list[list[str]]:
 
 
 def placements(name: str) -> Iterator[tuple[list[str], list[Any]]]:
-    """Calls with options before the subcommand, and those options."""
+    """Yield calls with options before the subcommand, and those options."""
     group = GROUPS[name]
     own = own_options(group)
     for word, below in group.commands.items():
@@ -76,7 +76,7 @@ def test_the_group_of_a_command_has_options_only_if_it_works_without_a_subcomman
 
 
 def test_no_option_is_read_from_a_variable_by_typer():
-    """Settings read their variables themselves, in the group and in its subcommands alike."""
+    """Settings read their variables themselves, in the group and in its subcommands."""
 
     def walk(command: Any) -> Iterator[Any]:
         yield from command.params
@@ -87,7 +87,7 @@ def test_no_option_is_read_from_a_variable_by_typer():
 
 
 def test_runs_are_not_removed_from_another_folder_than_the_one_that_was_typed(stage: Stage, tmp_path: Path):
-    """The fault that was found: ``--runs-dir`` was dropped and the runs in the default folder were removed."""
+    """Regression test: ``--runs-dir`` was dropped and the runs in the default folder were removed."""
     run = stage.solve(stage.task(command("true"), pop())).run
     other = tmp_path / "other"
     other.mkdir()
@@ -105,7 +105,7 @@ def test_runs_are_not_removed_from_another_folder_than_the_one_that_was_typed(st
 
 
 def test_an_agent_is_not_started_behind_a_gateway_with_other_terms(stage: Stage, tmp_path: Path):
-    """The fault that was found: the limit, the upstream and the folder of runs were dropped, and the agent ran."""
+    """Regression test: the limit, the upstream and the runs folder were dropped, and the agent ran."""
     started = tmp_path / "started"
     agent = ["run", "--", sys.executable, "-c", f"open({str(started)!r}, 'w')"]
     ran = stage.call("gateway", "--max-usd", 1, "--upstream", "http://127.0.0.1:9", "-o", tmp_path / "kept", *agent)

@@ -1,4 +1,4 @@
-"""`run`, `lint`, `languages` and `trust` as a person starts them."""
+"""Tests for the `run`, `lint`, `languages` and `trust` commands."""
 
 import json
 import os

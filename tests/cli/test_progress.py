@@ -1,4 +1,4 @@
-"""Where a run stands, in one line."""
+"""Tests for the one-line progress display of a run."""
 
 from stackmem.cli.screen.progress import status
 from stackmem.core.machine import evolve

@@ -1,4 +1,4 @@
-"""A call that may have been made is made again when the person at the terminal says so."""
+"""A call that may already have been made is repeated only after the user confirms at the terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stackmem.run.repeats import MayRepeat
 
 
 class Run:
-    """Refuses until it is told that it may."""
+    """A run that refuses until it is allowed to repeat the call."""
 
     def __init__(self) -> None:
         self.wanted: dict[str, str | None] = {}
@@ -26,7 +26,7 @@ class Run:
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> int:
-    """The end of a terminal that is typed at."""
+    """Return the end of a terminal that receives typed input."""
     ours, theirs = os.openpty()
     monkeypatch.setattr(sys, "stdin", os.fdopen(theirs, encoding="utf-8"))
     return ours

@@ -1,4 +1,4 @@
-"""``stackmem replay``: one step, one frame, and the walk through a run."""
+"""Tests ``stackmem replay``: a single step, a single frame, and the walk through a run."""
 
 import json
 import signal
@@ -140,7 +140,7 @@ def test_a_signal_while_a_run_is_done_again_ends_it_and_leaves_nothing_behind(st
     before = stage.left_behind()
     process = stage.start("replay", run, *how)
     acts.eventually(lambda: list(stage.work.glob("replay-*/history.git/stackmem.json")))
-    time.sleep(1)  # the command has begun, or is about to: either must end in good order
+    time.sleep(1)  # the command has started or is about to; either way it must end cleanly
     process.send_signal(number)
     assert process.wait(100) == 128 + number
     assert stage.left_behind() == before

@@ -1,4 +1,4 @@
-"""`stackmem report` as a person calls it."""
+"""Tests for the `stackmem report` command."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""``stackmem runs``."""
+"""Tests for the ``stackmem runs`` command."""
 
 import json
 
@@ -42,7 +42,7 @@ def test_a_narrow_terminal_has_short_ids_and_is_spared_the_columns_that_matter_l
     assert all(len(line) <= 70 for line in table(rows, 70))
     assert (
         table([*rows, RunRow("another-bac658", "", "solved")], 70)[1].split()[0] == name
-    )  # that end would be two runs
+    )  # that ending matches two runs
 
 
 def test_the_first_request_is_shown_and_the_end_of_an_id_names_a_run(stage: Stage):

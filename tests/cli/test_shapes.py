@@ -1,4 +1,4 @@
-"""Repositories as they are found: a bug is fixed by an edit, its own tests decide, and the patch is taken."""
+"""Repositories of common shapes: an edit fixes a bug, the repository's own tests decide, and the patch is applied."""
 
 import json
 import os
@@ -37,13 +37,13 @@ class Shape(Struct):
     """A repository with a bug.
 
     Attributes:
-        place: Where the work is done.
-        path: The file with the bug, in which ``old`` is to be ``new``.
-        test: What its tests are run by.
-        check: How the person names them.
-        flags: What else she says.
-        replies: What the agent does beside the edit.
-        changed: What else the patch changes.
+        place: The folder to work in.
+        path: The file with the bug, in which ``old`` is to become ``new``.
+        test: The command that runs its tests.
+        check: How the user names that command.
+        flags: Further options of the user.
+        replies: The agent's actions in addition to the edit.
+        changed: Further files that the patch changes.
     """
 
     place: Path
@@ -58,7 +58,7 @@ class Shape(Struct):
 
 
 def python_with_venv(root: Path) -> Shape:
-    """What the tests need is installed in its own environment alone."""
+    """The tests' dependencies are installed only in the project's own environment."""
     files = {"adder.py": ADDER, "tests/test_adder.py": "import theirs\n" + SUITE, ".gitignore": ".venv/\n"}
     place = repository(root, dict(files))
     venv.create(place / ".venv", symlinks=True)
@@ -68,7 +68,7 @@ def python_with_venv(root: Path) -> Shape:
 
 
 def python_with_uv(root: Path) -> Shape:
-    """As ``uv sync`` leaves it: no pip, the project installed as an editable one, the interpreter outside."""
+    """As ``uv sync`` leaves it: no pip, the project installed as editable, the interpreter outside."""
     place = repository(root, {
         "src/adder/__init__.py": ADDER, "tests/test_adder.py": SUITE, "uv.lock": "version = 1\n",
         ".gitignore": ".venv\n", "pyproject.toml": '[project]\nname = "adder"\nversion = "1"\n',
@@ -84,7 +84,7 @@ def python_with_uv(root: Path) -> Shape:
 
 
 def node(root: Path) -> Shape:
-    """The runner of its tests is a program of a dependency."""
+    """The test runner is a program from a dependency."""
     prove = '#!/usr/bin/env node\nrequire(process.cwd() + "/" + process.argv[2]); console.log("proved")\n'
     place = repository(root, {
         "add.js": "module.exports = (a, b) => a - b\n", ".gitignore": "node_modules/\n", "package-lock.json": "{}\n",
@@ -98,8 +98,8 @@ def node(root: Path) -> Shape:
 
 
 def rust(root: Path) -> Shape:
-    """The toolchain is granted by a profile."""
-    home = pwd.getpwuid(os.getuid()).pw_dir  # that of the tests is empty, and rustup looks there
+    """A profile grants access to the toolchain."""
+    home = pwd.getpwuid(os.getuid()).pw_dir  # the test user's is empty, and rustup looks there
     asked = subprocess.run(
         ["rustc", "--print", "sysroot"], env={**os.environ, "HOME": home}, capture_output=True, text=True, check=True
     )
@@ -129,7 +129,7 @@ def go(root: Path) -> Shape:
 
 
 def monorepo(root: Path) -> Shape:
-    """Packages of two languages below one Makefile."""
+    """Packages in two languages below one Makefile."""
     place = repository(root, {
         "Makefile": "test:\n\tcd packages/sums && python -m unittest discover\n\t$(MAKE) -C packages/shell test\n",
         "packages/sums/adder.py": ADDER, "packages/sums/test_adder.py": SUITE,
@@ -139,7 +139,7 @@ def monorepo(root: Path) -> Shape:
 
 
 def sub_folder(root: Path) -> Shape:
-    """The run begins in a part of the work tree, whose tests read what lies beside it."""
+    """The run starts in a subfolder of the work tree, whose tests read files next to it."""
     repository(root, {
         "packages/sums/adder.py": ADDER, "shared/four.py": "FOUR = 4\n",
         "packages/sums/test_adder.py": SUITE.replace("4)", "FOUR)").replace(
@@ -150,14 +150,14 @@ def sub_folder(root: Path) -> Shape:
 
 
 def work_tree(root: Path) -> Shape:
-    """Its ``.git`` is a file that leads elsewhere."""
+    """A work tree whose ``.git`` is a file that points elsewhere."""
     main = repository(root.parent / "main", dict(SHELL))
     run_git(main, "worktree", "add", "-q", "-b", "fix", str(root))
     return Shape(root, "add.sh", "make test", "$1 - $2", "$1 + $2")
 
 
 def submodules(root: Path) -> Shape:
-    """A file of a submodule is read by the tests, and stays as it is."""
+    """The tests read a file of a submodule, which stays unchanged."""
     library = repository(root.parent / "library", {"four": "4\n"})
     place = repository(root, {**SHELL, "Makefile": 'test:\n\ttest "$$(sh add.sh 2 2)" = "$$(cat library/four)"\n'})
     run_git(place, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "library")
@@ -174,13 +174,13 @@ def lfs_pointers(root: Path) -> Shape:
 
 
 def crlf(root: Path) -> Shape:
-    """Git is told to leave line ends as they are, and the edit keeps them."""
+    """Git keeps line ends as they are, and so does the edit."""
     files = {"adder.py": ADDER.replace("\n", "\r\n"), "test_adder.py": SUITE.replace("\n", "\r\n")}
     return Shape(repository(root, {**files, ".gitattributes": "* -text\n"}), "adder.py", "python -m pytest -q")
 
 
 def name_in_latin_1(root: Path) -> Shape:
-    """A name that is no UTF-8 is kept, changed and patched as it is."""
+    """A file name that is not UTF-8 is kept, changed and patched as it is."""
     name = os.fsdecode(b"caf\xe9.txt")
     place = repository(root, {**SHELL, name: "closed\n"})
     return Shape(
@@ -190,7 +190,7 @@ def name_in_latin_1(root: Path) -> Shape:
 
 
 def readme(root: Path) -> Shape:
-    """The README's first command for a repository of one's own."""
+    """The README's first command for a repository."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (line,) = re.findall(r"^stackmem (solve \. -t .*--check .*)$", text.partition("## Your own repository")[2], re.M)[
         :1
@@ -214,7 +214,7 @@ def parameter(name: str):
     program = TOOLCHAINS.get(name)
     absent = program is not None and shutil.which(program) is None
     marks = [pytest.mark.skipif(absent, reason=f"{program} is not installed")]
-    return pytest.param(name, marks=[*marks, mounted] if name == "python_with_uv" else marks)  # .venv names her folder
+    return pytest.param(name, marks=[*marks, mounted] if name == "python_with_uv" else marks)  # .venv names the folder
 
 
 @pytest.mark.parametrize("name", [parameter(name) for name in SHAPES])

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and kill -9: the trace is whole, the result is told, and nothing lives on."""
+"""After Ctrl-C, SIGTERM and kill -9 the trace is complete, the result is printed, and no process is left."""
 
 import json
 import os
@@ -18,7 +18,7 @@ SECONDS = 7_654_321
 
 
 def alive(mark: str) -> list[int]:
-    """The processes on this machine whose command line holds the mark, the tests' own left out."""
+    """Return the processes whose command line contains the mark, except the test's own."""
     found = []
     for each in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -31,7 +31,7 @@ def alive(mark: str) -> list[int]:
 
 
 def sleeping(mark: str) -> list[int]:
-    """Those of them that are the command's own; before them the sandbox is still being made."""
+    """Return only the command's own processes; while the sandbox starts there are others."""
     found = []
     for process in alive(mark):
         try:
@@ -42,12 +42,12 @@ def sleeping(mark: str) -> list[int]:
 
 
 def mark_of(stage: Stage) -> str:
-    """A number of seconds that no other process sleeps."""
+    """Return a number of seconds that no other process sleeps."""
     return f"{SECONDS}.{os.getpid()}{abs(hash(str(stage.root))) % 10**6:06}"
 
 
 def interrupted(stage: Stage, process: subprocess.Popen[str], number: int = signal.SIGINT) -> dict:
-    """Send a signal to the whole group, as a terminal does, and take the result."""
+    """Send a signal to the whole group, as a terminal does, and return the result."""
     os.killpg(process.pid, number)
     stdout, stderr = process.communicate(timeout=100)
     assert process.returncode == 128 + number, stderr
@@ -111,7 +111,7 @@ def test_a_second_ctrl_c_ends_at_once_with_the_trace_whole(stage: Stage, isolati
     assert process.returncode == 130
     assert "Traceback" not in stderr
     assert replay(stage.only_run()).outcome in {"running", "interrupted"}
-    if isolation == "auto":  # without isolation nothing but the program itself could end them
+    if isolation == "auto":  # without isolation only the program itself could end them
         eventually(lambda: not alive(mark), 5)
     for left in alive(mark):
         os.kill(left, signal.SIGKILL)
@@ -153,7 +153,7 @@ def test_ctrl_c_while_a_task_is_checked_leaves_neither_processes_nor_folders(sta
 
 
 def on_a_terminal(stage: Stage, *arguments: object) -> tuple[subprocess.Popen, int]:
-    """The program with a terminal of its own as all three of its files, and the terminal's other end."""
+    """Start the program with its own terminal as all three standard files; return the terminal's other end too."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         stage.arguments(*arguments), cwd=stage.elsewhere, stdin=theirs, stdout=theirs, stderr=theirs,

@@ -1,4 +1,4 @@
-"""``stackmem solve`` as a person types it: the tasks that ship, and what stands on stdout."""
+"""Tests ``stackmem solve`` on the shipped tasks, and its output on stdout."""
 
 import json
 import subprocess
@@ -134,7 +134,7 @@ def test_hostile_text_of_tools_and_models_reaches_neither_screen_nor_report_raw(
 
 
 def test_replay_on_a_threads_run_in_another_thread_is_the_same(stage: Stage):
-    """Signals are the main thread's; a run in another thread neither takes them nor needs them."""
+    """Only the main thread handles signals; a run in another thread neither takes nor needs them."""
     task, results = stage.task(command("true"), pop()), []
     thread = threading.Thread(target=lambda: results.append(stage.solve(task)))
     thread.start()

@@ -1,4 +1,4 @@
-"""``stackmem strategies``: a line for each, and all of one."""
+"""``stackmem strategies`` prints a line for each strategy, or all about one."""
 
 from stackmem.memory import STRATEGIES
 from tests.stage import Stage

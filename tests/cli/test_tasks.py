@@ -1,4 +1,4 @@
-"""``stackmem tasks list``: what is not shown of a task is marked."""
+"""``stackmem tasks list`` marks what it does not show of a task."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A conversation in a terminal that others wrote: tmux types, resizes, pastes, closes, and says what it shows."""
+"""A conversation in tmux, a terminal by others: it types, resizes, pastes, closes, and reports the screen."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from tests.cli.tmux import Tmux, until
 from tests.stage import Stage, command
 
 TEXT = "\n".join(f"line {number} äöü 漢字" for number in range(5_000))
-"""100 kB."""
+"""100 kB of pasted text."""
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_conversation_in_tmux_with_typing_resizing_pastes_and_a_closed_window(
     until(lambda: any("run_command i=0" in line for line in window.screen()), window.history)
     window.type("use 漢字")
     window("resize-window", "-t", "t", "-x", "60", "-y", "20")
-    window.wait_for_line("> use 漢字")  # what was typed outlives the resize
+    window.wait_for_line("> use 漢字")  # typed text survives the resize
     window.type("Enter")
     window.wait_for("(sent before the next step) use 漢字")
     until(lambda: any("run_command echo half" in line for line in window.screen()), window.history)
@@ -75,7 +75,7 @@ def test_a_conversation_in_tmux_with_typing_resizing_pastes_and_a_closed_window(
     window.wait_for("said 漢字 to its end.")
     assert max(map(len, window.screen())) <= 60
     assert window("display-message", "-p", "-t", "t", "#{pane_title}") == title
-    assert window("list-buffers") == ""  # what a model prints reaches no clipboard
+    assert window("list-buffers") == ""  # text printed by a model never reaches the clipboard
     window.wait_for_line(">")
     window.paste(TEXT)
     window.wait_for("line 4999")

@@ -1,4 +1,4 @@
-"""``stackmem trace show`` and ``stats``."""
+"""Tests for ``stackmem trace show`` and ``stats``."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def row(name: str, frame: str, parent: str = "", **more) -> FrameRow:
 
 
 def plain(lines: list[str]) -> list[str]:
-    """The lines without the colours that are ours."""
+    """Return the lines without stackmem's own colors."""
     return [re.sub("\x1b\\[(3[123]|0)m", "", line) for line in lines]
 
 

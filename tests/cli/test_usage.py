@@ -1,4 +1,4 @@
-"""What a person can have got wrong is one sentence with the way out, exit 2, and nothing left behind."""
+"""A usage error prints one sentence with the fix, exits with 2, and leaves no files behind."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from tests.workspace.people import NOBODY, Person, as_user
 
 
 def refused(stage: Stage, *arguments: object, code: int = 2, **more) -> str:
-    """The one sentence, which both forms of output give, and after which nothing stands anywhere."""
+    """Return the one sentence of the error, after checking both output formats and that no file was written."""
     plain = stage.call(*arguments, **more)
     assert (plain.returncode, plain.stdout) == (code, "")
     assert plain.stderr.startswith("stackmem: "), plain.stderr
@@ -99,7 +99,7 @@ def test_without_a_command_the_help_is_shown(stage: Stage):
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_wrong_flag_is_named(stage: Stage, flags, says):
-    """In this process, as the program takes a second to start; what it makes of a refusal is tested above."""
+    """Runs in this process because starting the program takes a second; tests above cover how it exits."""
     given = {name.lstrip("-").replace("-", "_"): value for name, value in zip(flags[::2], flags[1::2], strict=True)}
     key = {"ANTHROPIC_API_KEY": "sk-ant-somebodys-own-key"} if "--max-usd" in flags and "--model" in flags else {}
     with pytest.raises(UsageError) as raised:
@@ -107,7 +107,7 @@ def test_a_wrong_flag_is_named(stage: Stage, flags, says):
     said = str(raised.value)
     assert stage.left_behind() == []
     assert says in said
-    assert any(way in said for way in (";", "known", "takes"))  # the way out
+    assert any(way in said for way in (";", "known", "takes"))  # the fix
 
 
 def test_a_missing_task_is_told_with_those_that_are_known(stage: Stage):
@@ -177,7 +177,7 @@ def test_a_file_in_a_directorys_place_is_refused_with_the_flag(stage: Stage, fla
 def test_a_directory_that_is_closed_to_the_user_is_refused_with_the_flag(
     flag, place: Path, person: Person, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.chdir(place)  # the checkout may be closed to her
+    monkeypatch.chdir(place)  # the user may not be able to read the checkout
     closed = place / "closed"
     closed.mkdir()
     closed.chmod(0o555)
@@ -190,8 +190,8 @@ def test_a_directory_that_is_closed_to_the_user_is_refused_with_the_flag(
         assert hers.left_behind() == []
         return str(raised.value)
 
-    stage.solve(stage.task(pop()))  # what it imports may be closed to her
-    said = as_user(NOBODY, attempt) if person.uid == 0 else person.runs(attempt)  # nothing is closed to root
+    stage.solve(stage.task(pop()))  # imports modules that the user may not be able to read
+    said = as_user(NOBODY, attempt) if person.uid == 0 else person.runs(attempt)  # root can read everything
     assert f"{closed} cannot be written to (Permission denied); use --{flag.replace('_', '-')}" in said
     assert list(closed.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""`stackmem view` as a person calls it."""
+"""Tests for the `stackmem view` command."""
 
 import stat
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``stackmem whatif``: a table for each recording, or one array; another agent's file is taken as it is."""
+"""``stackmem whatif`` prints a table for each recording, or one array, and accepts other agents' files unchanged."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""``stackmem worlds``: the families, and a task folder that the other commands take."""
+"""``stackmem worlds`` lists the families and creates a task folder that other commands accept."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A terminal that others wrote: tmux types, resizes, pastes and closes, and says what stands on its screen."""
+"""Drives tmux, a terminal by others: types, resizes, pastes, closes, and returns the content of its screen."""
 
 import subprocess
 import time
@@ -9,7 +9,7 @@ WAIT_SECONDS = 60.0
 
 
 class Tmux:
-    """One window of a server of its own."""
+    """A window of a private tmux server."""
 
     def __init__(
         self, place: Path, line: list[str], folder: Path, environ: Mapping[str, str], columns: int = 100
@@ -27,7 +27,7 @@ class Tmux:
         ).stdout  # fmt: skip
 
     def type(self, *keys: str) -> None:
-        """Press keys, by their names in tmux; others are typed as they are."""
+        """Press keys by their names in tmux; other text is typed as it is."""
         self("send-keys", "-t", "t", *keys)
 
     def paste(self, text: str) -> None:
@@ -35,7 +35,7 @@ class Tmux:
         self("paste-buffer", "-p", "-t", "t")
 
     def screen(self, *more: str) -> list[str]:
-        """The rows of the screen; with ``-e`` they have their colors."""
+        """Return the rows of the screen; with ``-e`` they include colors."""
         return self("capture-pane", "-p", "-t", "t", *more).splitlines()
 
     def history(self) -> str:
@@ -45,21 +45,21 @@ class Tmux:
         until(lambda: mark in self.history(), lambda: f"{mark!r} is not shown:\n{self.history()[-2_000:]}")
 
     def wait_for_line(self, begins: str) -> None:
-        """Wait until a line of the screen begins so: a line that is asked for, not one that was shown."""
+        """Wait until a line of the screen starts with the text."""
         until(
             lambda: any(line.startswith(begins) for line in self.screen()),
             lambda: "\n".join(self.screen()),
         )
 
     def lives(self) -> bool:
-        """Whether the program goes on; with it the window ends, and the server."""
+        """Return whether the program still runs; when it ends, the window and the server end too."""
         try:
             return bool(self("list-panes", "-t", "t"))
         except subprocess.CalledProcessError:
             return False
 
     def close(self) -> None:
-        """Close the window, as a person does."""
+        """Close the window, as a user does."""
         self("kill-session", "-t", "t")
 
 
