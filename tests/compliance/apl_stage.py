@@ -1,4 +1,4 @@
-"""A world in memory for APL programs, and one case of the compliance data played in it."""
+"""An in-memory world for APL programs, and a player for one case of the compliance data."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ PACKAGED = (Path(apl.__file__).parent / "APL_STL.yml").read_text("utf-8")
 
 
 class Case(Struct, forbid_unknown_fields=True):
-    """One case; what it expects begins at ``value``.
+    """One case; its expectations begin at ``value``.
 
     Attributes:
-        says: What is so.
-        apl: The program; instead of it ``template`` or ``if``, with ``given`` as its variables.
-        sources: More files, beside the program; null stands for one that cannot be read.
-        files: The workspace; afterwards what it must hold stands in ``writes``.
+        says: The rule in words.
+        apl: The program; alternatively ``template`` or ``if``, with ``given`` as its variables.
+        sources: Further files next to the program; null is a file that cannot be read.
+        files: The workspace; ``writes`` lists its expected content afterwards.
         shell: Answers to commands, in order: text, or ``{stdout, stderr, exit_code, failed, detail}``.
         frames: Results of agents, in order: text, any JSON value, or ``{failed, detail}``.
-        own: Answers of a person's own tools by name.
-        gives: Of a template its value, of an ``if`` whether it holds.
-        fault: Of either the end of the report's details.
+        own: Answers of the user's own tools by name.
+        gives: The value of a template, or whether an ``if`` is true.
+        fault: The end of the report's details, for a template or an ``if``.
         halt: Fields of the report: phase, step, type, reason, details, file.
         report: The whole report.
         lint: The linter's report, a line each: severity, line, title.
-        tasks: What agents were asked: each text is part of it.
+        tasks: Texts that must be part of each agent's task.
     """
 
     says: str
@@ -75,7 +75,7 @@ class Case(Struct, forbid_unknown_fields=True):
 
 
 def load_cases() -> Iterator[tuple[str, Case]]:
-    """Every case with the name of its file."""
+    """Return every case with the name of its file."""
     import msgspec
 
     for file in sorted(HERE.glob("*.yaml")):
@@ -84,7 +84,7 @@ def load_cases() -> Iterator[tuple[str, Case]]:
 
 
 class Played(Struct):
-    """What came of a program."""
+    """The outcome of a program."""
 
     value: Any = None
     halted: Halted | None = None
@@ -98,7 +98,7 @@ class Played(Struct):
 
 
 class World:
-    """Answers a program's effects; everything that happens is told to an announcer."""
+    """Answers a program's effects and reports every event to an announcer."""
 
     def __init__(self, case: Case) -> None:
         self.done = Played(files=dict(case.files))
@@ -183,7 +183,7 @@ class World:
 
 
 def _halved(given: Any) -> Any:
-    """With half a character, which no YAML can hold, where ``surrogate`` asks for it."""
+    """Replace ``surrogate`` with a lone surrogate, which YAML cannot contain."""
     return {**given, "surrogate": "\ud800"} if isinstance(given, dict) and "surrogate" in given else given
 
 
@@ -216,7 +216,7 @@ def launch_of(case: Case) -> Launch:
 
 
 def text_of(case: Case) -> str:
-    """The program of a case; that of a template or a condition is made of it."""
+    """Return the program of a case; for a template or a condition, build one around it."""
     if case.template is None and case.condition is None:
         return case.apl
     inputs = [{"name": name, "description": "given"} for name in case.given]

@@ -1,4 +1,4 @@
-"""The cases of the output contract: a reply, and what it says item by item."""
+"""Cases of the output contract: a reply, and its meaning item by item."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Case(Struct, forbid_unknown_fields=True):
     """One case.
 
     Attributes:
-        gives: One text for each item; of a fault, part of its words.
-        ignored: What is read as standing behind the end.
+        gives: One text for each item; for a fault, part of its message.
+        ignored: Text that the reader treats as trailing after the end.
     """
 
     says: str

@@ -1,4 +1,4 @@
-"""The world in which the cases of S-expressions are evaluated: tasks, tools, a memory and files, all simple."""
+"""A simple world of tasks, tools, a memory and files in which the S-expression cases run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def result(content: str, status: str = "COMPLETE", notes: Any = None) -> dict[st
 
 
 class Tasks:
-    """Knows a few tasks, and executes those of the program by telling what it was given."""
+    """Knows a few tasks, and executes a program's tasks by returning their arguments."""
 
     def __init__(self) -> None:
         self.templates: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""APL by its cases: each is a program, what its world answers, and what must come of it."""
+"""APL compliance cases: a program, its world's answers, and the expected outcome."""
 
 import posixpath
 

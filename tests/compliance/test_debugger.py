@@ -1,4 +1,4 @@
-"""The debugger at the terminal by its cases: a program, what a person types, and what she reads, in each language."""
+"""Debugger cases for each language: a program, the user's input, and the text the debugger prints."""
 
 import io
 import json
@@ -42,7 +42,7 @@ def cases(kind="cases"):
 
 
 def play(page, case, watch=None):
-    """What became of the program, each question answered from the case."""
+    """Run the program with each question answered from the case, and return the outcome."""
     replies = iter(case.get("replies", page.get("replies", ())))
 
     def answer(asked):
@@ -111,7 +111,7 @@ def test_a_line_that_is_stopped_at_is_one_that_can_be(name):
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory):
-    """Makes a run of a page's program, once."""
+    """Create one run of a page's program."""
 
     @cache
     def record(name):

@@ -1,4 +1,4 @@
-"""The loop agent by its cases: decisions, payloads, references, conditions, forms, and the life of results."""
+"""Loop agent cases: decisions, payloads, references, conditions, forms, and the lifetime of results."""
 
 import json
 import re
@@ -194,7 +194,7 @@ def test_a_run(case):
 
 
 def act(call):
-    """What the tools of the cases do."""
+    """Perform a call of the cases' tools."""
     if call.tool == "flaky":
         return ToolAnswer(None, "error", "it broke")
     if call.tool != "shell":

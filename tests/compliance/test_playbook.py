@@ -1,4 +1,4 @@
-"""The output contract of playbooks by its cases: every line of its worked examples, and every fault that is borne."""
+"""Cases of the playbook output contract: every line of its worked examples, and every tolerated fault."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whole playbook programs by their cases: what is read and found in them, and what these replies make of them."""
+"""Cases of whole playbook programs: how they parse, what lint finds, and what happens with the given replies."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class ProgramCase(msgspec.Struct, forbid_unknown_fields=True):
     """One case.
 
     Attributes:
-        lint: Every finding, as ``line severity code``; checked where it stands.
-        outline: Lines that ``--dry-run`` prints, among others.
-        loads: False where the program is none.
-        replies: Of the model; empty where the program is not run.
-        said: What the person is told, and ``value`` what the program returns.
-        told: What the model reads behind each reply, a part of it; with ``not`` in front what it does not read.
-        halts: A part of the report of a program that halts.
+        lint: Every finding, as ``line severity code``; checked if present.
+        outline: Some of the lines that ``--dry-run`` prints.
+        loads: False if the program is not valid.
+        replies: Replies of the model; empty if the program is not run.
+        said: The messages to the user; ``value`` is the program's return value.
+        told: Part of what the model reads after each reply; with ``not`` in front, what it must not read.
+        halts: Part of the report of a program that halts.
     """
 
     says: str

@@ -1,4 +1,4 @@
-"""The language, case by case: ``sexp/*.yaml`` hold text and value, or text and error."""
+"""Cases of the S-expression language: ``sexp/*.yaml`` contain text and value, or text and error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lint and run of S-expressions, case by case: ``sexp_lint/*.yaml`` hold programs and what is found in them."""
+"""Lint and run cases of S-expressions: ``sexp_lint/*.yaml`` contain programs and their findings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_lint_finds_what_is_there_and_the_run_refuses_what_is_an_error(text: str
     assert sorted(found) == sorted(wanted)
     refused = halts_before_effects(text)
     assert refused or not any(" error " in one for one in wanted)
-    assert not refused or any(" error " in one or "unknown-operator" in one for one in wanted)  # of a server's tool
+    assert not refused or any(" error " in one or "unknown-operator" in one for one in wanted)  # from a server's tool
 
 
 def test_there_are_enough_cases() -> None:
