@@ -1,4 +1,4 @@
-"""The odd servers of the Messages API, one row each, as ``odd_servers.py`` has them of Chat Completions."""
+"""Odd servers of the Messages API, one per row, like those of Chat Completions in ``odd_servers.py``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The odd servers, one row each: what a server does, and what is to come of it. ``test_odd_servers.py`` serves them.
+"""Odd servers, one per row: a server's behavior and the expected result. ``test_odd_servers.py`` serves them.
 
-Shapes are those that servers in the field have: local ones (llama.cpp, vLLM, SGLang, LM Studio, Ollama, TGI), gateways,
-and providers that speak the protocols of others.
+The shapes come from servers in the field: local ones (llama.cpp, vLLM, SGLang, LM Studio, Ollama, TGI), gateways, and
+providers that speak other providers' protocols.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any, NamedTuple
 from stackmem.core.messages import ReplyPart, Text, ToolCall
 
 Sent = bytes | tuple[bytes, ...]
-"""Of a tuple, the last piece is sent for ever; where that is empty, the server is silent."""
+"""The last piece of a tuple is repeated forever; if it is empty, the server stays silent."""
 
 
 class Odd(NamedTuple):
     """A server.
 
     Attributes:
-        sends: The bytes of its answer, or what makes them of a request.
-        kind: Of the failure; empty where there is a reply.
-        words: What the failure's detail holds.
-        parts: Of the reply, without thoughts.
-        usage: Uncached, read from the cache, output; None where it does not matter.
+        sends: The bytes of its answer, or a function that makes them from a request.
+        kind: Kind of the failure; empty if there is a reply.
+        words: Text in the failure's detail.
+        parts: Parts of the reply, without thoughts.
+        usage: Uncached, read from the cache, output; None if it does not matter.
     """
 
     does: str
@@ -41,7 +41,7 @@ def http(body: bytes | str, status: str = "200 OK", kind: str = "text/event-stre
     raw = body.encode() if isinstance(body, str) else body
     lines = [
         f"HTTP/1.1 {status}",
-        "connection: close",  # as is the case: a client that asks again must not take the same one
+        "connection: close",  # a client that retries must open a new connection
         *([f"content-type: {kind}"] if kind else []),
         *headers,
         f"content-length: {len(raw)}",
@@ -63,14 +63,14 @@ def chunk(delta: object, finish: str | None = None, **other: Any) -> dict[str, A
 
 
 def call(arguments: object = '{"path": "a"}', **other: Any) -> dict[str, Any]:
-    """A delta with a piece of a call; ``function`` gives its name."""
+    """A delta with a piece of a call; ``function`` contains its name."""
     function = {"name": "read_file", "arguments": arguments} | other.pop("function", {})
     return {"tool_calls": [{"index": 0, "id": "c", "function": function} | other]}
 
 
 CALL, END, DONE = chunk(call()), chunk({}, "tool_calls"), "[DONE]"
 HI, STOP = chunk({"content": "hi"}), chunk({}, "stop")
-NOTHING_NEW = chunk({"content": ""})  # text that repeats itself is cut before the time is over
+NOTHING_NEW = chunk({"content": ""})  # repeated text is cut before the time limit
 USAGE = {"prompt_tokens": 5, "completion_tokens": 1}
 BROKEN_TEXT: dict[str, Any] = {"parts": (Text("h\ufffd"),), "stop": "end"}
 SAYS_HI: dict[str, Any] = {"parts": (Text("hi"),), "stop": "end"}

@@ -1,4 +1,4 @@
-"""What holds for every kind of model, whoever is behind it: one attempt, one fact, no crash."""
+"""Every kind of model makes one attempt per request, returns one fact, and never crashes."""
 
 from __future__ import annotations
 

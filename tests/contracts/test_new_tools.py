@@ -1,4 +1,4 @@
-"""A look-up tool and a tool that writes, added to a copy of the package by docs/extending.md alone, are complete."""
+"""A lookup tool and a writing tool, added to a copy of the package by following docs/extending.md, work completely."""
 
 import shutil
 import subprocess
@@ -29,7 +29,7 @@ REPLIES = (
 
 
 def blocks() -> dict[str, str]:
-    """The code on the page by the file that it belongs to."""
+    """Return the page's code by the file it belongs to."""
     found: dict[str, str] = {}
     for block in PAGE.read_text("utf-8").split("## A tool\n")[1].split("\n## ")[0].split("```")[1::2]:
         for part in block.removeprefix("text\n").split("# ")[1:]:
@@ -41,7 +41,7 @@ def blocks() -> dict[str, str]:
 
 @pytest.fixture
 def house(tmp_path: Path) -> Path:
-    """A copy of the package with both tools, offered by the strategy ``notes``."""
+    """Create a copy of the package with both tools, offered by the strategy ``notes``."""
     copy = tmp_path / "house"
     shutil.copytree(ROOT / "stackmem", copy / "stackmem", ignore=shutil.ignore_patterns("__pycache__"))
     code = blocks()
@@ -83,7 +83,7 @@ def test_the_model_is_told_of_them_a_snapshot_follows_and_the_run_replays(house:
     assert told["count_notes"].description == "Count the notes on the scratchpad."
     assert json.decode(told["append_line"].schema)["required"] == ["path", "line"]
     trees = [event.tree for event in events(run, ToolReturned)]
-    assert len(set(trees)) == 2  # echo, the new tool; `cat` changes nothing, and its snapshot is the same
+    assert len(set(trees)) == 2  # the echo and the new tool; `cat` changes no files, so its snapshot is the same
     assert trees[1] == trees[2] != ""
     assert events(run, CallAnswered)[-1] == CallAnswered("count_notes", len("1 notes"))
     assert "1 notes" in python(house, stage, "-c", SEES, str(run)).stdout
@@ -94,7 +94,7 @@ def test_the_model_is_told_of_them_a_snapshot_follows_and_the_run_replays(house:
 
 def test_a_killed_call_is_made_again_on_the_files_as_they_were(house: Path, stage: Stage) -> None:
     task = stage.task(*REPLIES)
-    python(house, stage, "-c", SOLVE, "6", str(task), "strategy=notes")  # the sixth fact asks for append_line
+    python(house, stage, "-c", SOLVE, "6", str(task), "strategy=notes")  # the sixth fact requests append_line
     run = stage.only_run()
     (log,) = stage.work.glob("*/workspace/log")
     log.write_text("first\nhalf of it", encoding="utf-8")

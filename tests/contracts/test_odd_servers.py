@@ -1,4 +1,4 @@
-"""What comes of odd servers: each row of ``odd_servers.py`` and its two like, by the official SDKs."""
+"""The official SDKs against odd servers: each row of ``odd_servers.py`` and its two sibling modules."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ EACH = ((OpenAIModel, (*rows(),)), (AnthropicModel, MESSAGES), (GeminiModel, GEM
 ROWS = tuple(row for _, some in EACH for row in some)
 KINDS = tuple(kind for kind, some in EACH for _ in some)
 LIMIT_SECONDS = 0.3
-"""Of a whole reply, where the row is about a server that would go on for ever."""
+"""Time limit for a whole reply, in rows about a server that would never stop."""
 
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    """The address of all of them; the path begins with the number of the row."""
+    """Return the address of all servers; the path starts with the row's number."""
     with socket.create_server(("127.0.0.1", 0), backlog=50) as listening:
 
         def serve() -> None:
@@ -59,7 +59,7 @@ def answer(connection: socket.socket) -> None:
         while last:
             connection.sendall(last)
         if last is not None:
-            reading.read(1)  # until the client hangs up
+            reading.read(1)  # until the client disconnects
 
 
 @pytest.mark.parametrize("number", range(len(ROWS)), ids=[f"{row.does}, {number}" for number, row in enumerate(ROWS)])

@@ -1,4 +1,4 @@
-"""Whole runs of every strategy over HTTP: a strict server accepts every prompt, and a run survives what passes."""
+"""Whole runs of every strategy over HTTP: a strict server accepts every prompt, and a run survives temporary faults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.models.server import Answer, MessagesServer, calls, fails, says
 SPELLED = sorted({*STRATEGIES, *(f"stackheap:index={place}" for place in ("on_change", "delta", "tail", "system"))})
 PUSH = {"name": "a", "objective": "Do it.", "context": "None.", "return_spec": "What."}
 
-# Something of everything: replies, refusals, nudges, and every fault that passes.
+# A bit of everything: replies, refusals, nudges, and every temporary fault.
 STORY = (
     calls("read_file", {"path": "spec.md"}, thought="I read first."),
     fails(429, "rate_limit_error", headers={"retry-after": "3"}),
@@ -49,7 +49,7 @@ STORY = (
 
 
 def ends(strategy: str) -> str:
-    """The tool by which this strategy's agent says that the work is done."""
+    """Return the tool with which this strategy's agent declares the work done."""
     return next(name for name in map(tool_name, open_strategy(strategy).tools) if name in ("pop_frame", "return"))
 
 
@@ -59,7 +59,7 @@ def story(strategy: str) -> tuple[Answer, ...]:
 
 
 def run(model: Model, strategy: str) -> list[Event]:
-    """The facts of a whole run; nobody sleeps between attempts here."""
+    """Return the facts of a whole run, without pauses between attempts."""
     opened = open_strategy(strategy)
     start = started(strategy, model=model.name, window_tokens=model.window_tokens, budgets=Budgets())
     world, state, events = World({"spec.md": "a long specification\n" * 400}), evolve(State(), start), [start]
@@ -75,7 +75,7 @@ def run(model: Model, strategy: str) -> list[Event]:
 
 
 def thoughtless(answer: Answer) -> Answer:
-    """The same answer of a model that does not show its thoughts."""
+    """Return the same answer from a model that does not show its thoughts."""
     return replace_dataclass(answer, blocks=tuple(block for block in answer.blocks if "thinking" not in block["type"]))
 
 

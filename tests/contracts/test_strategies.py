@@ -1,4 +1,4 @@
-"""What every strategy promises, held against each entry of STRATEGIES and the parameters that change most."""
+"""Promises of every strategy, checked for each entry of STRATEGIES and for the parameters that change most."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,7 +50,7 @@ ABLATIONS = (
 SPELLED = sorted({*STRATEGIES, *PLACES, *ABLATIONS, *SHORT})
 THOUGHT = Thinking({"type": "thinking", "thinking": "hm", "signature": "s"})
 
-# A run with something of everything; a strategy without frames refuses what it does not offer.
+# A run with a bit of everything; a strategy without frames refuses the tools it does not offer.
 STORY = (
     do("list_files"),
     do("read_file", path="spec.md"),
@@ -88,7 +88,7 @@ def story(spelled):
 
 
 def as_offered(fact, strategy):
-    """The same push or pop in the terms of a strategy with other tools for it, or with less to them."""
+    """Translate the push or pop for a strategy with other tools for it, or with fewer arguments."""
     kinds = {tool_name(tool): tool for tool in strategy.tools}
     starts = next((kinds[name] for name in STARTS if name in kinds), None)
     if not isinstance(fact, ModelReplied) or starts is None:
@@ -111,7 +111,7 @@ class Story(Played):
 
     @cached_property
     def states(self):
-        """Every state of the run in which the model was asked, with its view."""
+        """Return every state in which the model was asked, with its view."""
         state, found = State(), []
         asked = iter(self.asked)
         for event in self.events:
@@ -123,7 +123,7 @@ class Story(Played):
 
 @pytest.fixture(params=SPELLED, scope="module")
 def played(request):
-    """Played once for all tests: nothing that they do to it changes it, as the first of them shows."""
+    """Played once for all tests. They must not change it, and the first of them checks that."""
     return story(request.param)
 
 
@@ -227,7 +227,7 @@ def test_the_prompt_of_a_strategy_names_only_the_tools_it_offers(spelled):
     text = fill(prompt_text(strategy.prompt), slots(started().budgets))
     named = {name for name in every if (name in text if "_" in name else f"`{name}`" in text)}
     assert named <= offered
-    assert named == offered or spelled == "adaptive"  # whose tools say by themselves what they are for
+    assert named == offered or spelled == "adaptive"  # whose tools explain their own purpose
 
 
 def test_a_strategy_without_frames_or_heap_speaks_of_neither():
@@ -269,7 +269,7 @@ def test_a_strategy_that_compacts_shows_the_text_from_then_on_and_no_other_ever_
 
 
 def test_a_conversation_is_rendered_with_a_text_in_it_that_another_strategy_had_asked_for(played):
-    """As in a run that is forked from a strategy that compacts to one that does not."""
+    """Happens when a run is forked from a strategy that compacts to one that does not."""
     replied = [place for place, event in enumerate(played.events) if isinstance(event, ModelReplied)]
     for place in replied[3:]:
         state = fold(played.events[:place])
@@ -282,7 +282,7 @@ def test_a_conversation_is_rendered_with_a_text_in_it_that_another_strategy_had_
 
 @pytest.fixture(scope="module")
 def others():
-    """States of runs under strategies of each kind, as a fork brings them to another one."""
+    """Return states of runs under strategies of each kind, as a fork hands them to another strategy."""
     return [
         state for name in ("stackheap", "fold", "isolated", "summary:1000,keep=1") for state, _ in story(name).states
     ]

@@ -1,7 +1,7 @@
-"""Providers that want back what a reply carried: strict servers, written from their public documents.
+"""Providers that require parts of a reply back, played by strict servers written from their public documents.
 
-DeepSeek: each message with calls must bring its ``reasoning_content``. Gemini: each call its thought signature, for
-which one text stands where it is not at hand. OpenRouter: ``reasoning_details``, put together from their pieces.
+DeepSeek requires ``reasoning_content`` in each message with calls. Gemini requires the thought signature of each call,
+or a fixed text if it is not available. OpenRouter requires ``reasoning_details``, joined from their pieces.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def thinks(number: int, name: str, arguments: Json) -> bytes:
 
 
 def misses_thought(body: Json) -> str | None:
-    """What the server refuses, with what it misses first."""
+    """Return what the server refuses: the first missing part."""
     for message in past_calls(body):
         if "reasoning_content" not in message:
             return "The `reasoning_content` in the thinking mode must be passed back to the API."
