@@ -1,4 +1,4 @@
-"""Where the calls are those of an agent that is not ours: its files change unseen, and its own conversation stays."""
+"""Runs of third-party agents: they change files outside the harness and keep their own conversation."""
 
 from stackmem.core.facts import CallRejected, FramePopped, FramePushed, SourcesDigested
 from tests.build import World, alloc, do, play, pop, push, started, stored

@@ -1,4 +1,4 @@
-"""A text that stands for a conversation: what it counts as, and what it is not."""
+"""A summary that replaces a conversation: how it counts, and what it does not affect."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from tests.build import PRICE, SPENT, do, failed, named, play, pop, push, starte
 
 
 class Shrinks(Struct, frozen=True):
-    """Asks for a text as soon as there is something to tell of, and would do so for ever."""
+    """Requests a summary as soon as there is something to summarize, and would do so forever."""
 
     name: str = "full"
     tools: tuple[Tool, ...] = (ReadFile, END_RUN)
@@ -135,7 +135,7 @@ def test_a_reply_and_its_answer_stay_or_go_together():
     state = play(push(), do("list_files"), pop(), do("list_files")).state
     frame = state.running
     steps = [turn.step for turn in turns_after(frame, 1) if isinstance(turn, Reply)]
-    assert steps == [4]  # the answer to the push came in step 3, and goes with the push
+    assert steps == [4]  # step 3 answered the push and is removed with it
     assert turns_after(frame, 0) == list(frame.turns)
     assert turns_after(frame, 4) == []
     assert turns_after(told(state, up_to_step=1).running, 1) == turns_after(frame, 1)

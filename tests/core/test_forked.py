@@ -1,4 +1,4 @@
-"""A run that goes on where another one stood: only what was changed differs, and the next prompt tells of it."""
+"""A run that continues from another one: only the changed parts differ, and the next prompt mentions them."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""Registers and frames: pushes, pops, what a child sees, and what comes back."""
+"""Registers and frames: pushes, pops, a child's view, and returned results."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""No text of a chunk can pass for a column or a line of the heap index, and ordinary text is shown as it is."""
+"""No chunk text can imitate a column or line of the heap index, and ordinary text is shown unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The heap: its budget, its names, its index, and what each refusal says."""
+"""The heap: its budget, names, index, and refusal messages."""
 
 import pytest
 from msgspec import json
@@ -16,7 +16,7 @@ SMALL = started(budgets=Budgets(heap_chars=100, heap_chunks=3))
 
 
 def rejected(played):
-    """The one refusal of a script."""
+    """Return the only refusal of a script."""
     (event,) = played.of(CallRejected)
     return event
 

@@ -1,4 +1,4 @@
-"""Which values a schema allows, and what is said of the first that it does not."""
+"""Which values a schema allows, and the message about the first one it does not."""
 
 import http.server
 import threading
@@ -182,7 +182,7 @@ def test_a_value_that_is_not_json_is_a_fault(value, told):
 
 
 def test_nothing_outside_the_schema_is_read(tmp_path):
-    """Neither a file nor an address, also where the standard knows the address."""
+    """No file or address is read, even if the standard defines the address."""
     asked: list[str] = []
 
     class Server(http.server.BaseHTTPRequestHandler):

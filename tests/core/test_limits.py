@@ -1,4 +1,4 @@
-"""Limits of the run, constraints of frames, the window, and how runs end."""
+"""Limits of a run, frame constraints, the window, and the ways a run ends."""
 
 import pytest
 

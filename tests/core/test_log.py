@@ -1,4 +1,4 @@
-"""A log never changes what anyone holds, and what it remembers of a fold is what the fold would find."""
+"""Appending to a log never changes other copies of it, and a remembered fold equals a fresh fold."""
 
 from functools import reduce
 

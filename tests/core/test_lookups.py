@@ -1,4 +1,4 @@
-"""Calls that are answered from the state: what they tell, and what they refuse."""
+"""Calls answered from the state: their results and refusals."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""What passes between the harness and a model, as a decoder takes it."""
+"""Messages between the harness and a model, as the decoder reads them."""
 
 import msgspec
 import pytest

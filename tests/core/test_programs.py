@@ -1,4 +1,4 @@
-"""Frames that a program pushes: what stands in their prompt, and results that do not fit what is asked for."""
+"""Frames pushed by a program: the text in their prompt, and results that do not match the requested form."""
 
 from msgspec.structs import replace
 

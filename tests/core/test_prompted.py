@@ -1,4 +1,4 @@
-"""Sub-agents and branches: a name and a prompt, and the budgets that refuse them."""
+"""Sub-agents and branches: a name, a prompt, and the budgets that refuse them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which texts fit a query best: the index that grows, held against a ranking that reads every text."""
+"""Ranking of texts by query: the incremental index against a ranking that reads every text."""
 
 import math
 from itertools import pairwise
@@ -23,7 +23,7 @@ def indexed(texts):
 
 
 def plain_scores(query, texts):
-    """BM25 as it is written down: every text read for every word of the query."""
+    """The BM25 formula applied directly: reads every text for every query word."""
     counted = [words(text) for text in texts]
     mean = sum(map(len, counted)) / max(1, len(texts)) or 1.0
     scores = [0.0] * len(texts)
@@ -54,7 +54,7 @@ def test_names_fall_into_their_parts_whatever_their_case():
 
 
 def test_scores_are_as_computed_by_hand():
-    # N = 2, one text holds the word once, lengths 2 and 2: idf = ln(1 + 1.5 / 1.5), tf part = 2.2 / (1 + 1.2)
+    # N = 2; one text contains the word once; lengths 2 and 2: idf = ln(1 + 1.5 / 1.5), tf part = 2.2 / (1 + 1.2)
     index = indexed(("port here", "not there"))
     assert [round(each, 6) for each in index.fits({"port": index.rarity("port")}, 2)] == [0.693147, 0.0]
 

@@ -1,4 +1,4 @@
-"""A model that goes round in a circle is told so, then refused, then ended; and what it reads after a wrong call."""
+"""A model in a loop gets a notice, then a refusal, then its run ends; also what it reads after a wrong call."""
 
 import pytest
 from msgspec.structs import replace
@@ -50,7 +50,7 @@ def test_a_refused_call_that_is_repeated_without_end_is_stopped_too():
 
 
 class Ticking(World):
-    """Each command prints how many commands there were."""
+    """Each command prints the number of commands so far."""
 
     commands = 0
 
@@ -67,7 +67,7 @@ def test_equal_calls_with_different_results_are_work():
 
 
 class FirstDiffers(World):
-    """The first write changes the file, the later ones do not."""
+    """The first write changes the file; later ones do not."""
 
     commands = 0
 
@@ -170,7 +170,7 @@ def test_the_nudge_shows_a_call_that_only_looks_and_never_suggests_to_finish():
             'Here:\n```json\n{"path": "a", "content": "b"}\n```',
             '{"name":"write_file","arguments":{"path":"a","content":"b"}}',
         ),
-        ('{"path": "a"}', '{"name":"list_files","arguments":{"path":"."}}'),  # read_file takes that, too
+        ('{"path": "a"}', '{"name":"list_files","arguments":{"path":"."}}'),  # read_file accepts that too
         ('{"color": "red"}', '{"name":"list_files","arguments":{"path":"."}}'),
         ('{"result": ' + "[" * 3_000, '{"name":"list_files","arguments":{"path":"."}}'),
         ('{"result": ' + "[" * 3_000 + "]" * 3_000 + "}", '{"name":'),

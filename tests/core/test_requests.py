@@ -1,4 +1,4 @@
-"""Which fact answers which effect: one table, and everything that is asked of the world stands in it."""
+"""One table maps effects to the facts that answer them, and covers every request to the world."""
 
 from __future__ import annotations
 

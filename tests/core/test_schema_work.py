@@ -1,4 +1,4 @@
-"""A schema from an untrusted server cannot keep the machine busy, whatever it asks for."""
+"""A schema from an untrusted server cannot keep the machine busy."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def nested(value: Any, name: str | None, depth: int) -> Any:
 
 
 def doubled(depth: int, last: Any) -> dict[str, Any]:
-    """A chain of definitions, each of which asks twice for the next."""
+    """A chain of definitions, each of which refers to the next one twice."""
     chain = {f"d{number}": {"allOf": [{"$ref": f"#/$defs/d{number + 1}"}] * 2} for number in range(depth)}
     return {"$ref": "#/$defs/d0", "$defs": {**chain, f"d{depth}": last}}
 

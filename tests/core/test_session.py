@@ -1,4 +1,4 @@
-"""What a person's decision allows, what her words answer, and which question a run is stalled on."""
+"""What a user's decision permits, what a user's message answers, and which question stalls a run."""
 
 import pytest
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ STALLS = AskModel | AskPerson | AskPermission | AskUser
 
 
 def talk(*answers, approve="all"):
-    """The state once the answers are used up, and what the person was asked and what was done, in order."""
+    """Return the state after all answers, and the questions and actions in order."""
     start = started("full", task=SESSION_TASK, session=SessionRules("flat", approve), questions="end")
     start = replace(start, tools=(*start.tools, spec(AskQuestion, {})))
     state, strategy, left, seen = evolve(State(), start), open_strategy("full"), list(answers), []
@@ -41,7 +41,7 @@ def run(command):
 
 
 def asked_again(decided, first, second):
-    """Whether the person is asked for the second call after she decided so of the first."""
+    """Return whether the user is asked about the second call after this decision on the first."""
     _, seen = talk(PersonSaid("Go on."), first, decided, second)
     return isinstance(seen[-1], AskPermission)
 

@@ -1,4 +1,4 @@
-"""One tool call per step: replies without one, with several, with wrong ones; and the provider's failures."""
+"""One tool call per step: replies without a call, with several or with wrong ones; and failures of the provider."""
 
 import pytest
 from msgspec.structs import replace
@@ -105,7 +105,7 @@ def test_from_the_second_reply_in_a_row_with_several_calls_on_the_first_call_is_
     start = replace(started(strategy), several_calls="first")
     played = play(SEVERAL, SEVERAL, SEVERAL, do("list_files"), SEVERAL, start=start)
     assert [type(one.call).__name__ for one in played.effects if isinstance(one, UseTool)] == ["ListFiles"] * 3
-    assert len(played.of(CallRejected)) == 2  # the first, and the first after one that made one call
+    assert len(played.of(CallRejected)) == 2  # the first reply, and the first one after a reply with one call
     third = play(SEVERAL, SEVERAL, SEVERAL, start=start)
     assert results(third)[1:] == ["not performed: one call per reply"] * 2
     messages = third.view.messages

@@ -1,4 +1,4 @@
-"""JSON as its standard has it, and where it is not."""
+"""JSON exactly as the standard defines it, and where Python's parser differs."""
 
 import json
 

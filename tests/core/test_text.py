@@ -1,4 +1,4 @@
-"""Cutting and comparing text."""
+"""Tests for cutting and comparing text."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The tools as a model is shown them."""
+"""The tools as a model receives them."""
 
 import re
 
@@ -15,7 +15,7 @@ from stackmem.core.tools import OPTIONAL_TOOLS, EditFile
 from tests.build import do, play, started
 
 STORE = ["name", "content", "description", "source"]
-# Each tool's parameters in their order, those it needs before the bar.
+# Each tool's parameters in order; required ones before the bar.
 TABLE = {
     "read_file": "path | start_line end_line",
     "write_file": "path content |",
