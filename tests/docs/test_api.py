@@ -1,4 +1,4 @@
-"""The page of the Python API has every public name, with what its docstring says."""
+"""The Python API page lists every public name with its docstring."""
 
 import re
 
@@ -17,7 +17,7 @@ def test_arguments_errors_fields_and_methods_are_told():
     assert "solve(\n    task: str | os.PathLike[str]" in page
     assert "- `observe`: Receives every fact" in page
     assert "- `UsageError`: The run does not exist." in page
-    assert "| `max_usd` |" not in page  # a setting is no field
+    assert "| `max_usd` |" not in page  # a setting is not a field
     assert "| `cost_usd` | `float \\| None` | required |" in page
     assert "- `records() -> RunReader`: Return a reader of the records" in page
     assert "``" not in re.sub(r"^```.*$", "", page, flags=re.M)

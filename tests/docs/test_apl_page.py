@@ -1,4 +1,4 @@
-"""The page on APL is true: its programs are written down as they stand there, and do what it says."""
+"""The programs on the APL page exist exactly as printed and do what the page says."""
 
 import re
 from pathlib import Path
@@ -17,13 +17,13 @@ NAMED = re.compile(r"# ([\w./-]+)\n")
 
 
 def files(section: str) -> dict[str, str]:
-    """The files that a section shows: blocks whose first line is a comment with a name."""
+    """Return the files that a section shows: blocks whose first line is a comment with a name."""
     found = [(NAMED.match(block["body"]), block["body"]) for block in FENCE.finditer(section)]
     return {name[1]: body for name, body in found if name}
 
 
 def commands(section: str) -> list[tuple[str, str]]:
-    """Each command with what it prints."""
+    """Return each command with its output."""
     blocks = [block["body"] for block in FENCE.finditer(section) if block["language"].strip() == "console"]
     return [(line, rest) for block in blocks for line, rest in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M)]
 

@@ -1,4 +1,4 @@
-"""The script that holds each language against its origin's examples: what it looks at, and what it prints of it."""
+"""Tests the script that compares each language with its origin's examples: its inputs and its output."""
 
 from pathlib import Path
 

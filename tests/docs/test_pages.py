@@ -1,4 +1,4 @@
-"""The pages say what the program does: tables are current, every flag has an example, the README's lines run."""
+"""The pages match the program: tables are current, every flag has an example, the README's commands run."""
 
 import os
 import re
@@ -40,7 +40,7 @@ def test_the_generated_tables_are_current():
 
 
 def spans(command: str) -> list[str]:
-    """The command lines of docs/cli.md that call this command: in its shell blocks and in the cells of its tables."""
+    """Return the command lines in docs/cli.md that call this command, from shell blocks and table cells."""
     page = read(DOCS / "cli.md")
     blocks = "\n".join(re.findall(r"```sh\n(.*?)```", page, re.S)).splitlines()
     cells = re.findall(r"`(stackmem [^`]+)`", page)
@@ -70,7 +70,7 @@ def test_every_field_of_the_result_is_named():
 
 
 def refusal_codes() -> set[str]:
-    """Every first argument of a refusal in the machine, as it stands in the source."""
+    """Return the first argument of every refusal in the machine's source."""
     core = "\n".join(path.read_text("utf-8") for path in files("*.py", Path(machine.__file__).parent))
     return set(re.findall(r'(?:CallRejected|Refusal)\(\s*"(\w+)"', core))
 
@@ -103,7 +103,7 @@ def test_the_strategy_shown_is_the_one_that_runs():
 
 
 def environ(home: Path) -> dict[str, str]:
-    """The variables of a reader's shell, in which `stackmem` is this checkout's."""
+    """Return a reader's shell variables, with `stackmem` from this checkout."""
     place = home / "bin"
     place.mkdir()
     program = place / "stackmem"
@@ -113,7 +113,7 @@ def environ(home: Path) -> dict[str, str]:
 
 
 def shell(lines: str, folder: Path, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run lines as a reader would, stopping at the first that fails."""
+    """Run lines as a reader would, stopping at the first failure."""
     command = ["bash", "-e", "-c", lines]
     return subprocess.run(
         command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
@@ -127,7 +127,7 @@ def test_the_first_command_of_the_readme_does_what_was_recorded(tmp_path, home):
     recorded = RECORDED.findall(read(README))[0].splitlines()
     said = ran.stderr.splitlines()
     assert [line for line in recorded[1:-1] if line not in said] == []
-    outcome = recorded[-1].partition(" tokens")[0].rpartition(", ")[0]  # tokens and time differ a little each time
+    outcome = recorded[-1].partition(" tokens")[0].rpartition(", ")[0]  # tokens and time vary a little
     assert outcome in ran.stdout
 
 

@@ -1,4 +1,4 @@
-"""The picture of a session at the top of the README."""
+"""Tests for the picture of a session at the top of the README."""
 
 import subprocess
 import sys

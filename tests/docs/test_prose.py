@@ -1,4 +1,4 @@
-"""The README, the docs and what the program says are plain: short sentences, and no word that CONTRIBUTING lists."""
+"""The README, the docs and the program's texts use short sentences, and no word that CONTRIBUTING lists."""
 
 import re
 
@@ -33,7 +33,7 @@ def test_no_page_has_a_word_to_avoid(path):
 
 
 def said(source: str) -> str:
-    """The texts of a program, a paragraph each; of longer ones the first line."""
+    """Return the texts of a program, one paragraph each; of longer ones the first line."""
     return "\n\n".join(map("".join, re.findall(r'"""([^"\n]*)|"([^"\n]*)"', source)))
 
 

@@ -1,4 +1,4 @@
-"""The tutorials run as they are written, from top to bottom, and print what they say."""
+"""The tutorials run as written, from top to bottom, and print what they show."""
 
 import re
 import subprocess
@@ -17,14 +17,14 @@ PART = re.compile(r"<!-- (?P<kind>runs|typed) -->\n```(?:sh|text)\n(?P<body>.*?)
 
 
 def parts(page: str) -> Iterator[tuple[str, list[str]]]:
-    """What a reader does, in order: blocks of shell lines that run in one shell, or one that is typed at a terminal."""
+    """Return a reader's actions in order: shell blocks that run in one shell, or a block typed at a terminal."""
     for kind, blocks in groupby(PART.finditer(page), key=lambda found: found["kind"]):
         bodies = [found["body"] for found in blocks]
         yield from ((kind, [body]) for body in bodies) if kind == "typed" else [(kind, bodies)]
 
 
 def type_in(transcript: str, folder: Path, variables: Mapping[str, str]) -> None:
-    """Start what stands behind ``$``, type what stands behind ``>``, and wait for every other line."""
+    """Start the command after ``$``, type the text after ``>``, and wait for every other line."""
     first, *lines = transcript.splitlines()
     window = Tmux(folder, ["bash", "-c", f"{first.removeprefix('$ ')}; sleep 600"], folder, variables)
     try:
@@ -32,9 +32,9 @@ def type_in(transcript: str, folder: Path, variables: Mapping[str, str]) -> None
             if not line.startswith("> "):
                 window.wait_for(line)
                 continue
-            # An idle conversation has its figures below the line; a busy one has a spinner before them.
+            # An idle conversation shows its figures below the line; a busy one shows a spinner before them.
             until(lambda: any(row.startswith(("context ", "starting")) for row in window.screen()), window.history)
-            window.type("C-u")  # what an undo put there
+            window.type("C-u")  # restored by an undo
             window("send-keys", "-t", "t", "-l", line.removeprefix("> "))
             window.type("Enter")
         window.wait_for("continue with: stackmem chat --resume")
