@@ -1,4 +1,4 @@
-"""stackmem as Harbor's agent: without Harbor one sentence, with its interface a real run in a real process."""
+"""stackmem as Harbor's agent: one sentence without Harbor, and a real run in a real process with its interface."""
 
 import asyncio
 import importlib
@@ -53,7 +53,7 @@ class AgentCapabilities:
 
 
 class Process:
-    """An environment whose commands are processes of this machine, in a folder of their own."""
+    """An environment whose commands are processes of this machine, in a private folder."""
 
     def __init__(self, folder: Path, path: Path) -> None:
         self.folder, self.path = folder, path
@@ -75,7 +75,7 @@ class Process:
 
 @pytest.fixture
 def agent_class(tmp_path, monkeypatch):
-    """The class, made on a stand-in of Harbor's base class."""
+    """Return the class, built on a stand-in for Harbor's base class."""
     package = tmp_path / "harbors" / "harbor" / "agents"
     package.mkdir(parents=True)
     for name, text in {"../__init__": "", "__init__": "", "base": HARBORS, "capabilities": CAPABLE}.items():
@@ -107,7 +107,7 @@ def context():
 
 
 def worked(agent_class, stage, container, *replies, **settings):
-    """The agent and the context after its whole work."""
+    """Return the agent and the context after all its work."""
     logs = stage.root / "logs"
     agent = agent_class(logs, stage.script(*replies), logs=str(logs), **settings)
     told = context()
@@ -157,7 +157,7 @@ def test_it_solves_in_the_working_directory_and_leaves_its_trajectory_where_harb
 
 
 class Answering(Process):
-    """An environment in which nothing runs and every command prints the same."""
+    """An environment in which no command runs and every command prints the same."""
 
     def __init__(self, said: str, code: int = 0) -> None:
         super().__init__(Path(), Path())

@@ -1,4 +1,4 @@
-"""The simulated reader behind Chat Completions: an upstream for agents that are not ours."""
+"""The simulated reader behind Chat Completions: an upstream for third-party agents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPENING = re.compile(r"^FRAME '", re.MULTILINE)
 
 
 class SimulatedUpstream:
-    """Answers requests for one reply.
+    """Answers one-reply requests.
 
     Attributes:
         prompts: Tokens of each prompt, by the reader's own estimate.
@@ -32,7 +32,7 @@ class SimulatedUpstream:
         self._lock = threading.Lock()
 
     def answer(self, body: bytes) -> RawAnswer:
-        """The reader's next call; outside of any frame its pop is a last word, as an agent's end is."""
+        """Return the reader's next call; outside any frame its pop becomes a final message, as an agent's end is."""
         asked = CHAT.read(body)
         messages = [
             Message("assistant" if one.role == "assistant" else "user", told(one.parts)) for one in asked.messages
@@ -65,7 +65,7 @@ class SimulatedUpstream:
 
 
 def told(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """What a result tells of the heap stands behind it as a text, where the reader looks for it, as in our own runs."""
+    """Append a result's heap information as text, where the reader looks for it in our own runs."""
     split: list[Part] = []
     for part in parts:
         found = _INDEX.search(part.text) if isinstance(part, ToolResult) else None

@@ -1,4 +1,4 @@
-"""A body is read from where a recent one ends, and to the same as if it were read alone."""
+"""Reading a body continues after a recent similar one, with the same result as reading it alone."""
 
 import json
 import time
@@ -17,7 +17,7 @@ from stackmem.doors.gateway.wires.wire import ForeignMessage, message
 
 
 class Counted:
-    """Reads a message to a text of all its bytes, and counts."""
+    """Converts a message to a text of all its bytes, and counts the calls."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -28,7 +28,7 @@ class Counted:
 
 
 def spelled(told: list[Any], dice: Random, *, after: str = "") -> bytes:
-    """A body with its fields and blanks anywhere."""
+    """Return a body with fields and blanks in any order."""
     blank = dice.choice(["", " ", "\n\t "])
     listed = f"[{blank}" + f"{blank},{blank}".join(json.dumps(one) for one in told) + f"{blank}]"
     return f'{{"model": "m",{blank}"messages" :{blank}{listed}{blank}{after}}}'.encode()
@@ -100,7 +100,7 @@ def test_two_conversations_that_begin_alike_are_both_remembered():
 
 
 def test_several_gateways_of_a_process_read_at_once():
-    """One goes on from what another one has just gone on from: neither fails, and each reads what is there."""
+    """A gateway continues from a body that another one has just continued from: both read the right content."""
 
     def slow(raw: bytes) -> ForeignMessage:
         time.sleep(0.001)

@@ -1,6 +1,6 @@
-"""Agents that nobody here wrote, end to end: ``stackmem gateway run`` between them and a scripted provider.
+"""Third-party agents, end to end: ``stackmem gateway run`` between them and a scripted provider.
 
-Two of them run always. In a campaign all do under every strategy, as far as ``scripts/clients.sh`` installed them.
+Two of them always run. In a campaign all those that ``scripts/clients.sh`` installed run under every strategy.
 """
 
 import os
@@ -17,7 +17,7 @@ ALWAYS = (("anthropic", "summary:2500,keep=2"), ("openai-agents", "mask:2,poll=2
 
 
 def held(found: ClientRun, strategy: str) -> None:
-    """What is held of every agent: it came to its end, nothing was refused, and every cut verifies."""
+    """Check the rules for every agent: it finished, no request was refused, and every cut verifies."""
     assert (found.code, found.refused, found.notes) == (0, [], []), found.said[-2_000:]
     assert len(found.asked) > 6
     assert any(one.retry for one in found.asked)
@@ -31,7 +31,7 @@ def held(found: ClientRun, strategy: str) -> None:
 def test_an_agent_of_others_works_and_less_is_sent(tmp_path: Path, name: str, strategy: str) -> None:
     found = run(NAMED[name], strategy, INSTALLED, tmp_path)
     held(found, strategy)
-    assert found.count("turn") == len(found.asked) - 1 == CALLS + 1  # one failed and was asked again
+    assert found.count("turn") == len(found.asked) - 1 == CALLS + 1  # one request failed and was retried
     assert found.not_followed == 0
     assert sum(one.sent_bytes for one in found.asked) < sum(one.body_bytes for one in found.asked)
 

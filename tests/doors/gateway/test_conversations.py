@@ -1,4 +1,4 @@
-"""Conversations are told apart by what they hold."""
+"""Conversations are distinguished by their content."""
 
 from hashlib import sha256
 from typing import Any
@@ -15,7 +15,7 @@ from tests.doors.gateway.upstream import assistant, request, result, text, use, 
 
 
 class Client:
-    """Sends requests and takes replies, as the gateway sees them."""
+    """Sends requests and receives replies, as the gateway sees them."""
 
     def __init__(self) -> None:
         self.known = Conversations()
@@ -41,7 +41,7 @@ LONG = "The parser was rewritten; what is left is the documentation of its four 
 
 
 def begun(client: Client, call: ToolCall = RUN) -> list[Any]:
-    """A conversation whose reply waits for its call's result; the history as the client has it."""
+    """A conversation whose reply waits for its call's result, with the history as the client has it."""
     client.turn(user("Mend the parser."), reply=(Text("I look."), call))
     return [user("Mend the parser."), assistant("I look.", use(call.name, call.id, **call.arguments))]
 

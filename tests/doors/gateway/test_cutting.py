@@ -1,4 +1,4 @@
-"""Strategies on conversations that are not ours: what is sent is valid, paired, and the same for the same beginning."""
+"""Strategies on third-party conversations: requests are valid, paired, and identical for identical beginnings."""
 
 import json
 from typing import Any
@@ -39,7 +39,7 @@ def blocks(words: str) -> list[Any]:
 
 
 def anthropic(turns: list[Any]) -> list[Any]:
-    """The messages of a conversation of so many exchanges, thinking and a mark at the end included."""
+    """Return a conversation's messages for these turns, including thinking and a mark at the end."""
     told: list[Any] = [user("Mend the parser.")]
     for number, (thinks, calls, chars, words) in enumerate(turns):
         said: list[Any] = [{"type": "thinking", "thinking": "hm", "signature": "s"}] if thinks else []
@@ -83,7 +83,7 @@ def responses(turns: list[Any]) -> list[Any]:
 
 
 def unpaired(items: Any) -> set[str]:
-    """Ids that stand on one side alone, or whose result comes before its call."""
+    """Return ids that appear on one side only, or whose result precedes its call."""
     calls, results = [], []
     for one in items:
         content = one["content"] if isinstance(one.get("content"), list) else []
@@ -103,13 +103,13 @@ def unpaired(items: Any) -> set[str]:
 
 
 def sign(turns: list[Any], signatures: dict[str, str], number: int, value: Any) -> None:
-    """The provider answers what was sent: it signs the thought of the next reply over that."""
+    """Sign as the provider does: the signature of the next reply's thought covers the request it received."""
     if number < len(turns) and turns[number][0] and "messages" in value:
         signatures[f"Step {number}."] = signature(value, len(value["messages"]), "hm")
 
 
 def signed(told: list[Any], signatures: dict[str, str]) -> list[Any]:
-    """The conversation with the signatures that the replies came with."""
+    """Return the conversation with the signatures of its replies."""
     for one in told:
         content = one.get("content")
         if one.get("role") == "assistant" and isinstance(content, list) and content[0]["type"] == "thinking":

@@ -1,6 +1,6 @@
-"""An agent that nobody here wrote, with ``stackmem mcp`` and the gateway: openai-agents in a ``spec_map`` world.
+"""A third-party agent with ``stackmem mcp`` and the gateway: openai-agents in a ``spec_map`` world.
 
-The simulated reader is its model, over HTTP: what it can use is what the gateway lets it see.
+The simulated reader is its model, over HTTP, and can use only what the gateway shows it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.stage import ROOT, events
 
 
 class Solved(Struct):
-    """What became of a world: the prompts that the model was sent, in tokens, and the check's verdict."""
+    """The outcome of a world: the tokens of each prompt, and the check's verdict."""
 
     prompts: list[int]
     reward: float
@@ -65,7 +65,7 @@ async def agent(url: str, task: str, workspace: MemoryWorkspace, memory: dict[st
 
 
 def solve(place: Path, horizon: int, strategy: str, *, memory: bool) -> Solved:
-    """The world solved by the agent, behind a gateway with this strategy."""
+    """Let the agent solve the world behind a gateway with this strategy."""
     world = make("spec_map", 0, horizon, 1.0, place / "world")
     folder = world / "environment" / "workspace"
     paths = [path for path in folder.rglob("*") if path.is_file()]
@@ -95,7 +95,7 @@ def test_an_agent_of_others_works_in_frames_and_both_records_verify(tmp_path: Pa
     verified = verify_gateway_run(run)
     assert (verified.cuts, verified.not_followed) == (len(done.prompts), 0)
     pushed = next(number for number, tokens in enumerate(done.prompts) if tokens > 1.5 * done.prompts[0])
-    assert done.prompts[-1] < max(done.prompts[pushed:]) / 2  # the root goes on without what the frames read
+    assert done.prompts[-1] < max(done.prompts[pushed:]) / 2  # the root continues without what the frames read
 
 
 @pytest.mark.campaign

@@ -1,4 +1,4 @@
-"""Frames in conversations that are not ours: a pushed one begins clean, a popped one leaves its result only."""
+"""Frames in third-party conversations: a pushed frame starts clean, a popped one leaves only its result."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ from tests.models.api_rules import first_fault
 
 PUSH, POP = "mcp__stackmem__push_frame", "mcp__stackmem__pop_frame"
 Turn = tuple[str, str, str, str]
-"""Id and name of a call, what it was answered with, and what the person says beside that."""
+"""Id and name of a call, its result, and any text of the user with it."""
 
 
 def sent(body: bytes, wire: WireFormat = MESSAGES) -> tuple[ForeignCut, bytes]:
@@ -31,7 +31,7 @@ def sent(body: bytes, wire: WireFormat = MESSAGES) -> tuple[ForeignCut, bytes]:
 
 
 def turns_of(kinds: list[tuple[str, str]]) -> list[Turn]:
-    """Calls as our server would answer them."""
+    """Return turns with calls as our server would answer them."""
     turns, depth = [], 0
     for number, (kind, words) in enumerate(kinds):
         name, answer = "run", f"output {number}"
@@ -146,7 +146,7 @@ def test_it_is_chosen_by_the_name_of_our_own_strategy() -> None:
 
 
 def test_a_thought_of_a_frame_goes_once_what_stood_before_the_frame_is_back():
-    """The provider bound it to the conversation without its beginning, which it would not know again."""
+    """The provider bound the thought to the conversation without its start, and would not accept it there any more."""
     turns = turns_of([("run", ""), ("push", ""), ("pop", "Go on so.")])
     told = anthropic(turns)
     for place in (3, 5):

@@ -35,7 +35,7 @@ class Both:
 
     @property
     def reached(self) -> list[str]:
-        """Whose server got a request, in order of the providers."""
+        """Return whose server received a request, in order of the providers."""
         return ["anthropic"] * len(self.anthropic.seen) + ["openai"] * len(self.openai.seen)
 
     @property
@@ -122,7 +122,7 @@ def test_one_provider_that_is_named_gets_its_own_requests_alone():
 
 def test_the_check_of_claude_code_arrives_where_it_belongs(tmp_path):
     with both(tmp_path) as made:
-        assert CLIENT.head(f"{made.served.url}/api/hello").status_code in (200, 501)  # the server knows no HEAD
+        assert CLIENT.head(f"{made.served.url}/api/hello").status_code in (200, 501)  # 501: no HEAD
         assert made.openai.seen == []
 
 

@@ -1,6 +1,6 @@
-"""A request of many megabytes keeps no other waiting, its record is in order, and what is held is bounded.
+"""A request of many megabytes does not block others, is recorded in order, and uses bounded memory.
 
-Which came first is told by events: the large request is held in the middle of its work until the small one is done.
+The tests decide the order with events: the large request is held in the middle of its work until the small one is done.
 """
 
 import threading
@@ -20,13 +20,13 @@ from tests.doors.gateway.test_proxy import CLIENT, DONE, gateway, post
 from tests.doors.gateway.upstream import RawAnswer, RawUpstream, assistant, message_events, request, text, user
 
 BYTES = 2 << 20
-"""Of a request that is read and recorded by the threads for large work."""
+"""Size of a request that the threads for large work read and record."""
 SMALL = request(user("Hi"))
 MIDDLE = request(user("a b\n" * (1 << 16)))
 
 
 def large_request(tmp_path: Path, number: int = 0) -> bytes:
-    """One that no test has sent before: what was read is remembered."""
+    """Return a request that no test has sent before, because parsed requests are cached."""
     return request(user(f"{tmp_path} {number} " + "x y\n" * (BYTES // 4)))
 
 
@@ -35,7 +35,7 @@ def answer(_: bytes) -> RawAnswer:
 
 
 class Held:
-    """Stops the large request in a piece of work until it is let go."""
+    """Stops the large request in a piece of work until it is released."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, size: Any) -> None:
         self.reached, self.let_go = threading.Event(), threading.Event()
@@ -68,7 +68,7 @@ def test_small_requests_come_to_their_end_while_a_large_one_is_worked_on(tmp_pat
     ):
         larges = [
             pool.submit(post, served, large_request(tmp_path, number)) for number in range(4)
-        ]  # as many as there are threads for large ones
+        ]  # as many as there are threads for large requests
         assert held.reached.wait(60)
         try:
             told = [user("Hi")]
@@ -93,7 +93,7 @@ def test_small_requests_come_to_their_end_while_a_large_one_is_worked_on(tmp_pat
 
 
 def test_a_conversation_of_large_turns_is_recorded_in_order(tmp_path):
-    """Each turn is asked as soon as the answer before has come, while that may still be recorded."""
+    """The client sends each turn as soon as the previous answer has arrived, which may still be being recorded."""
     told = [user("a b\n" * (1 << 19))]
     with RawUpstream(answer=answer) as upstream, gateway(upstream, tmp_path) as served:
         for number in range(6):
@@ -141,7 +141,7 @@ def test_the_bytes_of_requests_at_a_time_are_bounded_and_given_back(tmp_path, mo
             assert (refused.status_code, refused.json()["error"]["type"]) == (503, "overloaded_error")
             assert post(served, SMALL).status_code == 200
         assert upstream.left.wait(60)
-        for _ in range(1_000):  # until the gateway has noticed that its client has left
+        for _ in range(1_000):  # until the gateway notices that its client has left
             if held.held < BYTES:
                 break
             CLIENT.get(served.url)

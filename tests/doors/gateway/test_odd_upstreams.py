@@ -1,4 +1,4 @@
-"""Upstreams that hang, send garbage, stop in the middle or refuse for ever: named, bounded, and the record is whole."""
+"""Upstreams that hang, send garbage, stop midway or refuse forever get a named failure and a complete record."""
 
 import gzip
 import threading
@@ -21,7 +21,7 @@ JSON = (("content-type", "application/json"),)
 
 
 def whole_record(runs: Path, kinds: list[str]) -> list[ModelFailed]:
-    """The failures of the one run, whose record is whole: every request has its answer, and the trace follows."""
+    """Return the failures of the only run, after checking that every request has its answer and the trace verifies."""
     folder = only_run(runs)
     lines = list(read_exchanges(folder / EXCHANGES))
     assert isinstance(lines[-1], RunClosed)
@@ -81,7 +81,7 @@ def test_an_upstream_that_stops_in_the_middle_is_given_up_and_what_was_used_is_k
     going = threading.Event()
 
     with RawUpstream(RawAnswer(BEGUN, hangs=True)) as upstream, gateway(upstream, tmp_path) as served:
-        monkeypatch.setattr(upstream.released, "wait", lambda _: going.wait(30))  # no ping keeps it alive
+        monkeypatch.setattr(upstream.released, "wait", lambda _: going.wait(30))  # no ping keeps the connection alive
         with pytest.raises(httpx2.RemoteProtocolError):
             post(served, request(user("Hi")))
         going.set()
@@ -103,7 +103,7 @@ def test_429_for_ever_passes_with_its_headers_until_the_client_gives_up(tmp_path
                 model="claude-sonnet-5-5", max_tokens=9, messages=[{"role": "user", "content": "Hi"}]
             )
         seen = len(upstream.seen)
-    assert (seen, told.value.request_id) == (5, "req_1")  # the gateway itself retries nothing
+    assert (seen, told.value.request_id) == (5, "req_1")  # the gateway itself never retries
     assert told.value.response.headers["anthropic-ratelimit-requests-remaining"] == "0"
     whole_record(tmp_path, ["rate_limited"] * 5)
     status = run_status(only_run(tmp_path))

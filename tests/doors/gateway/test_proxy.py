@@ -1,4 +1,4 @@
-"""What passes is forwarded byte for byte, and recorded."""
+"""Traffic is forwarded byte for byte and recorded."""
 
 import asyncio
 import gzip

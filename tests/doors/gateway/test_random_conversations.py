@@ -1,7 +1,7 @@
-"""Random conversations under every strategy: what goes on is valid, paired, marked by the rules, and always the same.
+"""Random conversations under every strategy: forwarded requests are valid, paired, marked correctly, and reproducible.
 
-Valid is what the provider's own library types say, and what the strict server of ours takes. The simulator of the cache
-and that server, written apart from one another, agree on what each forwarded request read and wrote.
+The provider's own library types and our strict server decide what is valid. The cache simulator and that server,
+written independently, agree on what each forwarded request read and wrote.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.models.api_rules import first_fault, signature
 from tests.models.prefix_cache import PrefixCache
 
 SEEDS = 371 if CAMPAIGN else 3
-"""For each of three wires and nine strategies: 10,017 conversations in a campaign."""
+"""Number for each of three wire formats and nine strategies: 10,017 conversations in a campaign."""
 
 SPELLED = {
     "clear": ("clear:200,keep=1", "clear:1000,keep=2"),
@@ -57,7 +57,7 @@ Json = dict[str, Any]
 
 @cache
 def adapter(name: str) -> TypeAdapter[Any]:
-    """Of the type that a provider's library has for a request. Every worker reads this file, and one needs them."""
+    """Return an adapter for a provider library's request type. Lazy: every worker reads this file, one needs it."""
     from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
     from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
     from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
@@ -67,7 +67,7 @@ def adapter(name: str) -> TypeAdapter[Any]:
 
 
 def whole(value: Any) -> Any:
-    """A validated value to its last item: the libraries' types are read as far as one looks."""
+    """Visit a validated value to its last item, because the libraries' types validate lazily."""
     if isinstance(value, dict):
         return {name: whole(one) for name, one in value.items()}
     if isinstance(value, list | tuple) or hasattr(value, "__next__"):
@@ -76,7 +76,7 @@ def whole(value: Any) -> Any:
 
 
 class Talk:
-    """A random conversation of a client, in one wire format; the provider signs its thoughts over what it was sent."""
+    """A random conversation of a client, in one wire format; the provider's signatures cover the received request."""
 
     def __init__(self, wire: WireFormat, dice: Random) -> None:
         self.wire, self.dice = wire, dice
@@ -98,7 +98,7 @@ class Talk:
         return {"role": "user", "content": [{"type": kind, "text": words}]}
 
     def body(self) -> bytes:
-        """The request, with marks as clients set them."""
+        """Return the request, with cache marks as clients set them."""
         told = json.loads(json.dumps(self.told))
         tools = ("run", "mcp__stackmem__push_frame", "mcp__stackmem__pop_frame")
         schema = {"type": "object", "properties": {}}
@@ -120,7 +120,7 @@ class Talk:
         return json.dumps({"model": "m", "input": told, "tools": made, "store": False}, indent=1).encode()
 
     def turn(self, sent: Json) -> None:
-        """A reply, and what answers it."""
+        """Return a reply and its results."""
         dice, calls = self.dice, []
         self.before.append((self.told, self.frames))
         if dice.random() < 0.25:
@@ -176,14 +176,14 @@ class Talk:
 
 
 class Way:
-    """From a client to its provider: the request is cut, and where a text is wanted, one is written first."""
+    """The path from a client to its provider: cuts the request, after writing a summary if the strategy needs one."""
 
     def __init__(self, wire: WireFormat, strategy: str) -> None:
         self.wire, self.cutter, self.rewriter = wire, cutter_of(strategy), Rewriter()
         self.written = 0
 
     def send(self, body: bytes) -> Iterator[bytes]:
-        """The bodies that go upstream for a request; the last one is the request itself."""
+        """Return the bodies sent upstream for a request; the last one is the request itself."""
         asked, cutter = self.wire.read(body), self.cutter
         assert cutter is not None
         found = chain(b"seed", asked.messages)
@@ -197,7 +197,7 @@ class Way:
 
 
 def check(wire: WireFormat, came: bytes, went: bytes) -> Json:
-    """What is held of every request that goes upstream."""
+    """Check the rules for every request sent upstream."""
     value: Json = json.loads(went)
     read, again = wire.read(went), json.loads(b"[" + b",".join(wire.read(went).raw) + b"]")
     assert (len(read.messages), again) == (len(value[wire.field]), value[wire.field])
@@ -210,7 +210,7 @@ def check(wire: WireFormat, came: bytes, went: bytes) -> Json:
 
 
 def view(value: Json) -> tuple[View, dict[tuple[str, bytes], int]]:
-    """A Messages request as the simulator takes it, and the server's count of each of its blocks."""
+    """Return a Messages request in the simulator's form, and the server's token count of each of its blocks."""
     asked = MESSAGES.read(msgspec.json.encode(value))
     messages = [Message("assistant" if one.role == "assistant" else "user", one.parts) for one in asked.messages]
     points, sizes = [], {}
@@ -232,7 +232,7 @@ def counted(place: str, block: Json) -> int:
 
 
 def agree(bodies: Iterable[Json]) -> None:
-    """The simulator and the strict server say the same of what each request read and wrote."""
+    """Check that the simulator and the strict server agree on what each request read and wrote."""
     requests, sizes, reported = [], {}, []
     now = 0.0
     server = PrefixCache(200, lambda: now)
@@ -270,7 +270,7 @@ def test_what_goes_on_is_valid_and_for_the_same_beginning_always_the_same(kind: 
             passed.append((body, went[-1]))
             changed += went != [body]
             if talk.before and dice.random() < 0.1:
-                talk.told, talk.frames = dice.choice(talk.before)  # the client goes back, and on from there
+                talk.told, talk.frames = dice.choice(talk.before)  # the client goes back and continues from there
                 continue
             talk.turn(upstream[-1])
         for body, went in passed:
@@ -280,7 +280,7 @@ def test_what_goes_on_is_valid_and_for_the_same_beginning_always_the_same(kind: 
                 assert list(Way(wire, spelled).send(body)) == [went]
         if wire is MESSAGES:
             agree(upstream)
-    assert changed or not CAMPAIGN  # a few conversations may all be too short for a strategy
+    assert changed or not CAMPAIGN  # some conversations may all be too short for a strategy
 
 
 def test_every_strategy_that_fits_is_tried() -> None:

@@ -1,4 +1,4 @@
-"""What gateways recorded, told at any time: after the end, after a kill, and of what a strategy saved."""
+"""Gateway status at any time: after the end, after a kill, and with a strategy's savings."""
 
 import json
 import signal
@@ -48,7 +48,7 @@ def test_a_strategys_run_says_what_was_sent_and_saved(tmp_path):
     assert row.usage.prompt == 100 * count
     assert row.sent_share < 0.8
     assert row.savings is not None
-    assert row.savings.usd < 0  # a mask that moves at every step has the prompt written anew at every step
+    assert row.savings.usd < 0  # a mask that moves at every step makes every step rewrite the cached prompt
     assert row.savings.off_usd > 0
 
 

@@ -1,4 +1,4 @@
-"""Texts that a strategy has written before a request goes on: asked for once, in the bill, and never in the way."""
+"""Summaries that a strategy requests before forwarding a request: requested once, billed, and never in the way."""
 
 import json
 import threading
@@ -41,7 +41,7 @@ WIRES = {"anthropic": (MESSAGES, anthropic), "chat": (CHAT, chat), "responses": 
 
 
 def replied(kind: str, words: str) -> RawAnswer:
-    """A whole answer of one text, not streamed."""
+    """A complete answer with one text, not streamed."""
     if kind == "anthropic":
         return RawAnswer(message_events(text(words)))
     if kind == "chat":
@@ -56,12 +56,12 @@ def replied(kind: str, words: str) -> RawAnswer:
 
 
 def answering(kind: str, summary: RawAnswer | None = None) -> Callable[[bytes], RawAnswer]:
-    """An upstream that writes what it is asked to, and answers everything else with a word."""
+    """An upstream that writes any requested summary, and answers everything else with a word."""
     return lambda body: (summary or replied(kind, SUMMARY)) if ASKS in body else replied(kind, "Go on.")
 
 
 def talk(served: ServedGateway, kind: str, turns: int) -> list[bytes]:
-    """A conversation of so many requests, each answered with a word; the bodies."""
+    """Run a conversation of this many requests, each answered with a word, and return the bodies."""
     wire, spell = WIRES[kind]
     told, bodies = spell([]), []
     for number in range(turns):
@@ -100,7 +100,7 @@ def test_a_text_is_asked_for_with_the_clients_key_and_stands_for_the_beginning(t
     if "cold" not in spelled and "hierarchical" not in spelled:
         wire = WIRES[kind][0]
         sent = [body for _, _, body in upstream.seen]
-        for one in written:  # the request goes on from what the provider was sent last, so it reads its cache
+        for one in written:  # the summary request extends the provider's last request, so it reads its cache
             before = wire.read(sent[sent.index(one) - 1]).raw
             assert wire.read(one).raw[: len(before)] == before
     compacted = [one for one in events(folder) if isinstance(one, ContextCompacted)]

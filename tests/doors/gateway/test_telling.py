@@ -1,4 +1,4 @@
-"""A trace from what passed: in the order that a trace has, whatever order things came in."""
+"""Builds a trace from the traffic, in trace order regardless of the order of arrival."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from stackmem.doors.gateway.telling import COMPACTED, EDITED, LATE, Telling
 
 
 class Tape:
-    """What passed, put together as the gateway does."""
+    """Traffic assembled as the gateway does it."""
 
     def __init__(self) -> None:
         self.passed: list[Passed] = []

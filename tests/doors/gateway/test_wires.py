@@ -1,4 +1,4 @@
-"""Bodies that no client sends are read, or are refused by ``ValueError``, which the gateway takes for "not read"."""
+"""Bodies that no client sends are read or raise ``ValueError``, which the gateway treats as "not read"."""
 
 import json
 

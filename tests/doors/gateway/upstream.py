@@ -1,4 +1,4 @@
-"""A scripted upstream on loopback that answers raw bytes and keeps what it was sent; requests as agents send them."""
+"""A scripted loopback upstream that answers raw bytes and stores its requests, and builders for agents' requests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from msgspec import Struct
 
 Json = dict[str, Any]
 CLIENT = httpx2.Client(timeout=60, verify=False)
-"""One for all tests: each new one reads the certificates of the machine, which takes longer than a test."""
+"""Shared by all tests: each new one reads the machine's certificates, which takes longer than a test."""
 
 
 class RawAnswer(Struct, frozen=True):
-    """What is answered: ``pieces`` one after the other; ``hangs`` keeps the connection open after them."""
+    """An answer: ``pieces`` sent one after the other; with ``hangs`` the connection stays open after them."""
 
     pieces: tuple[bytes, ...]
     status: int = 200
@@ -27,12 +27,12 @@ class RawAnswer(Struct, frozen=True):
 
 
 class RawUpstream:
-    """Answers from ``script`` in order, or by ``answer`` or ``at`` where one is given: ``at`` is told the path, too.
+    """Answers from ``script`` in order, or from ``answer`` or ``at`` if set; ``at`` also receives the path.
 
     Attributes:
-        seen: Path, headers in lower case and body of every request.
-        released: Set to let answers that hang go on.
-        left: Set once a client closed the connection of an answer that hangs.
+        seen: Path, lower-case headers and body of every request.
+        released: Set to let hanging answers continue.
+        left: Set once a client closed the connection of a hanging answer.
     """
 
     def __init__(self, *script: RawAnswer, answer: Callable[[bytes], RawAnswer] | None = None,
@@ -87,11 +87,11 @@ class _Connection(BaseHTTPRequestHandler):
     do_GET = do_POST  # noqa: N815 - the name that http.server asks for
 
     def log_message(self, *_: object) -> None:
-        """Nothing: a test's output is its own."""
+        """Does nothing, to keep the test output clean."""
 
 
 def sse(*events: Json, named: bool = True) -> tuple[bytes, ...]:
-    """Each event as it is sent."""
+    """Encode each event as it is sent."""
     return tuple(
         (f"event: {event['type']}\n" if named else "").encode() + f"data: {json.dumps(event)}\n\n".encode()
         for event in events
@@ -99,7 +99,7 @@ def sse(*events: Json, named: bool = True) -> tuple[bytes, ...]:
 
 
 def message_events(*blocks: Json, stop: str = "end_turn", usage: Json | None = None) -> tuple[bytes, ...]:
-    """A streamed reply of the Messages API."""
+    """Events of a streamed Messages API reply."""
     used = {"input_tokens": 100, "output_tokens": 1, **(usage or {})}
     events: list[Json] = [{"type": "message_start", "message": {"id": "msg_1", "usage": used}}]
     for index, block in enumerate(blocks):

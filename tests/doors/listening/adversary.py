@@ -1,4 +1,4 @@
-"""What another user of the machine and a web page try against a listener."""
+"""Attacks on a listener by another user of the machine and by a web page."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ HELLO = (
     b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},'
     b'"clientInfo":{"name":"other","version":"1"}}}'
 )
-"""What a client of the memory server says first."""
+"""A client's first message to the memory server."""
 PATHS = ("/v1/messages", "/v1/chat/completions", "/mcp", "/command", "/rows", "/")
 _WORD = re.compile(rb"[A-Za-z0-9_-]{16,}")
 
 
 def words_of_others() -> list[str]:
-    """Words in the command lines and environments of all processes that could be a token, as far as one may read."""
+    """Return words in all readable process command lines and environments that could be a token."""
     found: set[bytes] = set()
     for place in Path("/proc").glob("[0-9]*"):
         for name in ("cmdline", "environ") if os.geteuid() == NOBODY else ("cmdline",):
@@ -30,11 +30,11 @@ def words_of_others() -> list[str]:
                 found |= set(_WORD.findall((place / name).read_bytes()))
             except OSError:
                 continue
-    return sorted(word.decode() for word in found if len(word) == 32)  # as our random tokens
+    return sorted(word.decode() for word in found if len(word) == 32)  # like our random tokens
 
 
 def passed(port: int) -> tuple[list[str], list[str]]:
-    """As another user: each request to a port that was not refused, and the words that were tried as tokens."""
+    """As another user: return each accepted request to a port, and the words tried as tokens."""
 
     def attack() -> tuple[list[str], list[str]]:
         words = words_of_others()
@@ -75,7 +75,7 @@ def _ask(port: int, method: str, path: str, headers: dict[str, str], body: bytes
 
 
 def page_of(targets: list[str]) -> str:
-    """A page that asks each address in every way that a browser has, and says in its title when it has done so."""
+    """Return a page that sends every kind of browser request to each address and sets its title when it is done."""
     return "<!doctype html><title>begun</title><body><script>" + _SCRIPT.replace("TARGETS", json.dumps(targets))
 
 

@@ -1,6 +1,6 @@
 """An adversary against each listener: another user of the machine, and web pages in a real browser.
 
-No request passes and no key is spent, also where a page has come to know the token.
+No request passes and no key is spent, even if a page has learned the token.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SECRET = "sk-ant-api03-the-persons-own-key-0123456789"
 
 
 class Target(Struct):
-    """A listener, and how a client that may use it does so."""
+    """A listener, and the calls of a legitimate client."""
 
     name: str
     port: int
@@ -43,7 +43,7 @@ class Target(Struct):
     good: tuple[str, str, dict[str, str]]
 
     def use(self) -> int:
-        """The status that a client with the token is answered with."""
+        """Return the status that a client with the token receives."""
         method, path, headers = self.good
         return httpx2.request(
             method, f"http://127.0.0.1:{self.port}{path}", content=BODY if method == "POST" else None, headers=headers
@@ -113,7 +113,7 @@ def target(request: pytest.FixtureRequest, stage: Stage, upstream: RawUpstream) 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A browser in which evil.test is this machine, as after a rebinding, and which asks nobody before it does so."""
+    """A browser that resolves evil.test to this machine, as after DNS rebinding, without asking about local access."""
     rebinds = f"--host-resolver-rules=MAP {EVIL} 127.0.0.1"
     flags = [rebinds, "--disable-features=LocalNetworkAccessChecks"]
     environ = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
@@ -153,7 +153,7 @@ def test_a_token_in_the_words_of_a_command_would_be_found():
 
 
 def _visit(browser: Browser, address: str, html: str, port: int) -> list[tuple[int, str]]:
-    """Open a page whose text is given; the statuses of what it asked of a port, when it has asked everything."""
+    """Open a page with this text; return the statuses of its requests to a port once it is done."""
     context = browser.new_context()
     page, answers = context.new_page(), list[tuple[int, str]]()
     page.on("response", lambda one: answers.append((one.status, one.url)) if f":{port}/" in one.url else None)
@@ -184,7 +184,7 @@ def test_no_web_page_passes_though_it_knows_the_token(
     answers = _visit(browser, page, html, target.port)
     assert [answer for answer in answers if answer[0] < 400] == []
     wanted = {421} if origin == "rebound" else {401, 403}
-    assert {status for status, _ in answers} == wanted  # it did reach the server
+    assert {status for status, _ in answers} == wanted  # the request did reach the server
     assert upstream.seen == []
 
 

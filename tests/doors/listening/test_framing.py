@@ -1,4 +1,4 @@
-"""Requests whose length two readers could read differently are refused by a server, and its connection ends."""
+"""A request whose length two readers could interpret differently is refused, and its connection closed."""
 
 import socket
 import threading
@@ -41,7 +41,7 @@ AMBIGUOUS = {
 
 
 class Served:
-    """A server that keeps each body that came whole."""
+    """A server that stores each complete body."""
 
     def __init__(self, port: int) -> None:
         self.port, self.bodies = port, list[bytes]()

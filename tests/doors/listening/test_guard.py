@@ -1,4 +1,4 @@
-"""The guard answers clients with the token, under its own name, and forwards only plain paths without the token."""
+"""The guard accepts clients with the token, under its own name, and forwards only plain paths without the token."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ HERE = f"http://{HOST}"
 
 
 def ask(target: str, method: str = "POST", *, any_address: bool = False, **headers: str) -> tuple[int, Any]:
-    """The status that the guard answers with, 0 if it passes the request on, and the scope that it passes on."""
+    """Return the guard's status, 0 if it passes the request on, and the forwarded scope."""
     passed: list[Any] = []
     sent: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""Messages of an agent held against the protocol's published schema."""
+"""Checks an agent's messages against the protocol's published schema."""
 
 import json
 from functools import cache
@@ -11,7 +11,7 @@ SCHEMA = ROOT / "node_modules" / "@agentclientprotocol" / "sdk" / "schema" / "v1
 
 
 class Wire:
-    """Every message that an agent sent, and what is wrong with them."""
+    """Every message that an agent sent, with its schema violations."""
 
     def __init__(self) -> None:
         self.sent: list[dict] = []
@@ -19,12 +19,12 @@ class Wire:
         self._asked: dict[object, str] = {}
 
     def ask(self, message: dict) -> None:
-        """A message of the editor."""
+        """Send a message as the editor."""
         if "method" in message and message.get("id") is not None:
             self._asked[message["id"]] = message["method"]
 
     def check(self, message: dict) -> None:
-        """A message of the agent; what is wrong with it stands in ``faults``."""
+        """Check a message of the agent; adds violations to ``faults``."""
         self.sent.append(message)
         if message.get("jsonrpc") != "2.0":
             self.faults.append(f"no version: {message}")

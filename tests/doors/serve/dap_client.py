@@ -1,4 +1,4 @@
-"""A client of the Debug Adapter Protocol: writes requests with their headers, and reads what comes back."""
+"""A Debug Adapter Protocol client: writes requests with their headers and reads responses and events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 
 class Client:
-    """Talks to an adapter over its two streams; what is not waited for yet is kept in order."""
+    """Talks to an adapter over its two streams; keeps messages in order until they are awaited."""
 
     def __init__(self, writes: BinaryIO, reads: BinaryIO) -> None:
         self._writes, self._reads = writes, reads
@@ -26,7 +26,7 @@ class Client:
         self._writes.flush()
 
     def request(self, command: str, **arguments: Any) -> dict[str, Any]:
-        """The body of the response."""
+        """Send a request and return the body of the response."""
         response = self.response(command, **arguments)
         assert response["success"], response
         return response["body"]
@@ -36,7 +36,7 @@ class Client:
         return self._first(lambda each: each["type"] == "response" and each["request_seq"] == seq)
 
     def event(self, name: str) -> dict[str, Any]:
-        """The body of the next event of that name."""
+        """Return the body of the next event with that name."""
         return self._first(lambda each: each["type"] == "event" and each["event"] == name)["body"]
 
     def _first(self, wanted: Any) -> dict[str, Any]:

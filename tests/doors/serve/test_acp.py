@@ -1,4 +1,4 @@
-"""An editor over pipes: the protocol's own client in Python, and lines that no client would send."""
+"""An editor over pipes: the protocol's official Python client, and lines that no client would send."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def says(text: str) -> dict:
 
 
 class Client:
-    """An editor: keeps what it is told, and chooses these options in turn; none left: it lets the question stand."""
+    """An editor: stores its messages and picks these options in turn; without options left it does not answer."""
 
     def __init__(self, *choices: str) -> None:
         self.choices = list(choices)
@@ -60,7 +60,7 @@ class Client:
         return "".join(each["content"]["text"] for each in self.told if each["sessionUpdate"] == kind)
 
     def calls(self) -> dict[str, list[str]]:
-        """The tool of each call to what became of it, in order."""
+        """Map the tool of each call to its final status, in order."""
         titles, found = {}, {}
         for each in self.told:
             if "toolCallId" in each:
@@ -110,7 +110,7 @@ def only_run(stage: Stage) -> Path:
 
 
 def words_of(stage: Stage) -> str:
-    """All that the person has said while the agent worked."""
+    """Return everything the user said while the agent worked."""
     return " ".join(event.text for event in facts(stage, PersonSteppedIn))
 
 
@@ -139,7 +139,7 @@ def test_a_conversation_with_permissions_a_question_a_cancel_and_the_end(stage: 
         async with editor(stage, client, line) as (agent, process):
             begun = await agent.new_session(cwd=str(folder))
             session = begun.session_id
-            assert client.told == []  # nothing before the session's own answer
+            assert client.told == []  # nothing before the session's own response
             await agent.set_session_mode(session_id=session, mode_id="commands")
             link = ResourceContentBlock(type="resource_link", name="a.txt", uri=(folder / "a.txt").as_uri())
             first = await agent.prompt(session_id=session, prompt=[*text("Mend "), link])
@@ -201,7 +201,7 @@ def test_a_session_is_loaded_after_a_kill_and_goes_on(stage: Stage):
             await agent.load_session(cwd=str(folder), session_id=kept["id"])
             assert second.words("user_message_chunk") == "What is here?And now?"
             assert second.words() == "One file."
-            # What the kill cut off is made again, from the files that it began with.
+            # The work that the kill interrupted is repeated, starting from the original files.
             turn = asyncio.create_task(agent.prompt(session_id=kept["id"], prompt=text("Go on.")))
             await until(lambda: "Go on." in words_of(stage))
             await agent.cancel(session_id=kept["id"])
@@ -236,7 +236,7 @@ def test_a_permission_without_an_answer_is_cancelled_and_a_closed_editor_leaves_
             await agent.set_session_mode(session_id=session, mode_id="never")
             await agent.prompt(session_id=session, prompt=text("Again."))
             asyncio.create_task(agent.prompt(session_id=session, prompt=text("More.")))  # noqa: RUF006
-            await until(lambda: list(stage.work.glob("*/*/begun")))  # what the editor is told comes before, or after
+            await until(lambda: list(stage.work.glob("*/*/begun")))  # updates may arrive before or after
             await until(lambda: client.calls()["run_command"][-1] == "in_progress")
             process.stdin.close()
             assert await process.wait() == 0

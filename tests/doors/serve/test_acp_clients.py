@@ -50,7 +50,7 @@ def test_the_client_in_typescript_plays_permissions_a_cancel_and_a_load(stage: S
 
 
 class Editor:
-    """An editor that allows everything, and reads message by message."""
+    """An editor that allows everything, and reads one message at a time."""
 
     def __init__(self, stage: Stage, line: list[str]) -> None:
         self.process = subprocess.Popen(
@@ -61,10 +61,10 @@ class Editor:
         self._number = 0
 
     def ask(self, method: str, **params: object) -> dict:
-        """The answer to a request; what comes before it is answered, too.
+        """Return the answer to a request; answers messages that arrive first.
 
         Raises:
-            EOFError: The agent was killed after as many messages as were ``left``, or before it could answer.
+            EOFError: The agent was killed after ``left`` messages, or before it could answer.
         """
         self._number += 1
         number = self._number
@@ -109,7 +109,7 @@ REQUESTS = ("Change a.txt.", "And then?")
 
 
 def converse(editor: Editor, folder: Path, known: list[str]) -> None:
-    """A conversation, up to the kill; the session's id is kept in ``known`` as soon as there is one."""
+    """Hold a conversation until the kill; stores the session's id in ``known`` as soon as it exists."""
     editor.ask("initialize", protocolVersion=1)
     known.append(editor.ask("session/new", cwd=str(folder), mcpServers=[])["sessionId"])
     editor.ask("session/set_mode", sessionId=known[0], modeId="all")
@@ -123,7 +123,7 @@ REPLIES = (
     says("End."),
 )  # fmt: skip
 MESSAGES = 33
-"""As many messages as the agent sends in the conversation."""
+"""Number of messages that the agent sends in the conversation."""
 
 
 @pytest.mark.parametrize("after", range(MESSAGES) if CAMPAIGN else (5, 26))

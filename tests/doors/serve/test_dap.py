@@ -1,4 +1,4 @@
-"""Debugging from an editor: a client over the protocol, and what the adapter makes of wrong messages."""
+"""Debugging from an editor: a client over the protocol, and the adapter's reaction to wrong messages."""
 
 import io
 import json
@@ -56,7 +56,7 @@ def adapter():
 
 
 def attend(script):
-    """The adapter in this process and thread, a client with its script in another; gives the exit code."""
+    """Run the adapter in this thread and a scripted client in another; return the exit code."""
     (client_reads, adapter_writes), (adapter_reads, client_writes) = os.pipe(), os.pipe()
     faults = []
 
@@ -313,7 +313,7 @@ def test_the_adapter_ends_with_the_stream():
 
 
 def test_the_adapter_ends_while_an_editor_keeps_the_stream_open(files):
-    """Without a goodbye, it waits no longer than it says, and ends with the program's own code."""
+    """Without a goodbye the adapter waits no longer than documented, and exits with the program's own code."""
     code = (
         "import stackmem.doors.debugger.dap as dap; dap.LINGER_SECONDS = 0; from stackmem.cli.main import main; main()"
     )

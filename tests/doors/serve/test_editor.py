@@ -1,4 +1,4 @@
-"""Debugging with an editor's own client: Visual Studio Code's, for each language, live and backwards over the run."""
+"""Debugging with Visual Studio Code's own client, for each language, live and backwards over a run."""
 
 import json
 import shlex

@@ -1,6 +1,7 @@
-"""A scripted provider on loopback for clients that nobody here wrote: it has them call a shell, over three wires.
+"""A scripted loopback provider for third-party clients: it makes them call a shell, over three wire formats.
 
-It refuses what a real one refuses, fails once, bills by a cache of prefixes, and has whoever can start a sub-agent.
+It refuses what a real provider refuses, fails once, bills by a prefix cache, and makes clients that support sub-agents
+start one.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _AGENTS = ("agent", "task")
 
 
 class Reply(Struct, frozen=True):
-    """What the model says: a text, and a call of a tool where ``tool`` names one."""
+    """The model's reply: a text, and a tool call if ``tool`` names one."""
 
     text: str
     tool: str = ""
@@ -44,12 +45,12 @@ FAREWELL = Reply(DONE)
 
 
 class ScriptedProvider:
-    """Answers requests by what they hold.
+    """Answers requests by their content.
 
     Attributes:
-        last: How the work ends: a reply without a call, where a client wants no other.
-        talks: The client has no tools: it is answered with these texts in turn, and then with the last word.
-        refused: Why requests were refused, a sentence each; ``seen`` the bodies that were not.
+        last: The end of the work: a reply without a call, if a client needs nothing else.
+        talks: Texts for a client without tools: it receives these in turn, then the last word.
+        refused: A sentence per refused request; ``seen`` contains the accepted bodies.
     """
 
     def __init__(self, last: Reply = FAREWELL, talks: tuple[str, ...] = ()) -> None:
@@ -61,7 +62,7 @@ class ScriptedProvider:
         self._calls = self._failures = self._sub = 0
 
     def answer(self, path: str, body: bytes) -> RawAnswer:
-        """The answer to a request at a path."""
+        """Answer a request at a path."""
         wire = wire_of(path)
         with self._lock:
             if wire is None:
@@ -111,7 +112,7 @@ class ScriptedProvider:
         return Reply(f"Step {self._calls}.", shell.name, _filled(shell, given))
 
     def _usage(self, wire: WireFormat, body: bytes) -> tuple[int, int, int]:
-        """Tokens of a prompt: not cached, read from the cache, written to it; four bytes are one."""
+        """Return the tokens of a prompt (uncached, read from the cache, written to it); four bytes are one token."""
         longest = max((_common(body, one) for one in self._cached), default=0) // 4
         read = longest if longest >= 1_024 else 0
         self._cached = [*self._cached[-20:], body]
@@ -125,7 +126,7 @@ def _named(asked: ForeignRequest, names: tuple[str, ...]) -> ToolSpec | None:
 
 
 def _filled(tool: ToolSpec, given: Json) -> Json:
-    """Arguments by the tool's schema: what is known by its name, and something for whatever else is required."""
+    """Build arguments from the tool's schema: values for known names, a placeholder for other required fields."""
     schema = json.loads(tool.schema) or {}
     known = schema.get("properties", {})
     filled = {name: value for name, value in given.items() if name in known}
@@ -138,7 +139,7 @@ def _filled(tool: ToolSpec, given: Json) -> Json:
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """How many bytes two bodies begin with alike."""
+    """Return the length of two bodies' common prefix in bytes."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,8 +1,8 @@
-"""Agents that nobody here wrote, each behind a gateway under every strategy.
+"""Third-party agents, each behind a gateway under every strategy.
 
-Run it by ``python -m tests.doors.gateway.clients.table``.
+Run it with ``python -m tests.doors.gateway.clients.table``.
 
-``scripts/clients.sh`` installs them, each into a folder of its own, and runs this; the table goes to docs/gateway.md.
+``scripts/clients.sh`` installs each agent into its own folder and runs this module; the table goes to docs/gateway.md.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Client(Struct, frozen=True):
     """An agent.
 
     Attributes:
-        name: Of the folder that it is installed in.
-        package: As its registry calls it.
-        command: ``{task}`` stands for the task, ``{python}`` and ``{bin}`` for what is installed.
-        last: How its work ends; ``talks`` what it is answered with where it has no tools.
-        typed: What a person types in, line after line.
-        variables: Of its environment, beside those that every agent is started with.
+        name: The folder of its installation.
+        package: Its name in the registry.
+        command: ``{task}`` is the task; ``{python}`` and ``{bin}`` point into the installation.
+        last: The end of its work; ``talks`` are the answers if it has no tools.
+        typed: The user's input, line after line.
+        variables: Environment variables in addition to those of every agent.
         own: It is installed with our tests.
     """
 
@@ -116,14 +116,15 @@ CLIENTS = (
 
 
 class ClientRun(Struct, frozen=True):
-    """What came of a client under a strategy.
+    """The outcome of a client under a strategy.
 
     Attributes:
-        said: Its output; ``notes`` what the gateway said of faults inside it.
-        runs: What the gateway recorded, one for each tree of conversations.
-        asked: Every request of them; ``largest`` the bytes of the longest body that went upstream.
-        refused: Why the provider refused requests.
-        verified: Requests whose cut follows from their conversation; ``not_followed`` those that cannot be said.
+        said: Its output; ``notes`` lists what the gateway reported about its own faults.
+        runs: The recorded runs, one for each tree of conversations.
+        asked: All their requests; ``largest`` is the size in bytes of the longest body sent upstream.
+        refused: The provider's reasons for refusing requests.
+        verified: Requests whose cut follows from their conversation; ``not_followed`` counts those that cannot be
+            checked.
     """
 
     code: int
@@ -141,7 +142,7 @@ class ClientRun(Struct, frozen=True):
 
     @property
     def sent(self) -> int:
-        """Bytes that went upstream, those for summaries included."""
+        """Return the bytes sent upstream, including requests for summaries."""
         texts = (one.summary.sent_bytes for one in self.asked if one.summary is not UNSET)
         return sum(one.sent_bytes for one in self.asked) + sum(texts)
 
@@ -151,7 +152,7 @@ class ClientRun(Struct, frozen=True):
 
 
 def place_of(client: Client, clients: Path) -> Path | None:
-    """Where its programs stand; None where it is not installed."""
+    """Return the folder of its programs; None if it is not installed."""
     if client.own:
         return Path(sys.executable).parent
     found = [clients / client.name / "bin", clients / client.name / "node_modules" / ".bin"]
@@ -160,7 +161,7 @@ def place_of(client: Client, clients: Path) -> Path | None:
 
 
 def run(client: Client, strategy: str, clients: Path, scratch: Path) -> ClientRun:
-    """The client at work on the task, in an empty home, behind ``stackmem gateway run``."""
+    """Run the client on the task, in an empty home, behind ``stackmem gateway run``."""
     place = place_of(client, clients)
     if place is None:
         raise FileNotFoundError(client.name)
@@ -204,7 +205,7 @@ def _environ(client: Client, home: Path) -> dict[str, str]:
 
 
 def version(client: Client, clients: Path) -> str:
-    """What is installed of it."""
+    """Return its installed version."""
     if not client.own and (file := clients / client.name / "node_modules" / client.package / "package.json").exists():
         return str(json.loads(file.read_text())["version"])
     python = sys.executable if client.own else str(clients / client.name / "bin" / "python")
@@ -213,7 +214,7 @@ def version(client: Client, clients: Path) -> str:
 
 
 def main() -> None:
-    """Run what is named, or all, and print a table of what was recognized and one of what was saved."""
+    """Run the named clients, or all, and print a table of recognized features and a table of savings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("agents", nargs="*", default=[client.name for client in CLIENTS])
     parser.add_argument("--strategies", nargs="+", default=STRATEGIES[1:], help="beside full")
@@ -258,7 +259,7 @@ def _saved(client: Client, found: list[tuple[str, ClientRun]]) -> str:
 
 
 def _share(found: ClientRun, full: ClientRun) -> str:
-    """Bytes that went upstream and the bill, of those under ``full``."""
+    """Return upstream bytes and cost as a share of those under ``full``."""
     if found.code or found.refused or not full.sent:
         return "failed"
     bill = f" · {found.usd / full.usd:.0%}" if full.usd else ""

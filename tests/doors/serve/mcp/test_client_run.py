@@ -1,4 +1,4 @@
-"""Runs whose replies are the calls of an agent that is not ours, without the protocol that brings them."""
+"""Runs whose replies are the calls of a third-party agent, without the protocol that carries them."""
 
 import json
 import os

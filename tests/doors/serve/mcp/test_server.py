@@ -1,4 +1,4 @@
-"""``stackmem mcp``, asked by the protocol's own client, over stdio and HTTP, and killed."""
+"""``stackmem mcp``, called by the protocol's own client over stdio and HTTP, and killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server as a person starts it, and a browser at its address."""
+"""The server as a user starts it, and a browser at its address."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Serve = Callable[..., tuple[str, "subprocess.Popen[str]"]]
 
 @pytest.fixture
 def serve(stage: Stage) -> Iterator[Serve]:
-    """Starts the server of some folders; its address, and its process."""
+    """Start the server for some folders; return its address and its process."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*folders: Path) -> tuple[str, subprocess.Popen[str]]:
@@ -36,14 +36,14 @@ def serve(stage: Stage) -> Iterator[Serve]:
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
-    """Opens an address; fails the test where the page complains or reaches for anything else."""
+    """Open an address; fails the test if the page reports an error or contacts anything else."""
     opened: list[tuple[Page, list[str]]] = []
 
     def open_page(address: str, *, width: int = 1280, dark: bool = False) -> Page:
         context = browser.new_context(
             color_scheme="dark" if dark else "light",
             viewport={"width": width, "height": 900},
-            permissions=["clipboard-write"],  # a person is asked, or has said so; the one without a window says no
+            permissions=["clipboard-write"],  # a visible browser asks the user; the headless one refuses
         )
         page, wrong = context.new_page(), list[str]()
         opened.append((page, wrong))

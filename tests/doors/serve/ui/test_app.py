@@ -1,4 +1,4 @@
-"""What the pages ask for: rows, runs, benches, and commands that are shown before they run."""
+"""The pages' data requests: rows, runs, benches, and commands shown before they run."""
 
 import json
 import shutil

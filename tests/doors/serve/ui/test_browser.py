@@ -1,4 +1,4 @@
-"""The pages in a real browser, with a server behind them."""
+"""The pages in a real browser with a server behind them."""
 
 import os
 import signal
@@ -77,7 +77,7 @@ def test_a_run_is_followed_while_it_is_killed_and_resumed(stage, serve, visit):
 
     def goes_on() -> bool:
         with suppress(FileNotFoundError):
-            (workspace / "go").touch()  # again and again: a resumed run puts its workspace back as it was
+            (workspace / "go").touch()  # repeatedly, because a resumed run restores its workspace
         return len(events(stage.only_run(), ModelReplied)) > 2
 
     eventually(goes_on)

@@ -1,4 +1,4 @@
-"""Nobody is answered but the person who was told the address, from a page of the server."""
+"""The server answers only a user who knows the address, from one of its own pages."""
 
 import pytest
 from starlette.testclient import TestClient

@@ -1,4 +1,4 @@
-"""Every action of every page by keyboard alone: nothing here points at anything."""
+"""Every action of every page by keyboard only; these tests never use a pointer."""
 
 import json
 import shutil
@@ -12,8 +12,8 @@ from tests.report.bench_rows import bench, zoo
 from tests.stage import Stage
 
 MOST_STOPS = 250
-STOP = "button[tabindex='0']"  # of frames, and of chunks, one is a stop; arrows lead to the others
-# What has the keyboard is marked, in sight, and below nothing else.
+STOP = "button[tabindex='0']"  # frames and chunks are one stop each; arrow keys reach the rest
+# The focused element is marked, visible, and not covered by anything.
 SEEN = """() => {
   const node = document.activeElement, style = getComputedStyle(node), box = node.getBoundingClientRect();
   const inside = (from, to, most) => (Math.max(from, 0) + Math.min(to, most)) / 2;
@@ -28,7 +28,7 @@ SEEN = """() => {
 
 
 class Keys:
-    """A person's keyboard."""
+    """A user's keyboard."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -45,9 +45,9 @@ class Keys:
             self.press("Delete")
 
     def to(self, wanted: Locator, tab: str = "Tab") -> Locator:
-        """Goes from stop to stop until the first of what is wanted has the keyboard."""
+        """Press Tab until the first matching element has the focus."""
         expect(wanted.first).to_be_attached()
-        node = wanted.first.element_handle()  # to look for it at every stop takes longer than the stops
+        node = wanted.first.element_handle()  # checking at every stop takes longer than the stops themselves
         for _ in range(MOST_STOPS):
             if not node.evaluate("node => node.isConnected"):
                 node = wanted.first.element_handle()
@@ -58,7 +58,7 @@ class Keys:
         raise AssertionError(f"{wanted} is not reached in {MOST_STOPS} stops")
 
     def button(self, name: str, *keys: str, exact: bool = False) -> Locator:
-        """Goes to a button and presses it."""
+        """Focus a button and press it."""
         found = self.to(self.page.get_by_role("button", name=name, exact=exact))
         self.press(*(keys or ("Enter",)))
         return found
@@ -75,7 +75,7 @@ class Keys:
 
 @pytest.fixture(scope="module")
 def address(made, tmp_path_factory):
-    """Of a server of two runs that have ended, and of a bench; nothing here changes them."""
+    """Address of a server with two finished runs and a bench, which these tests do not change."""
     runs = tmp_path_factory.mktemp("shown")
     for name, cost in (("invoices", 0.14), ("system", 0.21)):
         shutil.copytree(made[name], runs / name)
@@ -99,7 +99,7 @@ def address(made, tmp_path_factory):
 
 @pytest.fixture
 def keys(address, visit):
-    """The keyboard at the list of the runs and the bench."""
+    """Return the keyboard, focused on the list of runs and the bench."""
     page = visit(address)
     expect(page.locator("tbody tr")).to_have_count(3)
     return Keys(page)
@@ -114,7 +114,7 @@ def test_the_list_is_searched_filtered_and_sorted(keys):
     expect(rows).to_have_count(3)
     keys.to(page.get_by_role("textbox", name="Filter"))
     keys.write("cost_usd>")
-    expect(page.get_by_text("cost_usd>", exact=False)).to_be_visible()  # half written, it is said and nothing else
+    expect(page.get_by_text("cost_usd>", exact=False)).to_be_visible()  # an incomplete filter has no effect
     expect(rows).to_have_count(3)
     keys.write("cost_usd>0.2")
     expect(rows).to_have_count(1)
@@ -122,7 +122,7 @@ def test_the_list_is_searched_filtered_and_sorted(keys):
     expect(rows).to_have_count(3)
     chip = keys.button("solved 1", exact=True)
     expect(rows).to_have_count(1)
-    keys.press("Space")  # it has the keyboard still
+    keys.press("Space")  # it still has the focus
     expect(rows).to_have_count(3)
     expect(chip).to_have_attribute("aria-pressed", "false")
     keys.button("Cost")
@@ -305,7 +305,7 @@ def test_the_report_of_a_bench(keys):
     expect(table.get_by_role("button", name="cached")).to_be_visible()
     keys.press("Space")
     expect(table.get_by_role("button", name="cached")).to_be_hidden()
-    expect(table.get_by_role("button", name="peak")).to_be_visible()  # it tells most, and stands always
+    expect(table.get_by_role("button", name="peak")).to_be_visible()  # it shows the most and is always present
     head = keys.to(table.get_by_role("button", name="solved"))
     expect(page.get_by_role("tooltip")).to_have_text("share of trials whose checks passed")
     keys.press("Escape")

@@ -1,4 +1,4 @@
-"""The server as a process: it is told where it is, listens on loopback alone, and Ctrl-C ends it."""
+"""The server as a process: prints its address, listens only on loopback, and ends on Ctrl-C."""
 
 import re
 import resource
@@ -14,7 +14,7 @@ def test_it_prints_its_address_and_ctrl_c_ends_it(stage, serve):
     stage.solve(stage.task(pop()))
     address, process = serve(stage.runs)
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/", address)
-    with urllib.request.urlopen(address + "changes") as stream:  # a page that stays open does not hold it up
+    with urllib.request.urlopen(address + "changes") as stream:  # an open page does not delay it
         assert stream.readline() == b"event: changed\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0

@@ -1,6 +1,6 @@
-"""Every state of every page, in a real browser, at three widths and in both schemes.
+"""Every state of every page, in a real browser, at three widths and in both color schemes.
 
-A dozen that tell most are looked at here, all of them in a campaign. ``STACKMEM_PICTURES=DIR`` keeps the pictures.
+CI checks a dozen important states, a campaign all of them. ``STACKMEM_PICTURES=DIR`` keeps the pictures.
 """
 
 import json
@@ -43,7 +43,7 @@ ALL = [(state, width, scheme) for state in STATES for width in WIDTHS for scheme
 
 
 def cut(run: Path, folder: Path, *, records: int | None = None, ending: str = "") -> Path:
-    """A copy of a run whose trace ends early, or in another way."""
+    """Copy a run with a trace that ends early or differently."""
     shutil.copytree(run, folder)
     kept = list(RunReader(run))[:records]
     if ending:
@@ -53,7 +53,7 @@ def cut(run: Path, folder: Path, *, records: int | None = None, ending: str = ""
 
 
 def ended(run: Path, outcome: str, cost_usd: float | None) -> None:
-    """Puts a result beside a trace, as the end of a run does."""
+    """Put a result next to a trace, as the end of a run does."""
     usage = Usage(uncached=900, cache_read=120_000, cache_write_5m=9_000, output=3_000)
     write_result(
         RunResult(
@@ -66,7 +66,7 @@ def ended(run: Path, outcome: str, cost_usd: float | None) -> None:
 
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Each state's address: of a file, or of a server that runs meanwhile."""
+    """Return the address of each state: a file, or a server that runs meanwhile."""
     root = tmp_path_factory.mktemp("states")
     whole = runs.showpiece(root / "runs" / "invoices")
     shown = {
@@ -105,7 +105,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
 
 
 def colors(picture: bytes) -> int:
-    """How many different rows of pixels a picture has: a page that is blank has one."""
+    """Return how many distinct pixel rows a picture has; a blank page has one."""
     (height,) = struct.unpack(">I", picture[20:24])
     at, packed = 8, b""
     while at < len(picture):

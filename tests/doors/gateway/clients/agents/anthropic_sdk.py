@@ -1,4 +1,4 @@
-"""The loop of the official SDK's own documents: Messages, streamed, with a tool and cache marks."""
+"""The agent loop from the official SDK's documents: Messages, streamed, with a tool and cache marks."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""LangGraph's ready-made agent with a shell, over Messages."""
+"""LangGraph's prebuilt agent with a shell, over Messages."""
 
 import subprocess
 import sys

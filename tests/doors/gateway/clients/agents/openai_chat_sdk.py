@@ -1,4 +1,4 @@
-"""The loop of the official SDK's own documents: Chat Completions, streamed."""
+"""The agent loop from the official SDK's documents: Chat Completions, streamed."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The loop of the official SDK's own documents: Responses, with everything sent anew each time."""
+"""The agent loop from the official SDK's documents: Responses, with the whole conversation sent each time."""
 
 import json
 import subprocess

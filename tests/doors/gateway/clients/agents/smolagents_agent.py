@@ -1,4 +1,4 @@
-"""smolagents: an agent that calls tools, over Chat Completions."""
+"""smolagents: a tool-calling agent, over Chat Completions."""
 
 import os
 import subprocess
