@@ -1,4 +1,4 @@
-"""Files of strangers are opened only if they are regular, without waiting, and read up to a limit."""
+"""Files from strangers are opened only if they are regular, without blocking, and read up to a limit."""
 
 import io
 import os
@@ -60,7 +60,7 @@ def test_a_special_file_is_refused_without_being_opened(tmp_path, monkeypatch, r
 
 @pytest.mark.parametrize("reader", READERS)
 def test_a_fifo_that_takes_the_place_of_a_file_is_not_waited_for(tmp_path, monkeypatch, reader):
-    """What ``os.stat`` saw may have been replaced before the file is opened."""
+    """The file may be replaced between ``os.stat`` and the open."""
     place, look = tmp_path / "file", os.stat
     place.write_bytes(b"x")
 
@@ -110,7 +110,7 @@ def test_three_terabytes_of_nothing_are_refused_by_their_size(tmp_path, monkeypa
 
 
 class Growing(io.BytesIO):
-    """An open file that has no end; how much of it was read is counted."""
+    """An endless open file that counts how much was read."""
 
     name, taken = "growing", 0
 
@@ -134,7 +134,7 @@ class Growing(io.BytesIO):
 
 @pytest.fixture
 def growing(tmp_path, monkeypatch) -> Growing:
-    """Stands in for every file that is opened: its size says 5 bytes, as a file that grows or lies does."""
+    """Replace every opened file with one that reports a size of 5 bytes, like a file that grows or lies."""
     (tmp_path / "file").write_bytes(b"12345")
     with (tmp_path / "file").open("rb") as small:
         file = Growing(small.fileno())
