@@ -1,10 +1,10 @@
-"""Small recordings in the formats of public suites, made by hand with the fields that their files have."""
+"""Small recordings in the formats of public suites, made by hand with the fields of real files."""
 
 import json
 
 
 def swe_agent(steps=3, **info):
-    """A run of SWE-agent of 2024: a demonstration, an edit, tests that fail and then pass, a submission."""
+    """A SWE-agent run of 2024: a demonstration, an edit, tests that fail and then pass, a submission."""
     actions = [
         ("First, look at the file.", "open src/total_price.py", "[File: src/total_price.py]\nrate = 0.0731"),
         ("Now fix it.", "edit 1:1\nrate = 0.0732\nend_of_edit", "File updated."),
@@ -29,7 +29,7 @@ def swe_agent(steps=3, **info):
 
 
 def mini_1():
-    """A run of mini-swe-agent 1: the command is the fenced block, the exit code stands in the answer."""
+    """A run of mini-swe-agent 1: the command is the fenced block, and the answer contains the exit code."""
     usage = {"prompt_tokens": 100, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 60}}
     extra = {"response": {"id": "r1", "model": "maker/model-9", "created": 1771407000, "usage": usage}}
     messages = [
@@ -76,7 +76,7 @@ TERMINAL = (
 
 
 def openhands_0():
-    """Two calls of one response, whose usage stands four times; a failing command; what the program added."""
+    """Two calls in one response, whose usage appears four times; a failing command; text added by the program."""
     usage = {"prompt_tokens": 50, "completion_tokens": 7, "prompt_tokens_details": None}
     calls = [
         {"id": f"t{number}", "function": {"name": "execute_bash", "arguments": f'{{"command": "ls {number}"}}'}}

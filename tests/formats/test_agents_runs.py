@@ -1,4 +1,4 @@
-"""Recordings of OpenHands, Codex, Gemini CLI and Inspect: replies, answers, usage, and what was left out."""
+"""Recordings of OpenHands, Codex, Gemini CLI and Inspect: replies, answers, usage, and omitted parts."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""A recording is known by any part of its head, what it lost is counted, and our own come back as they were."""
+"""A recording is recognized by any part of its start, its losses are counted, and our own exports import unchanged."""
 
 import json
 from importlib.util import find_spec
@@ -22,7 +22,7 @@ from tests.trace.stories import PLAYED, exported, records, told
 
 
 def read(text: str) -> RecordedSession:
-    """By the reader that the text itself names."""
+    """Read the text with the reader detected for it."""
     file = file_of(text)
     (session,) = IMPORTERS[guess(file)](file)
     return session
@@ -48,7 +48,7 @@ def test_a_session_of_claude_code_begins_with_whatever_line_and_each_is_counted(
     session = read(jsonl(head, head) + whole)
     assert events(session)[1:] == events(read(whole))[1:]
     here = sum(json.loads(line)["type"] == head["type"] for line in whole.splitlines())
-    told_once = "uuid" in head  # a line with an id of its own that is told twice
+    told_once = "uuid" in head  # a line with an id that appears twice
     assert f"lines of the kind {head['type']!r}: {here + 2 - told_once}" in session.left_out
 
 

@@ -1,4 +1,4 @@
-"""What holds for every export: it is the same each time, whole, and a fold over whatever the trace holds."""
+"""Rules for every export: deterministic, complete, and a fold over anything in a trace."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""ATIF: frames are subagents, and the schema of the format's owner accepts what we write."""
+"""ATIF: frames become subagents, and our output fits the official schema."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The timeline: slices nest as the viewer demands, and counters and marks stand where they happened."""
+"""The timeline: slices nest as the viewer requires, and counters and marks appear at the right time."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Inspect's log: written by its own library and read back by it, a span for each frame."""
+"""Inspect's log is written and read back by its own library, with a span for each frame."""
 
 import sys
 from importlib.util import find_spec
@@ -12,7 +12,7 @@ from stackmem.formats.exports.inspect_log import inspect_log, write_inspect
 from tests.build import do, play, pop, reply, started
 from tests.trace.stories import PLAYED, cut_short, hostile, records, told
 
-# Found and not imported: that takes seconds, in every process that collects tests.
+# Only located, not imported: an import takes seconds in every process that collects tests.
 pytestmark = pytest.mark.skipif(find_spec("inspect_ai") is None, reason="the extra inspect is not installed")
 
 RUNS = {**{name: lambda name=name: told(name) for name in PLAYED}, "cut": cut_short, "hostile": hostile}

@@ -1,4 +1,4 @@
-"""Spans: the official proto package reads them, they hang together, and a collector is told or its refusal is."""
+"""Spans: the official proto package reads them, they link up, and a collector's refusal is reported."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ RUNS = {**{name: lambda name=name: told(name) for name in PLAYED}, "cut": cut_sh
 
 
 def received(body: str | bytes) -> ExportTraceServiceRequest:
-    """What a receiver makes of a body; OTLP writes ids in hex where proto's own JSON has base64."""
+    """Parse a body as a receiver does; OTLP writes ids in hex, proto's own JSON in base64."""
     request = json.loads(body)
     for span in request["resourceSpans"][0]["scopeSpans"][0]["spans"]:
         for name in ("traceId", "spanId", "parentSpanId"):
@@ -154,7 +154,7 @@ def test_other_runs_have_other_ids_and_the_same_run_the_same():
 
 
 class Collector(ThreadingHTTPServer):
-    """Answers as a collector does, and keeps what it was sent."""
+    """Answers like a collector and stores its requests."""
 
     def __init__(self, status: int = 200, answer: bytes = b"{}") -> None:
         super().__init__(("127.0.0.1", 0), Receive)

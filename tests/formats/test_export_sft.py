@@ -1,4 +1,4 @@
-"""Training samples: a frame each, and the spans are what the model wrote and nothing else."""
+"""Training samples: one per frame, and the spans contain exactly what the model wrote."""
 
 import json
 
@@ -16,7 +16,7 @@ def samples(run):
 
 
 def written(sample):
-    """Step to what the spans say the model wrote."""
+    """Map each step to the text that the spans mark as written by the model."""
     return {span["step"]: sample["text"][span["start"] : span["end"]] for span in sample["spans"]}
 
 

@@ -1,4 +1,4 @@
-"""The table and the one conversation: a row or a message for each thing, in order."""
+"""The table and the single conversation: a row or a message for each event, in order."""
 
 import csv
 import io

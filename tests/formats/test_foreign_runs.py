@@ -1,4 +1,4 @@
-"""Recordings in the formats of public suites: what they hold is read, what they lack is said."""
+"""Recordings in the formats of public suites: their content is read and missing parts are reported."""
 
 import json
 

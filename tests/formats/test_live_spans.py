@@ -1,4 +1,4 @@
-"""Spans that are sent while a run goes on: to a collector that takes them, one that hangs, and none at all."""
+"""Spans sent during a run: to a collector that accepts them, to one that hangs, and to a missing one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 class Collector(ThreadingHTTPServer):
-    """Takes spans in either spelling; ``meanwhile`` is called with each request before it is answered."""
+    """Accepts spans in either spelling; calls ``meanwhile`` with each request before answering it."""
 
     daemon_threads = True
 
@@ -72,7 +72,7 @@ def spans_of(request: Json) -> list[Json]:
 
 
 def hexed(span: Json) -> str:
-    """Its id in hex, which JSON has already, and protobuf's own JSON has in base64."""
+    """Return the span with its id in hex; JSON has that already, protobuf's own JSON uses base64."""
     identity = str(span["spanId"])
     if len(identity) == 16:
         return identity

@@ -1,4 +1,4 @@
-"""A real Phoenix, which the variable ``PHOENIX`` names (``pip install arize-phoenix``), shows a run's spans."""
+"""A real Phoenix, named by the variable ``PHOENIX`` (``pip install arize-phoenix``), shows a run's spans."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def phoenix(tmp_path: Path) -> Iterator[str]:
-    """The address of a Phoenix of its own."""
+    """Start a private Phoenix and return its address."""
     port, said = free_port(), tmp_path / "said.txt"
     environ = {
         **os.environ, "PHOENIX_WORKING_DIR": str(tmp_path), "PHOENIX_HOST": "127.0.0.1", "PHOENIX_PORT": str(port),

@@ -1,4 +1,4 @@
-"""Solutions that go for their judge instead of the task: none of them is judged as passed."""
+"""Solutions that attack the judge instead of the task never pass."""
 
 import json
 import shutil
@@ -116,7 +116,7 @@ FILES = {
 
 
 def verdict(task: Task, place: Path, files: dict[str, str]) -> ChecksReturned:
-    """What the checks of a task say of a workspace with these files in it."""
+    """Return the verdict of a task's checks on a workspace with these files."""
     assert task.workspace is not None
     place.mkdir(exist_ok=True)
     work, scratch = place / "work", place / "scratch"

@@ -1,4 +1,4 @@
-"""Recordings of other agents: what they hold becomes facts, and what they do not say is not made up."""
+"""Recordings of other agents: their content becomes facts, and missing values are not invented."""
 
 import copy
 import json
@@ -342,4 +342,4 @@ def test_a_call_that_a_chat_holds_as_text_is_imported_as_a_call():
     told = [fact.event for fact in facts(session, None, 1_000)]
     repairs = [event.repairs for event in told if isinstance(event, ModelReplied)]
     assert repairs[0] == ("read a call from the text, written as JSON",)
-    assert replies[1].calls == ()  # an answer that quotes a call
+    assert replies[1].calls == ()  # a result that quotes a call

@@ -1,4 +1,4 @@
-"""Tasks of other benchmarks: what becomes of each, what is said of what does not carry over, and what is refused."""
+"""Imported tasks of other benchmarks: the result of each, warnings about parts that do not carry over, and refusals."""
 
 import json
 import os
@@ -27,7 +27,7 @@ RECORD = json.loads((OUTSIDE / "swebench" / "records.jsonl").read_text("utf-8"))
 
 
 def only(kind, path, out, repo=None):
-    """The one task that is made, of Harbor for this machine's tools."""
+    """Return the only task created, imported from Harbor for this machine's tools."""
     (found,) = import_tasks(kind, path, out, repo, hosted=kind == "harbor")
     return found
 
@@ -291,7 +291,7 @@ def test_instructions_in_another_encoding_are_one_sentence(tmp_path):
 def test_a_broken_configuration_is_one_sentence(tmp_path, text):
     folder = exercise(tmp_path)
     (folder / ".meta" / "config.json").write_text(text, "latin-1")
-    if text == "[]":  # a concept's, which has no files
+    if text == "[]":  # a concept exercise, which has no files
         with pytest.raises(UsageError, match="no exercise in"):
             list(import_tasks("exercism", folder, tmp_path / "tasks"))
         return
@@ -417,7 +417,7 @@ def test_a_folder_that_is_no_repository_is_said(tmp_path):
     assert "git rev-parse failed" in found.why
 
 
-# All of them
+# All formats
 
 
 def test_what_is_made_is_a_task_for_harbor_too(tmp_path, clone):
