@@ -1,7 +1,7 @@
-"""``python -m tests.fuzz [TARGET ...] --seconds 60``: look for faults for so much processor time each.
+"""``python -m tests.fuzz [TARGET ...] --seconds 60``: search for faults for this much processor time per target.
 
-``--keep`` writes what reached most lines into the corpus of the repository. What a target took of memory is told, as a
-reader that keeps something of each input is a fault, too.
+``--keep`` saves the inputs that reached the most lines to the repository's corpus. Each target's memory growth is
+printed, because a reader that retains data from every input is faulty, too.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true")
     given = parser.parse_args()
     confinement.confine()  # as root, hostile inputs could otherwise reach the machine's own files
-    base = tempfile.gettempdir()  # asked for now: each target has a temporary folder of its own
+    base = tempfile.gettempdir()  # read now, because each target gets its own temporary folder
     say("| target | inputs | lines reached | of | by seeds | MiB more | faults |\n|---|---:|---:|---:|---:|---:|---:|")
     for name in given.targets:
         before = getrusage(RUSAGE_SELF).ru_maxrss

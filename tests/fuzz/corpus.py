@@ -1,6 +1,6 @@
-"""The corpus that the repository keeps: for each target a few small inputs, each of which reaches lines of its own.
+"""The repository's corpus: a few small inputs for each target, each of which reaches unique lines.
 
-A file is JSON: a list of texts, each character of which is a byte.
+A file is a JSON list of texts, in which each character is one byte.
 """
 
 import json
@@ -23,7 +23,7 @@ def kept_corpus(name: str) -> list[bytes]:
 
 
 def keep(fuzzer: Fuzzer) -> None:
-    """Add the small finds of a search, the ones that came first, to what is kept."""
+    """Add the small, earliest finds of a search to the corpus."""
     name = fuzzer.target.name
     before = kept_corpus(name)
     known = {*before, *fuzzer.seeds}

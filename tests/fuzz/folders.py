@@ -1,4 +1,4 @@
-"""Readers of what lies in folders that came from elsewhere, runs and benches above all, and of what a client sends."""
+"""Readers of folders from elsewhere, mainly runs and benches, and of a client's messages."""
 
 import json
 import shutil
@@ -64,7 +64,7 @@ def exported(data: bytes, place: Path) -> None:
 
 
 def shown(data: bytes, place: Path) -> None:
-    """Alone, and beside a run that has other frames and prompts."""
+    """Show the run alone, and next to a run with other frames and prompts."""
     run = run_with(place, chained(data))
     other = place / "other"
     other.mkdir()
@@ -81,7 +81,7 @@ def recovered(data: bytes, place: Path) -> None:
 
 
 def kept_files(data: bytes, place: Path) -> None:
-    """A run's small files, of the names and texts that a JSON object has."""
+    """Write a run's small files from the names and texts of a JSON object."""
     run = run_with(place, chained(stories()[0]))
     for name, text in msgspec.json.decode(data, type=dict[str, str]).items():
         if name in KEPT:
@@ -140,7 +140,7 @@ def trusted(data: bytes, place: Path) -> None:
 
 
 def inputs(data: bytes, place: Path) -> None:
-    """Words of a command line, one a line, the same as a file of YAML; what is read must fit into a record."""
+    """Parse words of a command line, one per line, and the same as a YAML file; the result must fit into a record."""
     (place / "inputs.yaml").write_bytes(data)
     for word in data.decode("utf-8", "surrogateescape").splitlines():
         with suppress(StackmemError, ValueError):
@@ -151,7 +151,7 @@ def inputs(data: bytes, place: Path) -> None:
 
 
 def client_call(data: bytes, place: Path) -> None:
-    """A line of a client, to the record that its call becomes."""
+    """Handle a client's line and make the record of its call."""
     try:
         message = mcp_types.jsonrpc_message_adapter.validate_json(data, by_name=False)
     except ValidationError as error:
@@ -170,7 +170,7 @@ def client_call(data: bytes, place: Path) -> None:
 
 
 def schema(data: bytes, place: Path) -> None:
-    """A value and the schema that it is to fit; deeper than a stack in Python, and as long as a line."""
+    """Check a value against its schema; either may be deeper than Python's stack and as long as a line."""
     text, _, spelled = data.decode("utf-8", "replace").partition("\n\n")
     value, wrong = read_json(text)
     asked, unread = read_json(spelled)

@@ -1,7 +1,7 @@
-"""A small loop that looks for inputs which a reader does not take well, led by the lines of ours that they reach.
+"""A small coverage-guided loop that searches for inputs a reader handles badly.
 
-An input that reaches a line which none reached before is kept, and further inputs are made from it. A fault is any
-exception but the reader's own refusals, or more processor time than any input should need.
+It keeps an input that reaches a new line and derives further inputs from it. A fault is any exception except the
+reader's documented refusals, or more processor time than any input should need.
 """
 
 import hashlib
@@ -26,21 +26,21 @@ from tests.fuzz.mutations import mutated
 
 PACKAGE = str(Path(stackmem.__file__).parent)
 MOST_SECONDS = 20.0
-"""Of processor time, for one input of at most ``MOST_BYTES``."""
+"""Limit of processor time for one input of at most ``MOST_BYTES``."""
 MOST_BYTES = 32_768
 _MOST_KEPT = 400
 _MOST_TRIES = 150
 
 
 class Target(Struct, frozen=True):
-    """A reader of bytes that may come from anybody.
+    """A reader of bytes from untrusted sources.
 
     Attributes:
-        read: Is given the bytes and an empty folder.
-        seeds: Inputs that it takes.
-        watched: The files whose lines count, below the package, by how their paths begin.
-        refusals: What it may raise.
-        words: What inputs are made of, beside what stands in the seeds.
+        read: Called with the bytes and an empty folder.
+        seeds: Inputs that it accepts.
+        watched: Path prefixes, below the package, of the files whose lines count.
+        refusals: Exceptions that it may raise.
+        words: Building blocks of inputs, in addition to the content of the seeds.
     """
 
     name: str
@@ -52,11 +52,11 @@ class Target(Struct, frozen=True):
 
 
 class TooLong(BaseException):
-    """An input took more processor time than any should."""
+    """An input took more processor time than allowed."""
 
 
 class Fault(Struct, frozen=True):
-    """What an input came to; ``where`` is the last line of ours that led to it."""
+    """The fault that an input caused; ``where`` is the last line of our code that led to it."""
 
     kind: str
     where: str
@@ -69,7 +69,7 @@ class Fault(Struct, frozen=True):
 
 
 class Lines:
-    """The lines of some files that were reached; a function of which all were is watched no longer."""
+    """The lines of some files that were reached; a fully covered function is no longer watched."""
 
     def __init__(self, watched: tuple[str, ...]) -> None:
         self.reached: set[tuple[str, int]] = set()
@@ -108,16 +108,16 @@ class Lines:
         return self._line
 
     def there_are(self) -> int:
-        """Lines of the watched files that can be reached."""
+        """Return the number of lines of the watched files that can be reached."""
         return sum(len(_lines_of(path)) for path in _files(self._prefixes))
 
 
 class Fuzzer:
-    """Looks for faults of one target.
+    """Searches for faults in one target.
 
     Attributes:
-        kept: Inputs of which each reached a line first.
-        faults: The first input for each kind of fault, made small.
+        kept: Inputs that were the first to reach some line.
+        faults: The first input for each kind of fault, minimized.
     """
 
     def __init__(self, target: Target, place: Path, corpus: list[bytes] = []) -> None:  # noqa: B006 - only read
@@ -132,11 +132,11 @@ class Fuzzer:
         self.by_seeds = len(self.lines.reached)
 
     def go_on(self, chance: Random, *, inputs: int = sys.maxsize, seconds: float = float("inf")) -> None:
-        """Try so many further inputs, or for so much processor time."""
+        """Try this many further inputs, or run for this much processor time."""
         began = time.process_time()
         while inputs and time.process_time() - began < seconds:
             inputs -= 1
-            # New finds lead on more often than the oldest ones do.
+            # New finds lead further more often than the oldest ones.
             place = max(chance.randrange(len(self.kept)), chance.randrange(len(self.kept)))
             self.try_one(mutated(self.kept[place], chance, self.kept, self.target.words)[:MOST_BYTES])
 
@@ -167,7 +167,7 @@ class Fuzzer:
         return None
 
     def _smaller(self, fault: Fault) -> Fault:
-        """The same fault by less, found by leaving out ever smaller pieces."""
+        """Minimize an input with the same fault by leaving out ever smaller pieces."""
         size, tries = max(1, len(fault.data) // 2), 0
         while size and tries < (_MOST_TRIES if fault.kind != "TooLong" else 0):
             for start in range(0, len(fault.data), size):
@@ -204,7 +204,7 @@ def _lines_of(path: Path) -> set[int]:
     module = waiting[0]
     while waiting:
         code = waiting.pop()
-        if code is not module:  # what runs at the import has run before
+        if code is not module:  # code that runs at import has already run
             lines |= {line for *_, line in code.co_lines() if line}
         waiting += [one for one in code.co_consts if isinstance(one, CodeType) and not _is_class(one)]
         waiting += [

@@ -1,4 +1,4 @@
-"""How an input becomes another one: by bytes, by words, by the values of JSON, and by what stands in other inputs."""
+"""Mutations of an input: by bytes, by words, by JSON values, and by parts of other inputs."""
 
 import json
 import re
@@ -22,7 +22,7 @@ _VALUES: tuple[Any, ...] = (
 
 
 def mutated(data: bytes, chance: Random, others: list[bytes], words: tuple[bytes, ...] = ()) -> bytes:
-    """Another input, by one change or a few."""
+    """Return another input that differs by one change or a few."""
     for _ in range(chance.choice((1, 1, 1, 2, 2, 4))):
         way = chance.choice((_bytes, _bytes, _words, _words, _values, _values, _values, _numbers, _nested, _spliced))
         data = way(data, chance, others, words)
@@ -88,14 +88,14 @@ def _spliced(data: bytes, chance: Random, others: list[bytes], words: tuple[byte
 
 
 def _values(data: bytes, chance: Random, others: list[bytes], words: tuple[bytes, ...]) -> bytes:
-    """Of the whole, or of a line, where it is JSON: a value somewhere in it is another one, gone, or there twice."""
+    """In the whole input or a line, if it is JSON: replace, remove or duplicate a value somewhere in it."""
     try:
         return _spelled(_changed(json.loads(data), chance))
     except (ValueError, RecursionError):
         pass
     lines = data.split(b"\n")
     at = chance.randrange(len(lines))
-    head, brace, rest = lines[at].partition(b"{")  # also of a line that JSON follows in, as `data: {`
+    head, brace, rest = lines[at].partition(b"{")  # also a line with JSON after a prefix, like `data: {`
     try:
         lines[at] = head + _spelled(_changed(json.loads(brace + rest), chance))
     except (ValueError, RecursionError):

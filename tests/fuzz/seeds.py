@@ -1,4 +1,4 @@
-"""Inputs that the readers of foreign bytes take, from which others are made."""
+"""Valid inputs for the readers of foreign bytes; the fuzzer derives other inputs from them."""
 
 import hashlib
 import io
@@ -25,7 +25,7 @@ from tests.trace.stories import told as told_story
 
 
 def chained(bodies: bytes) -> bytes:
-    """Lines as records with the digests that they need: a forger's trace."""
+    """Return lines as records with the digests they need: a forger's trace."""
     lines, previous = [], ""
     for body in bodies.splitlines():
         previous = hashlib.sha256(previous.encode() + body).hexdigest()
@@ -35,7 +35,7 @@ def chained(bodies: bytes) -> bytes:
 
 @cache
 def stories() -> list[bytes]:
-    """Runs as their facts, a record a line, without digests."""
+    """Return runs as their facts, a record per line, without digests."""
     played = (family(), compacted(), folded(), calculator())
     return [b"\n".join(map(msgspec.json.encode, records(each.events))) for each in played]
 
@@ -50,7 +50,7 @@ def packs() -> list[bytes]:
 
 
 def inspected() -> list[bytes]:
-    """A log of Inspect, where its library is there to write one."""
+    """Return an Inspect log, if its library is installed."""
     if find_spec("inspect_ai") is None:
         return []
     with TemporaryDirectory() as place:
@@ -59,7 +59,7 @@ def inspected() -> list[bytes]:
 
 
 def recordings(name: str) -> list[bytes]:
-    """Files that the importer of this name takes."""
+    """Return files that the importer of this name accepts."""
     samples = ROOT / "tests" / "formats" / "samples"
     text: dict[str, list[Any]] = {
         "swe-agent": [foreign_runs.swe_agent()],
@@ -97,7 +97,7 @@ def programs(ends: str) -> list[bytes]:
 
 
 def compliance(name: str, *keys: str) -> list[bytes]:
-    """Programs that stand in the compliance cases, the short ones."""
+    """Return the short programs of the compliance cases."""
     found: list[bytes] = []
     for path in sorted((ROOT / "tests" / "compliance" / name).glob("*.yaml")):
         text = path.read_text("utf-8")

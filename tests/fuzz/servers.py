@@ -1,7 +1,7 @@
-"""Whole requests, as bytes of a connection, given to the applications of our servers by uvicorn's own protocol.
+"""Whole requests, as bytes of a connection, passed to the applications of our servers by uvicorn's own protocol.
 
-Nothing listens: a connection is an object, and what an application raises is raised here. Streams that never end are
-broken off by the client once nothing more comes.
+There is no socket: a connection is an object, and an exception in an application is raised here. The client cuts
+endless streams once no more data arrives.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _PIECE_BYTES = 700
 
 
 class Connection(asyncio.Transport):
-    """The client's side: takes what is written, and says who it is."""
+    """The client's side: receives the response and reports the peer's address."""
 
     def __init__(self) -> None:
         super().__init__({"sockname": ("127.0.0.1", 8765), "peername": ("127.0.0.1", 50_000)})
@@ -58,10 +58,10 @@ class Connection(asyncio.Transport):
         return self.closed
 
     def pause_reading(self) -> None:
-        """Nothing is read from anywhere."""
+        """Does nothing, because there is no transport to pause."""
 
     def resume_reading(self) -> None:
-        """The same."""
+        """Does nothing, like ``pause_reading``."""
 
 
 async def _converse(app: Any, data: bytes) -> bytes:
@@ -71,7 +71,7 @@ async def _converse(app: Any, data: bytes) -> bytes:
         try:
             await app(scope, receive, send)
         except (LocalProtocolError, httpx2.HTTPError):
-            raise  # the client broke the protocol, which uvicorn has answered by then; or the upstream did
+            raise  # the client broke the protocol and uvicorn has already answered; or the upstream did
         except Exception as error:
             raised.append(error)
             raise
@@ -85,7 +85,7 @@ async def _converse(app: Any, data: bytes) -> bytes:
     protocol.connection_made(client)
     for start in range(0, len(data), _PIECE_BYTES):
         if not client.closed:
-            with suppress(LocalProtocolError):  # of uvicorn, where bytes that are no HTTP follow a request
+            with suppress(LocalProtocolError):  # raised by uvicorn if bytes that are not HTTP follow a request
                 protocol.data_received(data[start : start + _PIECE_BYTES])
         await asyncio.sleep(0)
     quiet = 0
@@ -105,7 +105,7 @@ async def _converse(app: Any, data: bytes) -> bytes:
 
 
 async def _answer(request: httpx2.Request) -> httpx2.Response:
-    """An upstream that answers with the end of what it was asked, as a stream where that was asked for."""
+    """An upstream that echoes the end of its request, as a stream if one was requested."""
     body = await request.aread()
     stream = b'"stream": true' in body
     kind = "text/event-stream" if stream else "application/json"

@@ -1,4 +1,4 @@
-"""Every reader of bytes that may come from anybody, each with inputs that it takes. To add one: a line below."""
+"""Every reader of bytes from untrusted sources, each with inputs that it accepts. To add one, add a line below."""
 
 import io
 import json
@@ -107,10 +107,10 @@ def pack(data: bytes, place: Path) -> None:
 
 
 def forged_pack(data: bytes, place: Path) -> None:
-    """An archive of the names and texts that a JSON object has."""
+    """Return an archive with the names and texts of a JSON object."""
     with zipfile.ZipFile(place / "pack.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in msgspec.json.decode(data, type=dict[str, str]).items():
-            archive.writestr(name.partition("\0")[0] or "r", text)  # as the library cuts names
+            archive.writestr(name.partition("\0")[0] or "r", text)  # the library cuts names in this way
     replay(unpack(place / "pack.zip", place / "into"))
 
 
@@ -190,7 +190,7 @@ def gateway_answer(data: bytes, place: Path, *, wire: WireFormat) -> None:
 
 
 def exchanges(data: bytes, place: Path) -> None:
-    """A gateway's lines, and beside them the trace that follows from them."""
+    """Return a gateway's lines, together with the trace that follows from them."""
     run = place / "run"
     run.mkdir()
     (run / EXCHANGES).write_bytes(data)
@@ -199,7 +199,7 @@ def exchanges(data: bytes, place: Path) -> None:
 
 
 def egress(data: bytes, place: Path) -> None:
-    """What a command writes to the proxy: names of hosts, and the beginning of TLS."""
+    """Handle a command's bytes to the proxy: host names, and the start of TLS."""
     text = data.decode("latin-1")
     for read in (read_allowed, read_authority):
         with suppress(StackmemError, ValueError):

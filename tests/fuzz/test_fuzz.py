@@ -1,7 +1,7 @@
-"""Readers of foreign bytes: each takes what it is given or refuses it in words, whatever it is.
+"""Every reader of foreign bytes accepts its input or refuses it with a message.
 
-CI tries the seeds, the corpus and a fixed few further inputs. A campaign looks for ten minutes of processor time for
-each, led by the lines that are reached, and goes on where it was stopped.
+CI tries the seeds, the corpus and a fixed few further inputs. A campaign searches for ten minutes of processor time per
+target, guided by line coverage, and resumes where it was stopped.
 """
 
 from pathlib import Path
@@ -17,9 +17,9 @@ from tests.fuzz.mutations import mutated
 from tests.fuzz.targets import TARGETS
 
 INPUTS = 12
-"""In CI, beside the seeds and the corpus."""
+"""Further inputs in CI, in addition to the seeds and the corpus."""
 SECONDS = 600 if CAMPAIGN else 1
-"""In campaigns, of processor time; a piece of one second each."""
+"""Processor seconds in campaigns, in pieces of one second."""
 
 
 @LONG
@@ -61,7 +61,7 @@ def test_a_module_that_is_gone_is_named():
 
 
 def a_reader(data: bytes, place: Path) -> None:
-    """Fails on a ``!`` behind ``ab``, which only what has reached ``ab`` is led to."""
+    """Fails on a ``!`` after ``ab``; only a search that has reached ``ab`` finds it."""
     if data[:1] == b"a" and data[1:2] == b"b" and b"!" in data[2:]:
         raise KeyError(data)
     if data == b"no":
