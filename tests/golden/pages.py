@@ -19,7 +19,7 @@ RULES_FILE = HERE / "rules.json"
 
 
 def event_line(event: Event) -> str:
-    """An event as the trace tells it, without what depends on the words of prompts and tools."""
+    """Format an event like the trace, without values that depend on the words of prompts and tools."""
     if isinstance(event, RunStarted):
         return json.encode({"type": "RunStarted", "strategy": event.strategy, "task": event.task}).decode()
     if isinstance(event, ModelReplied | ModelFailed):
@@ -45,7 +45,7 @@ def prompt_page(view: View) -> str:
 
 
 def pages(name: str) -> dict[str, str]:
-    """File name to text of one story: its events, and each prompt the model was shown."""
+    """Return file name to text for one story: its events, and each prompt sent to the model."""
     played = STORIES[name]()
     texts = {f"{name}/events.jsonl": "".join(event_line(event) + "\n" for event in played.events)}
     for number, request in enumerate(played.asked, 1):
@@ -70,7 +70,7 @@ def kept(name: str) -> dict[str, str]:
 
 
 def write() -> None:
-    """Write every page anew, and what stands for them under the number of the rules; a number is never reused."""
+    """Rewrite every page, and record their digest under the current rules number; a number is never reused."""
     for name in STORIES:
         texts = pages(name)
         (HERE / name).mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""The runs whose traces and prompts are kept as text: the worked example, and one of everything that goes wrong."""
+"""The runs whose traces and prompts are stored as text: the worked example, and one in which everything goes wrong."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from tests.build import (
     stored,
 )  # fmt: skip
 
-# What the system prompt and the tools say is a cause, recorded in a trace; what the rules make of it is kept here.
+# The words of the system prompt and the tools are an input, recorded in the trace; the pages store what the rules
+# derive.
 SYSTEM = "(the system prompt)"
 
 SPEC = """# Calculator

@@ -1,7 +1,7 @@
-"""Golden traces: what the rules make of a script, kept as text, so that every change of behaviour or wording is seen.
+"""Golden traces: what the rules derive from a script, stored as text to reveal every change of behavior or wording.
 
-`python -m tests.golden.pages` writes the files anew. A changed file means that traces recorded before are not replayed
-to the byte, so it takes a higher `RULES` in core/events.py; rules.json remembers which number stands for which files.
+`python -m tests.golden.pages` rewrites the files. A changed file means that older traces no longer replay byte for
+byte, so it requires a higher `RULES` in core/events.py. rules.json maps each number to its files.
 """
 
 import pytest
