@@ -1,4 +1,4 @@
-"""Folders to copy, to change and to compare, described by what they hold."""
+"""Folders to copy, change and compare, described by their content."""
 
 import os
 import stat
@@ -6,11 +6,11 @@ import subprocess
 from pathlib import Path
 
 Content = bytes | str
-"""Of a file: bytes, or text; a text that begins with ``->`` is a link, one that begins with ``#!`` an executable."""
+"""A file's content: bytes or text. Text starting with ``->`` is a link, text starting with ``#!`` an executable."""
 
 
 def folder(root: Path, files: dict[str, Content]) -> Path:
-    """Write the files below ``root``, which is made where it is missing."""
+    """Write the files below ``root``, creating it if necessary."""
     root.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         path = root / name
@@ -25,7 +25,7 @@ def folder(root: Path, files: dict[str, Content]) -> Path:
 
 
 def holds(root: Path) -> dict[str, Content]:
-    """What a folder holds, described as ``folder`` takes it; text where it is a link or an executable."""
+    """Return a folder's content in the form that ``folder`` accepts; links and executables as text."""
     found: dict[str, Content] = {}
     for at, folders, names in os.walk(root):
         folders[:] = [name for name in folders if not (Path(at) / name).is_symlink() and name != ".git"]
@@ -45,7 +45,7 @@ def names(root: Path) -> set[str]:
 
 
 def repository(root: Path, tracked: dict[str, Content]) -> Path:
-    """A git repository with these files in one commit."""
+    """Create a git repository with these files in one commit."""
     folder(root, tracked)
     run_git(root, "init", "-q")
     run_git(root, "add", "-A", "-f")

@@ -1,4 +1,4 @@
-"""Bringing a run's changes back: all of them or none, and never over the person's own work."""
+"""Applying a run's changes to the user's folder: all or none, and never over the user's own work."""
 
 import errno
 import fcntl
@@ -42,7 +42,7 @@ START: dict[str, Content] = {
 
 
 def work_on(work: Path) -> None:
-    """Every kind of change there is."""
+    """Make every kind of change."""
     for name in ("gone", "to-folder", "run"):
         (work / name).unlink()
     for name in ("only", "to-file"):
@@ -75,7 +75,7 @@ def work_on(work: Path) -> None:
 
 
 class Run:
-    """A copy of a folder, changed, with the patch that came of it."""
+    """A changed copy of a folder, with the resulting patch."""
 
     def __init__(self, origin: Path, work_on: Callable[[Path], object]) -> None:
         self.origin = origin
@@ -403,7 +403,7 @@ def test_an_exchange_that_fails_at_any_step_takes_back_the_others(tmp_path, fail
         where = origin / os.fsdecode(blocked)
         if after[blocked] is None or here[blocked].node:
             where.unlink()
-        if after[blocked] is not None:  # a folder with something in it: nothing can be renamed over it
+        if after[blocked] is not None:  # a folder that is not empty, so a rename cannot replace it
             folder(origin, {os.fsdecode(blocked) + "/mine": "m"})
         start = holds(origin)
         with pytest.raises(OSError, match=r".") as caught:

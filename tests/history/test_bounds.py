@@ -1,4 +1,4 @@
-"""A workspace that would hold up the harness, or fill its memory: each look at it is bounded."""
+"""A workspace that could delay the harness or fill its memory: every scan of it is bounded."""
 
 import os
 from pathlib import Path

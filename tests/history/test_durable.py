@@ -1,4 +1,4 @@
-"""What is forced to the disk one by one, where a system cannot do it at once."""
+"""Files are synced one by one on systems that cannot sync a whole file system."""
 
 import pytest
 

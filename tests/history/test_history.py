@@ -1,4 +1,4 @@
-"""Trees of a workspace: byte for byte, whatever the workspace holds and declares."""
+"""Trees of a workspace are byte-exact, whatever it contains or declares."""
 
 import os
 import shutil
@@ -34,7 +34,7 @@ def patch_of(kept: History, before: str, after: str, place: Path) -> bytes:
 
 
 def restored(kept: History, tree: str, into: Path) -> dict:
-    """The folder that git makes of a tree, with no attributes to mislead it."""
+    """Return the folder that git restores from a tree, without attributes that could alter it."""
     empty = history(folder(into, {})).snapshot()
     patch = patch_of(kept, empty, tree, into.parent)
     if patch:
@@ -317,7 +317,7 @@ def test_what_cannot_be_read_is_named_and_is_no_deletion(place):
     (work / "closed").chmod(0)
     folder(work, {"f": "changed"})
     (work / "f").chmod(0)
-    if os.geteuid() == 0:  # root reads what it likes
+    if os.geteuid() == 0:  # root can read everything
         assert changes(kept, before) == {"f": "modified"}
         return
     assert changes(kept, before) == {}

@@ -1,4 +1,4 @@
-"""A repository whose configuration names a program of its own: git is asked, and runs nothing."""
+"""In a repository whose configuration names its own program, git commands do not run it."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from stackmem.history.git import git, her_environment, store_environment
 
 
 def hostile(folder: Path, marker: Path) -> str:
-    """A repository that lacks a file of its commit, and names a program that is to bring it; the file's object."""
+    """A repository that lacks an object of its commit and names a program to fetch it; returns that object."""
     calm = {"PATH": os.defpath, "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
 
     def run(*words: str) -> str:
@@ -44,4 +44,4 @@ def test_a_question_about_a_foreign_repository_runs_none_of_its_programs(tmp_pat
     try:
         git("cat-file", "-p", lost, cwd=folder, environment=unguarded)
     except WorkspaceError:
-        assert marker.exists()  # so the repository is as hostile as it has to be
+        assert marker.exists()  # proves that the repository is hostile

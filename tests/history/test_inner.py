@@ -1,4 +1,4 @@
-"""The repository of a copy: what git shows in it, what it never shows, and that the person's own is only read."""
+"""The repository inside a copy: what git shows, what it hides, and that the user's own repository is only read."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ def commit(root: Path, **files: str) -> None:
 
 
 def inside(root: Path, tmp_path: Path, **limits: float) -> tuple[Path, InnerRepository]:
-    """A copy of the folder with its repository, as a run has it."""
+    """A copy of the folder with its repository, as in a run."""
     work = tmp_path / "work"
     copy_planned(root, work, plan_copy(root, ()))
     made = make_repository(find_origin(root), work / ".git", Scrubber({}), PackCache(tmp_path / "packs"), **limits)
@@ -67,7 +67,7 @@ def test_what_the_copy_leaves_out_and_what_holds_a_secret_is_absent_and_git_work
     (hers / "key.py").unlink()
     run_git(hers, "commit", "-qm", "neither is tracked any more")
     work, made = inside(hers, tmp_path)
-    assert made.withheld == 3  # an empty .envrc is the blob of any empty file
+    assert made.withheld == 3  # an empty .envrc has the blob of any empty file
     shown = run_git(work, "log", "-p")
     assert ("PASSWORD" in shown, "mine" in shown, "sk-ant" in shown, shown.count("+(withheld)")) == (
         False,
@@ -95,7 +95,7 @@ def test_a_pack_is_made_once_and_again_where_something_else_is_withheld(tmp_path
         made_packs = sorted((into / "objects" / "pack").glob("*.pack"))
         for pack in made_packs:
             pack.chmod(0o600)
-            pack.write_bytes(b"")  # as a command might; the next run has its own
+            pack.write_bytes(b"")  # as a command might do; the next run has its own
         return made_packs[0].name, inner.withheld, {path.name for path in packs.iterdir()} - {"lock"}
 
     first, again = made("one", {}), made("two", {})
@@ -138,7 +138,7 @@ def with_submodule(hers: Path) -> Path:
 
 
 def filtered(hers: Path) -> Path:
-    """As LFS leaves it: the commit holds a pointer, the folder the file."""
+    """As LFS leaves it: the commit contains a pointer, the folder the file."""
     commit(hers, _gitattributes="*.bin filter=lfs\n", large_bin="pointer\n")
     (hers / "large.bin").write_bytes(b"\0" * 100)
     run_git(hers, "-c", "filter.lfs.clean=echo pointer", "add", "large.bin")
@@ -197,7 +197,7 @@ def test_of_a_long_history_the_last_commits_are_there_and_their_number_is_known(
     for number in range(4):
         commit(hers, app_py=f"{number + 1}\n")
     work, made = inside(hers, tmp_path, **limits)
-    whole = "seconds" in limits  # what is left when all takes too long holds these five
+    whole = "seconds" in limits  # the fallback if scanning takes too long contains these five
     assert (made.commits, made.shortened) == ((5, False) if whole else (3, True))
     assert len(run_git(work, "log", "-p", "--oneline", "--", "app.py").split("diff --git")) == made.commits + 1
     assert run_git(work, "status", "--porcelain") == ""

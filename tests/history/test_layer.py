@@ -1,4 +1,4 @@
-"""A layer over the person's folder: what a run sees, what it leaves, and what it cannot do, as root and as a user."""
+"""A layer over the user's folder, as root and as a user: what a run sees, leaves behind, and cannot do."""
 
 import os
 import stat
@@ -19,7 +19,7 @@ from stackmem.history.restore import restore
 from tests.history.folders import folder, holds, repository
 from tests.workspace.people import for_everyone
 
-# The link leads out of the folder to a decoy beside it. It must never name a file of the machine: a test once wrote
+# The link leads out of the folder to a decoy next to it. It must never name a file of the machine: a test once wrote
 # through it as root and destroyed /etc/passwd.
 START = {"a.txt": "a\n", "d/one.txt": "one\n", "d/two.txt": "two\n", "run.sh": "#!/bin/sh\n", "out": "->../decoy"}
 
@@ -39,7 +39,7 @@ class Laid:
         self.start = self.history.snapshot()
 
     def run(self, script: str) -> None:
-        """As a command would change the files, but in no sandbox."""
+        """Change the files as a command would, but without a sandbox."""
         words = self.over.view.entered("/bin/sh", "-ec", f"cd '{self.over.view.root}'\n{script}")
         subprocess.run(words, check=True, pass_fds=self.over.view.fds)
 
@@ -139,7 +139,7 @@ def test_what_is_no_file_is_named_and_never_opened_and_no_link_is_followed(place
         assert [left.path for left in here.history.left_out] == ["pipe"]
         assert b"hidden words" not in here.patch()
         if os.geteuid() == 0:
-            os.mknod(here.over.upper / "disk", stat.S_IFBLK, os.makedev(8, 0))  # what a namespace of root's own may do
+            os.mknod(here.over.upper / "disk", stat.S_IFBLK, os.makedev(8, 0))  # allowed in a namespace owned by root
             here.history.snapshot()
             assert {left.path for left in here.history.left_out} == {"pipe", "disk"}
 
@@ -220,7 +220,7 @@ def test_why_there_is_no_layer_is_said(tmp_path: Path):
     if os.geteuid():
         assert why == "/dev belongs to another user"
     else:
-        assert "is a mount point" in why or why.startswith("/dev/shm/")  # which holds what somebody else left there
+        assert "is a mount point" in why or why.startswith("/dev/shm/")  # which contains another user's leftovers
 
 
 @pytest.mark.campaign

@@ -1,4 +1,4 @@
-"""Attacks on a layer over the person's folder: by the folder's files, by who changes it meanwhile, and by kill -9."""
+"""Attacks on a layer over the user's folder: by its files, by a concurrent process, and by kill -9."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ MARKS = ("opaque", "whiteout", "redirect", "metacopy", "origin", "impure", "nlin
 
 
 def works(hers: Path, scratch: Path) -> None:
-    """Mount a layer, and write in it for ever."""
+    """Mount a layer and write to it forever."""
     over = Overlay(hers, scratch, (b".hidden",))
     at = Path(f"/proc/self/fd/{over.view.fd}")
     while True:
@@ -42,7 +42,7 @@ def writes(file: Path) -> None:
 
 @contextmanager
 def meanwhile(work: Callable[[], None]) -> Iterator[int]:
-    """Another process does it, until it is killed."""
+    """Run this in another process until it is killed."""
     child = os.fork()
     if child == 0:
         with suppress(BaseException):
@@ -52,11 +52,11 @@ def meanwhile(work: Callable[[], None]) -> Iterator[int]:
         yield child
     finally:
         os.kill(child, signal.SIGKILL)
-        assert os.waitpid(child, 0)[1] == signal.SIGKILL  # it came to no end of its own
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL  # it was still running when killed
 
 
 def mounting(place: Path) -> list[str]:
-    """The processes that see a mount below a place, or have it among their words."""
+    """Return the processes that see a mount below a path, or have the path among their arguments."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):

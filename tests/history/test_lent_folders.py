@@ -1,4 +1,4 @@
-"""Installed packages beside a copy: seen where they lie, and never written at any level that can refuse."""
+"""Installed packages next to a copy: visible at their original path, and read-only if the level can enforce it."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from .folders import folder, repository, run_git
 
 @pytest.fixture
 def hers(tmp_path: Path) -> Path:
-    """A workspace of packages, of which one is installed by a link, and an environment."""
+    """A workspace of packages, one of them installed by a link, and an environment."""
     root = repository(
         tmp_path / "hers", {".gitignore": "node_modules\n.venv\n", "packages/a/index.js": "exports.a = 1\n"}
     )
@@ -65,14 +65,14 @@ def test_a_copy_sees_what_is_installed_and_no_command_or_tool_writes_it(stage: S
         )
         assert seen == SEEN
     elif level == "none":
-        assert (seen, "written" in refused) == (SEEN, True)  # nothing could refuse it, so the copy holds its own
+        assert (seen, "written" in refused) == (SEEN, True)  # this level cannot refuse writes, so the copy has its own
         return
     else:
         assert seen == SEEN
         assert "denied" in refused
         assert "written" not in refused
         assert tool.startswith("'.venv/lib/d.py' is outside the workspace")
-    # Where nothing is mounted a link that leads back would lead to the folder and not to the copy.
+    # Without mounts, an absolute link back would lead to the original folder instead of the copy.
     lent = (".venv", "node_modules", "packages/a/node_modules")[:: 2 if level != "bubblewrap" else 1]
     assert f"available read-only, not copied: {', '.join(lent)}\n" in ran.stderr
     assert not [path for name in lent for path in (work / name).rglob("*") if not (work / name).is_symlink()]
@@ -105,7 +105,7 @@ def test_what_the_run_put_in_the_place_of_one_stays_and_no_link_is_followed(tmp_
     assert missing == ("gone",)
     assert not (tmp_path / "node_modules").exists()
     assert os.listdir(work / "node_modules") == ["own.js"]
-    for again in ("link", "mount", "link", "copy"):  # as where a run goes on at another level
+    for again in ("link", "mount", "link", "copy"):  # as in a run resumed at another level
         lend_folders(hers, work, paths, again)
     assert (work / ".venv" / "lib" / "d.py").read_text() == "D = 4\n"
     assert not (work / ".venv").is_symlink()

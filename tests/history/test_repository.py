@@ -1,4 +1,4 @@
-"""What comes along into a copy of the person's folder, and what never does."""
+"""Which files a copy of the user's folder includes, and which never."""
 
 import hashlib
 import os
@@ -263,7 +263,7 @@ def test_hooks_monitors_and_filters_of_the_repository_are_not_run(tmp_path):
 
 @pytest.fixture
 def open_place() -> Iterator[Path]:
-    """A folder that everybody may enter."""
+    """A folder that every user may enter."""
     place = Path(tempfile.mkdtemp(prefix="stackmem-test-"))
     place.chmod(0o755)
     yield place

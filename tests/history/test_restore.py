@@ -1,4 +1,4 @@
-"""A workspace put back: what is kept is as it was, what is not kept is untouched, and told where it changed."""
+"""Restoring a workspace: tracked files are as before, ignored files are untouched and reported if they changed."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The packs that the runs of a folder share: no run writes them, and each object in them is what its name says."""
+"""The packs shared by a folder's runs: no run writes them, and each object matches its name."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ def git_in(over: Overlay, *words: str) -> str:
 
 
 class Run:
-    """A run's layer over a folder, with the repository that it is given."""
+    """A run's layer over a folder, with the repository it receives."""
 
     def __init__(self, hers: Path, place: Path, packs: Path) -> None:
         place.mkdir(mode=0o700)
@@ -78,7 +78,7 @@ def test_a_run_reads_the_history_and_keeps_nothing_of_it_but_what_it_changes(pla
     with closing(second.over):
         assert second.git("log", "--format=%s") == run_git(hers, "log", "--format=%s")
         shared = [path for path in second.repository.rglob("*") if path.is_file() and path.stat().st_nlink > 2]
-        assert {path.suffix for path in shared} - {".rev"} == {".pack", ".idx", ""}  # git writes .rev since 2.41
+        assert {path.suffix for path in shared} - {".rev"} == {".pack", ".idx", ""}  # git writes .rev files since 2.41
 
 
 @for_everyone
