@@ -1,4 +1,4 @@
-"""The files of this repository, as the whole-house tests look at them."""
+"""The files of this repository, for tests of the whole project."""
 
 import os
 from fnmatch import fnmatchcase
@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# Made by set-up, tools and runs; none of it is in the repository.
+# Created by set-up, tools and runs; none of these are in the repository.
 MADE = {
     ".git", ".venv", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis",
     ".import_linter_cache", ".coverage", "runs", "dist",
@@ -14,7 +14,7 @@ MADE = {
 
 
 def files(pattern: str, under: Path = ROOT) -> list[Path]:
-    """Files of the repository that match, sorted, without what was made by tools and runs."""
+    """Return the repository's matching files, sorted, without those created by tools and runs."""
     return [path for path in _files(under) if fnmatchcase(path.name, pattern)]
 
 
@@ -22,7 +22,7 @@ def files(pattern: str, under: Path = ROOT) -> list[Path]:
 def _files(under: Path) -> list[Path]:
     found = []
     for place, folders, names in os.walk(under):
-        # What was made is not even looked at: it may be many times the repository.
+        # Generated folders are not even scanned: they may be many times the size of the repository.
         folders[:] = [folder for folder in folders if not _made((Path(place) / folder).relative_to(ROOT))]
         found += [
             path for name in names if not _made((path := Path(place) / name).relative_to(ROOT)) and path.is_file()
@@ -35,7 +35,7 @@ def _made(relative: Path) -> bool:
 
 
 def modules() -> list[Path]:
-    """The modules of the package that hold code."""
+    """Return the package's modules that contain code."""
     return [path for path in files("*.py", ROOT / "stackmem") if path.read_text(encoding="utf-8").strip()]
 
 

@@ -1,4 +1,4 @@
-"""What the layers are, checked: imports go down only, and the pure packages touch nothing."""
+"""Checks the layers: imports only go down, and the pure packages perform no I/O."""
 
 import ast
 import pkgutil
@@ -11,7 +11,7 @@ import pytest
 from tests.house.sources import ROOT, files, name
 
 PURE = ("core", "memory", "languages", "measure")
-# What starts programs and shows them.
+# Modules that start and display programs.
 IMPURE = ("languages/commands/", "languages/running/")
 WORLD = {
     "time", "datetime", "random", "uuid", "os", "pathlib", "subprocess", "socket", "threading", "asyncio", "logging",
@@ -19,7 +19,7 @@ WORLD = {
 
 
 def worldly_imports(module: ast.Module) -> list[str]:
-    """Imports, at any depth of the code, that could make two foldings of one trace differ."""
+    """Return imports, at any depth of the code, that could make two folds of one trace differ."""
     found = []
     for node in ast.walk(module):
         match node:
@@ -56,7 +56,7 @@ def test_a_word_that_only_resembles_the_world_is_no_breach():
 
 
 def test_a_planted_import_that_goes_up_is_seen(tmp_path):
-    """`make lint` checks the package itself by the same contract."""
+    """`make lint` checks the package with the same contract."""
     for module, text in {"core": "", "cli": "", "core/up": "import stackmem.cli"}.items():
         path = tmp_path / "stackmem" / (f"{module}/__init__.py" if "/" not in module else f"{module}.py")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def test_the_public_names_are_sorted_and_complete():
     import stackmem
 
     public = list(stackmem.__all__)
-    # The linter's order: CONSTANTS, then Classes, then functions, each by the alphabet.
+    # The linter's order: CONSTANTS, then Classes, then functions, each alphabetical.
     assert public == sorted(set(public), key=lambda one: (not one.isupper(), one[0].islower(), one))
     assert [one for one in public if not hasattr(stackmem, one)] == []
     ours = {one for one, value in vars(stackmem).items() if getattr(value, "__module__", "").startswith("stackmem.")}
@@ -83,7 +83,7 @@ def test_the_public_names_are_sorted_and_complete():
 
 
 def test_no_public_name_is_taken_by_a_package():
-    """An import of ``stackmem.NAME`` sets the attribute NAME, over the public thing of that name."""
+    """Importing ``stackmem.NAME`` as a submodule would replace the public object of that name."""
     import stackmem
 
     taken = {module.name for module in pkgutil.iter_modules(stackmem.__path__)} & set(stackmem.__all__)

@@ -1,4 +1,4 @@
-"""Archives are packed and unpacked in one room: everywhere else, the modules and programs for them are refused."""
+"""One package packs and unpacks archives; archive modules and programs are refused everywhere else."""
 
 import ast
 from pathlib import Path
@@ -14,7 +14,7 @@ PROGRAMS = {"tar", "bsdtar", "gtar", "unzip", "zip", "7z", "cpio", "ar"}
 
 
 def archive_uses(module: ast.Module) -> list[str]:
-    """Imports of modules for archives, calls of shutil's, and programs for archives as the first word of a command."""
+    """Return imports of archive modules, calls of shutil's archive functions, and commands of archive programs."""
     found = []
     for node in ast.walk(module):
         match node:

@@ -1,4 +1,4 @@
-"""Tests cannot change the machine they run on: a mount namespace prevents it, and sentinels would report it."""
+"""Tests cannot change their machine: a mount namespace prevents it, and sentinels would report it."""
 
 import os
 import subprocess

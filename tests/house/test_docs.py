@@ -1,4 +1,4 @@
-"""The docs are true: commands and flags exist and are described, examples run, links lead somewhere."""
+"""The docs match the program: commands and flags exist and are documented, examples run, links resolve."""
 
 import os
 import re
@@ -13,7 +13,7 @@ import pytest
 from tests.house.sources import ROOT, files, name
 
 DOCS = [path for path in files("*.md") if path.relative_to(ROOT).parts[0] not in ("tasks", "stackmem", "tests")]
-# A decision tells what was thought then, the changelog what changed then: neither has to run or parse today.
+# A decision records past reasoning, the changelog past changes: their examples need not run or parse today.
 CURRENT = [path for path in DOCS if "decisions" not in path.parts and path.name != "CHANGELOG.md"]
 FENCE = re.compile(r"^(?P<mark>```+)(?P<language>[^\n`]*)\n(?P<body>.*?)^(?P=mark)\s*$", re.M | re.S)
 LINK = re.compile(r"\[[^\]\n]*\]\((?P<target>[^)\s]+)\)")
@@ -31,7 +31,7 @@ def blocks(path: Path, language: str) -> list[str]:
 
 @cache
 def commands() -> dict[str, frozenset[str]]:
-    """Each command, spelt as after `stackmem` (`tasks check`), with its long flags; "" holds the global ones."""
+    """Return each command, spelled as after `stackmem` (`tasks check`), with its long flags; "" has the global ones."""
     import typer
 
     from stackmem.cli.main import app
@@ -59,7 +59,7 @@ def test_every_command_and_flag_is_in_the_docs():
 
 
 def shell_lines(path: Path) -> list[str]:
-    """The `stackmem …` commands of the shell blocks, comments and continuations resolved."""
+    """Return the `stackmem …` commands of the shell blocks, with comments and continuations resolved."""
     shell = [body for kind in ("console", "sh", "bash", "shell") for body in blocks(path, kind)]
     lines = "\n".join(shell).replace("\\\n", " ").splitlines()
     bare = [line.removeprefix("$ ").split(" #")[0].strip() for line in lines]
@@ -67,7 +67,7 @@ def shell_lines(path: Path) -> list[str]:
 
 
 def unknown_words(line: str) -> list[str]:
-    """What of a documented command line the program does not know: its command, or flags of that command."""
+    """Return the parts of a documented command line that the program does not know: the command, or its flags."""
     words = line.split()[1:]
     candidates = [command for command in commands() if command and words[: len(command.split())] == command.split()]
     command = max(candidates, key=len, default="")
@@ -89,7 +89,7 @@ def test_a_command_or_flag_that_is_not_there_is_seen():
 
 
 def run_python(code: str, folder: Path) -> None:
-    """Run an example as a reader would: in a folder of her own that has the tasks beside it."""
+    """Run an example as a reader would: in a private folder with the tasks next to it."""
     (folder / "tasks").symlink_to(ROOT / "tasks")
     environ = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code]
@@ -110,7 +110,7 @@ def test_an_example_runs(path, tmp_path):
 
 
 def anchors(path: Path) -> set[str]:
-    """What `#…` may name in a page: its headings, spelt as the usual renderers spell them."""
+    """Return the valid `#…` anchors of a page: its headings, spelled as the usual renderers do."""
     headings = re.findall(r"^#+ +(.+?)\s*$", FENCE.sub("", read(path)), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -1,8 +1,8 @@
-"""Files that somebody else may have written are opened by one module: ``stackmem/foreign/files.py``.
+"""Only one module opens files that somebody else may have written: ``stackmem/foreign/files.py``.
 
-Every other place in the package that opens a file to read it is listed here, with how many such calls it has and why
-they need no limit. To read a user's file in a new place, call ``stackmem.foreign.files``; a new entry here is for files
-that nobody but stackmem, the kernel or the installer writes.
+Every other place in the package that opens a file for reading is listed here, with its number of calls and the reason
+why they need no limit. To read a user's file in a new place, call ``stackmem.foreign.files``. A new entry here is only
+for files written by stackmem, the kernel or the installer.
 """
 
 import ast
@@ -14,13 +14,13 @@ from tests.house.sources import modules, name
 DOOR = "stackmem/foreign/"
 READS = {"read_text", "read_bytes"}
 COPIES = {"copy", "copy2", "copyfile", "copytree"}
-FOLDER_FLAGS = {"O_PATH", "O_DIRECTORY", "O_TMPFILE", "_FOLDER"}  # names in the flags of os.open that open folders
+FOLDER_FLAGS = {"O_PATH", "O_DIRECTORY", "O_TMPFILE", "_FOLDER"}  # flags of os.open that open folders
 WRITING_FLAGS = {"O_WRONLY", "O_EXCL"}
 SAFE_OPENERS = {"owners", "opener_of_regular"}
 
 
 def unbounded_reads(module: ast.Module) -> list[str]:
-    """The calls that read a file without a limit and without a look at its kind."""
+    """Return the calls that read a file without a size limit and without checking its kind."""
     return [spelled for node in ast.walk(module) if isinstance(node, ast.Call) and (spelled := _unbounded(node))]
 
 
@@ -46,13 +46,13 @@ def _unbounded(call: ast.Call) -> str:
 
 
 def _reads(call: ast.Call, place: int) -> bool:
-    """Whether the mode reads; a mode that is not a literal might. What is given no mode reads text."""
+    """Return whether the mode reads; a non-literal mode might. Without a mode, open reads text."""
     modes = [*call.args[place : place + 1], *(word.value for word in call.keywords if word.arg == "mode")]
     if not modes:
         return True
     mode = modes[0].value if isinstance(modes[0], ast.Constant) else None
     if place == 0 and not isinstance(mode, str):
-        return False  # ``archive.open(entry)`` and the like: no mode, so no path of the file system
+        return False  # ``archive.open(entry)`` and similar: no mode, so not a file system path
     return not isinstance(mode, str) or not set(mode) & set("wax")
 
 
@@ -130,7 +130,7 @@ OWN: dict[str, tuple[int, str]] = {
     "stackmem/workspace/watchdog.py": (4, KERNEL),
     "stackmem/lab/worlds/families/history.py": (1, INSTALLED),
 }
-"""Module to the number of such calls in it, and why they read what only stackmem, the kernel or an installer writes."""
+"""Module to its number of such calls, and why they read only files of stackmem, the kernel or an installer."""
 
 
 def found() -> dict[str, list[str]]:

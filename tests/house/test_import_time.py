@@ -1,4 +1,4 @@
-"""`stackmem --help` answers at once, and importing touches neither the network nor any file but modules."""
+"""`stackmem --help` starts fast, and importing touches neither the network nor any file except modules."""
 
 import ast
 import json
@@ -15,11 +15,11 @@ HEAVY = {
     "anthropic", "openai", "pydantic", "tiktoken", "jinja2", "rich", "msgspec", "ruamel", "pytest", "numpy",
     "scipy", "distributed", "dask", "inspect_ai", "mcp", "sqlite3", "asyncio", "multiprocessing",
 }  # fmt: skip
-# 150 ms where a bare interpreter starts in 11 to 15; on a busy machine the ratio is 10 to 12.
+# 150 ms if a bare interpreter starts in 11 to 15; on a busy machine the ratio is 10 to 12.
 HELP_IN_BARE_STARTS = 16
 
 
-# What takes a test's worker half a second and more to load, and only a few tests need.
+# Libraries that take half a second or more to load and that only a few tests need.
 FOR_FEW_TESTS = {"agents", "anthropic", "dask", "distributed", "inspect_ai", "mcp", "openai"}
 
 
@@ -30,7 +30,7 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def spent(*arguments: str) -> float:
-    """The processor time of a Python with these arguments."""
+    """Return the processor time of a Python process with these arguments."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     python(*arguments)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -51,7 +51,7 @@ def test_a_command_whose_flags_are_texts_does_without_the_library_that_reads_num
 
 
 def test_no_file_of_tests_loads_a_library_at_its_head_that_few_tests_need():
-    """Every worker reads every file."""
+    """Every worker imports every test file."""
     loaded: dict[str, set[str]] = {}
     for path in files("test_*.py", ROOT / "tests"):
         for node in ast.parse(path.read_text("utf-8")).body:
@@ -67,9 +67,9 @@ def test_every_file_that_the_workers_begin_with_is_there():
 
 
 def test_help_takes_no_more_than_some_starts_of_a_bare_interpreter():
-    python("-m", "stackmem", "--help")  # compiles what has no bytecode yet
+    python("-m", "stackmem", "--help")  # compiles modules without bytecode
     bare = answered = float("inf")
-    # The least of 5; of more where other processes stole the time, for noise only ever adds.
+    # The minimum of 5 runs, or more if other processes took the time, because noise only adds time.
     for attempt in range(40):
         bare = min(bare, spent("-c", "pass"))
         answered = min(answered, spent("-m", "stackmem", "--help"))
@@ -105,7 +105,7 @@ for module in pkgutil.walk_packages(stackmem.__path__, "stackmem."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 """
-    # Libraries probe for IPv6 by binding a socket at import; that asks nothing of anyone.
+    # Libraries probe for IPv6 by binding a socket at import, which sends no packet.
     harmless = ("socket.__new__", "socket.bind")
     seen = [event for event in watched(everything) if event[0] != "open" and event[0] not in harmless]
     assert seen == []

@@ -1,4 +1,4 @@
-"""The locks hold every version with its hashes, and no file says where packages come from."""
+"""The locks contain every version with its hashes, and no file says where packages come from."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.house.sources import ROOT, files, name
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PINNED = re.compile(r"^([a-z0-9][a-z0-9.-]*)==([^ ;]+)")
-# Spelt in pieces, so that this file does not name them either.
+# Spelled in pieces, so that this file does not contain the names either.
 REGISTRIES = tuple(
     host.replace("+", ".")
     for host in (
@@ -23,11 +23,11 @@ REGISTRIES = tuple(
     )
 )  # fmt: skip
 HOME = pwd.getpwuid(os.getuid()).pw_dir
-EXAMPLE = "/home/ann"  # the home that examples name; whoever runs the tests may be called that
+EXAMPLE = "/home/ann"  # the home folder used in examples, which may also be the real user's name
 
 
 def machine(root: str, home: str) -> re.Pattern[str]:
-    """Where a checkout stands, where that is no common path, and what lies hidden in a home."""
+    """Return the checkout's path, unless it is a common one, and hidden folders in a home."""
     hidden = rf"(?<![\w.-]){re.escape(home)}/\.[a-z]"
     return re.compile(rf"(?<![\w./-]){re.escape(root)}(?![\w-])|{hidden}" if root.count("/") > 1 else hidden)
 
@@ -36,7 +36,7 @@ MACHINE = machine(str(ROOT), HOME)
 
 
 def pinned(lock: str) -> list[tuple[str, str]]:
-    """Every pin; a package that has one for each of several Pythons is there several times."""
+    """Return every pin; a package pinned for several Pythons appears several times."""
     lines = (ROOT / lock).read_text(encoding="utf-8").splitlines()
     return [(found[1], found[2]) for line in lines if (found := PINNED.match(line))]
 

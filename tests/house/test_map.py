@@ -1,4 +1,4 @@
-"""The documents name what is there: the map is as the modules say, and a path in a page leads to a file."""
+"""The documents match the code: the map matches the modules, and every path in a page exists."""
 
 import re
 
@@ -9,7 +9,7 @@ ROOMS = {path.relative_to(ROOT / "stackmem").parts[0] for path in modules()}
 
 
 def dead_paths(text: str) -> list[str]:
-    """The paths of modules in a page's code spans that lead nowhere; a word in capitals stands for any name."""
+    """Return module paths in a page's code spans that do not exist; a word in capitals stands for any name."""
     named = re.findall(r"`(?:stackmem/)?((?:[a-z_]+/)+[A-Za-z_]+\.py)`", text)
     ours = [name for name in named if name.split("/")[0] in ROOMS and not re.search(r"[A-Z]", name)]
     return [name for name in ours if not (ROOT / "stackmem" / name).is_file() and not (ROOT / name).is_file()]
@@ -32,7 +32,7 @@ def test_a_path_that_leads_nowhere_is_seen():
 
 
 def rows(title: str) -> list[str]:
-    """The first column of the glossary's tables under a heading, a word or several in each."""
+    """Return the first column of the glossary's tables under a heading; each cell has one or more words."""
     page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     before, _, unused = page.partition("## Words that are not used")
     lines = (unused if title == "unused" else before).splitlines()
@@ -40,7 +40,7 @@ def rows(title: str) -> list[str]:
 
 
 def class_names(room: str = "") -> dict[str, list[str]]:
-    """Class name to its words in lower case, of a room or of the whole package."""
+    """Map class name to its words in lower case, for a room or the whole package."""
     places = [path for path in modules() if path.is_relative_to(ROOT / "stackmem" / room)]
     names = [name for path in places for name in structure.outline(path).classes]
     return {name: [word.lower() for word in re.findall(r"[A-Z][a-z0-9]*", name)] for name in names}
@@ -54,7 +54,7 @@ def test_a_class_of_the_core_is_called_by_a_word_of_the_glossary():
             form in terms for form in (word, f"{word}s", f"{word}e", word.removesuffix("s"), word[:-1], word[:-2])
         )
 
-    # Facts, effects and tools are called subject or verb first; one word that the glossary explains is enough.
+    # Facts, effects and tools start with a subject or a verb; one word that the glossary explains is enough.
     unknown = [name for name, words in class_names("core").items() if name[0] != "_" and not any(map(known, words))]
     assert sorted(unknown) == sorted(UNEXPLAINED)
 
@@ -73,7 +73,7 @@ UNEXPLAINED = {
     "Thinking": "providers call it so",
     "WordsGiven": "a fact: what the person said meanwhile was given to the model",
 }
-"""Classes of the core without a word of the glossary, and why."""
+"""Classes of the core without a glossary word, and the reason."""
 
 
 def test_no_class_has_a_word_that_the_glossary_leaves_out():

@@ -1,4 +1,4 @@
-"""The kernel imports none of its neighbors; it finds their parts and commands by name."""
+"""The kernel imports no neighbor package; it finds their parts and commands by name."""
 
 import json
 import subprocess

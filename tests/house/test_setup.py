@@ -1,4 +1,4 @@
-"""`make solve` on a machine that lacks something says what, and the one command that mends it."""
+"""`make solve` on a machine with missing parts names them and the single command that installs them."""
 
 import os
 import re
@@ -16,7 +16,7 @@ TOOLS = ("bash", "cat", "dirname", "flock", "grep", "id", "sha256sum")
 
 @pytest.fixture
 def machine(tmp_path) -> Path:
-    """A checkout, and `bin`, all that its PATH holds: no bwrap, no apt-get, no sudo until a test puts them there."""
+    """A checkout, and `bin`, its whole PATH: no bwrap, apt-get or sudo until a test adds them."""
     checkout = tmp_path / "checkout"
     (checkout / "scripts").mkdir(parents=True)
     shutil.copy(ROOT / "scripts" / "setup.sh", checkout / "scripts")
@@ -137,7 +137,7 @@ def test_make_hands_the_permission_on(tmp_path, words, value):
     script = tmp_path / "scripts" / "solve.sh"
     script.write_text('#!/bin/sh\necho "[$STACKMEM_SUDO]"\n')
     script.chmod(0o755)
-    # These tests are themselves run by make, which hands its own variables on.
+    # make runs these tests and passes its own variables to children.
     handed_on = ("SUDO", "STACKMEM_SUDO", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
     environ = {name: value for name, value in os.environ.items() if name not in handed_on}
     ran = subprocess.run(

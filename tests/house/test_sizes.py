@@ -1,4 +1,4 @@
-"""Small is a rule: the longest files and functions, and the fullest folders, are what makes a codebase hard to read."""
+"""Limits on the longest files and functions and the fullest folders, which make a codebase hard to read."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from scripts import structure
 from tests.house.sources import modules, name
 
 FILE_CAP, FUNCTION_CAP, FOLDER_CAP = 400, 60, 25
-# One union that a reader opens as a whole may be longer.
+# A union that a reader opens as a whole may be longer.
 MAY_BE_LONG = {"stackmem/core/facts.py": 600}
-# Folder to the files it may show.
+# Folder to its permitted number of files.
 MAY_BE_FULL = {
     "stackmem/core": 29,
 }

@@ -1,17 +1,17 @@
-"""Nothing is split where a reader would not look for a second thing, and no class name stands for two things."""
+"""Nothing is split needlessly, and a class name means one thing."""
 
 from functools import cache
 
 from scripts import structure
 
 MOST_SMALL, MOST_DOUBLED = 15, 20
-# A place that lists alternatives: each has a file of its own, however small, and only the list imports it.
+# A package that lists alternatives: each has its own file, however small, and only the list imports it.
 LISTS = {
     "stackmem.lab.worlds.make": "one family of worlds a file",
     "stackmem.workspace.isolation.levels": "one isolation level a file",
     "stackmem.languages": "one language a folder",
 }
-# A module under 60 lines that one other imports, and why it is none of that one.
+# A module under 60 lines with a single importer, and why it is not merged into that one.
 SMALL = {
     "stackmem.core.guidance.finishing": "one piece of guidance a file",
     "stackmem.cli.placement": "the start of the command line is read for other things",
@@ -33,7 +33,7 @@ DOUBLED = {
 
 @cache
 def small_single_importers() -> dict[str, str]:
-    """Modules under 60 lines to the one that imports them, without those of the lists."""
+    """Map modules under 60 lines to their only importer, without those of the lists."""
     importers = structure.importers()
     single = {name: next(iter(importers[name])) for name in structure.small_single_importers()}
     return {name: importer for name, importer in single.items() if importer not in LISTS}

@@ -1,4 +1,4 @@
-"""The wheel brings all that a run needs, and nothing of the checkout's own life."""
+"""The wheel contains everything a run needs, and no development files."""
 
 import os
 import shutil
