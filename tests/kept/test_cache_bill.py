@@ -1,4 +1,4 @@
-"""The bill of a run under a model of the table."""
+"""The bill of a run with a model from the table."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tests.build import alloc, play, pop, push, started
 
 
 def kept(folder: Path, events: list[Event]) -> Path:
-    """A run's folder with these events in its trace, a second apart."""
+    """Create a run folder with these events in its trace, a second apart."""
     folder.mkdir()
     seconds = iter(range(1_000, 9_000))
     writer = TraceWriter(folder / "trace.jsonl", lambda: float(next(seconds)))
@@ -29,7 +29,7 @@ def kept(folder: Path, events: list[Event]) -> Path:
 
 
 def reported(events: list[Event], factor: int) -> list[Event]:
-    """The same events by a model whose replies report this many times what is counted in o200k."""
+    """Return the same events by a model whose usage is this multiple of the o200k count."""
     found = []
     for event in events:
         usage = Usage(uncached=factor * 1_000, output=20)

@@ -1,4 +1,4 @@
-"""What a run is costed by, and what whatif says of a run that a local server's model made."""
+"""How a run's cost is computed, and what whatif reports about a run with a local server's model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAID = Price(1.0, 2.0, 1.0, 1.0, 0.5, "given by --price 1,2,0.5")
 
 
 def served(strategy: str, tokens_of, **changes) -> list[Event]:
-    """A run of five replies whose server counts each request by ``tokens_of`` and keeps what it evaluated."""
+    """A run of five replies whose server counts each request with ``tokens_of`` and caches what it evaluated."""
     start = started(strategy, **{**LOCAL, **changes})
     events = list(play(*[do("list_files")] * 4, pop(), start=start).events)
     timed = [(float(at), event) for at, event in enumerate(events)]
@@ -39,7 +39,7 @@ def served(strategy: str, tokens_of, **changes) -> list[Event]:
 
 
 def templated(view) -> int:
-    """Tokens as a server counts them that renders the body by a template of ChatML, in a tokenizer of its own."""
+    """Count tokens like a server that renders the body with a ChatML template and its own tokenizer."""
     body = chat_body(view, "qwen")
     lines = [CALLING, *(json.dumps(tool) for tool in body["tools"])]
     for message in body["messages"]:

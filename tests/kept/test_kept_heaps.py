@@ -1,4 +1,4 @@
-"""``stackmem heap``: what a person does with chunks that outlive her runs."""
+"""``stackmem heap``: commands for chunks that outlive their runs."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Predictions for SWE-bench: from one run, from a folder of them, as lines or as one object."""
+"""SWE-bench predictions: from one run or a folder of them, as lines or as one object."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Runs on media that are only read: what only reads needs no right to write there, nor makes a folder."""
+"""Runs on read-only media: commands that only read need no write access and create no folder."""
 
 import os
 import shutil
@@ -34,7 +34,7 @@ READERS = (
 
 @pytest.fixture
 def medium(stage: Stage) -> Iterator[dict[str, str]]:
-    """Two runs, the second forked from the first, in a folder in which nobody can write."""
+    """Two runs, the second forked from the first, in a read-only folder."""
     first = stage.solve(stage.task(command("echo x > made"), pop())).run
     second = fork(stage.runs / first, 1, ForkChanges(), os.environ).result.run
     if os.geteuid() != 0:

@@ -1,4 +1,4 @@
-"""A broken run saved: the good beginning is a run of its own, which can be resumed on files of its own."""
+"""Recovery of a damaged run: its valid beginning becomes a run that can be resumed on its own files."""
 
 import json
 import shutil
@@ -83,7 +83,7 @@ def test_the_command_names_the_new_run_and_what_is_lost(stage: Stage):
 
 
 def test_records_that_cannot_follow_one_another_are_refused_in_a_sentence(stage: Stage):
-    """The digests hold: somebody forged a trace in which a frame is popped that was never pushed."""
+    """The digests are valid: somebody forged a trace that pops a frame which was never pushed."""
     run = stage.runs / "20260101T000000Z-forged-forged-0a0a0a"
     run.mkdir(parents=True)
     start, *_ = stories()[0].splitlines()

@@ -1,4 +1,4 @@
-"""A redacted copy of a program's run: its sources, answers and what follows from them, without what was taken out."""
+"""A redacted copy of a program's run: its sources, answers and consequences, without the redacted text."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 def holding(desk: Desk) -> Path:
-    """A run that says a password in every way a program can."""
+    """A run that mentions a password in every way a program can."""
     popped = {"call": "pop_frame", "args": {"result": '{"n": 1}'}}
     said = {"text": f"it is {SECRET}"}
     ran = {"call": "run_command", "args": {"command": f"echo {SECRET}"}}

@@ -71,7 +71,7 @@ def test_a_run_whose_files_a_fork_reads_is_kept_before_the_forks_first_record(ru
 
 
 def pruned(stage: Stage, **more) -> dict[str, Pruned]:
-    """Every run, however young, by its name."""
+    """Return every removed run by name, regardless of age."""
     return {row.run: row for row in prune(stage.runs, 0.0, 0, **{"dry_run": False, **more})}
 
 

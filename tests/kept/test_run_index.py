@@ -1,4 +1,4 @@
-"""The list of runs stays current: what ended is read once, what changes is read again."""
+"""The list of runs stays current: finished runs are read once, changing runs are reread."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""The list of runs: from results alone, and what a person picks of it."""
+"""The list of runs, made only from results, and its filters."""
 
 from pathlib import Path
 

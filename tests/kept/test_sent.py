@@ -1,4 +1,4 @@
-"""The text that cost code counts is the text that the adapters send."""
+"""The text counted for cost is the text that the adapters send."""
 
 from __future__ import annotations
 
