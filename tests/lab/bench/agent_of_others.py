@@ -1,7 +1,7 @@
-"""An agent that never heard of stackmem: openai-agents with a shell and a reader of files, for a bench of such agents.
+"""An agent that does not know stackmem: openai-agents with a shell and a file reader, for benches of such agents.
 
-Its arguments are the model, the task and perhaps a memory server's program; it finds its provider by the variables
-that the official SDK reads.
+Its arguments are the model, the task and optionally a memory server's program; it finds its provider through the
+official SDK's environment variables.
 """
 
 from __future__ import annotations

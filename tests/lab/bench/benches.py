@@ -1,4 +1,4 @@
-"""Small benches for tests: tasks whose demo plays the model, and what a bench came to without what differs in time."""
+"""Small benches for tests: tasks whose demo plays the model, and a bench's results without time-dependent values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAST = {"fsync": "none"}
 
 
 def small_tasks(stage: Stage, *names: str, replies: tuple[Reply, ...] = ()) -> tuple[str, ...]:
-    """Tasks that are solved in two steps."""
+    """Create tasks that take two steps to solve."""
     played = replies or (command("echo looked"), pop())
     return tuple(str(stage.task(*played, name=name)) for name in names)
 
@@ -36,12 +36,12 @@ def benched(plan: BenchPlan, folder: Path, jobs: int = 2, **more: Any) -> Came:
 
 
 def timeless(folder: Path) -> list[dict[str, Any]]:
-    """The results without the columns in which two runs of one plan may differ."""
+    """Return the results without the columns in which two runs of one plan may differ."""
     return [{name: value for name, value in row.items() if name not in TIMES} for row in read_results(folder)]
 
 
 SLEEP = "600.4519"
-"""Seconds that nobody else on the machine sleeps."""
+"""A sleep duration that no other process on the machine uses."""
 
 
 def endless(stage: Stage) -> str:
@@ -49,7 +49,7 @@ def endless(stage: Stage) -> str:
 
 
 def asleep() -> list[int]:
-    """The processes of the command of an endless trial."""
+    """Return the processes of an endless trial's command."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -63,7 +63,7 @@ def endless_trial(plan: BenchPlan) -> str:
 
 
 class Killer:
-    """Kills whoever takes a trial, each time its command sleeps; to be told of everything."""
+    """An announcer that kills the worker of a trial each time its command sleeps."""
 
     def __init__(self, folder: Path, trial: str) -> None:
         self._runs = folder / "runs" / trial

@@ -1,4 +1,4 @@
-"""The bill of ``adaptive`` beside the cheapest of the others, on a world that is short and on one that is long."""
+"""The bill of ``adaptive`` compared with the cheapest other strategy, on a short and a long world."""
 
 import pytest
 
@@ -9,7 +9,7 @@ SETTINGS = {"isolation": "memory", "fsync": "none"}
 
 
 def bill(row, read: float) -> float:
-    """In tokens of input, output at five."""
+    """Return the bill in input tokens, with output weighted by five."""
     written = row["bill_write_5m"] * 1.25 + row["bill_write_1h"] * 2
     return row["bill_uncached"] + row["bill_read"] * read + written + row["bill_output"] * 5
 

@@ -1,4 +1,4 @@
-"""Benches of agents that are not ours: a command in the trial's sandbox, and a gateway as its only network."""
+"""Benches of third-party agents: a command in the trial's sandbox, with a gateway as its only network."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ask(address, **more):
 def ask_provider():
     return ask(os.environ["OPENAI_BASE_URL"] + "/chat/completions")
 """
-"""The beginning of small agents: how they ask their provider, with nothing but Python's own library."""
+"""The first lines of small agents: how they call their provider using only Python's standard library."""
 ANSWER = {
     "id": "1", "object": "chat.completion", "created": 0, "model": "sim",
     "usage": {"prompt_tokens": 9_000, "completion_tokens": 2},
@@ -58,7 +58,7 @@ def small_agent(code: str) -> str:
 
 
 def tried(stage: Stage, agent: str, upstream: RawUpstream, **asked: Any) -> list[Row]:
-    """The rows of a bench of this agent, whose trials are made in this process."""
+    """Return the rows of a bench of this agent, whose trials run in this process."""
     settings = {"base_url": f"{upstream.url}/v1", **asked.pop("settings", {})}
     given: dict[str, Any] = {"models": ("openai/sim",), "strategies": ("full",)} | asked
     environ = {**os.environ, "OPENAI_API_KEY": KEY}
@@ -70,7 +70,7 @@ def tried(stage: Stage, agent: str, upstream: RawUpstream, **asked: Any) -> list
 
 
 def said(stage: Stage, row: Row) -> str:
-    """What the agent's command printed."""
+    """Return the output of the agent's command."""
     return events(stage.root / "bench" / row["run"], ToolReturned)[0].text
 
 
@@ -246,11 +246,11 @@ class AgentFactory:
         return Asker
 """,
 }  # fmt: skip
-"""As much of Harbor as an agent of it needs, by its own interface."""
+"""The parts of Harbor's interface that one of its agents needs."""
 
 
 def fake_harbor(stage: Stage) -> Path:
-    """An environment of Python with it; the folder of its programs."""
+    """Create a Python environment with it; return the folder of its programs."""
     place = stage.root / "of-harbor"
     venv.create(place, with_pip=False, symlinks=True)
     (modules,) = place.glob("lib/python*/site-packages")

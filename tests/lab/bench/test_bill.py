@@ -1,4 +1,4 @@
-"""What a trial's bill says of the strategy besides money."""
+"""What a trial's bill records about the strategy in addition to money."""
 
 import pytest
 

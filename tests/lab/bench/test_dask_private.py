@@ -32,7 +32,7 @@ engine.close()
 
 
 class Listeners:
-    """Where the processes of an engine listen; its scheduler's address."""
+    """The ports of an engine's processes, and its scheduler's address."""
 
     def __init__(self, engine: subprocess.Popen[str]) -> None:
         assert engine.stdout is not None
@@ -53,19 +53,19 @@ def listeners() -> Iterator[Listeners]:
 
 
 def bytes_from(place: tuple[str, int], context: ssl.SSLContext | None, request: bytes) -> bytes:
-    """What a listener answers, with its TLS alerts left out."""
+    """Return a listener's answer without its TLS alerts."""
     try:
         with socket.create_connection(place, timeout=3) as plain:
             stream = plain if context is None else context.wrap_socket(plain, server_hostname="dask-internal")
             stream.sendall(request)
             answer = stream.recv(1000)
-    except OSError:  # ssl.SSLError and time-outs are such
+    except OSError:  # ssl.SSLError and timeouts are subclasses
         return b""
     return b"" if context is None and answer[:1] == b"\x15" else answer
 
 
 def strangers() -> dict[str, ssl.SSLContext | None]:
-    """How clients without the credentials try to connect."""
+    """Return the ways in which clients without the credentials try to connect."""
     from distributed import Security
 
     anonymous = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

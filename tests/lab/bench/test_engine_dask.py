@@ -1,4 +1,4 @@
-"""A real scheduler and worker processes on loopback: what is killed there loses no trial and doubles none."""
+"""A real scheduler and worker processes on loopback: killing some neither loses nor duplicates a trial."""
 
 import os
 import re
@@ -29,7 +29,7 @@ MORE = {"PYTHONPATH": str(ROOT), "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES"
 
 
 class Cluster:
-    """A scheduler, and workers each under a nanny of its own; addresses and files in a folder of its own."""
+    """A scheduler and workers, each under its own nanny, with addresses and files in a private folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -56,7 +56,7 @@ class Cluster:
         return found[0] if found else ""
 
     def kill(self, nanny: subprocess.Popen[bytes]) -> None:
-        """The nanny and its worker, as a machine that loses its power."""
+        """Kill the nanny and its worker, like a machine that loses power."""
         os.killpg(nanny.pid, signal.SIGKILL)
         nanny.wait()
 
@@ -76,7 +76,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
 
 
 def killed_midway(stage, tmp_path, trials: int) -> None:
-    """Run on two workers, kill one with its nanny once a third is done, and count."""
+    """Run on two workers, kill one with its nanny after a third of the trials, and count."""
     plan = planned(*small_tasks(stage, "one"), strategies=("full",), trials=trials)
     with cluster(tmp_path / "dask") as dask:
         victim, _ = dask.worker("first"), dask.worker("second")
@@ -119,7 +119,7 @@ def test_a_trial_that_kills_every_worker_is_a_row_and_not_a_dead_cluster(stage, 
 
         kill = Killer(tmp_path / "bench", endless_trial(plan))
         run_bench(plan, tmp_path / "bench", Means(1, "dask", dask.address), tell=kill)
-    assert len(kill.killed) == 2  # as many as the scheduler was told to bear
+    assert len(kill.killed) == 2  # as many as the scheduler is configured to tolerate
     rows = {row["task"]: row for row in read_results(tmp_path / "bench")}
     assert {name: row["outcome"] for name, row in rows.items()} == {"endless": "error", "one": "solved"}
     assert rows["endless"]["error"] == "every worker that ran it died, possibly because memory ran out"
@@ -143,6 +143,6 @@ def test_a_scheduler_that_is_not_there_is_one_sentence():
 
 
 def test_without_the_extra_one_sentence_says_how_to_get_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "distributed", None)  # what an interpreter without the package would find
+    monkeypatch.setitem(sys.modules, "distributed", None)  # as in an interpreter without the package
     with pytest.raises(UsageError, match=re.escape(install_command("dask"))):
         DaskEngine(None, 1)

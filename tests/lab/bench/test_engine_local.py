@@ -1,4 +1,4 @@
-"""Trials in processes: those that kill their worker, those that never end, and workers that are replaced."""
+"""Trials in processes: some kill their worker, some never end, and workers are replaced."""
 
 import os
 import signal
@@ -115,7 +115,7 @@ def test_closing_ends_what_is_under_way_with_all_it_started(stage, tmp_path, eng
 
 
 def test_a_poisonous_trial_is_a_row_and_the_others_go_on(stage, tmp_path):
-    """Whoever takes the trial is killed: it is tried twice, and no more."""
+    """The worker of the trial is always killed: the trial is tried twice and then given up."""
     plan = planned(endless(stage), *small_tasks(stage, "one", "two"), strategies=("full",))
     folder = tmp_path / "bench"
     kill = Killer(folder, endless_trial(plan))
@@ -133,7 +133,7 @@ def test_a_poisonous_trial_is_a_row_and_the_others_go_on(stage, tmp_path):
 
 
 def test_workers_start_with_a_long_temporary_folder(tmp_path, home):
-    """A socket's path has at most 107 bytes, and workers are started through one."""
+    """A socket path has at most 107 bytes, and workers are started through one."""
     temporary = tmp_path / ("t" * 90)
     temporary.mkdir()
     words = ["bench", "env_trap", "--horizon", "10", "--strategies", "full", "--models", "sim/bounded-reader"]

@@ -1,4 +1,4 @@
-"""What is left of a plan will cost."""
+"""Estimates of the remaining cost of a plan."""
 
 import pytest
 

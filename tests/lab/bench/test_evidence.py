@@ -60,7 +60,7 @@ def entries(folder, tmp_path_factory):
 
 @pytest.fixture
 def small(tmp_path):
-    """Short runs: what is shown of them is that they are there."""
+    """Short runs, which are enough to show that the figures exist."""
     files = {f"model-{name}@suite/task.traj": swe_agent(number) for number, name in enumerate("abc", 1)}
     return laid_out(tmp_path / "recordings", {**files, "model-d@suite/nonsense.txt": "nothing of the kind"})
 
@@ -110,7 +110,7 @@ def test_an_agent_that_is_not_ours_marks_for_five_minutes_and_what_frames_share_
 def test_what_is_written_for_an_hour_is_billed_so(folder, entries):
     _, told = told_again(folder)
     usage = next(row for row in told.rows if row.strategy == "stackheap").outcome.usage
-    input_usd = 2.0 / 1e6  # of the model whose prices hold; output 5 times, an hour twice
+    input_usd = 2.0 / 1e6  # the priced model's cost factors: output 5, an hour's cache 2
     tokens = usage.uncached + 0.1 * usage.cache_read + 1.25 * usage.cache_write_5m + 2 * usage.cache_write_1h
     assert entries[0].told["stackheap middle"].usd[0] == pytest.approx(
         input_usd * (tokens + 5 * usage.output), abs=1e-6

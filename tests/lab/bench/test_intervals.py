@@ -1,4 +1,4 @@
-"""Figures with intervals, against values worked out elsewhere."""
+"""Figures with intervals, compared with independently computed values."""
 
 import os
 import random
@@ -33,7 +33,7 @@ def value(found: Interval | None) -> float:
 
 
 def test_a_share_has_the_interval_of_t_with_one_more_of_each_end():
-    """Ten values of mean 0.6 and deviation sqrt(4 * 6 / 10 / 9) with t of nine degrees, 2.2622, about the middle."""
+    """Ten values with mean 0.6 and deviation sqrt(4 * 6 / 10 / 9), t of nine degrees 2.2622, around the middle."""
     reach = 2.2622 * sqrt(4 * 6 / 10 / 9) / sqrt(10)
     assert ends(share([1.0] * 5 + [0.0] * 3)) == pytest.approx((0.6 - reach, 0.6 + reach), abs=1e-4)
 
@@ -156,7 +156,7 @@ def test_a_task_with_fewer_trials_than_k_is_left_out():
 
 
 def coverage(drawn: Callable[[random.Random], float], truth: float, units: int, draws: int, kind=mean) -> float:
-    """The share of samples whose interval holds what they were drawn about."""
+    """Return the share of samples whose interval contains the true value."""
     dice, held = random.Random(units), 0
     for _ in range(draws):
         low, high = ends(kind([drawn(dice) for _ in range(units)]))
@@ -184,13 +184,13 @@ def test_an_interval_of_a_mean_holds_the_truth_nineteen_times_in_twenty(units):
 
 
 def bills(spread: float, apart: float, dice: random.Random) -> Pair:
-    """Of a world that is larger or smaller than others, under a strategy that costs 0.9 of the baseline on average."""
+    """Bills of a larger or smaller world, under a strategy that costs 0.9 of the baseline on average."""
     size = dice.lognormvariate(0, spread)
     return 0.9 * size * exp(dice.gauss(-(apart**2) / 2, apart)), size
 
 
 def costs(dice: random.Random) -> Pair:
-    """Of a world, and the share of its three trials that were solved: 0.8 on average."""
+    """Cost of a world, and the share of its three trials that were solved: 0.8 on average."""
     return dice.lognormvariate(0, 0.5), sum(dice.random() < 0.8 for _ in range(3)) / 3
 
 

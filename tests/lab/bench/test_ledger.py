@@ -1,4 +1,4 @@
-"""What a bench has so far, and which plans go on with it."""
+"""The results of a bench so far, and which plans can continue it."""
 
 import msgspec
 import pytest

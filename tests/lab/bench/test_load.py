@@ -1,4 +1,4 @@
-"""Load: benches whose workers are killed at any moment, and many runs at once on one host."""
+"""Load: benches whose workers are killed at random moments, and many parallel runs on one host."""
 
 import os
 import signal
@@ -20,13 +20,13 @@ from .benches import timeless
 from .test_worlds import planned
 
 TRIALS = 100 if CAMPAIGN else 20
-"""Of one piece, of which one worker is killed: of 10,000 trials one in a hundred loses its own."""
+"""Trials in a piece, of which one worker is killed: one in a hundred of 10,000 trials loses its worker."""
 PIECES = 100 if CAMPAIGN else 1
 RUNS = 200 if CAMPAIGN else 6
 
 
 def workers() -> list[int]:
-    """The processes that make trials: children of the one that forks them."""
+    """Return the processes that run trials: children of the one that forks them."""
     found = []
     for process in descendants(os.getpid()):
         with suppress(OSError):
@@ -37,7 +37,7 @@ def workers() -> list[int]:
 
 
 def killer(chance: Random, counts: dict[str, int]) -> Callable[[object], None]:
-    """Kills a worker once, at some trial that has ended; the others are in the midst of theirs."""
+    """Kill one worker after some trial has ended, while other trials are running."""
     left = [chance.randrange(1, TRIALS - 2)]
 
     def told(_: object) -> None:

@@ -1,4 +1,4 @@
-"""How many trials may ask one provider at once."""
+"""How many trials may call one provider in parallel."""
 
 from stackmem.lab.bench.runner import QUIET_SECONDS, Pace, provider_of
 

@@ -1,4 +1,4 @@
-"""The matrix of trials, and how a trial is named."""
+"""The matrix of trials, and the name of a trial."""
 
 import re
 

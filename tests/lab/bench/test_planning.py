@@ -1,4 +1,4 @@
-"""From what was asked for to a plan: whatever is wrong is said before anything is made."""
+"""From the request to a plan: every error is reported before any file is created."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The SQLite file of a bench."""
+"""Tests for the SQLite file of a bench."""
 
 import sqlite3
 

@@ -1,4 +1,4 @@
-"""Which trials are started when: the pace, the budget, and what becomes of a trial that was lost."""
+"""When trials start: the pace, the budget, and the handling of a lost trial."""
 
 from collections import deque
 from pathlib import Path
@@ -17,7 +17,7 @@ PRICE = Price(3.0, 15.0, 3.75, 6.0, 0.3, "a test")
 
 
 class Instant:
-    """An engine that ends the trials it has, oldest first, one at each look, after it has told what it ``says``."""
+    """An engine that reports what it ``says``, then ends one trial per poll, oldest first."""
 
     def __init__(self, places: int = 4, says: tuple[Report, ...] = (), **row: Any) -> None:
         self.places = places
@@ -78,7 +78,7 @@ def test_a_provider_that_complains_is_asked_by_half_as_many(tmp_path):
     engine = Instant(8, says=(Throttled(first),))
     ending, rows = run(plan, tmp_path, engine, Bounds(pace, {}))
     assert (ending, len(rows)) == ("done", 9)
-    assert 4 < pace.allowed("anthropic") < 8  # half of eight, and a little more after each trial since
+    assert 4 < pace.allowed("anthropic") < 8  # half of eight, plus a little for each trial since
 
 
 def test_a_lost_trial_is_made_once_more(tmp_path):

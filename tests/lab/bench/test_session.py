@@ -1,4 +1,4 @@
-"""Trials that are conversations: a simulated person asks for a world's requests, under each kind of session."""
+"""Conversation trials: a simulated user makes a world's requests, under each kind of session."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def planned(**more) -> BenchPlan:
 
 @pytest.fixture(scope="module")
 def day(tmp_path_factory) -> tuple[Path, dict[str, dict]]:
-    """A short day under each kind of session, and its rows by strategy."""
+    """Run a short day under each kind of session; return its rows by strategy."""
     folder = tmp_path_factory.mktemp("day") / "bench"
     run_bench(planned(), folder, Means(1))
     return folder, {row["strategy"]: row for row in read_results(folder)}

@@ -1,4 +1,4 @@
-"""Tests and verdicts, against values worked out elsewhere."""
+"""Statistical tests and verdicts, compared with independently computed values."""
 
 import os
 import random
@@ -35,7 +35,7 @@ def test_the_sign_test_without_a_unit_that_differs_shows_nothing():
 
 
 def test_flips_of_sign_are_all_tried_where_there_are_few():
-    """Of the 2**5 ways to give five gaps a sign, two are as far apart as all of one sign."""
+    """Of the 2**5 sign assignments to five gaps, two are as extreme as all of one sign."""
     assert sign_flips([-1, -2, -3, -4, -5]) == pytest.approx(2 / 32)
     assert sign_flips([3, 2, -1]) == pytest.approx(4 / 8)
 
@@ -96,7 +96,7 @@ def test_amounts_are_compared_by_the_mean_of_the_units_ratios():
 
 
 def test_what_one_comparison_shows_many_do_not():
-    """Six of six units: p = 2/64, which is below 1 in 20 alone and cannot be among twenty."""
+    """Six of six units: p = 2/64, which is below 1 in 20 for one comparison but not among twenty."""
     six = [(1, 0)] * 6 + [(1, 1)] * 6
     alone = compare({"it": six}, "more", yes_no=True)["it"]
     among = compare({"it": six, **{f"other {n}": [(1, 1)] * 12 for n in range(19)}}, "more", yes_no=True)["it"]
@@ -123,7 +123,7 @@ DRAWS = 10_000 if os.environ.get("STACKMEM_CAMPAIGN") else 300
 
 
 def drawn_worlds(dice: random.Random, worlds: int, apart: float) -> list[tuple[float, float]]:
-    """Bills as in the zoo: worlds differ in size, strategies lead or lag by world, and seeds differ little."""
+    """Draw bills as in the zoo: worlds differ in size, strategies lead or lag by world, and seeds differ little."""
     sizes = [(dice.lognormvariate(0, 1), dice.gauss(apart, 0.3)) for _ in range(worlds)]
     seeds = [[(size * exp(lead + dice.gauss(0, 0.02)), size * exp(dice.gauss(0, 0.02))) for _ in range(3)]
              for size, lead in sizes]  # fmt: skip
@@ -142,7 +142,7 @@ def test_equals_are_called_different_at_most_six_times_in_a_hundred(worlds):
 
 @pytest.mark.parametrize("worlds", [20, 24])
 def test_success_of_equals_is_called_different_seldom_and_covered(worlds):
-    """A world in five comes out otherwise under the two, either way."""
+    """A world in five has different results under the two strategies, in either direction."""
     dice, called, missed = random.Random(worlds), 0, 0
     for _ in range(DRAWS):
         pairs = [(1.0, 0.0) if roll < 0.15 else (0.0, 1.0) if roll < 0.3 else (1.0, 1.0)
@@ -182,7 +182,7 @@ def test_equal_figures_are_alike_whatever_their_number():
 
 
 def power_by_hand(pairs: int, rate: float, other: float) -> float:
-    """The sum over every outcome of the pairs, each judged by the test itself."""
+    """Sum over every outcome of the pairs, each judged by the test itself."""
     gained, lost = (1 - rate) * other, rate * (1 - other)
     told = 0.0
     for won in range(pairs + 1):

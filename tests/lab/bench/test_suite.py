@@ -1,4 +1,4 @@
-"""Suites: what a TOML file says, what a flag says over it, and what is refused."""
+"""Suites: the content of a TOML file, flags that override it, and refusals."""
 
 import os
 

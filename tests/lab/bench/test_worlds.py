@@ -1,4 +1,4 @@
-"""Benches of generated worlds under the simulated model, in memory: where everything must be the same twice."""
+"""Benches of generated worlds under the simulated model, in memory, where every value must be reproducible."""
 
 import os
 import sqlite3
@@ -40,7 +40,7 @@ def test_every_strategy_twice_gives_the_same_prompts_events_and_figures(tmp_path
     assert timeless(tmp_path / "first") == timeless(tmp_path / "second")
     rows = read_results(tmp_path / "first")
     assert len({row["fingerprint"] for row in rows}) == len(rows)
-    assert {row["not_sent"] for row in rows} == {0}  # the bill is of the very bytes that were sent
+    assert {row["not_sent"] for row in rows} == {0}  # the bill counts the exact bytes sent
 
 
 def test_a_world_is_made_once_for_all_the_trials_of_its_seed(tmp_path):
@@ -111,7 +111,7 @@ def test_ten_thousand_trials_leave_the_runner_as_large_as_it_was(tmp_path):
     sizes: list[float] = []
     benched(plan, tmp_path / "bench", tell=lambda told: told.row and sizes.append(resident_mib(os.getpid())))
     assert len({row["id"] for row in read_rows(tmp_path / "bench")}) == plan.count == len(sizes) == 10_000
-    assert sizes[-1] - sizes[1_000] < 40  # of it: what is held of 9,000 rows
+    assert sizes[-1] - sizes[1_000] < 40  # MiB of growth during 9,000 further trials
 
 
 def outcomes(folder: Path) -> dict[tuple[str, str], tuple[str, str, int]]:
@@ -121,7 +121,7 @@ def outcomes(folder: Path) -> dict[tuple[str, str], tuple[str, str, int]]:
 
 
 def sandboxed_as_in_memory(folder: Path, *worlds: str, horizon: int) -> None:
-    """Every strategy on the worlds with seed 1, in memory and in the real sandbox."""
+    """Run every strategy on the worlds with seed 1, in memory and in the real sandbox."""
     for isolation in ("memory", "auto"):
         settings = {"isolation": isolation, "fsync": "none"}
         benched(planned(*worlds, horizons=(horizon,), settings=settings, keep_traces="none"), folder / isolation)

@@ -1,4 +1,4 @@
-"""``history``: a world made of the commits of a repository, this project's or one that a person names."""
+"""``history``: a world made from the commits of a repository, this project's or another one."""
 
 import subprocess
 from pathlib import Path

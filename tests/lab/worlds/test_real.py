@@ -1,4 +1,4 @@
-"""A world is an ordinary task folder: real commands answer as the function in memory does, and the checks agree."""
+"""A world is an ordinary task folder: real commands answer like the in-memory function, and the checks agree."""
 
 import sys
 from pathlib import Path
@@ -53,7 +53,7 @@ def answer(workspace, call: OracleCall):
 
 
 def compared(world_folder: Path, world, level, root: Path, more: tuple[OracleCall, ...] = ()) -> None:
-    """Every call of the oracle, and more in the middle of them, in both; then the files."""
+    """Make every call of the oracle, and further calls in between, in both; then compare the files."""
     root.mkdir()
     for path, text in world.files.items():
         place = root / path

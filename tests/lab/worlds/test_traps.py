@@ -1,4 +1,4 @@
-"""The trap of each family: what a forgetful or a careless agent does is refused, or fails the hidden check."""
+"""The trap of each family: a forgetful or careless agent's action is refused or fails the hidden check."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.lab.worlds.worlds import SILENT, do, made, opened, played, reward, ri
 
 
 def stale(world: Made, unit: int) -> dict[str, str]:
-    """What an agent gives that holds on to the first value that it saw of each key."""
+    """Return the answer of an agent that keeps the first value it saw of each key."""
     first: dict[str, str] = {}
     for number in range(1, unit + 1):
         for key, value in right(world, number).items():
@@ -98,7 +98,7 @@ def test_an_identifier_stands_in_its_log_alone_and_is_needed_long_afterwards():
         assert "omitted" not in shown
         assert len(shown) > 8_000
         gaps = [after - before for before, after in zip(row.needed, row.needed[1:], strict=False)]
-        assert sum(gap >= 10 for gap in gaps) >= 6  # its case rests, and is taken up again
+        assert sum(gap >= 10 for gap in gaps) >= 6  # the case is paused and resumed
         assert max(gaps) >= 30
 
 

@@ -1,4 +1,4 @@
-"""``workday``: a person's requests, of which later ones need what earlier ones found out."""
+"""``workday``: a user's requests, of which later ones need the results of earlier ones."""
 
 import re
 
@@ -30,7 +30,7 @@ def test_a_day_has_fifty_requests_of_five_to_thirty_steps_and_the_fiftieth_is_as
         so_far += 1
         done = re.match(r"\./work do (\d+)", str(call.args.get("command")))
         if done and int(done[1]) in last_of:
-            steps.append(so_far + 1)  # the result is a step, too
+            steps.append(so_far + 1)  # the result is a step too
             so_far = 0
     assert min(steps) >= 5
     assert max(steps) <= 30

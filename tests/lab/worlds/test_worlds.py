@@ -1,4 +1,4 @@
-"""Every family: the same bytes for the same arguments, solved by perfect memory in the horizon, hard to cheat."""
+"""Every family: reproducible bytes, solved by perfect memory within the horizon, and hard to cheat."""
 
 import hashlib
 import os
@@ -124,7 +124,7 @@ def test_no_value_that_is_judged_stands_in_clear_in_the_programs_own_files(famil
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_only_lines_of_the_grammar_look_like_it(family: str):
-    """In documents, in outputs, and in what the noise around them says."""
+    """Applies to documents, outputs, and the noise around them."""
     world = made(family, 30, 7, 4.0)
     workspace = opened(world)
     commands = [str(call.args["command"]) for call in world.calls if call.tool == "run_command"]
@@ -182,8 +182,8 @@ def test_every_family_is_played_to_the_end_by_the_right_values():
 @pytest.mark.parametrize("horizon", [60, 300])
 @pytest.mark.parametrize("family", LASTING)
 def test_most_facts_are_needed_at_several_places_far_apart(family: str, horizon: int):
-    """Otherwise no memory could pay."""
-    passing = ("step", "unit ")  # a total, or a result, which a part of the work needs
+    """Otherwise memory could not pay off."""
+    passing = ("step", "unit ")  # a total, or a result that part of the work needs
     rows = [row for row in made(family, horizon).world.facts if not row.found.startswith(passing)]
     apart = [row.needed[-1] - row.needed[0] for row in rows]
     units = len(made(family, horizon).commands)

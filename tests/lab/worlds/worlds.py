@@ -1,4 +1,4 @@
-"""Worlds for tests: made once each, and played in memory with a value or a command changed."""
+"""Worlds for tests: created once each, and played in memory with a changed value or command."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -30,14 +30,14 @@ def do(unit: int, values: dict[str, str]) -> str:
 
 
 def right(world: Made, unit: int) -> dict[str, str]:
-    """What the unit needs."""
+    """Return the value that the unit needs."""
     return {need.key: need.value for need in world.world.units[unit - 1].needs}
 
 
 def played(
     world: Made, give: Callable[[int, dict[str, str]], dict[str, str]] = lambda _, values: values
 ) -> tuple[MemoryWorkspace, list[int]]:
-    """Every unit done in order with what ``give`` makes of the right values; the units that were refused."""
+    """Do every unit in order with the values that ``give`` returns for the right ones; return the refused units."""
     workspace, refused = opened(world), []
     for unit in range(1, len(world.world.units) + 1):
         if workspace.run_command(do(unit, give(unit, right(world, unit))), 10, SHOWN).failed:
