@@ -1,4 +1,4 @@
-"""Flat runs as an import makes them: a thought and a call in each step, and what came back."""
+"""Flat runs as an import creates them: a thought and a call in each step, and its result."""
 
 from stackmem.core.facts import ModelReplied, RunEnded, ToolReturned
 from stackmem.core.messages import Text, ToolCall, Usage
@@ -9,7 +9,7 @@ TEN = Usage(output=10)
 
 
 def flat(replies, usage=TEN):
-    """The moments of a run whose steps are (thought, command, result)."""
+    """Return the moments of a run whose steps are (thought, command, result)."""
     events = [started(strategy="full", task="Mend the shop.")]
     for number, (thought, command, result) in enumerate(replies):
         call = ToolCall(f"c{number}", "bash", {"command": command})

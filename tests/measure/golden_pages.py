@@ -1,4 +1,4 @@
-"""What is measured of each golden story, as text. `python -m tests.measure.golden_pages` writes the pages anew."""
+"""The measurements of each golden story, as text. `python -m tests.measure.golden_pages` rewrites the pages."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tests.measure.runs import seen
 
 HERE = Path(__file__).parent / "golden"
 PRICE = Price(2.0, 10.0, 2.5, 4.0, 0.1, "figures of the test")
-SECONDS = 40.0  # between records: a frame of some steps outlives five minutes
+SECONDS = 40.0  # between records: a frame of several steps takes over five minutes
 
 
 def tokens(block: PromptBlock) -> int:
-    """A tool has 100 tokens, so that no page depends on the words of tools."""
+    """Count tokens; a tool has 100, so that no page depends on the words of tools."""
     return 100 if block.place == "tool" else len(text_of(block)) // 3
 
 
 def page(name: str) -> str:
-    """The frames, the steps with what the cache did for them, the metrics and the bill of one story."""
+    """Return the frames, the steps with their cache effects, the metrics and the bill of one story."""
     run = seen(STORIES[name](), SECONDS)
     lines = [
         f"frame {row.id} {row.name} steps {row.first_step}-{row.last_step}, own {row.steps}, {row.seconds:g} s, "

@@ -1,4 +1,4 @@
-"""Runs to measure: what a script comes to, as moments one second apart."""
+"""Runs to measure: the events of a script as moments one second apart."""
 
 from collections.abc import Iterable
 
@@ -8,6 +8,6 @@ from tests.build import Played
 
 
 def seen(events: Played | Iterable[Event], seconds: float = 1.0) -> list[Moment]:
-    """The moments of a run whose records are this far apart, the first at second 1,000."""
+    """Return the moments of a run with this interval between records, the first at second 1,000."""
     found = events.events if isinstance(events, Played) else events
     return list(moments((1_000.0 + number * seconds, event) for number, event in enumerate(found)))

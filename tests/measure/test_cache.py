@@ -1,4 +1,4 @@
-"""The cache by hand: each rule with figures that were worked out on paper."""
+"""The cache simulator: each rule with figures computed by hand."""
 
 import pytest
 
@@ -13,7 +13,7 @@ SONNET = lookup("claude-sonnet-5-5")
 
 
 def sized(block: PromptBlock) -> int:
-    """A text like `600 a` has 600 tokens; all else has none."""
+    """Count tokens: a text like `600 a` has 600, anything else none."""
     first = text_of(block).split(" ", 1)[0]
     return int(first) if first.isdecimal() else 0
 

@@ -1,4 +1,4 @@
-"""The simulator and the cache of the strict test server, written apart from one another, agree on whatever is asked."""
+"""The simulator and the strict test server's cache, written independently, agree on any sequence of requests."""
 
 import json
 import math
@@ -23,12 +23,12 @@ from tests.models.prefix_cache import PrefixCache
 from tests.models.server import MessagesServer, calls
 
 SCHEMA = '{"additionalProperties":false,"properties":{},"required":[],"type":"object"}'
-CHOICES = ("auto", "none")  # of one length, so that a count need not know which was made
+CHOICES = ("auto", "none")  # of equal length, so that a count does not depend on the choice
 SETTINGS = json.dumps([{"type": "auto"}, None], sort_keys=True)
 
 
 def counted(settings: str):
-    """How the server counts a block: its place and its JSON, four characters to a token."""
+    """Count a block like the server: its position and its JSON, four characters per token."""
 
     def count(block: PromptBlock) -> int:
         match block.content:
@@ -53,7 +53,7 @@ def figures(usage: dict) -> tuple[int, int, int, int]:
 
 @dataclass
 class Server:
-    """The server's cache at a clock that is set."""
+    """The server's cache with an adjustable clock."""
 
     minimum: int
     now: float = 0.0
@@ -104,7 +104,7 @@ acts = st.one_of(
 
 @dataclass
 class Talk:
-    """Three conversations that take turns, and what they share."""
+    """Three conversations that take turns, and their shared prefix."""
 
     system: str = "s" * 1_500
     tool: str = "reads"

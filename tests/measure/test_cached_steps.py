@@ -1,4 +1,4 @@
-"""The simulator on recorded runs: when requests were sent, and what their prompts were."""
+"""The simulator on recorded runs: when requests were sent, and their prompts."""
 
 from msgspec.structs import replace
 
@@ -58,7 +58,7 @@ def test_a_prompt_is_the_one_that_was_sent_or_is_said_to_be_another():
 
 
 def test_prompts_that_were_rendered_before_are_not_rendered_again():
-    """A strategy that ranks what it shows takes longer than all that is measured of it."""
+    """A ranking strategy takes longer to render than everything that is measured about it."""
     played = play(alloc("a"), push(), pop(), pop())
     rendered = list(with_prompts(seen(played)))
     assert [moment.view for moment in rendered if moment.view] == [asked.view for asked in played.asked]

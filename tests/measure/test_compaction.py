@@ -1,4 +1,4 @@
-"""Summaries in what is measured: their requests, tokens and cost are counted, and they are no steps."""
+"""Summaries in measurements: their requests, tokens and cost count, but they are not steps."""
 
 import pytest
 

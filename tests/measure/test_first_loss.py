@@ -1,4 +1,4 @@
-"""First loss: where a fact that was used later was no longer in the prompt."""
+"""First loss: the step at which a fact needed later was no longer in the prompt."""
 
 import time
 
@@ -64,7 +64,7 @@ def test_full_history_loses_nothing():
 
 def test_a_window_loses_a_fact_at_the_step_whose_prompt_no_longer_holds_it():
     run = flat(look(), *[do("list_files")] * 5, use())
-    found = under(run, Forgetful(4))  # the prompts of steps 2 and 3 hold the first result
+    found = under(run, Forgetful(4))  # the prompts of steps 2 and 3 contain the first result
     assert found == FirstLoss(facts=1, step=4, lost=1, gone_step=4, gone=1)
 
 

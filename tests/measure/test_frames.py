@@ -1,4 +1,4 @@
-"""Frames as rows."""
+"""Tests for frames as rows."""
 
 from stackmem.core.messages import Usage
 from stackmem.measure.frames import frames

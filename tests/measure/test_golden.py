@@ -1,4 +1,4 @@
-"""Figures of the golden stories, kept as text, so that a change of any of them is seen."""
+"""Measurements of the golden stories, stored as text so that any change shows."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A flat run as if its phases had been frames: what was done stands, and what handing over costs is added."""
+"""A flat run with its phases as hypothetical frames: the actions stay, and the cost of handing over is added."""
 
 import pytest
 from msgspec.structs import replace

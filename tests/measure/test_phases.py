@@ -1,4 +1,4 @@
-"""Where the phases of a flat run begin."""
+"""Tests where the phases of a flat run begin."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The cache of a server that keeps what it evaluated, in figures worked out by hand."""
+"""The cache of a server that keeps evaluated prompts, with figures computed by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TOOL = ToolSpec("read", "reads", "")
 
 
 def view(*texts: str, system: str = "s" * 10) -> View:
-    """User and assistant take turns; one letter is one token, the tool has 11."""
+    """A view in which user and assistant take turns; one letter is one token, the tool has 11."""
     roles = ("user", "assistant")
     messages = (Message(roles[at % 2], (Text(text),)) for at, text in enumerate(texts))  # type: ignore[arg-type]
     return View(system, (TOOL,), Log(messages))

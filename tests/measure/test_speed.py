@@ -1,4 +1,4 @@
-"""The speed of a server, from the times of a run."""
+"""The speed of a server, estimated from the times of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.measure.runs import seen
 
 
 def timed(usages: list[Usage], speed: Speed) -> list[Moment]:
-    """A run whose replies took what a server of this speed takes."""
+    """A run whose replies take as long as a server of this speed needs."""
     given = iter(usages)
     found = []
     for moment in seen(play(*[do("list_files")] * (len(usages) - 1), pop())):

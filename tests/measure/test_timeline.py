@@ -101,7 +101,7 @@ def test_the_full_history_only_grows():
     history = [row.history_tokens for row in rows]
     assert history == sorted(history)
     assert history[0] == rows[0].context_tokens
-    # the reply's 20 tokens, and what the parent was told: 900 characters of result in a frame around them
+    # the reply's 20 tokens, and the text returned to the parent: 900 characters of result with a frame around them
     assert history[4] - history[3] == 20 + int(rows[3].result_chars / 2.5)
     assert rows[3].result_chars > 900
 

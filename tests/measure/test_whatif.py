@@ -1,4 +1,4 @@
-"""What if: a recorded run told again under another strategy, the actions being the same."""
+"""What if: a recorded run replayed under another strategy with the same actions."""
 
 import pytest
 from msgspec import Struct
@@ -47,7 +47,7 @@ def under(run, name, terms=TERMS, strategy=None):
 
 
 def views(run, name):
-    """Every prompt of the run as the strategy would have rendered it."""
+    """Return every prompt of the run as the strategy would have rendered it."""
     strategy = open_strategy(name)
     other = OtherStrategy(started_with(run, name), framed=has_frames(strategy))
     for moment in run:
@@ -175,7 +175,7 @@ def test_without_a_price_there_is_no_bill():
 
 
 class Summing(Struct, frozen=True):
-    """Asks for a summary before every third step, and shows the task and what came of that."""
+    """Requests a summary before every third step, and shows the task and the summary."""
 
     name: str = "summing"
     tools: tuple = ()
@@ -218,7 +218,7 @@ def test_the_row_of_the_recording_has_the_summaries_that_were_written():
 
 
 def by_a_program():
-    """A run in which a program asks for a completion, then has the agent work in a frame of its own."""
+    """A run in which a program requests a completion, then has the agent work in a frame."""
     work = FramePushed("frame-1", "part", "Do the part.", "", "", "", program=ProgramFrame("work", task="The part."))
     done = play(do("list_files"), start=started("stackheap")).events
     program = ProgramStarted("tiny", "x.tiny", "0" * 64, {}, "/p")
@@ -278,7 +278,7 @@ def test_the_stand_in_keeps_its_bounds():
 
 
 def test_a_line_that_just_fits_is_in_the_stand_in():
-    line = f"name_1 = {'x' * 50}"  # with its end of a line, the 60 characters that are asked for
+    line = f"name_1 = {'x' * 50}"  # with its line end, the requested 60 characters
     assert (extract_summary(view_of(line)), extract_summary(view_of(f"{line}x"))) == (line, "")
 
 
