@@ -1,4 +1,4 @@
-"""Builders: runs of many steps whose every output is known by its number, and what the cache makes of them."""
+"""Builders for runs of many steps whose outputs are identified by number, and their cache usage."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from tests.build import Played, World, do, play, started
 
 
 def output(number: int, chars: int) -> str:
-    """The output of step ``number``."""
+    """Return the output of step ``number``."""
     return f"output {number} ".ljust(chars, "x")
 
 
 def commands(turns: int, chars: int = 200) -> tuple[list[ModelReplied], World]:
-    """One command a step, each with an output of so many characters."""
+    """One command per step, each with an output of this many characters."""
     asked = [do("run_command", command=f"command {number}") for number in range(1, turns + 1)]
     outputs = {f"command {number}": ToolReturned(output(number, chars), exit_code=0) for number in range(1, turns + 1)}
     return asked, World(outputs=outputs)
 
 
 def worked(spelled: str, turns: int, chars: int = 200, **changes: Any) -> Played:
-    """A run of so many steps that is asked for the next one."""
+    """A run of this many steps that waits for the next one."""
     asked, world = commands(turns, chars)
     return play(*asked, start=started(spelled, **{"limits": Limits(steps=None), **changes}), world=world)
 
 
 def whole(view: View, chars: int = 200) -> list[int]:
-    """The steps whose output is shown as it was."""
+    """Return the steps whose output is shown in full."""
     return [
         int(part.text.split()[1])
         for message in view.messages
@@ -46,7 +46,7 @@ def results(view: View) -> list[str]:
 
 
 def head(view: View) -> str:
-    """What the first message says after the run constants and the task."""
+    """Return the first message's text after the run constants and the task."""
     return "\n".join(part.text for part in view.messages[0].parts[2:] if isinstance(part, Text))
 
 
@@ -55,14 +55,14 @@ def compactions(played: Played) -> list[Compact]:
 
 
 def requests(played: Played) -> list[View]:
-    """Every prompt that was sent, compaction requests in their place."""
+    """Return every prompt sent, including compaction requests in their place."""
     sent = [effect.view if isinstance(effect, AskModel) else effect.ask.view for effect in played.effects
             if isinstance(effect, AskModel | Compact)]  # fmt: skip
     return sent if len(sent) == len(played.asked) + len(compactions(played)) else [*sent, played.view]
 
 
 def cached(played: Played) -> list[Cached]:
-    """What the cache does for each request, ten seconds apart, a character being a token."""
+    """Simulate the cache for each request, ten seconds apart, with one token per character."""
     sent = [CacheRequest(10.0 * place, view) for place, view in enumerate(requests(played))]
     return list(simulate(sent, 512, chars))
 
@@ -72,5 +72,5 @@ def chars(block: PromptBlock) -> int:
 
 
 def bill(found: list[Cached]) -> float:
-    """What it costs, in units of an uncached token."""
+    """Return the cost in units of an uncached token."""
     return sum(one.uncached + 1.25 * one.written_5m + 2 * one.written_1h + 0.1 * one.read for one in found)

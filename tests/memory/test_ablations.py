@@ -1,4 +1,4 @@
-"""What each parameter of stackheap, and each strategy with less of it, takes away."""
+"""The effect of each stackheap parameter, and of each strategy that lacks a part of it."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def tools(spelled):
 
 
 def told(played):
-    """The last prompt without the system prompt."""
+    """Return the last prompt without the system prompt."""
     return shown_text(played.view).removeprefix(played.view.system)
 
 

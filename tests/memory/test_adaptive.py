@@ -1,4 +1,4 @@
-"""What ``adaptive`` tells of frames, and when."""
+"""What ``adaptive`` tells the model about frames, and when."""
 
 import pytest
 
@@ -24,7 +24,7 @@ OUTPUT = "x" * int(STEP_TOKENS * 2.5)
 
 
 def run(*replies, seconds: float = 0.0, **changes) -> Played:
-    """A run whose command ``make`` prints what a step usually brings."""
+    """A run whose command ``make`` prints the output of a typical step."""
     world = World(outputs={"make": ToolReturned(OUTPUT, exit_code=0)}, tick_seconds=seconds)
     return play(*replies, start=started(changes.pop("strategy", "adaptive"), **changes), world=world)
 
@@ -34,7 +34,7 @@ def steps(number: int):
 
 
 def shown(played: Played) -> str:
-    """The last prompt without the system prompt."""
+    """Return the last prompt without the system prompt."""
     return shown_text(played.view).removeprefix(played.view.system)
 
 
@@ -96,7 +96,7 @@ def test_a_child_is_shown_the_chunks_that_are_named_to_it_and_the_others_in_the_
     assert "heap 'spec', 22 characters\nreals are 80 bits wide" in child
     assert "make -j2" not in child
     assert "- env | 8 chars" in child
-    assert "xxx" not in child  # the two have more than 4,000 characters
+    assert "xxx" not in child  # the two are over 4,000 characters
 
 
 def test_the_guide_and_the_simulated_reader_know_how_much_a_child_is_shown():
@@ -127,7 +127,7 @@ def test_what_no_frame_handed_on_is_found_in_the_conversations_of_the_others():
     found = [result.text for result in played.state.running.turns if isinstance(result, Result)]
     assert "found in 2 other frames for 'port'" in found[0]
     assert "result\nthe port is 8123" in found[0]
-    assert found[1].count("port is 8123") == 1  # not again from the excerpts before
+    assert found[1].count("port is 8123") == 1  # not counted again from the earlier excerpts
     assert "query is empty" in found[2]
 
 

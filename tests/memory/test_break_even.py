@@ -1,4 +1,4 @@
-"""When a frame pays, against sums that are written out."""
+"""When a frame pays off, compared with explicit sums."""
 
 from math import inf
 
@@ -118,6 +118,6 @@ def test_cheaper_reads_never_make_phases_shorter(read, step_tokens, index):
     ("seconds", "pays"), [(0.0, False), (10.0, False), (60.0, False), (66.0, False), (70.0, True), (600.0, True)]
 )
 def test_an_hour_pays_where_pauses_of_five_minutes_are_usual(seconds, pays):
-    """At 60 s a step 0.40 pauses an hour are to be expected, at 70 s 0.71; 0.75 / 1.15 = 0.65 of them pay an hour."""
+    """At 60 s a step 0.40 pauses an hour are expected, at 70 s 0.71; the longer cache pays from 0.75 / 1.15 = 0.65."""
     assert hour_pays(USUAL, seconds * 7, 7) is pays
     assert not hour_pays(USUAL, inf, 0)

@@ -1,12 +1,12 @@
-"""Results that are cleared once the prompt is long."""
+"""Results are cleared once the prompt is long."""
 
 from tests.memory.long_runs import cached, results, whole, worked
 
-STANDING = 2_600  # tokens of system prompt, tools, run constants and task, near enough
+STANDING = 2_600  # approximate tokens of system prompt, tools, run constants and task
 
 
 def tokens(spelled, turns):
-    """The prompt's estimated size after each step."""
+    """Return the prompt's estimated size after each step."""
     view = worked(spelled, turns).view
     return sum(map(len, results(view))) / 2.5
 

@@ -1,4 +1,4 @@
-"""The heap index of a conversation: as it is now, and as it stays in conversations that were recorded before."""
+"""The heap index of a conversation in its current form, and in the form of older recordings."""
 
 from hashlib import sha256
 from itertools import pairwise
@@ -14,7 +14,7 @@ BRIEF = SessionRules(index="brief")
 
 
 class Asking(World):
-    """A world with a person who asks for one thing after another."""
+    """A world with a user who makes one request after another."""
 
     said = 0
 
@@ -30,12 +30,12 @@ def conversation(rules: SessionRules, *replies) -> Played:
 
 
 def requests(played: Played) -> list[View]:
-    """The first prompt of each request."""
+    """Return the first prompt of each request."""
     return [asked.view for asked in played.asked if len(asked.view.messages) == 1]
 
 
 def long_day(rules: SessionRules) -> Played:
-    """Forty requests, each with a chunk of its own, a read of an older one, and a child that stores."""
+    """Forty requests, each with its own chunk, a read of an older one, and a child that stores."""
     replies = []
     for number in range(1, 41):
         replies += [

@@ -1,4 +1,4 @@
-"""Old results by their beginning and a number, and whole again on request."""
+"""Old results are shown by their beginning and a number, and in full on request."""
 
 from tests.build import call, do, play, reply, started
 from tests.memory.long_runs import bill, cached, commands, output, results, whole, worked

@@ -1,4 +1,4 @@
-"""What other agents' tools do, by the declared table."""
+"""The effects of other agents' tools, according to the declared table."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Hot, warm and cold turns."""
+"""Tests for hot, warm and cold turns."""
 
 from stackmem.core.budgets import Limits
 from tests.build import play, shown_text, started
@@ -6,7 +6,7 @@ from tests.memory.long_runs import commands, compactions, head, output, results,
 
 
 def tiers(view):
-    """How many turns are whole and how many compact."""
+    """Return how many turns are shown in full and how many compactly."""
     hot = len(whole(view, 1_000))
     return hot, len(results(view)) - hot
 

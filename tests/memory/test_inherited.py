@@ -1,4 +1,4 @@
-"""Conversations that go on from their parent's."""
+"""Conversations that continue from their parent's."""
 
 import pytest
 from msgspec import json
@@ -18,7 +18,7 @@ def encoded(view):
 
 @pytest.fixture(params=BRANCHES)
 def nested(request):
-    """The root looks, branches, branches again, returns twice, and looks once more."""
+    """The root runs a command, branches twice, returns twice, and runs another command."""
     begin, end = BRANCHES[request.param]
     look = do("list_files")
     return play(look, begin, look, begin, look, end, look, end, look, start=started(request.param))

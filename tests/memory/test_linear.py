@@ -1,4 +1,4 @@
-"""What every conversation whose old part is cut has in common."""
+"""Common behavior of every conversation whose old part is cut."""
 
 from itertools import pairwise
 
@@ -36,7 +36,7 @@ def test_thinking_is_never_sent_back(spelled):
 
 @pytest.mark.parametrize("spelled", LINEAR)
 def test_a_state_that_is_rendered_late_shows_what_it_showed_then(spelled):
-    """Nothing that was computed for a later state shows through."""
+    """Values cached for a later state do not leak into it."""
     played = worked(spelled, 12, 600)
     later = [asked.view for asked in worked(spelled, 12, 600).asked]
     for asked, again in zip(reversed(played.asked), reversed(later), strict=True):

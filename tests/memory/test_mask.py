@@ -1,4 +1,4 @@
-"""Old outputs as one line, and what masking them one by one costs."""
+"""Old outputs as one line, and the cost of masking them one by one."""
 
 from itertools import pairwise
 
@@ -43,7 +43,7 @@ def test_between_two_polls_prompts_are_only_appended_to_and_a_poll_rereads_what_
     played = worked("mask:10,poll=10", 100)
     found = cached(played)
     assert sum(one.broken != "" for one in found[1:]) == 9
-    masked = 63  # characters of a masked output; what stands before the last border is read at each poll
+    masked = 63  # characters of a masked output; each poll reads everything before the last border
     polls = [place for place, one in enumerate(found) if place and one.broken]
     reads = [found[place].read for place in polls]
     assert all(later - before >= 10 * masked for before, later in pairwise(reads))

@@ -1,4 +1,4 @@
-"""A directory that nobody sees until it is viewed."""
+"""A memory directory that is invisible until it is viewed."""
 
 from stackmem.memory import open_strategy
 from tests.build import do, play, shown_text, started
@@ -11,7 +11,7 @@ def test_what_is_saved_is_shown_in_no_later_prompt_once_its_turn_is_cleared():
     asked, world = commands(60, 1_000)
     played = play(*asked[:1], SAVE, *asked[1:], start=started("memory_dir:10000"), world=world)
     before = shown_text(played.view)
-    assert "/memories/env.md" in before  # the call itself stays
+    assert "/memories/env.md" in before  # the call itself remains
     assert len(whole(played.view, 1_000)) < 40
 
 

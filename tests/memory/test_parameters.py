@@ -1,4 +1,4 @@
-"""What stands after a strategy's name, and how it is spelled in the one way."""
+"""The parameters after a strategy's name, and their canonical spelling."""
 
 import pytest
 

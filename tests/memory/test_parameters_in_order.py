@@ -1,4 +1,4 @@
-"""Values without a name come first; what is left out is what a strategy's docstring says."""
+"""Values without a name come first; defaults match the strategy's docstring."""
 
 import inspect
 import re
@@ -36,7 +36,7 @@ def test_what_cannot_be_told_apart_is_refused(spelled):
 
 
 def defaults(name: str) -> dict[str, str]:
-    """Parameter to default, as the docstring of the maker, or else of its module, tells them."""
+    """Map parameter to default, as documented in the maker's docstring or else in its module's."""
     maker = STRATEGIES[name]
     told = [inspect.getdoc(maker) or "", sys.modules[maker.__module__].__doc__ or ""]
     line = next((text.partition("Parameters: ")[2] for text in told if "Parameters: " in text), "")

@@ -1,4 +1,4 @@
-"""Strategies named after published systems: what each shows, as its source describes it."""
+"""Strategies named after published systems: each shows what its source describes."""
 
 from types import SimpleNamespace
 
@@ -15,7 +15,7 @@ FREE = Limits(steps=None)
 
 
 def told(number: int, text: str):
-    """A command of a reply that writes a text beside its call."""
+    """A command in a reply that also writes a text."""
     return reply(text, call("run_command", command=f"command {number}"))
 
 
@@ -79,7 +79,7 @@ def test_a_fold_of_steps_that_are_not_there_is_one_of_all_that_are():
 def test_the_condenser_keeps_the_first_events_and_half_of_the_rest():
     run = worked("condenser:20", 40)
     first = compactions(run)[0]
-    assert first.up_to_step == 10 - 2  # 22 events at the tenth step; 5 of the newest stay, and a call has its answer
+    assert first.up_to_step == 10 - 2  # 22 events at the tenth step; 5 of the newest stay, and a call keeps its answer
     shown = next(asked for asked in run.asked if asked.step == 11).view
     assert whole(shown) == [1, 9, 10]
     assert "SUMMARY of the steps up to 8" in shown_text(shown)
@@ -97,7 +97,7 @@ def test_the_condenser_sends_what_is_forgotten_as_text_and_never_the_first_event
 
 @pytest.mark.parametrize(("chars", "summed_up"), [(1_500, False), (9_000, True)])
 def test_the_condenser_sums_up_few_events_where_they_fill_four_fifths_of_the_window(chars, summed_up):
-    run = worked("condenser:200", 14, chars, window_tokens=50_000)  # some 9,000 or 51,000 tokens
+    run = worked("condenser:200", 14, chars, window_tokens=50_000)  # about 9,000 or 51,000 tokens
     assert bool(compactions(run)) == summed_up
 
 
@@ -165,7 +165,7 @@ def test_letta_evicts_the_oldest_turns_until_seven_tenths_are_left():
     shown = whole(after.view, 1_000)
     assert shown[0] == at + 1
     assert 0.35 <= at / (after.step - 1) <= 0.65
-    assert at == 8  # with a tenth less more than 7,000 tokens are left, with one more fewer than needed
+    assert at == 8  # a tenth less leaves over 7,000 tokens, one result more leaves too few
     assert "conversation_search" in {tool.name for tool in after.view.tools}
 
 

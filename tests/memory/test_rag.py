@@ -1,4 +1,4 @@
-"""The last turns, and what older ones say about the present."""
+"""The last turns, and relevant passages of older ones."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ from tests.memory.long_runs import cached, whole, worked
 
 
 def found(view):
-    """The passages at the end of the prompt."""
+    """Return the passages at the end of the prompt."""
     last = view.messages[-1].parts[-1]
     return last.text if isinstance(last, Text) and last.text.startswith("FROM EARLIER STEPS") else ""
 

@@ -1,4 +1,4 @@
-"""A running summary."""
+"""Tests for a running summary."""
 
 from stackmem.core.budgets import Limits
 from tests.build import play, started
@@ -24,7 +24,7 @@ def test_an_update_is_asked_for_in_the_conversation_itself():
 
 
 def test_an_update_reads_what_the_step_before_it_left_in_the_cache():
-    """Every conversation after an update is new behind the task; the request for the next one is not."""
+    """After an update, every conversation is new behind the task; the request for the next update is not."""
     found = cached(worked("rolling_summary:5", 40))
     assert sum(one.broken != "" for one in found[1:]) == 7
 

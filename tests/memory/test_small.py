@@ -1,4 +1,4 @@
-"""The size for small models: few tools in few words, memory tools told of late, short results and replies."""
+"""The size for small models: few, briefly described tools, memory tools introduced late, short results and replies."""
 
 import pytest
 from msgspec import UNSET
@@ -42,7 +42,7 @@ def small_start(name: str, **fields):
 
 
 def half_full(reply: ModelReplied) -> ModelReplied:
-    """The reply, whose prompt took more than half of the window."""
+    """A reply whose prompt took over half of the window."""
     return replace(reply, usage=Usage(uncached=WINDOW // 2 + 100, output=10))
 
 
@@ -117,7 +117,7 @@ def test_the_notice_is_appended_and_what_was_sent_before_stays(name: str):
 
 
 def small_views(name: str):
-    """The prompt before the notice, and the one with it."""
+    """Return the prompt before the notice, and the one with it."""
     strategy = open_strategy(name)
     state = fold([small_start(name)])
     views = []
@@ -177,7 +177,7 @@ def test_strategies_that_depend_on_their_prompt_have_no_small_size():
 
 
 def unread(*replies: ModelReplied) -> list[bool]:
-    """Of each call of a workspace tool, whether the file was to be shown instead."""
+    """Return for each call of a workspace tool whether the file was to be shown instead."""
     played = play(*replies, start=small_start("full"))
     return [effect.unread for effect in played.effects if isinstance(effect, UseTool)]
 
@@ -187,7 +187,7 @@ WRITE = do("write_file", path="calc.py", content="x = 1\n")
 
 @pytest.mark.parametrize("arguments", [None, [], "calc.py", 3, {"path": ["calc.py"]}], ids=repr)
 def test_a_call_with_odd_arguments_before_a_write_is_no_look_at_the_file(arguments):
-    """Small models often write arguments that are no object."""
+    """Small models often write arguments that are not objects."""
     odd = ToolCall("c0", "read_file", arguments, "{" if arguments is None else None)
     assert unread(ModelReplied((odd,), "call", Usage()), WRITE)[-1:] == [True]
 

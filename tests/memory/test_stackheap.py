@@ -1,4 +1,4 @@
-"""Where the index stands in a prompt, and what of a prompt never changes."""
+"""The index's position in a prompt, and which parts of a prompt never change."""
 
 import pytest
 from msgspec import json
@@ -18,7 +18,7 @@ def at(place, **changes):
 
 
 def user_texts(view):
-    """Of each user message, its plain texts; results left out."""
+    """Return the plain texts of each user message, without results."""
     return [
         [part.text for part in message.parts if isinstance(part, Text)]
         for message in view.messages

@@ -1,4 +1,4 @@
-"""A summary in fixed sections."""
+"""Tests for a summary in fixed sections."""
 
 from stackmem.core.budgets import Limits
 from tests.build import play, started

@@ -1,4 +1,4 @@
-"""A text that the model writes in place of old turns."""
+"""A text by the model that replaces old turns."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_the_request_begins_with_its_kind_and_says_what_stays():
 def test_a_shared_prefix_is_the_last_prompt_with_the_request_behind_it():
     played = worked(SMALL, 20, 1_000)
     first = compactions(played)[0]
-    before = played.asked[first.up_to_step + 1].view  # the prompt of the step before
+    before = played.asked[first.up_to_step + 1].view  # the previous step's prompt
     view = first.ask.view
     assert (view.system, view.tools) == (before.system, before.tools)
     assert list(view.messages[: len(before.messages)]) == list(before.messages)
@@ -76,7 +76,7 @@ def test_the_old_turns_of_a_cold_prefix_take_half_of_the_window():
     view = compactions(worked("summary:12000,keep=1,prefix=cold", 8, 20_000, window_tokens=12_000))[0].ask.view
     old = next(part.text for part in view.messages[0].parts if part.text.startswith("STEP 1\n"))
     assert "left out ...]" in old
-    assert 14_900 <= len(old) <= 15_100  # of the 2.5 characters that a token has
+    assert 14_900 <= len(old) <= 15_100  # a token has 2.5 characters
 
 
 def test_a_cold_prefix_does_not_hold_the_turns_that_stay():
@@ -95,7 +95,7 @@ def test_the_next_summary_is_asked_for_with_the_last_one_in_sight():
 
 
 def test_after_a_summary_the_next_one_waits_for_a_quarter_of_the_threshold():
-    """The turns that stay are longer than the threshold by themselves."""
+    """The remaining turns are longer than the threshold."""
     played = worked("summary:3000,keep=3", 12, 8_000)
     steps = [effect.up_to_step for effect in compactions(played)]
     assert steps == sorted(set(steps))

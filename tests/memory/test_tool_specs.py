@@ -1,6 +1,6 @@
-"""What each strategy tells a model of its tools: names, descriptions and schemas, byte for byte.
+"""Each strategy's tool names, descriptions and schemas for the model, byte for byte.
 
-A digest that changes is a prompt that changes: recorded runs no longer verify.
+A changed digest means a changed prompt: recorded runs no longer verify.
 """
 
 from hashlib import sha256
@@ -114,7 +114,7 @@ def specs(spelled: str) -> str:
 
 
 def refusals(spelled: str) -> str:
-    """What the model reads of calls with no argument, with each of a wrong type, and with no JSON."""
+    """Return the model's messages for calls with no argument, with each of a wrong type, and with invalid JSON."""
     tools = open_strategy(spelled).tools
     names = (*map(tool_name, tools), "no_such_tool")
     calls = [

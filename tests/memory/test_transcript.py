@@ -1,4 +1,4 @@
-"""Turns as text."""
+"""Tests for turns as text."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -28,7 +28,7 @@ def test_the_last_turn_stays_whole_however_long_it_is():
 
 
 def test_to_says_what_a_cut_leaves_and_half_is_the_default():
-    # The rule is given (most, to), in tokens.
+    # The rule is written as (most, to), in tokens.
     assert open_strategy("truncate:3000").rules.cut.arguments[1] == 1_500
     assert open_strategy("truncate:3000,to=1000").rules.cut.arguments[1] == 1_000
     assert open_strategy("truncate:100,to=5000").rules.cut.arguments[1] == 100

@@ -1,4 +1,4 @@
-"""The last N turns, and how seldom the window moves."""
+"""The last N turns, and how rarely the window moves."""
 
 import pytest
 
