@@ -1,4 +1,4 @@
-"""What the Messages API refuses, checked as strictly as its documents say: the first fault found, or None."""
+"""The Messages API's rules for requests, checked as strictly as documented: the first fault found, or None."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
 def first_fault(body: Any) -> str | None:
-    """The message of the 400 that this body deserves."""
+    """Return the message of the 400 for this body."""
     if not isinstance(body, dict):
         return "the body is no object"
     return next(_faults(body), None)
 
 
 def signature(body: dict[str, Any], before: int, text: str) -> str:
-    """A thinking block's signature, bound to everything that stands before its message."""
+    """Return a thinking block's signature, bound to everything before its message."""
     prefix = [body.get("system"), body.get("tools"), body["messages"][:before]]
     return hashlib.sha256(json.dumps([without_marks(prefix), text]).encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""A server of Chat Completions on loopback that answers what it is told to: for what aimock cannot be made to do."""
+"""A scripted Chat Completions server on loopback, for behavior that aimock does not support."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Refusal(Struct, frozen=True):
 
 
 def chunks(*deltas: dict[str, Any], finish: str | None = "stop", usage: dict[str, Any] | None = None) -> bytes:
-    """A streamed reply, one chunk per delta, then the finish reason, then the usage; without a reason it breaks off."""
+    """Return a streamed reply: one chunk per delta, the finish reason, the usage; without a reason it breaks off."""
     made: list[dict[str, Any]] = [{"id": "c1", "choices": [{"index": 0, "delta": delta}]} for delta in deltas]
     if finish is not None:
         made.append({"id": "c1", "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
@@ -41,9 +41,9 @@ class ChatServer:
     Attributes:
         bodies: Every request, parsed.
         unknown: Fields that this server refuses by name.
-        fault: What it refuses of a body; None where it takes it.
-        path: Where requests are answered.
-        models: Its list of models, where it has one; a ``Refusal`` if it has none yet.
+        fault: A function that returns why it refuses a body; None accepts it.
+        path: The path that answers requests.
+        models: Its list of models, if any; a ``Refusal`` if it is not available yet.
     """
 
     def __init__(
@@ -124,4 +124,4 @@ class _Connection(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing: a test's output is its own."""
+        """Does nothing, to keep the test output clean."""

@@ -1,4 +1,4 @@
-"""The third-party server of both protocols, started once for all tests that ask for it."""
+"""The third-party server of both protocols, started once for all tests that use it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ AIMOCK = ROOT / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
 
 @pytest.fixture(scope="session")
 def aimock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of @copilotkit/aimock on loopback, serving ``aimock.json``."""
+    """Start @copilotkit/aimock on loopback with ``aimock.json`` and return its address."""
     if not AIMOCK.exists():
         pytest.fail("the npm package @copilotkit/aimock is not installed; run `make test`, which installs it")
     fixtures = Path(__file__).with_name("aimock.json")
     command = [node(), AIMOCK, "--port", "0", "--host", "127.0.0.1", "--fixtures", fixtures, "--strict"]
-    said = tmp_path_factory.mktemp("aimock") / "said.txt"  # a file: a pipe that nobody reads would stop the server
+    said = tmp_path_factory.mktemp("aimock") / "said.txt"  # an unread pipe would block the server
     with said.open("w") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT) as server:
         try:
             yield _address(server, said)

@@ -1,4 +1,4 @@
-"""A server of the Gemini API on loopback, ours: as strict about requests as the public documents, and scripted."""
+"""A scripted Gemini API server on loopback, as strict about requests as the public documents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_SIGNATURE = "skip_thought_signature_validator"
 
 
 class Fails(Struct, frozen=True):
-    """An error in place of a reply, as Google's servers spell it."""
+    """An error instead of a reply, in the format of Google's servers."""
 
     code: int
     status: str
@@ -34,13 +34,13 @@ class Fails(Struct, frozen=True):
 
 
 class Hangs(Struct, frozen=True):
-    """A reply that begins and never ends."""
+    """A reply that starts and never ends."""
 
     begins: bytes = b""
 
 
 def signature(number: int) -> str:
-    """Bytes that neither of the two alphabets of base64 leaves alone."""
+    """Bytes whose encodings in the two base64 alphabets differ."""
     return base64.b64encode(b"\xfb\xff\xfe signed %d" % number).decode()
 
 
@@ -58,7 +58,7 @@ USAGE = {"promptTokenCount": 50, "cachedContentTokenCount": 20, "candidatesToken
 
 
 def streamed(*parts: Json, finish: str | None = "STOP", usage: Json | None = USAGE) -> bytes:
-    """A part a chunk, then the end."""
+    """One chunk per part, then the end."""
     counted = {"usageMetadata": usage} if usage else {}
     made = [chunk(part, responseId="r1") for part in parts]
     made.append(chunk(finish=finish, **counted))
@@ -66,12 +66,12 @@ def streamed(*parts: Json, finish: str | None = "STOP", usage: Json | None = USA
 
 
 def in_one_body(*parts: Json) -> bytes:
-    """The whole reply as one object, which is no stream, over many lines."""
+    """The whole reply as one object over many lines, not as a stream."""
     return json.dumps(chunk(*parts, finish="STOP", responseId="r1", usageMetadata=USAGE), indent=2).encode()
 
 
 def first_fault(body: Json) -> str | None:
-    """What the documents say is refused; None where the request is a good one."""
+    """Return what the documents say is refused; None for a valid request."""
     contents = body.get("contents") or []
     roles = [content.get("role") for content in contents]
     if not contents or roles[0] != "user" or roles[-1] != "user" or set(roles) - {"user", "model"}:
@@ -119,11 +119,11 @@ def _signing(contents: list[Json]) -> str | None:
 
 
 class GeminiServer:
-    """Answers requests from ``script``, in order; a good one that finds it empty gets a 500.
+    """Answers requests from ``script``, in order; a valid request beyond the script gets a 500.
 
     Attributes:
-        bodies: Every good request; ``headers`` the headers of each; ``refused`` what it said to the others.
-        model: What it says of any model; None: there is none of that name.
+        bodies: Every valid request; ``headers`` contains the headers of each, ``refused`` the messages to the others.
+        model: Its metadata for any model; None means that the model does not exist.
     """
 
     def __init__(self, *answers: bytes | Fails | Hangs, strict: bool = True) -> None:
@@ -198,7 +198,7 @@ class _Connection(BaseHTTPRequestHandler):
         self.wfile.write(answer.begins)
         self.wfile.flush()
         owner.begun.set()
-        with suppress(ConnectionError):  # the client hangs up, and what it had not read yet makes that a reset
+        with suppress(ConnectionError):  # the client disconnects, and its unread data turns that into a reset
             while self.connection.recv(1):
                 pass
         owner.gone.set()
@@ -211,4 +211,4 @@ class _Connection(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing: a test's output is its own."""
+        """Does nothing, to keep the test output clean."""

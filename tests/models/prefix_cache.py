@@ -1,4 +1,4 @@
-"""The provider's prompt cache as its documents describe it: prefixes, breakpoints, look-back, minimum, time to live."""
+"""The provider's prompt cache as documented: prefixes, breakpoints, look-back, minimum, time to live."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class _Block:
 
 @dataclass
 class PrefixCache:
-    """What is cached, by the digest of the prefix.
+    """Cached content by digest of the prefix.
 
     Args:
-        minimum: A shorter prefix is not written, without a word. Unit: tokens.
+        minimum: Shorter prefixes are silently not written. Unit: tokens.
     """
 
     minimum: int = 512
@@ -34,7 +34,7 @@ class PrefixCache:
     entries: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def usage(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The prompt's usage, as a reply reports it; what the request marks is then cached."""
+        """Return the prompt's usage as a reply reports it, then cache the prefixes that the request marks."""
         blocks = _flatten(body)
         digests, sizes, positions = _prefixes(blocks)
         marked = [index for index, block in enumerate(blocks) if block.ttl is not None]
@@ -60,7 +60,7 @@ class PrefixCache:
         }
 
     def _found(self, mark: int, digests: list[str], positions: list[int]) -> int:
-        """The longest cached prefix within reach of a breakpoint, which it refreshes; -1 for none."""
+        """Return and refresh the longest cached prefix within reach of a breakpoint; -1 if there is none."""
         for index in range(mark, -1, -1):
             if positions[mark] - positions[index] >= LOOK_BACK:
                 return -1
@@ -72,12 +72,12 @@ class PrefixCache:
 
 
 def prompt_tokens(body: dict[str, Any]) -> int:
-    """A count of our own: four characters of JSON are a token."""
+    """A simple count: four characters of JSON are one token."""
     return _prefixes(_flatten(body))[1][-1]
 
 
 def without_marks(value: Any) -> Any:
-    """A request's value without its cache breakpoints, which are no part of what is cached or signed."""
+    """Return a request's value without cache breakpoints, which are neither cached nor signed."""
     if isinstance(value, dict):
         return {name: without_marks(item) for name, item in value.items() if name != "cache_control"}
     return [without_marks(item) for item in value] if isinstance(value, list) else value
@@ -99,7 +99,7 @@ def _block(block: dict[str, Any], place: str) -> _Block:
 
 
 def _prefixes(blocks: list[_Block]) -> tuple[list[str], list[int], list[int]]:
-    """Of the prefix that ends with each block: its digest, its size in tokens, its position."""
+    """Yield digest, size in tokens and position of the prefix that ends with each block."""
     digest, size, position, before = b"", 0, 0, ""
     digests, sizes, positions = [], [], []
     for block in blocks:

@@ -1,4 +1,4 @@
-"""Worlds played by the bounded reader through the real machine, the workspace in memory and no harness."""
+"""Worlds played by the bounded reader through the real machine, with an in-memory workspace and no harness."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ from tests.build import started
 
 
 class Played(Struct):
-    """Attributes:
-    calls: Tool and arguments, in order.
-    peak: Tokens of the longest prompt.
-    digests: Of every prompt.
+    """The outcome of a world.
+
+    Attributes:
+        calls: Tool and arguments, in order.
+        peak: Tokens of the longest prompt.
+        digests: Digest of every prompt.
     """
 
     state: State

@@ -1,6 +1,6 @@
-"""A server of the Messages API on loopback, ours: strict about requests, honest about the cache, scripted to answer.
+"""A scripted Messages API server on loopback: strict about requests and accurate about the cache.
 
-Use it as a context manager; ``server.url`` is what ``ANTHROPIC_BASE_URL`` takes, ``server.key`` the key it accepts.
+Use it as a context manager; ``ANTHROPIC_BASE_URL`` takes ``server.url``, and it accepts the key ``server.key``.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Block = dict[str, Any]
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server does with one valid request.
+    """The server's response to one valid request.
 
     Attributes:
-        blocks: The reply's content; a ``tool_use`` may carry ``raw`` instead of ``input``: its JSON as it is sent.
+        blocks: The reply's content; a ``tool_use`` may have ``raw`` instead of ``input``: its JSON as sent.
         status: Not 200: an error of this type and message instead of a reply.
         break_after: The number of events after which the stream breaks, by ``break_by``.
-        pause_seconds: Waited before each event.
+        pause_seconds: Pause before each event.
         bytes: Sent as the whole body instead of events.
     """
 
@@ -59,11 +59,11 @@ def fails(status: int, kind: str, message: str = "no", headers: dict[str, str] |
 
 
 class MessagesServer:
-    """Answers requests from ``script``, in order; one that finds it empty gets a 500.
+    """Answers requests from ``script``, in order; a request beyond the script gets a 500.
 
     Attributes:
-        bodies: Every valid request, parsed; ``raw`` its bytes; ``headers`` its headers.
-        refused: The messages of every 400 it gave.
+        bodies: Every valid request, parsed; ``raw`` contains its bytes, ``headers`` its headers.
+        refused: The messages of every 400.
     """
 
     def __init__(self, *answers: Answer, minimum_cached_tokens: int = 512) -> None:
@@ -97,7 +97,7 @@ class MessagesServer:
         self._http.server_close()
 
     def answer(self, raw: bytes, headers: dict[str, str]) -> tuple[Answer, dict[str, Any]]:
-        """The next answer, made whole: ids, signatures and usage filled in."""
+        """Return the next answer with ids, signatures and usage filled in."""
         if headers.get("authorization") != f"Bearer {self.key}" and headers.get("x-api-key") != self.key:
             return fails(401, "authentication_error", f"invalid key {headers.get('authorization')}"), {}
         if "anthropic-version" not in headers:
@@ -134,7 +134,7 @@ class MessagesServer:
 
 
 def events(answer: Answer, usage: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
-    """The events of a streamed reply, text and arguments in small pieces."""
+    """Yield the events of a streamed reply, with text and arguments in small pieces."""
     message = {"id": f"msg_{number:04}", "type": "message", "role": "assistant", "model": "m", "content": []}
     yield {"type": "message_start", "message": {**message, "stop_reason": None, "usage": {**usage, "output_tokens": 1}}}
     yield {"type": "ping"}
@@ -226,4 +226,4 @@ class _Connection(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, *_: object) -> None:
-        """Nothing: a test's output is its own."""
+        """Does nothing, to keep the test output clean."""

@@ -1,4 +1,4 @@
-"""Both clients against a server that others wrote: @copilotkit/aimock, by the fixtures in ``aimock.json``."""
+"""Both clients against the third-party server @copilotkit/aimock, with the fixtures in ``aimock.json``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong between here and a provider, each as the fact it becomes."""
+"""Each failure between stackmem and a provider becomes the right fact."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_silent_server_is_a_timeout() -> None:
 
 def test_a_server_that_trickles_for_ever_is_given_up_at_the_deadline() -> None:
     with MessagesServer(says("x" * 300, pause_seconds=0.3)) as server:
-        assert failure(ask(server, reply_seconds=0.4)).kind == "timeout"  # the whole would be no failure
+        assert failure(ask(server, reply_seconds=0.4)).kind == "timeout"  # the whole reply would not be a failure
 
 
 def test_nobody_at_the_address_is_a_connection_failure_that_names_it() -> None:

@@ -1,4 +1,4 @@
-"""What a person asks of a provider beside the prompt, and calls in the text of a model that has none of its own."""
+"""User options for the provider's requests, and calls in the text of a model without native ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that models write into their text: every known form, what stays an answer, and hostile text."""
+"""Calls that models write as text: every known form, texts that stay answers, and hostile text."""
 
 import random
 

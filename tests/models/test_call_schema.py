@@ -1,4 +1,4 @@
-"""Replies that must be a call are kept to a schema of the tools, if the server can and the model needs it."""
+"""Replies that must be a call are constrained by a schema of the tools, if the server can and the model needs it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ THOUGHT = chunks({"reasoning_content": "Hm."}, {"content": "I would read it."})
 
 
 def sent(server: ChatServer, requests: int, ask: AskModel = ASK, **asked: Any) -> list[bool]:
-    """Whether each request brought a schema."""
+    """Return whether each request contained a schema."""
     model = OpenAIModel("m", Endpoint(f"{server.url}/v1", "k"), asked=Asked(**asked))
     for _ in range(requests):
         assert isinstance(model.reply(ask), ModelReplied)

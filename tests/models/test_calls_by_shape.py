@@ -1,4 +1,4 @@
-"""Any call, written in any shape, is read as it was meant; text without a tool's name never becomes a call."""
+"""Any call, written in any shape, is read as intended; text without a tool's name never becomes a call."""
 
 from __future__ import annotations
 
@@ -114,4 +114,4 @@ def test_a_file_that_is_written_may_speak_of_thoughts_and_calls():
 def test_a_name_that_is_spelled_otherwise_is_the_offered_tool():
     for name in ("Write_File", "write-file", "functions.write_file", "write file"):
         assert read(plain(name, {"path": "a"}), answers=True) == ("write_file", {"path": "a"})
-    assert read(plain("writeFile", {"path": "a"}), answers=True)[0] == "writeFile"  # the machine names our tool
+    assert read(plain("writeFile", {"path": "a"}), answers=True)[0] == "writeFile"  # the machine maps it to our tool

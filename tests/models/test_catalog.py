@@ -77,7 +77,7 @@ def test_a_price_that_is_none_is_refused_with_the_form_of_one(text: str) -> None
 
 
 def test_one_hundred_steps_with_a_cache_cost_what_was_computed_by_hand() -> None:
-    """100 steps, 6,000 tokens at first, 1,500 more a step, 300 out, Sonnet 5.5: $1.47."""
+    """100 steps, 6,000 tokens at first, 1,500 more per step, 300 output tokens, Sonnet 5.5: $1.47."""
     row = lookup("claude-sonnet-5-5")
     assert row is not None
     assert row.price is not None

@@ -1,4 +1,4 @@
-"""A reply that a limit cuts used tokens: they are estimated and marked, and the run counts them."""
+"""Tokens of a reply cut by a limit are estimated and marked, and the run counts them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REQUEST = AskModel(view(user("Read a."), tools=(READ_FILE,)), 1, 0, left_seconds
 
 @contextmanager
 def slow_server(pieces: int) -> Iterator[str]:
-    """A server that sends so many pieces of a reply and then nothing more."""
+    """A server that sends this many pieces of a reply and then stalls."""
     over = threading.Event()
 
     class Connection(BaseHTTPRequestHandler):
@@ -45,7 +45,7 @@ def slow_server(pieces: int) -> Iterator[str]:
             over.wait(60)
 
         def log_message(self, *_: object) -> None:
-            """Nothing: a test's output is its own."""
+            """Does nothing, to keep the test output clean."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Connection)
     server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""Readers that are not perfect: what each dial does, and that luck is the same for all."""
+"""Imperfect readers: the effect of each dial, and the same random draws for all."""
 
 import random
 
@@ -17,7 +17,7 @@ FULL = 128_000 * 2.5
 
 
 def call(dials: ReaderDials, *pairs, chars: float = FULL, strategy: str = "full"):
-    """What the reader calls, in a prompt of so many characters."""
+    """Return the reader's call for a prompt of this many characters."""
     messages = (TASK, user("x" * int(chars)), *exchanged(*pairs))
     return BoundedReader(dials=dials).reply(asking(*messages, tools=tools(strategy))).parts[-1]
 

@@ -1,4 +1,4 @@
-"""A reply that repeats one piece without end is cut; long text that does not repeat is not."""
+"""A reply that endlessly repeats one piece is cut; long text without repetition is not."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Gemini by Google's own library, against a server that refuses what the documents say is refused."""
+"""Gemini through Google's own library, against a server that refuses what the documents say is refused."""
 
 from __future__ import annotations
 

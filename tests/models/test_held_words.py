@@ -1,4 +1,4 @@
-"""While a reply streams, what may become a call is held back; answers are shown as they come."""
+"""While a reply streams, text that may become a call is held back; answers appear as they arrive."""
 
 import random
 
@@ -38,7 +38,7 @@ def test_nothing_of_a_call_is_shown_while_it_streams(text: str, size: int):
     for before in ("", "I write the file now.\n\n"):
         shown = streamed(before + text, size)
         found = find_calls(before + text, TOOLS, answers=True)
-        if found is None:  # a call between words is quoted
+        if found is None:  # a call between words is a quotation
             assert before
             continue
         assert (before + text).startswith(shown)
@@ -51,7 +51,7 @@ def test_nothing_of_a_call_is_shown_while_it_streams(text: str, size: int):
 def test_an_answer_without_calls_is_shown_while_it_streams(size: int):
     shown = streamed(CODE, size)
     assert CODE.startswith(shown)
-    assert len(CODE) - len(shown) <= 10  # the last word, which the whole reply brings
+    assert len(CODE) - len(shown) <= 10  # the last piece, which comes with the whole reply
 
 
 def test_words_flow_without_delay():

@@ -1,4 +1,4 @@
-"""A server that means harm: nothing it sends holds a run for ever, fills its memory, or moves the key."""
+"""A malicious server cannot block a run forever, fill its memory, or redirect the key."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ each_model = pytest.mark.parametrize("kind", MODELS)
 
 @contextmanager
 def serving(talk: Callable[[socket.socket], object], seen: list[bytes] | None = None) -> Iterator[str]:
-    """The address of a server that reads a request and then does what it likes with the connection."""
+    """A server that reads a request and then treats the connection arbitrarily; returns its address."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(0.1)
         over = threading.Event()
@@ -90,7 +90,7 @@ CHUNKED = b"HTTP/1.1 %s OK\r\ncontent-type: text/event-stream\r\ntransfer-encodi
 )
 def test_whatever_trickles_without_end_is_cut_at_the_time_limit(kind, head, piece):
     with serving(trickling(head, piece)) as url:
-        answer = asked(kind, url, LIMIT)  # without the cut it has no end
+        answer = asked(kind, url, LIMIT)  # endless without the cut
     assert isinstance(answer, ModelFailed)
     assert answer.kind == "timeout"
     assert "longer than its time limit" in answer.detail
@@ -129,7 +129,7 @@ def test_a_run_ends_by_its_limit_in_seconds_while_its_server_keeps_it_waiting(ta
         environ = {**os.environ, "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY}
         result = stage.solve(stage.task(pop()), model="claude-sonnet-5-5", max_seconds=1, environ=environ)
     assert result.ending == "limit:seconds"
-    assert len(events(result.run_dir, ModelFailed)) <= 1  # the run's own alarm may come before the attempt's end
+    assert len(events(result.run_dir, ModelFailed)) <= 1  # the run's own alarm may fire before the attempt ends
 
 
 @each_model

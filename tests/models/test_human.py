@@ -1,4 +1,4 @@
-"""The person at the terminal as a model."""
+"""Tests for the user at the terminal as a model."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_at_a_terminal_a_long_line_is_taken_whole_and_can_be_recalled(home: obje
             said += os.read(terminal, 65_536)
 
     def until_edited() -> None:
-        """Until the program reads keys itself: before that, the terminal takes 4,096 characters a line."""
+        """Wait until the program reads keys itself: before that, the terminal accepts 4,096 characters per line."""
         while termios.tcgetattr(terminal)[3] & termios.ICANON:
             time.sleep(0.01)
 
@@ -173,7 +173,7 @@ def test_at_a_terminal_a_long_line_is_taken_whole_and_can_be_recalled(home: obje
     said = said.partition(b"read 6000 b")[2]
     until(b"or a call")
     until_edited()
-    os.write(terminal, b"\x1b[Ac\n")  # the line before, and one letter more
+    os.write(terminal, b"\x1b[Ac\n")  # the previous line, and one more letter
     until(b"read 6001 c")
     assert os.waitpid(child, 0)[1] == 0
     os.close(terminal)

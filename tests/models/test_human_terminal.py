@@ -1,4 +1,4 @@
-"""The person at a real terminal, and at other streams: whatever comes is a call, a sentence, or an end."""
+"""The user at a real terminal, and at other streams: any input becomes a call, a message, or an end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Terminal:
         self.child, self._end, self.said = child, end, b""
 
     def until(self, words: bytes) -> str:
-        """Read until the program has said the words; gives what it said up to their end."""
+        """Read until the program prints the words; return its output up to their end."""
         by = time.monotonic() + SECONDS
         while words not in self.said:
             ready, _, _ = select.select([self._end], [], [], max(0.0, by - time.monotonic()))
@@ -59,7 +59,7 @@ class Terminal:
         return (before + words).decode("utf-8", "replace")
 
     def type(self, keys: bytes) -> None:
-        """Once the program reads keys: before that, the terminal takes 4,096 characters a line, and keys of its own."""
+        """Type once the program reads keys; before that the terminal handles some keys and cuts long lines."""
         self.until(b"or a call\r\n")
         self.type_on(keys)
 
@@ -70,7 +70,7 @@ class Terminal:
         os.write(self._end, keys)
 
     def status(self) -> int:
-        """How the program ended."""
+        """Return the program's exit status."""
         return os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
 
 

@@ -1,4 +1,4 @@
-"""The client of Chat Completions: what it sends, and what it makes of what servers send."""
+"""The Chat Completions client: its requests, and how it reads server responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .views import asking, assistant, called, result, user, view
 
 
 def read(stream: bytes) -> ModelReplied | ModelFailed:
-    """What a reply's stream is made into, without a server."""
+    """Parse a reply's stream without a server."""
     return read_chat((event[6:] for event in stream.decode().split("\n\n") if event), facts=4)
 
 
@@ -214,6 +214,6 @@ def test_an_error_in_mid_stream_has_its_kind(error: object, kind: str) -> None:
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "openai", None)  # what an interpreter without the package would find
+    monkeypatch.setitem(sys.modules, "openai", None)  # as in an interpreter without the package
     with pytest.raises(UsageError, match=r"python\S* -m pip install -e '?\S+\[openai\]'?$"):
         open_model("openai/qwen", {}, base_url="http://127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""The Responses API: what is sent, what comes of what is answered, and reasoning that goes back as it came."""
+"""The Responses API: requests, responses, and reasoning sent back unchanged."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read(stream: bytes) -> ModelReplied | ModelFailed:
 
 
 def misses_reasoning(body: Json) -> str | None:
-    """Each call must stand behind the reasoning that led to it, and nothing is stored."""
+    """Return a fault unless each call follows the reasoning that led to it and the request is not stored."""
     if body["store"] is not False or "previous_response_id" in body:
         return "nothing is stored here"
     before: Json = {}

@@ -1,4 +1,4 @@
-"""How many parameters a model has, by its server's entry or by its name."""
+"""A model's parameter count, from its server's entry or its name."""
 
 import pytest
 

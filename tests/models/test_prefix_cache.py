@@ -1,4 +1,4 @@
-"""The test server's cache against cases computed by hand from the provider's rules."""
+"""The test server's cache in cases computed by hand from the provider's rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Clock:
 
 
 def block(size: int, ttl: str | None = None, kind: str = "text", word: str = "x") -> dict[str, Any]:
-    """A block that is ``size`` tokens long with its place and its JSON around it."""
+    """A block that is ``size`` tokens long including its position and its JSON."""
     made: dict[str, Any] = {"type": kind, "text": ""}
     made["text"] = word * (size * 4 - len("user [null, null]" + str(made)))
     return {**made, "cache_control": {"type": "ephemeral", "ttl": ttl}} if ttl else made
@@ -27,7 +27,7 @@ def body(*blocks: dict[str, Any], **other: Any) -> dict[str, Any]:
 
 
 def figures(usage: dict[str, Any]) -> tuple[int, int, int, int]:
-    """Read, written for 5 minutes, written for 1 hour, uncached."""
+    """Return tokens read, written for 5 minutes, written for 1 hour, and uncached."""
     written = usage["cache_creation"]
     short, long = written["ephemeral_5m_input_tokens"], written["ephemeral_1h_input_tokens"]
     return usage["cache_read_input_tokens"], short, long, usage["input_tokens"]

@@ -1,4 +1,4 @@
-"""Which model a name is, and what is said of a name that is none."""
+"""Model names, and the message for an unknown name."""
 
 from __future__ import annotations
 

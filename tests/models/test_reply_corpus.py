@@ -1,8 +1,8 @@
 """Recorded replies of real models, replayed through the reader and the machine.
 
-Calls are performed or answered with a lesson, and no answer is performed. A row of ``corpus/replies.jsonl`` is a reply
-as Qwen2.5-Coder wrote it, with a label that was given by reading it: ``call`` with the name and the arguments that were
-meant, ``answer``, or ``unreadable``. ``scripts/reply_corpus.py`` takes more rows from recordings.
+Calls are performed or answered with a correction, and answers are not performed. A row of ``corpus/replies.jsonl`` is a
+reply by Qwen2.5-Coder with a label given by a human reader: ``call`` with the intended name and arguments, ``answer``,
+or ``unreadable``. ``scripts/reply_corpus.py`` takes more rows from recordings.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def tools_of(row: dict[str, Any]) -> tuple[ToolSpec, ...]:
 
 
 def read(row: dict[str, Any], *, expects: str) -> ModelReplied:
-    """The reply as a run records it. A reply that the recording's limit cut is read up to there."""
+    """Return the reply as a run records it; a reply cut by the recording's limit is read up to there."""
     begun = started("full", tools=tools_of(row))
     asked: AskModel = play(start=begun).asked[0]
     said = ModelReplied((Text(row["text"]),), "end", Usage(output=1))
@@ -48,7 +48,7 @@ def read(row: dict[str, Any], *, expects: str) -> ModelReplied:
 
 
 def comes_to(row: dict[str, Any]) -> str:
-    """What the machine does with the reply: ``performed``, the code of a refusal, or ``nudged``."""
+    """Return the machine's reaction: ``performed``, the code of a refusal, or ``nudged``."""
     played = play(read(row, expects="call"), start=started("full", tools=tools_of(row)))
     following = next((event for event in played.events if isinstance(event, CallRejected | ReplyNudged)), None)
     if isinstance(following, ReplyNudged):

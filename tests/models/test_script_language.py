@@ -1,4 +1,4 @@
-"""The script language: what a script says, and the place of everything it says wrongly."""
+"""The script language: the meaning of a script, and the position of every error in it."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The scripted model: what it answers to a request, and that it keeps nothing."""
+"""The scripted model: its answers to requests, and that it has no state."""
 
 import pytest
 from msgspec import json
@@ -180,7 +180,7 @@ def test_a_script_made_in_python_needs_no_file():
 
 
 def test_a_reply_late_in_a_long_conversation_costs_no_more_than_an_early_one():
-    """Counted in characters looked at, not in time: the fold over the messages continues where it stopped."""
+    """Measured in characters examined, not in time: the fold over the messages continues where it stopped."""
     counted = []
 
     class Counting(str):

@@ -1,4 +1,4 @@
-"""docs/scripts.md: its scripts are played, and it names every word of the language."""
+"""The scripts in docs/scripts.md play, and the page names every word of the language."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ SCRIPTS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.M | re.S)
 
 
 def played(text):
-    """The facts of a run of the script in a workspace that holds spec.md."""
+    """Return the facts of a run of the script in a workspace that contains spec.md."""
     command = "python -c 'import hello; print(hello.hello())'"
     world = World(files={"spec.md": "the spec"}, outputs={command: ToolReturned("hello", exit_code=0)})
     start = started()

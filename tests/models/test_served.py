@@ -1,4 +1,4 @@
-"""What a server says of its model before a run begins, and what a run makes of it."""
+"""A server's description of its model before a run starts, and its use in the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong with a model server is said in one sentence with what to do, and the run can be resumed."""
+"""A failure of a model server is reported in one sentence with a fix, and the run can be resumed."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_server_that_refuses_tools_gets_them_in_the_prompt_from_then_on(messag
 
 
 def test_a_server_that_drops_tools_silently_gets_them_in_the_prompt_from_then_on() -> None:
-    counted = {"prompt_tokens": 9, "completion_tokens": 5}  # far too few for a prompt with tools
+    counted = {"prompt_tokens": 9, "completion_tokens": 5}  # far too small for a prompt with tools
     speech = chunks({"content": "Which file do you mean?"}, usage=counted)
     with ChatServer(speech, chunks({"content": CALL})) as server:
         model = OpenAIModel("m", Endpoint(f"{server.url}/v1", "k"))

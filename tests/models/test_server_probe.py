@@ -1,4 +1,4 @@
-"""What ``stackmem doctor --model`` finds out about a server, against servers on loopback."""
+"""Findings of ``stackmem doctor --model`` about servers on loopback."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_each_form_that_works_is_found_and_the_cache_too() -> None:
 def test_a_server_that_takes_a_schema_and_does_not_keep_to_it_is_seen() -> None:
     found = probes(NATIVE, written("notes.txt", usage=usage(240, 0)), TEXT)
     assert not found.constrained.right
-    assert found.cache == "not known"  # it reports no count, and it answers too fast to tell by time
+    assert found.cache == "not known"  # it reports no count, and answers too fast for timing
 
 
 def test_a_server_that_ignores_tools_is_seen_by_the_length_of_its_prompt() -> None:

@@ -1,7 +1,7 @@
-"""Servers that people run: a litellm proxy in front of a scripted one, and llama-server with the weights it is given.
+"""Third-party servers: a litellm proxy in front of a scripted server, and llama-server with given weights.
 
-``LITELLM`` names the proxy's program (``pip install 'litellm[proxy]'``). ``LLAMA_SERVER`` names llama.cpp's, with what
-it takes to serve a model: ``llama-server -m random.gguf -c 2048 --jinja``; random weights do.
+``LITELLM`` names the proxy's program (``pip install 'litellm[proxy]'``). ``LLAMA_SERVER`` is llama.cpp's command line
+for serving a model: ``llama-server -m random.gguf -c 2048 --jinja``; random weights are enough.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def free_port() -> int:
 
 @contextmanager
 def started(line: list[str], port: int, health: str, said: Path) -> Iterator[str]:
-    """The address of a server that answers there, and ends with the test."""
-    environ = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}  # else it looks for a newer table of prices
+    """Start a server that ends with the test, and return its address."""
+    environ = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}  # otherwise it downloads a newer price table
     with said.open("w") as out, subprocess.Popen(line, env=environ, stdout=out, stderr=out) as server:
         try:
             end = time.monotonic() + WAIT_SECONDS
@@ -78,7 +78,7 @@ def upstream() -> Iterator[ChatServer]:
 
 @pytest.fixture(scope="module")
 def litellm(upstream: ChatServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a proxy whose only model is the scripted server's."""
+    """Start a proxy whose only model is the scripted server's, and return its address."""
     place = tmp_path_factory.mktemp("litellm")
     of_upstream = {"model": "openai/local", "api_base": f"{upstream.url}/v1", "api_key": "none"}
     settings = {
@@ -144,7 +144,7 @@ def test_a_run_over_the_proxy_is_solved(
 
 
 def spelled(event: ModelReplied) -> bytes:
-    """The reply as a server of Chat Completions streams it."""
+    """Return the reply as a Chat Completions server streams it."""
     said = [{"role": "assistant", "content": part.text} for part in event.parts if isinstance(part, Text)]
     made = [
         call_piece(json.dumps(part.arguments), name=part.name, id=part.id, type="function")

@@ -1,4 +1,4 @@
-"""What the reader writes beside its call under strategies that show nothing else of the past."""
+"""Text that the reader writes next to its call, under strategies that show nothing else of the past."""
 
 import pytest
 

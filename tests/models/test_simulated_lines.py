@@ -1,4 +1,4 @@
-"""The grammar of the worlds' lines, and the index, as the bounded reader reads them."""
+"""The bounded reader's parsing of the worlds' lines and the index."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_no_text_makes_it_raise(text: str) -> None:
     "text", ["a" * 400_000, " " * 400_000, "a.b = " * 60_000, "\n- " * 100_000, "\n[... x" * 60_000]
 )
 def test_hostile_lengths_cost_no_more_than_their_length(text: str) -> None:
-    assert isinstance(lines(text), tuple)  # a quadratic pattern takes hours, and a test may not
+    assert isinstance(lines(text), tuple)  # a quadratic pattern takes hours, more than a test's time limit
 
 
 INDEX = """HEAP INDEX: 2 chunks, 1,234 of 10,000 characters used

@@ -1,4 +1,4 @@
-"""What the bounded reader does next, by what its prompt shows: views made by hand."""
+"""The bounded reader's next action for a given prompt, with hand-made views."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tools(strategy: str) -> tuple[ToolSpec, ...]:
 
 
 def answer(*messages: Message, strategy: str = "full", variant: str = "nesting", system: str = "") -> ToolCall:
-    """The call it makes."""
+    """Return the reader's call."""
     reply = BoundedReader(variant).reply(asking(*messages, tools=tools(strategy), system=system))
     assert isinstance(reply, ModelReplied)
     (call,) = [part for part in reply.parts if isinstance(part, ToolCall)]
@@ -32,7 +32,7 @@ def answer(*messages: Message, strategy: str = "full", variant: str = "nesting",
 
 
 def exchanged(*pairs: tuple[str, Any, str], failed: bool = False) -> list[Message]:
-    """A call and its result each; a plain string stands for a command."""
+    """A call and its result for each item; a plain string is a command."""
     found: list[Message] = []
     for number, (tool, asked, text) in enumerate(pairs):
         arguments = {"command": asked} if isinstance(asked, str) else asked

@@ -1,4 +1,4 @@
-"""The bounded reader in whole worlds: every strategy and variant ends, and who remembers is the one who solves."""
+"""The bounded reader in whole worlds: every strategy and variant ends, and those that remember solve."""
 
 from __future__ import annotations
 

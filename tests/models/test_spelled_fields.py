@@ -1,4 +1,4 @@
-"""Tools whose fields are spelled in their description, as the servers are told that hold a model to a schema."""
+"""Tools whose fields are listed in their description, as sent to servers that constrain output by schema."""
 
 from stackmem.core.messages import ToolSpec, View
 from stackmem.core.tool_schemas import shown_schema, spec
@@ -14,7 +14,7 @@ VIEW = View("", (PUSH, FOREIGN), (), ())
 
 
 def sent() -> list[list[dict]]:
-    """The schemas of both tools on each wire."""
+    """Return the schemas of both tools in each wire format."""
     return [
         [tool["function"]["parameters"] for tool in chat_body(VIEW, "m")["tools"]],
         [tool["parameters"] for tool in responses_body(VIEW, "m")["tools"]],

@@ -1,4 +1,4 @@
-"""The words of a reply are heard as they stream in, whatever the protocol, and never change the reply."""
+"""A reply's words are announced as they stream, in any protocol, and the reply stays the same."""
 
 import json
 
@@ -37,7 +37,7 @@ def test_words_are_told_piece_by_piece_and_every_event_passes(events):
         passed = list(overheard(texts))
     assert passed == texts
     assert heard == ["Good ", "day"]
-    assert list(overheard(texts)) == texts  # nobody listens any more
+    assert list(overheard(texts)) == texts  # the listener is gone
     assert heard == ["Good ", "day"]
 
 

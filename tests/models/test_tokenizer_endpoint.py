@@ -1,4 +1,4 @@
-"""Prompts counted by the server's own tokenizer, as llama.cpp and vLLM offer it."""
+"""Prompts counted by the server's own tokenizer, as llama.cpp and vLLM provide it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Connection(BaseHTTPRequestHandler):
         self.wfile.write(sent)
 
     def log_message(self, *_: object) -> None:
-        """Nothing: a test's output is its own."""
+        """Does nothing, to keep the test output clean."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Token counts, made here from ranks in the package."""
+"""Local token counts from ranks in the package."""
 
 from __future__ import annotations
 

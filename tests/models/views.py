@@ -1,4 +1,4 @@
-"""Builders of what a model is asked: views, requests and the calls of a conversation."""
+"""Builders of model input: views, requests and the calls of a conversation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def asking(*messages: Message, **other: Any) -> AskModel:
 
 
 def rolling(*messages: Message, system: str = LONG) -> AskModel:
-    """A conversation with the four breakpoints that a strategy sets: two that stay, two that move with its end."""
+    """A conversation with a strategy's four breakpoints: two fixed, two that move with its end."""
     last = len(messages) - 1
     marks = [Breakpoint(-1, 0, "1h"), Breakpoint(0, 0, "1h")]
     marks += [Breakpoint(index, len(messages[index].parts) - 1, "5m") for index in (last - 2, last) if index > 0]
