@@ -1,4 +1,4 @@
-"""The prompts say what the rules are; each rule is named here and found there."""
+"""The prompts state the rules; each rule is listed here and found there."""
 
 import re
 
@@ -16,7 +16,7 @@ TOOLS = (
     "heap_write", "heap_free",
 )  # fmt: skip
 
-# The rule, and words that state it: of the system prompt, or of a tool after its name.
+# The rule and words that state it, in the system prompt or in a tool after its name.
 RULES = {
     "one tool call a reply": r"One reply makes exactly one tool call; two are both refused",
     "look at the index, R0, R1 and the history": r"1\. The newest index.*\n2\. R0.*\n3\. R1.*\n4\. This conv",
@@ -71,7 +71,7 @@ def filled(name):
 
 
 def told(name):
-    """All that a model is told of a strategy before any message: the system prompt, then a line for each tool."""
+    """Return what a model learns of a strategy before any message: the system prompt, then a line per tool."""
     tools = [spec(tool, slots(Budgets())) for tool in open_strategy(name).tools]
     return filled(open_strategy(name).prompt) + "\n".join(
         f"{tool.name}: {tool.description} {tool.schema}" for tool in tools
