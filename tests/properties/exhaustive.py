@@ -1,8 +1,8 @@
-"""Every sequence of a few model facts over a small alphabet, each with every answer of the world, explored to the end.
+"""Explores every sequence of a few model facts over a small alphabet, each with every answer of the world.
 
-The world may also fail, or the person interrupt, wherever something is asked of it; a run that stopped so is taken up
-again, once. Two histories that leave the machine in the same place are merged: the same stack, heap, limits and counts,
-whatever was said on the way. From there on the rules decide the same for both, so that one of them is gone on with.
+The world may also fail, or the user interrupt, at any request; a run that stopped this way is resumed once. Two
+histories that leave the machine in the same state are merged: the same stack, heap, limits and counts, regardless of
+the exact texts on the way. The rules decide the same for both from there on, so only one of them continues.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ BUDGETS = Budgets(
 FACTS_IN_A_ROW = 8
 STOPPED = ("interrupted", "workspace_error")
 HEAVY = Usage(uncached=34_500, output=20)
-"""A reply after which a window of 40,000 tokens is closed."""
+"""A reply after which a window of 40,000 tokens is full."""
 
 
 def child(**more: object) -> ModelReplied:
@@ -91,7 +91,7 @@ PROMPTED: dict[str, dict[str, ModelReplied]] = {
 
 
 def alphabet(strategy: MemoryStrategy) -> dict[str, ModelReplied | ModelFailed]:
-    """What the model may do under a strategy: its own tools' calls, and what any model does."""
+    """Return the model's possible actions under a strategy: calls of its tools, and replies common to every model."""
     tools = {tool.__struct_config__.tag for tool in strategy.tools}
     own: dict[str, ModelReplied | ModelFailed] = {}
     if "push_frame" in tools and "heap_alloc" in tools:
@@ -102,12 +102,12 @@ def alphabet(strategy: MemoryStrategy) -> dict[str, ModelReplied | ModelFailed]:
 
 
 class Found(Struct):
-    """What an exploration came over.
+    """The findings of an exploration.
 
     Attributes:
-        states: Different ones, merged, in which the model was asked or the run was over.
+        states: Distinct states, merged, in which the model was asked or the run was over.
         facts: Facts folded on the way.
-        endings: Each ending that was met, with one shortest way to it.
+        endings: Each ending, with one shortest path to it.
         codes: Codes of refusals and nudges.
     """
 
@@ -118,10 +118,10 @@ class Found(Struct):
 
 
 class Place(Struct, frozen=True):
-    """A state in which the model is asked, or the run is over, where nothing is asked; ``view`` is the prompt.
+    """A state in which the model is asked, or the run is over and no request is open; ``view`` is the prompt.
 
     Attributes:
-        resumed: How often the run was taken up again on the way.
+        resumed: How often the run was resumed on the way.
     """
 
     state: State
@@ -135,11 +135,11 @@ class Place(Struct, frozen=True):
 
 
 class Exploration:
-    """All that can happen under one strategy within so many model facts; what must hold is checked at every fact.
+    """Everything that can happen under one strategy within this many model facts; invariants are checked at every fact.
 
     Args:
-        faults: Whether the world fails, and the person interrupts.
-        others: Whether each state is rendered by one of the other strategies, too, each in its turn.
+        faults: Whether the world fails and the user interrupts.
+        others: Whether each state is also rendered by one of the other strategies, in turn.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Exploration:
         return self.found
 
     def pieces(self, facts: int) -> list[Place]:
-        """Where so many model facts lead, from each of which the rest is explored by itself."""
+        """Return the states after this many model facts; each is a separate starting point for the rest."""
         waiting, pieces = list(self._places(self._begin, ())), []
         while waiting:
             place = waiting.pop()
@@ -197,14 +197,14 @@ class Exploration:
                 yield after
 
     def _taken_up(self, place: Place) -> Iterator[Place]:
-        """A run that stopped goes on, with whatever limits it needs."""
+        """Resume a stopped run with whatever limits it needs."""
         state = place.state
         if self._faults and not place.resumed and state.stack and state.facts < self.most:
             resumed = self._after(state, RunResumed(Limits(), "none", "0"))
             yield from self._places(resumed, (*place.way, "resumed"), 1)
 
     def _places(self, state: State, way: tuple[str, ...], resumed: int = 0) -> Iterator[Place]:
-        """Where a state leads by each answer of the world; of those that were met before, none."""
+        """Yield the states after each answer of the world, except those reached before."""
         waiting = [state]
         while waiting:
             state, upcoming = self._derived(waiting.pop())
@@ -226,7 +226,7 @@ class Exploration:
             yield Place(state, upcoming, way, resumed)
 
     def _derived(self, state: State) -> tuple[State, Effect | None]:
-        """The state once every fact that follows is folded, and what is then asked."""
+        """Fold every derived fact; return the state and the next request."""
         for _ in range(FACTS_IN_A_ROW):
             upcoming = advance(state, self.strategy)
             if upcoming is None or isinstance(upcoming, Effect):
@@ -254,7 +254,7 @@ class Exploration:
             prompt_rules.well_formed(other.render(state))
 
     def _prompt_goes_on(self, before: Place, after: Place) -> None:
-        """The cache finds what was marked for it, where the same frame is asked again."""
+        """Check that the cache finds the marked prefix if the same frame is asked again."""
         if before.view is None or after.view is None or before.state.running.id != after.state.running.id:
             return
         assert after.view.tools == before.view.tools
@@ -266,7 +266,7 @@ class Exploration:
 
 
 def answers(effect: Effect) -> Iterable[Event]:
-    """Every answer of the world that may make a difference."""
+    """Return every answer of the world that may make a difference."""
     match effect:
         case UseTool(sources=sources):
             yield ToolReturned("fine", exit_code=0, digests=dict.fromkeys(sources, "1" * 64))
@@ -289,7 +289,7 @@ def answers(effect: Effect) -> Iterable[Event]:
 
 
 def merged(state: State, resumed: int) -> bytes:
-    """What the rules go by, without what was said on the way."""
+    """Return the values that the rules depend on, without the texts."""
     stack = tuple(replace(frame, turns=Log(), opened=frame.opened) for frame in state.stack)
     kinds = tuple("".join(type(turn).__name__[2] for turn in frame.turns) for frame in state.stack)
     plain = replace(state, start=None, stack=stack, popped=Log(), failures=())
@@ -305,7 +305,7 @@ def _plain(value: object) -> object:
 
 
 def holds(before: State, event: Event, after: State) -> None:
-    """What docs/machine.md promises of one fact."""
+    """Check the promises of docs/machine.md for one fact."""
     heap, budgets = after.heap, BUDGETS
     assert heap.chars == sum(len(chunk.content) for chunk in heap.chunks.values()) <= budgets.heap_chars
     assert len(heap.chunks) <= budgets.heap_chunks

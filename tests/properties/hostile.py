@@ -1,4 +1,4 @@
-"""What a random model says and a random world answers: much of it valid, much of it not.
+"""Random model replies and world answers: many of them valid, many not.
 
 Everything is drawn from a seeded generator; hypothesis chooses the seeds, and drops facts to shrink a failure.
 """
@@ -50,7 +50,7 @@ CUT: tuple[Stop, ...] = ("end", "truncated", "refused", "window", "paused")
 
 
 def text(rng: Random) -> str:
-    """Any text that can be written as UTF-8; a lone surrogate is replaced before it becomes a fact."""
+    """Any text that UTF-8 can encode; a lone surrogate is replaced before it becomes a fact."""
     kind = rng.randrange(8)
     if kind < 3:
         return rng.choice(("", " ", "\n", "🙂" * 45, "x" * 3_000))
@@ -61,7 +61,7 @@ def text(rng: Random) -> str:
 
 
 def limits(rng: Random) -> Limits:
-    """Mostly generous, so that much can happen; now and then a run is cut short."""
+    """Mostly generous limits, so that much can happen; occasionally a run is cut short."""
     return Limits(
         rng.choice((None, None, None, 6, 30)),
         rng.choice((None, None, None, 30_000)),
@@ -71,7 +71,7 @@ def limits(rng: Random) -> Limits:
 
 
 def value(rng: Random, depth: int = 0) -> Any:
-    """Any JSON value, now and then a deep one."""
+    """Any JSON value, occasionally a deep one."""
     kind = rng.randrange(9 if depth < 3 else 6)
     if kind == 8 and rng.random() < 0.1:
         return nested(30)
@@ -97,7 +97,7 @@ def entry(rng: Random) -> dict[str, Any]:
 
 
 def some(rng: Random, chance: float, **given: Any) -> dict[str, Any]:
-    """Each of ``given`` by chance."""
+    """A random subset of ``given``."""
     return {name: one for name, one in given.items() if rng.random() < chance}
 
 
@@ -151,7 +151,7 @@ def call(rng: Random) -> ToolCall:
 
 
 def fact(rng: Random, depth: int) -> ModelReplied | ModelFailed:
-    """What the model's side may come to: mostly a reply with one call, and seldom the end of the run."""
+    """A random model fact: mostly a reply with one call, rarely the end of the run."""
     if rng.random() < 0.08:
         kind: FailureKind = "authentication" if rng.random() < 0.02 else rng.choice((*PASSING * 2, "window"))
         return ModelFailed(kind, text(rng), rng.choice((None, 0.5, -1.0, 1e9)))
@@ -174,7 +174,7 @@ def digests(rng: Random, paths: tuple[str, ...]) -> dict[str, str]:
 
 
 def answer(rng: Random, effect: Effect, seconds: float) -> Event:
-    """What the world may answer, ``seconds`` after the start, to anything but a request to the model."""
+    """A random answer of the world, ``seconds`` after the start, to any request except one to the model."""
     match effect:
         case UseTool():
             return ToolReturned(text(rng), rng.random() < 0.3, rng.choice((None, 0, 1)), digests(rng, effect.sources))

@@ -1,4 +1,4 @@
-"""What holds of every prompt, as checks that a property or a contract calls."""
+"""Invariants of every prompt, as checks for properties and contracts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LAST_READ = re.compile(r"last read (never|step \d+)")
 
 
 def well_formed(view: View) -> None:
-    """Roles alternate, no message is empty, every call is answered once, in its order, by the next message."""
+    """Roles alternate, no message is empty, and the next message answers every call once, in order."""
     roles = [message.role for message in view.messages]
     assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"]
     asked: list[str] = []
@@ -27,7 +27,7 @@ def well_formed(view: View) -> None:
 
 
 def well_marked(view: View) -> None:
-    """At most four breakpoints, each on a part that is there, longer time to live first."""
+    """At most four breakpoints, each on an existing part, longer time to live first."""
     points = view.breakpoints
     assert len(points) <= 4
     assert [point.ttl for point in points] == sorted((point.ttl for point in points), key=("1h", "5m").index)
@@ -40,7 +40,7 @@ def encoded(view: View) -> list[bytes]:
 
 
 def kept_bytes(view: View) -> bytes:
-    """The bytes up to the last breakpoint: what later prompts of the frame must begin with."""
+    """Return the bytes up to the last breakpoint, with which later prompts of the frame must begin."""
     point = view.breakpoints[-1]
     whole = encoded(view)[: point.message]
     return b"".join([*whole, *part_bytes(view, point.message, point.part + 1)])
@@ -51,7 +51,7 @@ def part_bytes(view: View, message: int, parts: int) -> list[bytes]:
 
 
 def begins_with_kept(view: View, before: View, *, rewritten: bool = False) -> bool:
-    """Whether ``view`` begins with what ``before`` marked for the cache; where turns are rewritten, for an hour."""
+    """Return whether ``view`` begins with what ``before`` marked for the cache (for an hour if turns are rewritten)."""
     point = [point for point in before.breakpoints if not rewritten or point.ttl == "1h"][-1]
     if len(view.messages) <= point.message or encoded(view)[: point.message] != encoded(before)[: point.message]:
         return False
@@ -59,7 +59,7 @@ def begins_with_kept(view: View, before: View, *, rewritten: bool = False) -> bo
 
 
 def derived_index(view: View) -> dict[str, str]:
-    """The index that a reader of the prompt ends up with: the last whole one, its changes, and the reads since."""
+    """Return the index that a reader of the prompt derives: the last full one, its changes, and the reads since."""
     if "HEAP INDEX: " in view.system:
         return _lines(view.system)
     known: dict[str, str] = {}

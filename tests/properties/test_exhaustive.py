@@ -1,4 +1,4 @@
-"""The machine, explored to the end of a few model facts: every way leads where docs/machine.md says."""
+"""The machine, explored exhaustively for a few model facts: every path behaves as docs/machine.md says."""
 
 import pytest
 
@@ -14,7 +14,7 @@ STOPPED = {"interrupted", "workspace_error"}
 
 
 def explored(name: str, exploration: Exploration) -> Found:
-    """All of it; in a campaign piece by piece, so that one that was stopped goes on."""
+    """Explore everything; in a campaign piece by piece, so that a stopped one can resume."""
     pieces = exploration.pieces(2)
     campaign = Campaign(name, len(pieces), saved_every=1)
     states, facts = campaign.progress.counts.get("states", 0), campaign.progress.counts.get("facts", 0)

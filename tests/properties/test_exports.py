@@ -1,4 +1,4 @@
-"""Random runs, exported: whatever a model and a world did, each format is whole and tells of every reply."""
+"""Random runs, exported: every format is complete and includes every reply."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Whatever a whole chain of records tells, looking at it raises nothing but what is documented."""
+"""Inspecting any trace with a valid chain raises only documented errors."""
 
 import tempfile
 from contextlib import suppress

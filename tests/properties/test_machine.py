@@ -1,4 +1,4 @@
-"""A random model and a random world against the machine: what holds after every fact, whatever they do."""
+"""A random model and a random world against the machine: invariants after every fact."""
 
 from random import Random
 
@@ -22,7 +22,7 @@ seeds = st.randoms(use_true_random=True)
 
 
 class Machine(RuleBasedStateMachine):
-    """Fact by fact, so that a failure shrinks to the few that matter."""
+    """A state machine that adds one fact at a time, so that a failure shrinks to the few that matter."""
 
     @initialize(spelled=st.sampled_from(SPELLED), rng=seeds)
     def start(self, spelled, rng):

@@ -1,4 +1,4 @@
-"""Random persons talk with random models: whatever they do, the rules hold and the whole of it replays."""
+"""Random users talk with random models: the rules are followed and everything replays."""
 
 import random
 from collections import Counter
@@ -31,7 +31,7 @@ COMMANDS = ("echo one", "echo one; rm a", "make test", "true")
 
 
 def random_reply(chance: random.Random) -> Event:
-    """A reply of any kind, most of them usable."""
+    """A reply of any kind, usually a usable one."""
     return chance.choice([
         lambda: do("run_command", command=chance.choice(COMMANDS)),
         lambda: do("run_command", command=chance.choice(COMMANDS)),
@@ -79,7 +79,7 @@ def answer(effect: Effect, world: World, chance: random.Random) -> Event:
 
 
 def conversation(seed: int) -> tuple[list[Event], State]:
-    """The facts of one, and how it stands after them."""
+    """Return the facts of a conversation, and the state after them."""
     chance = random.Random(seed)
     named = chance.choice(["stackheap", "stackheap", "adaptive", "fold", "full", "summary"])
     strategy = open_strategy(named)

@@ -1,4 +1,4 @@
-"""One run of the machine, watched: what must hold is checked after every fact and at every prompt."""
+"""One watched run of the machine: invariants are checked after every fact and at every prompt."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WatchedRun:
     """Every fact goes through `record`, every prompt through `asked`.
 
     Attributes:
-        upcoming: What the machine wants of the world; None once the run is over.
+        upcoming: The machine's next request to the world; None once the run is over.
         views: The last prompt of each frame.
         first: The first prompt of the run.
     """
@@ -43,7 +43,7 @@ class WatchedRun:
         self.record(start)
 
     def answered(self, rng: Random) -> None:
-        """One answer to what is upcoming; sometimes another future is tried and given up before."""
+        """Give one answer to the upcoming request; sometimes try and discard another one first."""
         if isinstance(self.upcoming, AskModel):
             if rng.random() < 0.3:
                 self.another_future(hostile.reply(rng))
@@ -52,7 +52,7 @@ class WatchedRun:
             self.record(hostile.answer(rng, self.upcoming, self.state.seconds))
 
     def record(self, event: Event) -> None:
-        """The fact, and the facts that follow from it until the world is asked."""
+        """Record the fact, and the derived facts until the next request to the world."""
         fact: Event | Effect | None = event
         for _ in range(FACTS_IN_A_ROW):
             if fact is None or isinstance(fact, Effect):
@@ -68,7 +68,7 @@ class WatchedRun:
         assert fact is not None or self.state.end is not None
 
     def another_future(self, reply: ModelReplied) -> None:
-        """A reply that is tried and given up leaves no mark on the run that goes on."""
+        """Check that a reply that is tried and discarded leaves no mark on the run that continues."""
         other = evolve(self.state, named(reply, self.upcoming))
         for _ in range(FACTS_IN_A_ROW):
             upcoming = advance(other, self.strategy)
@@ -81,7 +81,7 @@ class WatchedRun:
         assert self.strategy.render(self.state).digest == self.upcoming.view.digest
 
     def secret(self, fact: ModelReplied | ModelFailed) -> ModelReplied | ModelFailed:
-        """The reply with a thought of its own, by which its frame is known in a prompt."""
+        """Return the reply with a unique thought, which identifies its frame in a prompt."""
         if isinstance(fact, ModelFailed):
             return fact
         thought = Thinking({"secret": f"secret-{self.state.step + 1}."})
@@ -134,7 +134,7 @@ class WatchedRun:
         assert len(self.state.failures) <= 6
 
     def finish(self) -> None:
-        """The whole trace, folded again in three ways, comes to the same state and the same decisions."""
+        """Fold the whole trace again in three ways and check for the same state and decisions."""
         assert fold(self.events) == self.state
         assert fold(json.decode(json.encode(self.events), type=list[Event])) == self.state
         again = State()
