@@ -1,4 +1,4 @@
-"""Runs whose trace, verdict or result was changed afterwards, by somebody who knows the format."""
+"""Runs whose trace, verdict or result was changed later by somebody who knows the format."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def unsolved(stage: Stage) -> RunResult:
 
 
 def forge_verdict(run: Path) -> None:
-    """The same trace but for its verdict, with every digest made anew."""
+    """Return the same trace with another verdict and recomputed digests."""
     *kept, judged = records(run)
     assert isinstance(judged.event, ChecksReturned)
     rechain(run / "trace.jsonl", [*kept, msgspec.structs.replace(judged, event=ChecksReturned({"reward": 1.0}))])
@@ -68,7 +68,7 @@ def test_a_verdict_forged_in_both_is_found_by_judging_again(stage: Stage, unsolv
     rewrite_result(run, outcome="solved", digest=reader.digest)
     assert stage.call("replay", "last").returncode == 7  # the signatures contradict both
     (Path(unsolved.run_dir) / "signatures.jsonl").unlink()
-    assert stage.call("replay", "last").returncode == 0  # nothing in the folder contradicts itself
+    assert stage.call("replay", "last").returncode == 0  # the folder is consistent in itself
     judged = stage.call("replay", "last", "--checks")
     assert judged.returncode == 6
     assert "reward 0; recorded: reward 1" in judged.stdout

@@ -1,4 +1,4 @@
-"""A run done again in a fresh copy: the first result that differs is named, and nothing is kept of it."""
+"""Repeating a run in a fresh copy names the first result that differs, and leaves no files."""
 
 import os
 from pathlib import Path
@@ -31,7 +31,7 @@ def run(stage: Stage) -> Run:
 
 
 def forged(run: Run, place: int, **changes) -> Run:
-    """The run with the nth result altered, in a whole chain."""
+    """Alter the nth result of a run and recompute the chain."""
     from msgspec.structs import replace
 
     kept = records(run.folder)
@@ -73,7 +73,7 @@ def test_the_first_result_that_differs_is_named_with_what_differs(stage: Stage, 
 
 @pytest.fixture
 def timed(stage: Stage) -> Run:
-    """A run of a command whose time is another one every time; the recorded ones are forged."""
+    """A run of a command with a different duration each time; the recorded ones are forged."""
     task = stage.task(command('echo "2 passed in 0.$(date +%N)s"'), command("echo once > made; echo done"), pop())
     run = open_run(stage.solve(task).run_dir)
     return forged(run, 0, text="2 passed in 7.12s\n[exit 0]")

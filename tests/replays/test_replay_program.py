@@ -1,4 +1,4 @@
-"""A program's run done again in a fresh copy of its files, as an agent's is."""
+"""Repeating a program's run in a fresh copy of its files, as for an agent's run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def run(desk: Desk) -> Run:
 
 
 def forged(run: Run, place: int, **changes: Any) -> Run:
-    """The run with the nth answer of a tool altered, in a whole chain."""
+    """Alter the nth tool answer of a run and recompute the chain."""
     kept = records(run.folder)
     where = [index for index, record in enumerate(kept) if isinstance(record.event, ToolAnswered)][place]
     kept[where] = replace(kept[where], event=replace(kept[where].event, **changes))

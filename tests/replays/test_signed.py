@@ -1,4 +1,4 @@
-"""A run is signed as it is made, and whoever knows the format and lacks the key cannot make one that passes."""
+"""A run is signed while it is made; without the key nobody can create a run that verifies."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def says(stage: Stage, run: Path, code: int = 7) -> str:
 
 @pytest.fixture
 def run(stage: Stage, tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # with a key of its own
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # with its own key
     return solve(stage)
 
 
@@ -158,7 +158,7 @@ def forged_with_a_result_that_agrees(run: Path, other: Path) -> None:
 
 
 def changed_in_the_result(run: Path, other: Path) -> None:
-    """A field that does not follow from the trace."""
+    """A field that is not derived from the trace."""
     result = json.loads((run / "result.json").read_bytes())
     (run / "result.json").write_text(json.dumps(result | {"isolation": "bubblewrap, really"}))
 
@@ -196,7 +196,7 @@ def test_plain_replay_accepts_keys_it_does_not_know_unsigned_runs_and_what_a_cra
     key_file().unlink()
     replayed_plain(stage, run, 0)
     lines = (run / "trace.jsonl").read_bytes().splitlines(keepends=True)
-    (run / "result.json").write_bytes(b"")  # a power cut took its content
+    (run / "result.json").write_bytes(b"")  # a power cut lost its content
     replayed_plain(stage, run, 0)
     (run / "result.json").unlink()
     replayed_plain(stage, run, 0)
@@ -207,7 +207,7 @@ def test_plain_replay_accepts_keys_it_does_not_know_unsigned_runs_and_what_a_cra
 
 
 def zipped(run: Path) -> Path:
-    """The folder as a pack, without the looks that our own packer takes."""
+    """Return the folder as a pack, without the checks of our own packer."""
     with zipfile.ZipFile(run.with_suffix(".zip"), "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(run.rglob("*")):
             archive.write(path, path.relative_to(run.parent))
@@ -250,7 +250,7 @@ def test_a_killed_run_is_signed_by_whoever_goes_on_with_it_and_what_was_there_is
     lines = (run / "trace.jsonl").read_bytes().splitlines(keepends=True)
     whole = (run / "signatures.jsonl").read_bytes()
     first = whole.index(b"\n") + 1
-    for end in (0, 7, first, first + 7):  # kill -9 in any byte of the file
+    for end in (0, 7, first, first + 7):  # kill -9 at any byte of the file
         (run / "signatures.jsonl").write_bytes(whole[:end])
         (run / "trace.jsonl").write_bytes(b"".join(lines[:-3]))
         (run / "result.json").unlink()
