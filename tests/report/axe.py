@@ -1,4 +1,4 @@
-"""What axe-core finds wrong with a page as it stands: names, roles, contrast, order of headings, size of targets."""
+"""Accessibility faults that axe-core finds in a page: names, roles, contrast, order of headings, size of targets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _source() -> str:
 
 
 def violations(page: Page) -> list[str]:
-    """One line for each element that breaks a rule; there is no list of exceptions."""
+    """Return one line for each element that breaks a rule; there is no list of exceptions."""
     page.evaluate(_source() + ";0")
     found: list[str] = page.evaluate(_RUN)
     return found

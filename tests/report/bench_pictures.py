@@ -1,4 +1,4 @@
-"""The pictures of docs/report.md. `python -m tests.report.bench_pictures BENCH` takes them anew, of a real bench."""
+"""The pictures of docs/report.md. `python -m tests.report.bench_pictures BENCH` renews them from a real bench."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIZE = {"width": 1240, "height": 1330}
 
 
 def take(browser: Browser, bench: Path, folder: Path) -> list[Path]:
-    """``report-light.png`` and ``report-dark.png``: from the bill against success on."""
+    """Write ``report-light.png`` and ``report-dark.png``, starting at the plot of bill against success."""
     with tempfile.TemporaryDirectory() as place:
         file = write_report(bench, str(Path(place, "report.html"))).path
         taken = []

@@ -1,4 +1,4 @@
-"""Benches that were never run: rows as a bench leaves them, made up so that every part of a report has something."""
+"""Made-up benches: rows as a bench leaves them, covering every part of a report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stackmem.lab.bench.results import write_results
 WORLDS = (
     "env_trap", "spec_map", "dead_ends", "moving_target", "deep_deps", "log_haystack", "conflict", "ledger",
 )  # fmt: skip
-# Name to: growth of the peak, chance of success at horizon 60, loss of it per doubling, dearness, share of reads.
+# Name to: growth of the peak, chance of success at horizon 60, loss of it per doubling, cost factor, share of reads.
 SHAPES: dict[str, tuple[float, float, float, float, float]] = {
     "full": (1.0, 0.99, 0.00, 1.0, 0.97),
     "window": (0.05, 0.55, 0.12, 0.5, 0.40),
@@ -42,7 +42,7 @@ SUITE = {
 
 
 def row(strategy: str = "full", task: str = "env_trap", seed: int = 1, **more: Any) -> dict[str, Any]:
-    """One trial; ``more`` goes over what it would have."""
+    """Return one trial; ``more`` overrides its fields."""
     made = {
         "task": task, "family": task, "horizon": 60, "noise": 1.0, "seed": seed, "model": "sim/bounded-reader",
         "strategy": strategy, "spelled": strategy, "isolation": "memory", "outcome": "solved", "ending": "popped",
@@ -63,7 +63,7 @@ def zoo(
     worlds: Sequence[str] = WORLDS,
     strategies: Sequence[str] = tuple(SHAPES),
 ) -> list[dict[str, Any]]:
-    """Every strategy on every world, as a bench of the zoo would leave it; always the same."""
+    """Return every strategy on every world, as a bench of the zoo would leave it; deterministic."""
     dice = random.Random(4)
     return [
         _made(dice, strategy, task, horizon, seed)
@@ -94,7 +94,7 @@ def _made(dice: random.Random, strategy: str, task: str, horizon: int, seed: int
 
 
 def bench(folder: Path, rows: Sequence[Mapping[str, Any]], suite: Mapping[str, str] = SUITE) -> Path:
-    """The folder of a bench that left these rows."""
+    """Create the folder of a bench with these rows."""
     folder.mkdir(parents=True, exist_ok=True)
     write_results(folder, [dict(one) for one in rows], suite)
     return folder

@@ -1,4 +1,4 @@
-"""Runs that several tests look at, each made once, and a browser."""
+"""Runs shared by several tests, each made once, and a browser."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ expect.set_options(timeout=120_000)  # the machine may be busy with other tests
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Folders of runs by name; the ids of the runs are their names."""
+    """Return the runs' folders by name, which is also the id of each run."""
     root = tmp_path_factory.mktemp("made")
     return {
         "invoices": runs.showpiece(root / "invoices"),
@@ -34,19 +34,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def chromium() -> str:
-    """The program; the one that never has a window first, which takes half the processor time."""
+    """Return the browser program, preferably the one without a window, which takes half the processor time."""
     names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     found = next(filter(None, map(shutil.which, names)), None)
     assert found, "the viewer is tested in a Chromium: apt-get install chromium-headless-shell"
     return found
 
 
-@pytest.fixture(scope="module")  # no longer: its driver keeps an event loop running in this thread
+@pytest.fixture(scope="module")  # not longer, because its driver keeps an event loop running in this thread
 def browser() -> Iterator[Browser]:
     program = chromium()
     before = os.environ.get("HOME")
     with tempfile.TemporaryDirectory(prefix="stackmem-chromium-") as home:
-        os.environ["HOME"] = home  # the test's own is gone before the browser is
+        os.environ["HOME"] = home  # the test's own folder is deleted before the browser ends
         with sync_playwright() as driver:
             started = driver.chromium.launch(executable_path=program, args=FLAGS)
             if before:
@@ -56,7 +56,7 @@ def browser() -> Iterator[Browser]:
 
 
 class Shown:
-    """A page in the browser, and whatever went wrong in it."""
+    """A page in the browser, and its errors."""
 
     def __init__(self, page: Page, path: Path) -> None:
         self.page, self.path = page, path
@@ -77,7 +77,7 @@ Show = Callable[..., Shown]
 
 @pytest.fixture
 def show(browser: Browser, tmp_path: Path) -> Iterator[Show]:
-    """Makes a page of runs and opens it; fails the test where the page complains or reaches for anything."""
+    """Create a page of runs and open it; fails the test if the page reports an error or contacts anything."""
     opened: list[Shown] = []
 
     def make(*folders: Path, dark: bool = False, width: int = 1360, height: int = 900) -> Shown:

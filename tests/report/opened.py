@@ -1,4 +1,4 @@
-"""A page as it can be read without a browser."""
+"""Reads a page without a browser."""
 
 import base64
 import gzip
@@ -12,7 +12,7 @@ from stackmem.report.view import read_runs
 
 
 def held(content: bytes) -> dict[str, Any]:
-    """What the page holds."""
+    """Return the page's data."""
     found = re.search(rb'id="held">([A-Za-z0-9+/=]*)</script>', content)
     assert found
     decoded: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(found[1])))
@@ -24,7 +24,7 @@ def opened(*folders: Path) -> dict[str, Any]:
 
 
 def text(shown: dict[str, Any], ref: Any) -> str:
-    """A text by its reference, as the page puts it together."""
+    """Resolve a text reference in the same way as the page."""
     if isinstance(ref, int):
         return str(shown["texts"][ref])
     return "".join(piece_of(shown, piece) for piece in ref)
@@ -53,7 +53,7 @@ def value(shown: dict[str, Any], kept: Any) -> Any:
 
 
 def prompt(shown: dict[str, Any], run: int, step: int) -> list[Any]:
-    """The parts of a step's prompt, in order, with their texts."""
+    """Return the parts of a step's prompt, in order, with their texts."""
     told = shown["runs"][run]
     ranges = told["steps"][step - 1][9]
     numbers = [

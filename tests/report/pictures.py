@@ -1,4 +1,4 @@
-"""The pictures of docs/view.md. `python -m tests.report.pictures` takes them anew."""
+"""The pictures of docs/view.md. `python -m tests.report.pictures` renews them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIZE = {"width": 1240, "height": 1110}
 
 
 def take(browser: Browser, run: Path, folder: Path) -> list[Path]:
-    """``view-light.png`` and ``view-dark.png`` of a run at its step 14."""
+    """Write ``view-light.png`` and ``view-dark.png`` of a run at its step 14."""
     page_file = write_page([run], str(folder / "view.html"))
     taken = []
     for scheme in ("light", "dark"):

@@ -1,4 +1,4 @@
-"""Runs for the viewer, written as the harness writes them: one to look at, a long one, a hostile one."""
+"""Runs for the viewer, written in the harness's format: a typical one, a long one, a hostile one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ START = 1_795_186_800.0
 
 @dataclass
 class Clock:
-    """The time of the run: each reading is a little later, a reply that ponders much later."""
+    """The time of the run: each reading is a little later, a slow reply much later."""
 
     now: float = START
 
@@ -38,7 +38,7 @@ class Clock:
 
 @dataclass
 class Provider:
-    """Reports usage as a provider with a prompt cache does: whole prompts, for five minutes, are what it can read."""
+    """Reports usage like a provider with a prompt cache that can read whole prompts for five minutes."""
 
     clock: Clock
     held: list[tuple[str, float]] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Provider:
 
 @dataclass
 class Kept(World):
-    """A workspace in memory, of which a real history is kept after each step that may change it."""
+    """An in-memory workspace whose real history is saved after each step that may change it."""
 
     place: Path = Path()
     history: History | None = None
@@ -84,7 +84,7 @@ def record(
     clock: Clock,
     usage: Callable[[View, ModelReplied], Usage] | None = None,
 ) -> Path:
-    """Write the run of these replies into ``folder``."""
+    """Write the run of these replies to ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     writer = TraceWriter(folder / "trace.jsonl", clock)
     strategy, left = open_strategy(start.strategy), iter(replies)
@@ -141,7 +141,7 @@ LOG = "\n".join(f"tests/test_totals.py::test_rounds_once[{number}] PASSED" for n
 
 
 def invoices() -> Iterator[ModelReplied | ModelFailed]:
-    """Two levels of frames, a chunk that grows stale, a check that fails, a frame that is popped by force."""
+    """Two levels of frames, a chunk that grows stale, a failing check, and a frame that is popped by force."""
     yield do("list_files")
     yield reply("I read the specification first.", call("read_file", path="spec.md"))
     yield alloc("spec", SPEC, description="What an invoice is, how totals are rounded", source="spec.md")
@@ -205,7 +205,7 @@ def invoices() -> Iterator[ModelReplied | ModelFailed]:
 
 
 def showpiece(folder: Path, strategy: str = "stackheap") -> Path:
-    """A run to look at, with usage, costs and files."""
+    """A typical run with usage, costs and files."""
     place = folder.parent / f"{folder.name}-work"
     place.mkdir(parents=True)
     folder.mkdir(parents=True)
@@ -226,7 +226,7 @@ def showpiece(folder: Path, strategy: str = "stackheap") -> Path:
 
 
 def _pondering(replies: Iterable[ModelReplied | ModelFailed], clock: Clock) -> Iterator[ModelReplied | ModelFailed]:
-    """The same replies; one comes so late that a cache entry has expired."""
+    """Yield the same replies, one of them so late that a cache entry has expired."""
     for number, said in enumerate(replies):
         if number == 33:
             clock.now += 400
@@ -234,7 +234,7 @@ def _pondering(replies: Iterable[ModelReplied | ModelFailed], clock: Clock) -> I
 
 
 def long_run(folder: Path, steps: int, strategy: str = "stackheap") -> Path:
-    """A run of so many steps in frames of some twenty, with commands, chunks and reads; each text is new."""
+    """A run of this many steps in frames of about twenty, with commands, chunks and reads; each text is unique."""
     draw = random.Random(7)
     clock = Clock()
     outputs = _Outputs(draw)
@@ -247,7 +247,7 @@ def long_run(folder: Path, steps: int, strategy: str = "stackheap") -> Path:
 
 
 class _Outputs(dict[str, ToolReturned]):
-    """An output of its own for each command."""
+    """A unique output for each command."""
 
     def __init__(self, draw: random.Random) -> None:
         self._draw = draw
@@ -296,7 +296,7 @@ HOSTILE = (
 
 
 def hostile(folder: Path) -> Path:
-    """Texts that would break a page that trusts them."""
+    """A run with texts that would break a page without escaping."""
     lines = "\n".join(HOSTILE)
     replies = [
         reply(lines, call("run_command", command=f"echo {lines}")),

@@ -1,4 +1,4 @@
-"""A bench as one file that can be cited, and made again."""
+"""A bench as one citable file, from which it can be reproduced."""
 
 import io
 import json

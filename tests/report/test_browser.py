@@ -141,7 +141,7 @@ def test_the_width_of_a_step_can_be_its_tokens_or_its_cost(show, made):
         expect(button).to_have_attribute("aria-pressed", "true")
         page.wait_for_timeout(150)
         widths[mode] = page.locator(".playhead").bounding_box()["width"]
-    assert widths["cost"] > 2 * widths["steps"]  # its cache entry had expired: it was written again
+    assert widths["cost"] > 2 * widths["steps"]  # its cache entry had expired and was written again
 
 
 def test_search_finds_what_was_said_and_goes_there(show, made):
@@ -235,7 +235,7 @@ def test_a_run_without_steps_is_shown(show, made):
 
 def test_an_address_that_is_followed_at_once_after_another_is_not_written_over(show, made):
     page = show(made["invoices"]).open()
-    waits = "const end = performance.now() + 200; while (performance.now() < end);"  # until the page wants to write
+    waits = "const end = performance.now() + 200; while (performance.now() < end);"  # until the page attempts to write
     for number in (2, 3, 4):
         page.evaluate(f"location.hash = '#step={number}'")
         expect(page.locator(".where h2")).to_have_text(f"Step {number}")
@@ -271,7 +271,7 @@ def test_thousands_of_steps_open_and_turn_in_time_by_their_number_in_a_small_fil
     import gzip
 
     def millis(shown, steps):
-        """Until the page of a step in the middle is there, and for ten steps from there: each the least of three."""
+        """Return the time until a page in the middle is shown, and for ten further steps; each the minimum of three."""
         opened, turned = [], []
         for _ in range(3):
             page = shown.open(f"#step={steps // 2}")

@@ -1,4 +1,4 @@
-"""What a report says of a bench: figures, verdicts, Markdown and the spreadsheet."""
+"""A bench's report: figures, verdicts, Markdown and the spreadsheet."""
 
 import csv
 import json
@@ -39,7 +39,7 @@ def line(section: Section, strategy: str) -> Line:
 
 
 def pairs(count: int = 8, **more):
-    """The baseline and one other strategy on the same tasks, the other as ``more`` says."""
+    """Return the baseline and one other strategy on the same tasks, with the other's fields from ``more``."""
     for seed in range(count):
         yield row("full", seed=seed)
         yield row("other", seed=seed, **more)
@@ -237,7 +237,7 @@ def test_markdown_has_a_table_for_the_whole_and_for_each_task(tmp_path):
 
 
 def readers():
-    """Two readers: the first solves all with either, the second only with the dear one."""
+    """Return two readers: the first solves everything with either strategy, the second only with the expensive one."""
     for model, solved in (("sim/a", 1), ("sim/b", 0)):
         for task in ("ledger", "conflict"):
             yield row("full", task, model=model, bill_read=2_000_000)
@@ -387,7 +387,7 @@ def test_a_strategy_that_never_acted_says_so_in_its_row_and_in_words(tmp_path):
 @pytest.mark.parametrize("column", ["horizon", "bill_usd", "steps", "peak_context_tokens", "first_loss_step"])
 @pytest.mark.parametrize("value", [1e308, -1e308, 2.0**64])
 def test_a_figure_that_nothing_measured_can_be_counts_as_none(tmp_path, column, value):
-    """``results.sqlite`` may come from anybody; the ledger refuses such a row."""
+    """``results.sqlite`` may come from anybody; the ledger itself refuses such a row."""
     rows = [row("full"), row("stackheap", **{column: value}), row("mask", seed=2, **{column: value})]
     for end in (".html", ".md", ".csv"):
         assert write_report(bench(tmp_path / "b", rows), str(tmp_path / f"report{end}")).trials == 3

@@ -1,4 +1,4 @@
-"""The report of a bench in a real browser: opened, clicked, sorted, made narrow, printed."""
+"""A bench's report in a real browser: opened, clicked, sorted, narrowed, printed."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ OpenReport = Callable[..., Page]
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Reports by name; that of the zoo has eight strategies at two horizons on two worlds."""
+    """Return reports by name; that of the zoo has eight strategies at two horizons on two worlds."""
     root = tmp_path_factory.mktemp("benches")
     rows = {
         "zoo": zoo((20, 200), 2, ("env_trap", "ledger"), SOME),
@@ -35,7 +35,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture
 def report(browser: Browser, reports: dict[str, Path]) -> Iterator[OpenReport]:
-    """Opens a report; fails the test where the page complains or reaches for anything."""
+    """Open a report; fails the test if the page reports an error or contacts anything."""
     opened: list[Shown] = []
 
     def make(name: str, hash_: str = "", *, dark: bool = False, width: int = 1360) -> Page:

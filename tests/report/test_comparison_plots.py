@@ -1,4 +1,4 @@
-"""The plots: who is on the frontier, what is fitted, where names stand."""
+"""The plots: who is on the frontier, what is fitted, and the position of labels."""
 
 from itertools import pairwise
 from math import isfinite
@@ -80,7 +80,7 @@ def test_an_exponent_is_fitted_over_all_trials():
 
 
 def test_where_there_are_long_runs_the_exponent_is_theirs():
-    """What every prompt begins with bends the line of short runs."""
+    """The fixed beginning of every prompt would flatten the line for short runs."""
     rows = [row("full", horizon=horizon, peak_context_tokens=peak)
             for horizon, peak in ((10, 9_000), (100, 10_000), (1_000, 100_000))]  # fmt: skip
     (found,) = slopes(trials(*rows), peak)
@@ -97,7 +97,7 @@ def test_a_single_horizon_has_no_slope_and_broken_trials_have_no_say():
 
 
 def test_a_run_that_ended_without_a_loss_leaves_the_curve_where_it_ended():
-    """Of four runs one loses at step 2; of the three that go on one ends at 5; of the two left one loses at 8."""
+    """Of four runs one loses at step 2; of the remaining three one ends at 5; of the remaining two one loses at 8."""
     rows = [row(seed=1, steps=10, first_loss_step=2), row(seed=2, steps=5), row(seed=3, steps=10, first_loss_step=8),
             row(seed=4, steps=10)]  # fmt: skip
     (found,) = loss_curves(trials(*rows), "first_loss_step")

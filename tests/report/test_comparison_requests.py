@@ -1,4 +1,4 @@
-"""What a report says of conversations: the cost of the n-th request, and nothing of rows that do not tell it."""
+"""A report about conversations: the cost of the n-th request, omitting rows that do not record it."""
 
 import json
 
@@ -17,7 +17,7 @@ WANTS = Wants(PRICE, "a model")
 
 
 def told(*output: int, **more: object) -> str:
-    """Requests that cost nothing but so many tokens of output."""
+    """Requests that cost only this many output tokens each."""
     zeros = [0] * len(output)
     kinds = dict.fromkeys(("uncached", "cache_read", "cache_write_5m", "cache_write_1h"), zeros)
     return json.dumps({**kinds, "output": output, "steps": [len(output), *zeros[1:]], **more})
@@ -52,7 +52,7 @@ def test_the_last_is_held_against_the_fifth_and_growth_is_an_exponent(tmp_path):
 
 def test_the_curve_has_the_mean_of_each_request_and_the_fit_begins_at_the_fifth():
     grows, dear = [100 * n for n in range(1, 51)], [300 * n for n in range(1, 51)]
-    dear[0] = 10**9  # what comes before the fifth does not bend the line
+    dear[0] = 10**9  # data before the fifth request does not change the line
     (slope,) = request_slopes(
         [TrialRow(row(seed=n, requests=told(*one))) for n, one in enumerate((grows, dear))], WANTS
     )

@@ -1,4 +1,4 @@
-"""The documents can be found by name and searched."""
+"""Documents can be found by name and by full-text search."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_every_page_stands_in_one_group_and_the_index_lists_what_is_no_decision(
 def test_a_page_is_found_by_its_name_its_file_or_its_last_word():
     for called in ("programs/apl", "docs/programs/apl.md", "apl", "APL"):
         assert documents.find(called) == "programs/apl"
-    assert documents.find("index") == "index"  # a whole name goes before the last word of another
+    assert documents.find("index") == "index"  # a complete name ranks above another one's last word
     assert documents.find("nowhere") is None
 
 

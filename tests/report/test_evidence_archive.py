@@ -1,4 +1,4 @@
-"""A study of recordings as one file that can be cited, and made again from the same recordings."""
+"""A study of recordings as one citable file, reproducible from the same recordings."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whom each family of worlds hurts, as a bench's report tells it."""
+"""Which strategies each family of worlds hurts, according to a bench's report."""
 
 from stackmem.core.pricing import Price
 from stackmem.lab.comparison.expectations import expectation_rows
@@ -14,7 +14,7 @@ FAMILIES = ("uneven", "relay", "survey", "ledger", "checklist")
 
 
 def rows(hits: dict[str, str], *names: str) -> list[dict]:
-    """Trials in which a strategy fails, or pays twice, in the family that is named."""
+    """Return trials in which a strategy fails, or pays twice as much, in the given family."""
     return [
         row(
             name, task=family, family=family, solved=int(hits.get(name) != family),

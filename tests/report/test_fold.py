@@ -1,4 +1,4 @@
-"""What a page tells of a run."""
+"""The data of a run's page."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -139,14 +139,14 @@ def test_a_step_that_changes_too_much_shows_its_beginning(tmp_path):
 
 
 def full_history(run):
-    """Tokens of each prompt with the whole history, as the page works them out."""
+    """Return the tokens of each prompt with the whole history, as the page computes them."""
     steps = run["steps"]
     return [steps[0][2] + step[6] * run["tokens_per_char"] for step in steps]
 
 
 def test_the_full_history_is_what_one_conversation_would_hold(tmp_path):
     shown = opened(long_run(tmp_path / "full", 60, "full"))
-    # Of a run that is one conversation, it grows as its own prompts do, at one rate for all of them.
+    # For a run with a single conversation, it grows like the run's own prompts, at one constant ratio.
     prompts = [step[2] for step in shown["runs"][0]["steps"]]
     full = full_history(shown["runs"][0])
     assert full[0] == prompts[0]
@@ -210,7 +210,7 @@ def test_a_trace_that_no_run_could_write_is_an_error_and_no_traceback(missing, t
 
 
 def fork_of(parent: Path, at: int, folder: Path) -> Path:
-    """A run that goes on from record ``at`` of another one with a rewritten reply."""
+    """Create a run that continues from record ``at`` of another one with a rewritten reply."""
     reader, last = RunReader(parent), ""
     for one in reader:
         last = reader.digest

@@ -1,4 +1,4 @@
-"""A page that follows a run is told what is new, and comes to what a page of the whole run holds."""
+"""A page that follows a run receives only changes, and ends with the same content as a page of the whole run."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.report.test_fold import fork_of
 
 
 def merged(held: dict[str, Any], change: dict[str, Any]) -> None:
-    """As the page does it."""
+    """Merge changes as the page does."""
     run = held["runs"][0]
     held["texts"] += change["texts"]
     held["parts"] += change["parts"]
@@ -94,7 +94,7 @@ def test_changes_that_are_not_kept_are_not_made_up(made):
 
 
 def in_pieces(folder: Path, at_once: int = 500) -> tuple[dict[str, Any], LiveRun, list[str]]:
-    """The page of a run as it comes piece by piece, and what it said of that meanwhile."""
+    """Return a run's page built piece by piece, and the intermediate updates."""
     live = LiveRun(folder, at_once)
     version = live.refresh(0)
     held, said = content(live), []

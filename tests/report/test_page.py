@@ -1,4 +1,4 @@
-"""The file itself: it holds everything, reaches for nothing, and no text of a trace stands in it as it came."""
+"""The HTML file: self-contained, makes no requests, and escapes every text of a trace."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""The pictures in the docs are of the page as it is."""
+"""The pictures in the docs show the current page."""
 
 import struct
 from pathlib import Path
@@ -17,5 +17,5 @@ def test_the_pictures_of_the_docs_can_be_taken_anew(browser: Browser, made, tmp_
     for picture in take(browser, made["invoices"], tmp_path):
         kept = IMAGES / picture.name
         assert size(picture) == size(kept) == (SIZE["width"], SIZE["height"])
-        # Fonts differ between machines; an empty or a broken page would be a tenth of it.
+        # Fonts differ between machines; an empty or broken page would be a tenth of the size.
         assert 0.5 < picture.stat().st_size / kept.stat().st_size < 2

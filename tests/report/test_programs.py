@@ -1,4 +1,4 @@
-"""A program's run on the page: its decisions, what its tools were asked and answered, and its payload."""
+"""A program's run on the page: its decisions, its tools' arguments and results, and its payload."""
 
 import json
 import os

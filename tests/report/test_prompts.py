@@ -1,4 +1,4 @@
-"""Each prompt of a page is the one that was sent, and nothing is kept twice."""
+"""Each prompt of a page is the one that was sent, and no text is stored twice."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ def written(folder: Path, played: Played) -> Path:
 
 
 def sent(view: View) -> list[Any]:
-    """The parts of a view, as `prompt` tells them."""
+    """Return the parts of a view in the form of `prompt`."""
     found: list[Any] = [["s", view.system], *(["d", tool.name, tool.description, tool.schema] for tool in view.tools)]
     for message in view.messages:
         for part in message.parts:
@@ -70,7 +70,7 @@ def test_every_prompt_is_the_one_that_was_sent(story, tmp_path):
 
 
 def facts_of(played: Played) -> list[str]:
-    """What answered each request, in order."""
+    """Return the answer to each request, in order."""
     return [kind for kind in played.kinds if kind in ("ModelReplied", "ModelFailed")]
 
 
@@ -116,7 +116,7 @@ def test_a_prompt_of_a_frame_that_only_appends_is_two_ranges(tmp_path):
 def test_no_text_is_kept_twice(tmp_path):
     shown = opened(long_run(tmp_path / "run", 200))
     assert len(shown["texts"]) == len(set(shown["texts"]))
-    content = next(one for one in shown["texts"] if one.count("_") == 20)  # a chunk's, which is read several times
+    content = next(one for one in shown["texts"] if one.count("_") == 20)  # a chunk's text, which is read several times
     assert sum(content in one for one in shown["texts"]) == 1
 
 

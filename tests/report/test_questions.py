@@ -1,4 +1,4 @@
-"""The ten questions of docs/questions.md are answered by a page's first screen, or by as many clicks as it says."""
+"""A page's first screen, or the stated number of clicks, answers each of the ten questions in docs/questions.md."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ ROW = re.compile(r"^\| ([^|]+\?) \| (run|bench) \| [^|]+ \| (\d) \|$", re.M)
 
 
 class Reader:
-    """Somebody who looks at a page and clicks, and how often."""
+    """A reader who looks at a page, clicks, and counts the clicks."""
 
     def __init__(self, page: Page) -> None:
         self.page, self.clicks = page, 0
@@ -30,7 +30,7 @@ class Reader:
         return self.page.get_by_role("list", name="What happened").get_by_role("button", name=text)
 
     def sees(self, what: Locator, text: str) -> None:
-        """The text stands in the window as it is now."""
+        """Return whether the text is visible in the window."""
         expect(what.first).to_contain_text(text)
         expect(what.first).to_be_in_viewport()
 

@@ -1,4 +1,4 @@
-"""The site that `make docs` builds: whole, strict, searched offline, and asking no host for anything."""
+"""The site of `make docs`: complete, strict, searchable offline, and without external requests."""
 
 import re
 import subprocess
