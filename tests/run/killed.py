@@ -1,4 +1,4 @@
-"""Runs that die: a process that solves or resumes and kills itself, as kill -9 does, right after a chosen fact."""
+"""Crashing runs: a process that solves or resumes and kills itself, as kill -9 does, right after a chosen fact."""
 
 import re
 import signal
@@ -37,7 +37,7 @@ resume(Path(sys.argv[2]), {}, os.environ, observe)
 
 
 def dies(stage: Stage, code: str, after: int, subject: Path, *more: str) -> bool:
-    """Whether the process was killed after that many facts; False where it came to its end before."""
+    """Return whether the process was killed after that many facts; False if it ended before."""
     ran = subprocess.run(
         [sys.executable, "-c", code, str(after), str(subject), *more], cwd=stage.elsewhere, env=stage.environ(),
         capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=100,
@@ -47,7 +47,7 @@ def dies(stage: Stage, code: str, after: int, subject: Path, *more: str) -> bool
 
 
 def killed(stage: Stage, after: int, task: Path, *more: str) -> Path:
-    """The folder of a run of the task that was killed right after its fact number ``after``."""
+    """Return the folder of the task's run that was killed right after fact number ``after``."""
     before = set(stage.runs.iterdir()) if stage.runs.is_dir() else set()
     assert dies(stage, SOLVE, after, task, *more)
     (run,) = set(stage.runs.iterdir()) - before
@@ -60,12 +60,12 @@ def resumed(run: Path, **wanted: str) -> Resumed:
 
 
 def stackmem_environ() -> dict[str, str]:
-    """No variable of ours, and no key."""
+    """Return the environment without stackmem variables and keys."""
     return {"PATH": "/usr/bin:/bin"}
 
 
 def story(run: Path | str) -> list[str]:
-    """What happened in a run, whatever stopped it meanwhile, and whenever and wherever it happened."""
+    """Return the events of a run without interruptions, times, and host-dependent values."""
     return [
         without_place(run, repr(event))
         for event in events(run)
@@ -75,13 +75,13 @@ def story(run: Path | str) -> list[str]:
 
 
 def without_place(run: Path | str, text: str) -> str:
-    """The text without the place of a run's workspace, which some levels show, and digests of prompts that hold it."""
+    """Return the text without the path of a run's workspace, which some levels show, and without prompt digests."""
     place = events(run)[0].workspace
     return text if place == "/workspace" else re.sub("prompt_digest='[0-9a-f]+'", "", text).replace(place, "W")
 
 
 def told(result: stackmem.RunResult) -> dict[str, Any]:
-    """What a result says that does not depend on the run's name, on time, and on a home where a key is kept."""
+    """Return a result without values that depend on the run's name, on time, or on a home that contains a key."""
     mine = ("run", "run_dir", "workspace", "wall_seconds", "digest", "records", "unsigned")
     return {name: getattr(result, name) for name in result.__struct_fields__ if name not in mine}
 

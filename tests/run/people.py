@@ -1,4 +1,4 @@
-"""Persons for tests: what they say, allow and stop is a list, and who has nothing left to say leaves."""
+"""Simulated users: their messages, permissions and stops come from a list, and they leave at its end."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ Meanwhile = PersonSteppedIn | PersonStopped | None
 
 
 class Scripted:
-    """Attributes:
-    asked: Every question that was put to her.
+    """A user with a script.
+
+    Attributes:
+        asked: Every question the user received.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class Scripted:
 def talk(
     stage: Any, person: Any, script: str, rules: SessionRules | None = None, observe: Any = None, **flags: Any
 ) -> RunResult:
-    """A conversation over a small folder of her own, in this process."""
+    """Hold a conversation about a small private folder, in this process."""
     folder = Path(stage.root) / "mine"
     if not folder.exists():
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""Places a person may stand in, and the settings they come to."""
+"""Folders that a user may be in, and the resulting settings."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from stackmem.settings.settings import Resolved, resolve
 
 
 class Places:
-    """A home with a configuration file, and below it a git repository in which the person stands."""
+    """A home with a configuration file, containing a git repository that is the user's current folder."""
 
     def __init__(self, root: Path) -> None:
         self.home = root / "home"

@@ -33,7 +33,7 @@ class Family:
     """The runs of one conversation about a folder, without a model: each has a history, a patch and its parent.
 
     Attributes:
-        trees: What each run's workspace has, by the run's name.
+        trees: Each run's workspace content, by the run's name.
     """
 
     def __init__(self, root: Path) -> None:
@@ -62,7 +62,7 @@ class Family:
         write_in(self.trees[self.now], path, content)
 
     def undo(self, parent: str, at: Files) -> None:
-        """Go on in a new run, from files that the conversation had before."""
+        """Continue in a new run from an earlier state of the conversation's files."""
         self.now = self.begin(f"run{len(self.trees)}", parent, at)
 
     def apply(self) -> Any:
@@ -93,7 +93,7 @@ def write_in(files: dict[str, Any], path: str, content: bytes | None) -> None:
 
 
 def expected(here: Files, last: Files, after: Files) -> Files | None:
-    """What an apply makes of the folder; None if it has to refuse."""
+    """Return the folder after an apply; None if the apply must refuse."""
     since = {path for path in NAMES if last.get(path) != after.get(path)}
     if since and all(here.get(path) in (last.get(path), after.get(path)) for path in since):
         paths = since
@@ -154,7 +154,7 @@ def test_every_apply_leads_from_what_was_applied_last_to_the_runs_own_tree(todo:
 
 
 def test_an_apply_after_everything_was_undone_says_that_it_took_files_back(tmp_path: Path):
-    """The fault that was found: it reverted the file and said that the run had changed none."""
+    """Regression test: it reverted the file and reported that the run had changed none."""
     family = Family(tmp_path)
     family.work("a", b"1\n")
     assert family.apply().describe() == f"applied to {family.folder}: 1 file"
@@ -166,7 +166,7 @@ def test_an_apply_after_everything_was_undone_says_that_it_took_files_back(tmp_p
 
 
 def test_a_file_that_the_user_edited_after_the_apply_is_named_and_nothing_counts_as_taken_back(tmp_path: Path):
-    """The fault that was found: the apply said that there was nothing to do, and recorded that it was done."""
+    """Regression test: apply reported that there was nothing to do, and recorded itself as done."""
     family = Family(tmp_path)
     family.work("a", b"1\n")
     family.work("b", b"1\n")

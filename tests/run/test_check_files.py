@@ -1,4 +1,4 @@
-"""What steers a person's own check is as the run found it, whatever the run made of it."""
+"""Files that control a user's own check are restored to their original state, whatever the run changed."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ TRICKS = {
 
 
 def written(files: dict[str, str]):
-    """What an agent does that writes files with its commands, executables as such."""
+    """Commands of an agent that writes files; executables stay executable."""
     made = [f"mkdir -p '{Path(name).parent}' && cat >'{name}' <<'END'\n{text}END" for name, text in files.items()]
     return [command("\n".join([*made, *(f"chmod +x '{name}'" for name, text in files.items() if text == SHELL)]))]
 

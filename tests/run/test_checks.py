@@ -1,4 +1,4 @@
-"""What decides whether a run is solved: on a copy, out of the agent's reach, and never a crash."""
+"""Checks decide whether a run is solved: on a copy, out of the agent's reach, and without crashing."""
 
 from pathlib import Path
 

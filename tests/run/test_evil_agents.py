@@ -1,4 +1,4 @@
-"""Agents that plant files, or end the process that runs the tests, instead of mending what fails: none is solved."""
+"""Agents that plant files, or end the test process, instead of fixing the failure never count as solved."""
 
 import importlib.util
 import marshal
@@ -38,7 +38,7 @@ EVERY = {name: content for files in HONEST.values() for name, content in files.i
 
 
 def campaign(cases, in_ci):
-    """Each case, of which those that are not named run in the campaign alone."""
+    """Return each case; those not listed by name run only in a campaign."""
     marks = [() if case in in_ci else pytest.mark.campaign for case in cases]
     return [
         pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=mark)
@@ -58,7 +58,7 @@ def test_every_importable_name_is_put_back_wherever_it_is_planted(judge: Judge, 
     known = {name for name in files if Path(name).stem in SEEN or Path(name).parent.name in SEEN}
     assert known - judge.put_back == set()
     assert len(known) > 400
-    assert solved(verdict) or check == UNITTEST, verdict  # unittest imports every folder, also one of an odd name
+    assert solved(verdict) or check == UNITTEST, verdict  # unittest imports every folder, even one with an odd name
     assert not solved(judge.judge(files, check))
 
 

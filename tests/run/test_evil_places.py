@@ -1,4 +1,4 @@
-"""Agents that put a file where it decides a check by its place, not by a name that shadows: none is solved."""
+"""Agents that plant a file whose location, not its name, influences a check never count as solved."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ LOAD_TESTS = f"{PASSING_CASE}def load_tests(loader, *_):\n    return loader.load
 
 
 class Case(Struct):
-    """A repository beside ``rates.py``, a check of it, and what an agent plants."""
+    """A repository with ``rates.py``, a check of it, and the agent's planted file."""
 
     found: dict[str, str]
     check: str

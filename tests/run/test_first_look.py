@@ -1,4 +1,4 @@
-"""What a small model is shown of its files before the first step."""
+"""Files shown to a small model before the first step."""
 
 import pytest
 

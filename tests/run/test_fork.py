@@ -1,4 +1,4 @@
-"""A fork goes on from where another run stood: what is not changed is the same to the byte, and nothing is copied."""
+"""A fork continues from another run's state: unchanged parts are identical to the byte, and no files are copied."""
 
 import os
 from pathlib import Path
@@ -300,7 +300,7 @@ def test_the_calculator_is_solved_from_each_of_its_steps(stage: Stage, place):
     result = stage.solve(TASKS / "calculator", strategy=f"stackheap:index={place}")
     for at in range(result.steps):
         child = forked(result.run_dir, at).result
-        sent = digests(result.run_dir)[: at + 1]  # later ones hold what pytest prints, its time among it
+        sent = digests(result.run_dir)[: at + 1]  # later ones contain pytest's output, including its time
         assert (child.outcome, digests(child.run_dir)[: at + 1]) == ("solved", sent)
         changed = forked(child.run_dir, at, chunks={"more": "x"}).result
         assert (changed.outcome, replay(changed.run_dir).prompts) == ("solved", result.steps)

@@ -1,4 +1,4 @@
-"""Which folder a run works on where the one that was named lies in a work tree; and how its repository comes to it."""
+"""Which folder a run uses if the named one is inside a work tree, and how its repository is made available."""
 
 import os
 import threading
@@ -71,7 +71,7 @@ def test_locks_of_a_killed_git_are_removed_and_no_link_is_followed(tmp_path: Pat
 
 
 class Held:
-    """``make_repository``, held up until somebody lets it go."""
+    """A slow ``make_repository`` that waits until it is released."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go = threading.Event()
@@ -165,7 +165,7 @@ def test_a_history_that_cannot_be_had_ends_the_run_at_its_first_command_and_resu
         result = played(hers, LOOK, tmp_path, layer=layer)
     assert result.outcome == "workspace_error"
     assert "an object is missing; begin anew with --git none to go without it" in result.failure
-    # as a kill in the middle of the move leaves it
+    # as left by a kill in the middle of the move
     (half,) = (tmp_path / "sandbox").glob("*/repository/.git" if layer == "auto" else "*/workspace/.git")
     (half / "HEAD").write_text("half of it")
     run = tmp_path / "runs" / result.run

@@ -1,7 +1,7 @@
-"""Task folders of real shape over Debian's own base systems, as root and as an ordinary user.
+"""Realistic task folders on Debian's own base systems, as root and as an ordinary user.
 
-``IMAGE_BASES`` may name a folder with ``bookworm.tar`` and ``trixie.tar``; else mmdebstrap makes them, which needs
-Debian's packages and some minutes. pip and apt fetch what the images bake in.
+``IMAGE_BASES`` may name a folder with ``bookworm.tar`` and ``trixie.tar``; otherwise mmdebstrap creates them, which
+needs Debian's packages and some minutes. pip and apt download what the images install.
 """
 
 import os
@@ -27,7 +27,7 @@ SUITES = {"bookworm": "python3,python3-pip", "trixie": "python3-minimal"}
 BOOKWORM = "FROM debian:bookworm-slim\n"
 FETCH = "RUN sed -i /security/d /etc/apt/sources.list && apt-get update && apt-get install -y --no-install-recommends "
 
-# Name to: Dockerfile, what solves it, what a right solution makes true, more files.
+# Name to: Dockerfile, solution command, a command that succeeds after a correct solution, more files.
 SHAPES: dict[str, tuple[str, str, str, dict[str, str]]] = {
     "app": (f"{BOOKWORM}WORKDIR /app\nCOPY given .\n", "cp given answer", "[ -f /app/answer ]", {"given": "1"}),
     "src": (f"{BOOKWORM}WORKDIR /usr/src/app\n", "pwd > where", "[ $(cat where) = /usr/src/app ]", {}),
@@ -84,7 +84,7 @@ def home(request: pytest.FixtureRequest) -> Iterator[tuple[Person, Path]]:
 
 
 def stackmem(home: tuple[Person, Path], *words: object) -> subprocess.CompletedProcess[str]:
-    """The command line as a person who may not read what root's Python is installed in."""
+    """Run the command line as a user who may not read the folder of root's Python."""
     person, path = home
     own = person.uid == os.geteuid()
     python = sys.executable if own else f"/usr/bin/python3.{sys.version_info.minor}"

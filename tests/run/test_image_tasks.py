@@ -1,4 +1,4 @@
-"""Tasks in their own image: built, checked, solved and judged, with what the agent wrote anywhere in its root."""
+"""Tasks in their own image: built, checked, solved and judged, including files the agent wrote anywhere in its root."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def image_task(folder: Path, *, recipe: str = RECIPE, test: str = TEST, solve: s
 
 @pytest.fixture
 def base(stage: Stage) -> list[str]:
-    """Flags that name the small base; images are kept with the test."""
+    """Return flags that name the small base; images are stored with the test."""
     return ["--base", f"small={small_base(stage.root / 'base')}"]
 
 

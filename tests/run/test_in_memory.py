@@ -1,4 +1,4 @@
-"""Runs in memory: nothing but the run's own records on the disk, and everything that can be done with a run."""
+"""In-memory runs write only their own records to the disk, and support every operation on a run."""
 
 import os
 from pathlib import Path

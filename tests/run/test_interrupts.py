@@ -1,4 +1,4 @@
-"""A signal interrupts what is allowed to be interrupted, once; the second one ends the program."""
+"""A signal interrupts only what may be interrupted, once; the second one ends the program."""
 
 import signal
 import threading

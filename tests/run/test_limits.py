@@ -1,4 +1,4 @@
-"""One rule for what a person may set as a limit, and one for whether a limit of the cost can be kept."""
+"""One rule for the limits a user may set, and one for whether a cost limit can be enforced."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Whole runs in this process: endings, limits, forced pops, and what the model is told meanwhile."""
+"""Whole runs in this process: endings, limits, forced pops, and the model's notices along the way."""
 
 import pytest
 from msgspec.structs import replace
@@ -172,7 +172,7 @@ def test_an_expectation_that_fails_tells_what_was_there(stage: Stage):
 
 
 class Clock:
-    """A clock that says what it is told to; the last value stays."""
+    """A clock with preset readings; the last one is repeated."""
 
     def __init__(self, *seconds: float) -> None:
         self._seconds = list(seconds)
@@ -182,7 +182,7 @@ class Clock:
 
 
 class Files:
-    """A workspace that answers everything, or fails as a sandbox does."""
+    """A workspace that answers everything, or fails like a sandbox."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self._error = error

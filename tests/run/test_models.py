@@ -1,4 +1,4 @@
-"""A program asks other models than the run's own; what each reply cost adds up."""
+"""A program calls other models in addition to the run's own; the costs of all replies add up."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_run_that_ended_for_want_of_a_model_goes_on_with_one(desk: Desk) -> No
     replies = script(desk.root / "late.yaml", {"text": "skipped"}, {"text": "said at last"})
     again = resume(folder_of(first), {"model": f"script:{replies}"}, dict(os.environ))
     assert again.program is not None
-    assert again.program.said == ("said at last",)  # the script ran dry at the next one
+    assert again.program.said == ("said at last",)  # the script was exhausted at the next one
     assert again.result is not None
     assert again.result.model == f"script:{replies}"
     script(replies, *[{"text": "skipped"}] * 3, {"text": "and the rest"})

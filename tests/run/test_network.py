@@ -1,4 +1,4 @@
-"""Runs whose commands reach listed hosts alone: what the trace keeps of it, and what a run that goes on may reach."""
+"""Runs whose commands reach only listed hosts: what the trace records, and the hosts available to a resumed run."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""``--max-seconds`` holds while the world is asked: a command, a verify command, a tool of one's own."""
+"""``--max-seconds`` applies during a command, a verify command and a user's own tool."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""Other benchmarks' tasks, imported: they are sound by our own check, and a script solves them in the sandbox."""
+"""Imported tasks of other benchmarks pass our own check, and a script solves them in the sandbox."""
 
 import json
 
@@ -32,7 +32,7 @@ TASKS = {
 
 @pytest.fixture
 def imported(stage: Stage, request):
-    """The task of a kind, imported as a person does it."""
+    """Import a task of this kind as a user does."""
     path, name, *_ = TASKS[request.param]
     more = {"swebench": ["--repo", soundings(stage.root / "clone")], "harbor": ["--host"]}.get(request.param, [])
     ran = stage.call("tasks", "import", request.param, OUTSIDE / path, "-o", stage.root / "tasks", *more)

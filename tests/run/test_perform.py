@@ -1,4 +1,4 @@
-"""Each effect is performed once, and its fact holds no secret."""
+"""Each effect is performed once, and its fact contains no secret."""
 
 import math
 from typing import get_args
@@ -49,7 +49,7 @@ SECRET = "hunter22"
 
 
 class Desk:
-    """A workspace that notes what it is asked, and answers with a secret."""
+    """A workspace that records its requests and answers with a secret."""
 
     def __init__(self, *, exit_code: int | None = 0, reason: str = "", text: str = f"the key is {SECRET}") -> None:
         self.asked: list[tuple] = []

@@ -1,4 +1,4 @@
-"""From what a person typed to what can be run, before anything is made."""
+"""From a user's arguments to a runnable plan, before any file is created."""
 
 import os
 import socket

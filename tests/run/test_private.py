@@ -1,4 +1,4 @@
-"""Who can look into a run, and what of an address is kept."""
+"""Who can read a run, and which parts of an address are recorded."""
 
 import os
 import stat
@@ -9,7 +9,7 @@ from tests.stage import Stage, command, pop
 
 
 def wide(folder: Path) -> list[str]:
-    """What other users could open of a folder, if they were let into it."""
+    """Return what other users could open in a folder if they could enter it."""
     return [path.name for path in folder.iterdir() if path.is_file() and stat.S_IMODE(path.stat().st_mode) & 0o077]
 
 

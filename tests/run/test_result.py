@@ -1,4 +1,4 @@
-"""What a result says of a run that its provider ended."""
+"""The result of a run that its provider ended."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A stopped run goes on: at the same prompt, with whole results, on the files as they were."""
+"""A stopped run resumes: at the same prompt, with complete results, and with the files as they were."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def last_text(run: Path | str) -> str:
 
 @pytest.fixture
 def killed_in_a_command(stage: Stage):
-    """A builder: a run that is killed while its first command sleeps, which finds files made by it."""
+    """Return a builder of a run that is killed while its first command sleeps, after the command created files."""
 
     def build(text: str, *after: dict, isolation: str = "auto", before: tuple[dict, ...] = (), **more) -> Path:
         task = stage.task(*before, command(f"{text}; touch begun; sleep 3$(cat rest)"), *after, pop("Done."), **more)
@@ -100,7 +100,7 @@ def test_a_limit_may_be_lifted(stage: Stage):
 
 
 def test_a_run_left_by_its_provider_goes_on_at_the_next_entry_of_the_script(stage: Stage, monkeypatch):
-    monkeypatch.setattr("stackmem.core.retries.ATTEMPTS", 2)  # six take half a minute of waits
+    monkeypatch.setattr("stackmem.core.retries.ATTEMPTS", 2)  # six would wait for half a minute
     task = stage.task(command("echo a > a"), *[fails("529", retry_after_seconds=0)] * 2, pop("Done."), test=SOLVED)
     first = stage.solve(task, observe=None, max_steps=20)
     assert (first.ending, first.outcome) == ("model_error", "model_error")
@@ -126,7 +126,7 @@ def test_a_killed_command_is_repeated_on_the_files_as_they_were_before_it(killed
         "rm -r folder; echo file > folder"
     )
     files = {"kept": "1\n", "gone": "g", "mode": "m", "folder/in": "i", "rest": "0"}
-    # At the second time there is no sleep: `begun` tells nothing then, as it is removed with all the rest.
+    # The second time there is no sleep, and `begun` shows nothing, because it is removed with everything else.
     run = killed_in_a_command(f"test ! -e begun && {spoil}; cat kept; rm rest; touch rest", files=files)
     work = Path(json.loads((run / "request.json").read_text("utf-8"))["workspace"])
     assert (work / "new" / "deep" / "file").exists()
@@ -271,7 +271,7 @@ def test_a_run_that_another_process_writes_is_refused_with_its_process_id(stage:
 
 
 def test_a_run_that_a_full_disk_ended_goes_on_when_there_is_room(stage: Stage):
-    stage.solve(stage.task(pop(), name="first"))  # the sandbox's Python is made where files may grow
+    stage.solve(stage.task(pop(), name="first"))  # the sandbox's Python is built without the file size limit
     before = {path.name for path in stage.runs.iterdir()}
     task = stage.task(*(call("write_file", path="made", content=str(n) * 30_000) for n in range(8)), pop("Done."))
     ran = limited(stage, 120_000, "solve", task, "--model", "demo", "--quiet")

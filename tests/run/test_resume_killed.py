@@ -1,4 +1,4 @@
-"""kill -9 after every fact: the run that is resumed is the run that was never killed."""
+"""kill -9 after every fact: the resumed run equals the run that was never killed."""
 
 import os
 import re
@@ -19,11 +19,11 @@ from tests.stage import TASKS, Stage, events, eventually
 
 Maker = Callable[[Stage], Path]
 AS = "a user" if os.geteuid() else "root"
-DEEP_FACTS, CALCULATOR_FACTS = 50, 45  # the tests below say so where they change
+DEEP_FACTS, CALCULATOR_FACTS = 50, 45  # the tests below mark the exceptions
 
 
 def boundaries(count: int, *chosen: int) -> list[object]:
-    """Each number of facts after which a run can be killed; those chosen on each test run, all of them in campaigns."""
+    """Return each number of facts after which a run can be killed: a selection in CI, all in campaigns."""
     return [
         number if number in chosen else pytest.param(number, marks=pytest.mark.campaign) for number in range(1, count)
     ]
@@ -34,7 +34,7 @@ def deep(stage: Stage) -> Path:
 
 
 def calculator(stage: Stage) -> Path:
-    """The shipped task, its tests told to print no times."""
+    """Return the shipped task, with tests that print no times."""
     folder = stage.root / "calculator"
     copied = {path: path.read_bytes() for path in (TASKS / "calculator").rglob("*") if path.is_file()}
     for path, content in copied.items():
@@ -55,7 +55,7 @@ def calculator(stage: Stage) -> Path:
 
 @pytest.fixture(scope="module")
 def never_killed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Maker], tuple[Stage, Path, RunResult]]:
-    """A stage, a task and a run of it that was never killed, made once for all tests, which add runs beside it."""
+    """A stage, a task and its run without a kill, made once for all tests, which add runs next to it."""
 
     @cache
     def solved(task: Maker) -> tuple[Stage, Path, RunResult]:
@@ -72,7 +72,7 @@ def events_so_far(run: Path) -> int:
 
 
 def agrees(run: Path, result: RunResult | None, whole: RunResult, facts: int) -> None:
-    """The resumed run came to what the other one did, fact by fact and prompt by prompt."""
+    """Check that the resumed run matches the other one, fact by fact and prompt by prompt."""
     assert result is not None
     assert story(run) == story(whole.run_dir)
     assert told(result) == told(whole)
@@ -100,7 +100,7 @@ def test_a_run_killed_again_and_again_comes_to_its_end(never_killed, every: int)
     stage, task, whole = never_killed(deep)
     run = killed(stage, every, task)
     deaths = 1
-    while dies(stage, RESUME, every, run):  # each process records that many facts more, RunResumed among them
+    while dies(stage, RESUME, every, run):  # each process records this many facts more, including RunResumed
         deaths += 1
     assert deaths > DEEP_FACTS // every
     assert len(events(run, RunResumed)) >= deaths - 1
@@ -113,7 +113,7 @@ def test_a_run_killed_again_and_again_comes_to_its_end(never_killed, every: int)
 )
 def test_a_run_killed_at_any_time_goes_on_as_if_nothing_had_been(stage: Stage, moment: float):
     task = deep(stage)
-    whole = stage.solve(task)  # just now, for its time is what the moment is a part of
+    whole = stage.solve(task)  # now, because the time is part of the moment
     known = set(stage.runs.iterdir())
     process = stage.start("solve", task, "--model", "demo", "--quiet")
     run = eventually(lambda: next((path for path in set(stage.runs.iterdir()) - known if events_so_far(path)), None))
@@ -137,13 +137,13 @@ def test_a_run_killed_at_any_record_at_any_level_goes_on_as_if_nothing_had_been(
     task = deep(stage)
     for number in campaign:
         level = LEVELS[number % len(LEVELS)]
-        after = (number // len(LEVELS) * 17) % (DEEP_FACTS - 1) + 1  # 17 and 49 have no common factor: every record
+        after = (number // len(LEVELS) * 17) % (DEEP_FACTS - 1) + 1  # coprime, so every record is covered
         if level not in whole:
             whole[level] = stage.solve(task, isolation=level)
         run = killed(stage, after, task, f"isolation={level}")
         result = resumed(run).result
         assert result is not None
-        if level in UNBOUNDED and PARTIAL in repr(story(run)):  # it may not be repeated there, which the model is told
+        if level in UNBOUNDED and PARTIAL in repr(story(run)):  # not repeatable; the model learns that
             assert replay(run).outcome == result.outcome, (level, after)
             campaign.progress.counts[PARTIAL] = campaign.progress.counts.get(PARTIAL, 0) + 1
         else:

@@ -1,4 +1,4 @@
-"""A conversation: requests as frames, questions, permissions, words that come meanwhile; all of it replays."""
+"""A conversation: requests as frames, questions, permissions, and messages during the work; all of it replays."""
 
 import os
 from collections.abc import Callable
@@ -246,7 +246,7 @@ def test_where_nobody_is_there_a_question_ends_the_run_and_resume_answers_it(sta
     assert again.outcome == "finished"
     assert "The person says:\na.txt" in prompt(again.result, 4)
     more = resume(Path(result.run_dir), {"said": "And the other?"}, os.environ)
-    assert more.result.ending == "model_error"  # the script ran dry: a new turn had begun
+    assert more.result.ending == "model_error"  # the script was exhausted: a new turn had started
     assert replayed(result) == 5
 
 
@@ -265,7 +265,7 @@ def test_the_controller_makes_the_same_conversation_of_the_same_words(stage: Sta
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """Simulates the death of the process."""
 
 
 def killed_after(count: int) -> Callable[[Event, State], None]:

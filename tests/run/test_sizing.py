@@ -1,4 +1,4 @@
-"""Which size a run takes: by what was asked for, the model and the strategy."""
+"""A run's size depends on the option, the model and the strategy."""
 
 import pytest
 from msgspec import Struct

@@ -1,4 +1,4 @@
-"""Whole runs of a served model at the small size: what is sent, what is recorded, and that it replays."""
+"""Whole runs of a served model at the small size: requests, records, and replay."""
 
 from msgspec import UNSET, json
 
@@ -7,7 +7,7 @@ from tests.models.chat_server import ChatServer, chunks
 from tests.stage import Stage, events
 
 HALF = 5_000
-"""More than half of the window of the server below."""
+"""Over half of the window of the server below."""
 
 
 def said(tool: str, prompt_tokens: int = 300, /, **arguments: object) -> bytes:
@@ -85,7 +85,7 @@ def test_a_strategy_without_a_small_size_is_refused_before_anything_is_asked(sta
 
 
 def test_a_small_model_is_shown_the_file_that_it_would_overwrite(stage: Stage) -> None:
-    """Small models write only what is new, and so delete the rest."""
+    """Small models write only the new part, and so delete the rest."""
     only_new, whole = "def multiply(a, b):\n    return a * b\n", "def add(a, b):\n    return a + b\n"
     answers = [
         said("write_file", path="calc.py", content=only_new),

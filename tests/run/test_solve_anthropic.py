@@ -1,4 +1,4 @@
-"""Whole runs against a strict server of the Messages API: what it costs, what it caches, and what it survives."""
+"""Whole runs against a strict Messages API server: cost, caching, and survived failures."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def test_a_run_survives_what_passes_and_the_trace_and_the_screen_say_what_happen
     assert ran.stderr.count("next wait 1 s") == 5
     assert replay(result["run_dir"]).prompts == 10
     assert len(server.bodies) == 10
-    assert server.raw[0] == server.raw[1]  # what is asked again keeps its bytes
+    assert server.raw[0] == server.raw[1]  # a repeated request has the same bytes
 
 
 def test_a_spend_limit_ends_the_run_at_once_with_4(stage: Stage):

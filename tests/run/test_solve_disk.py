@@ -1,4 +1,4 @@
-"""A disk that is full: one sentence, the right exit code, and nothing lost that stood before."""
+"""A full disk produces one sentence and the right exit code, and loses no earlier data."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ main()
 
 
 def limited(stage: Stage, most_bytes: int, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """The program where no file may grow longer."""
+    """Run the program with a limit on the size of files."""
     return subprocess.run(
         [sys.executable, "-c", LIMITED, str(most_bytes), *map(str, arguments)], cwd=stage.elsewhere,
         env=stage.environ(), capture_output=True, text=True, check=False, timeout=100,
@@ -39,7 +39,7 @@ def limited(stage: Stage, most_bytes: int, *arguments: object) -> subprocess.Com
 
 
 def test_a_trace_that_cannot_grow_ends_the_run_with_7_and_replays_up_to_there(stage: Stage):
-    stage.solve(stage.task(pop(), name="first"))  # the sandbox's Python is made where files may grow
+    stage.solve(stage.task(pop(), name="first"))  # the sandbox's Python is built without the file size limit
     chatty = [call("write_file", path="made", content="x" * 30_000) for number in range(8)]
     ran = limited(stage, 200_000, "solve", stage.task(*chatty, pop()), "--model", "demo", "--json", "--quiet")
     assert ran.returncode == 7, ran.stderr
@@ -141,7 +141,7 @@ def test_a_result_of_an_earlier_end_is_none_of_this_one(stage: Stage):
 
 def test_room_that_is_set_aside_is_never_left_over(tmp_path: Path):
     def reserves() -> set[tuple[int, int]]:
-        """Of this process, device and inode; other threads open and close files meanwhile."""
+        """Return this process's reserve files by device and inode; other threads open and close files meanwhile."""
         found = set()
         for fd in Path("/proc/self/fd").iterdir():
             with suppress(OSError):

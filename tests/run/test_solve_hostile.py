@@ -1,4 +1,4 @@
-"""Whole runs of tasks and agents that mean harm."""
+"""Whole runs of malicious tasks and agents."""
 
 import os
 import stat

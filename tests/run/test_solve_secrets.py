@@ -18,7 +18,7 @@ TOKEN = "ghp_" + "a1" * 18
 
 
 def solved(stage: Stage, task, **settings) -> tuple[RunResult, str]:
-    """The result, and everything that the model was shown."""
+    """Return the result, and everything that the model received."""
     prompts: list[str] = []
     strategy = settings.get("strategy", "stackheap")
 
@@ -135,7 +135,7 @@ def test_the_names_of_our_own_settings_are_no_secrets(stage: Stage):
 
 
 def stored(run: Path) -> bytes:
-    """Every object of a run's history, unpacked."""
+    """Return every object of a run's history, uncompressed."""
     return b"".join(zlib.decompress(path.read_bytes()) for path in (run / "history.git" / "objects").glob("??/*"))
 
 

@@ -1,4 +1,4 @@
-"""``stackmem tasks check``: three findings for a sound task, and a word for each way of being unsound."""
+"""``stackmem tasks check``: three findings for a sound task, and a message for each defect."""
 
 import os
 from pathlib import Path
