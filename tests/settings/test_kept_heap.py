@@ -1,4 +1,4 @@
-"""The file of chunks that outlive their runs: what it holds, whatever comes of its writers."""
+"""The file of chunks that outlive their runs: its content, even if its writers crash."""
 
 import shutil
 import subprocess
@@ -62,7 +62,7 @@ def test_writers_side_by_side_lose_nothing(tmp_path: Path) -> None:
         for number in range(50):
             HeapStore(path, "").write([change(f"{name}{number}")])
 
-    writers = [threading.Thread(target=write, args=(name,)) for name in "abc"]  # each write has a lock of its own
+    writers = [threading.Thread(target=write, args=(name,)) for name in "abc"]  # each write takes its own lock
     for writer in writers:
         writer.start()
     for writer in writers:

@@ -1,4 +1,4 @@
-"""What is shown of a folder's servers is what trust is recorded for, and what starts."""
+"""The servers shown for a folder are the ones recorded as trusted and started."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_file_that_is_swapped_after_it_was_shown_is_not_trusted(place: Path) -
 
 
 def test_the_command_records_what_it_showed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is swapped at every read of it, so that a second read would see something else."""
+    """The file is swapped at every read, so a second read would see different content."""
     write(place, HARMLESS)
     swap_after_each_read(place, monkeypatch, HOSTILE)
     assert "touch" not in shown(place)
