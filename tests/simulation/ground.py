@@ -1,11 +1,11 @@
-"""The simulated ground under one life of a run: its disk, its clock and its provider, with faults as a seed says.
+"""The simulated ground under one life of a run: its disk, clock and provider, with faults chosen by a seed.
 
-Real are the program and the file system below; simulated is the door between them. Each call of the file port, which
-is the functions of ``os`` that change or force something, may be the last one of a life: the process dies before it,
-after it, or within it, and from then on nothing reaches the disk. Or it fails, or a signal comes within it.
+The program and the file system are real; the door between them is simulated. Any call of the file port (the functions
+of ``os`` that change or sync something) may be the last one of a life: the process dies before, after or during it, and
+nothing reaches the disk from then on. A call may also fail, or a signal may arrive during it.
 
-A power cut leaves of each sector that was not forced to the disk the old one or the new one, whatever their order, and
-of a file that was renamed the old one, the new one or nothing.
+After a power cut, each sector that was not synced has its old or its new content, in any order. A renamed file is the
+old one, the new one, or missing.
 """
 
 import errno
@@ -43,11 +43,11 @@ CALLS_OF_A_LIFE = 45
 
 
 class Died(BaseException):
-    """The process is gone."""
+    """The process died."""
 
 
 class Weather:
-    """A provider and a clock as a life has them; of the last life, and where no life is, both are fair."""
+    """A provider and a clock for one life; for the last life, and outside any life, both behave well."""
 
     def __init__(self, chance: Random | None = None) -> None:
         self.chance = chance
@@ -59,7 +59,7 @@ class Weather:
         return self.now
 
     def wall(self) -> float:
-        """The machine's owner, or its time server, sets it now and then."""
+        """Return the wall time, which the machine's owner or time server occasionally sets."""
         if self.chance is not None and self.chance.random() < 0.05:
             self.jump += self.chance.choice((-86_400.0, -1.0, 3_600.0))
         return 1.75e9 + self.now + self.jump
@@ -68,7 +68,7 @@ class Weather:
         self.now += seconds
 
     def reply(self, model: Scripted, request: AskModel) -> ModelReplied | ModelFailed:
-        """The model's reply, at once, or late, or none."""
+        """Return the model's reply, immediately, late, or never."""
         if self.chance is not None:
             self.now += self.chance.choice((0.1, 5.0, 900.0, 40_000.0))
             if self.chance.random() < self.ill:
@@ -78,7 +78,7 @@ class Weather:
 
 
 class Fated:
-    """The simulated reader, behind a provider whose weather changes."""
+    """The simulated reader behind a provider with changing weather."""
 
     def __init__(self, wanted: ModelRequest) -> None:
         self._model = MODELS["sim/"](wanted)
@@ -86,20 +86,20 @@ class Fated:
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         replies = sum(message.role == "assistant" for message in request.view.messages)
-        return sky[-1].reply(self._model, replace(request, facts=replies))  # ids do not tell of failures
+        return sky[-1].reply(self._model, replace(request, facts=replies))  # ids do not depend on failures
 
 
 sky = [Weather()]
-"""The weather that holds is the last one."""
+"""The last entry is the current weather."""
 
 
 class Disk:
-    """The door to the disk while it is entered: one of its calls goes wrong, and what was forced through it is known.
+    """The door to the disk while the context is entered: one of its calls fails, and synced data is tracked.
 
     Attributes:
-        dead: Whether the process died; nothing passes any more.
-        calls: How many were made.
-        forced: What was forced to it of the trace.
+        dead: Whether the process died; no further call passes.
+        calls: Number of calls made.
+        forced: Synced bytes of the trace.
     """
 
     def __init__(self, run: Path, fault: str, at: int, chance: Random) -> None:
@@ -120,7 +120,7 @@ class Disk:
     def __exit__(self, *_: object) -> None:
         for name, function in self._real.items():
             setattr(os, name, function)
-        for file, inode in self._ours.items():  # as the kernel closes what a dead process had
+        for file, inode in self._ours.items():  # as the kernel closes a dead process's descriptors
             with suppress(OSError):
                 found = os.fstat(file)
                 if self.dead and (found.st_dev, found.st_ino) == inode:
@@ -159,7 +159,7 @@ class Disk:
             case "killed after":
                 self._pass(name, real, args, named)
             case "ctrl-c":
-                signal.raise_signal(signal.SIGINT)  # the call is interrupted, the handler runs, the call is made again
+                signal.raise_signal(signal.SIGINT)  # the call is interrupted, the handler runs, the call is retried
                 return self._pass(name, real, args, named)
             case "refused" | "refused from then on" if not (name == "open" and args[1] & os.O_ACCMODE == os.O_RDONLY):
                 raise OSError(self._refusal, os.strerror(self._refusal))
@@ -175,7 +175,7 @@ class Disk:
         return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 
     def cut_power(self) -> None:
-        """Leave what the disk holds when the power is back."""
+        """Reduce the disk to what survives a power cut."""
         now = self._trace.read_bytes()
         self._trace.write_bytes(mixed(self.forced, now, self._chance))
         for place, before in self._renamed.items():
@@ -187,10 +187,10 @@ class Disk:
 
 
 def mixed(old: bytes, new: bytes, chance: Random) -> bytes:
-    """A file of which every sector may be the old one or the new one, and its length too; what never came is zeros."""
+    """Return a file in which every sector, and the length, may be old or new; unwritten parts are zeros."""
     longest = max(len(old), len(new))
     length = chance.choice((len(old), len(new), chance.randrange(min(len(old), len(new)), longest + 1)))
-    orderly = chance.random() < 0.5  # as most file systems keep it: what is longer is whole
+    orderly = chance.random() < 0.5  # like most file systems: a longer file is complete
     kept = bytearray()
     for start in range(0, longest, SECTOR_BYTES):
         end = start + SECTOR_BYTES
@@ -201,7 +201,7 @@ def mixed(old: bytes, new: bytes, chance: Random) -> bytes:
 
 @contextmanager
 def weather(chance: Random | None) -> Iterator[Clock]:
-    """A clock, and a provider for ``Fated``, while it is entered."""
+    """Provide a clock, and a provider for ``Fated``, while the context is entered."""
     sky.append(Weather(chance))
     MODELS["fate/"] = Fated
     try:

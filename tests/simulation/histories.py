@@ -1,10 +1,10 @@
-"""Histories of one run that dies and dies again, each made by one seed; whatever happens, it comes to the same end.
+"""Histories of one run that crashes repeatedly, each generated from a seed; all must reach the same end.
 
-A history: the first process dies with the trace cut at any byte. Then some lives follow, each with a fault of its disk
-(see ``ground``), Ctrl-C or a kill after some fact, or a disk that takes no more at some byte; its provider is late, or
-fails, and its clock jumps. Files beside the trace are there, old, half or gone. The last life has no fault.
+In a history the first process dies with the trace cut at any byte. Several lives follow, each with a fault: a disk
+fault (see ``ground``), Ctrl-C or a kill after some fact, or a disk that is full at some byte. Its provider is late or
+fails, and its clock jumps. Files next to the trace may be present, old, partial or missing. The last life has no fault.
 
-Real are the program and its files; simulated is the ground that they stand on.
+The program and its files are real; the ground below them is simulated.
 """
 
 import os
@@ -39,7 +39,7 @@ STOPPED = ("interrupted", "model_error", "workspace_error")
 
 
 class Reference:
-    """The run that never died, and what others are held against."""
+    """The run that never crashed, against which the others are compared."""
 
     def __init__(self, place: Path) -> None:
         world = make("moving_target", 7, 10, 0.2, place / "world")
@@ -63,18 +63,18 @@ class Reference:
 
 
 def environ() -> dict[str, str]:
-    """Of the caller's environment, where her key is."""
+    """The caller's environment variables that lead to the signing key."""
     return {name: os.environ[name] for name in ("HOME", "XDG_STATE_HOME") if name in os.environ}
 
 
 def place_of_histories(other: Path) -> Path:
-    """A folder in memory where there is one: what a disk costs is not what is looked at."""
+    """Return a folder in memory if available, because the cost of a disk does not matter here."""
     memory = Path("/dev/shm")
     return memory if os.access(memory, os.W_OK) else other
 
 
 def story(run: Path) -> list[Event]:
-    """What happened in a run, whatever stopped it meanwhile, and whenever it happened."""
+    """Return the events of a run without interruptions and times."""
     kept: list[Event] = []
     for record in TraceReader(run / "trace.jsonl"):
         match record.event:
@@ -83,7 +83,7 @@ def story(run: Path) -> list[Event]:
             case RunEnded(ending=ending) if ending in STOPPED:
                 pass
             case ChecksReturned(error="the checks were interrupted"):
-                del kept[-1]  # the end that they judged; it comes again
+                del kept[-1]  # verdicts about the interrupted end; both are repeated
             case event:
                 kept.append(event)
     return kept
@@ -95,14 +95,14 @@ def told(result: RunResult | None) -> dict[str, Any]:
 
 
 def live_through(seed: int, reference: Reference, place: Path) -> bytes:
-    """One history, in a folder of its own; the trace that is left of it.
+    """Play one history in a private folder and return its final trace.
 
     Raises:
-        AssertionError: Something was lost, left over, or is another one than it was.
-        Exception: The program failed with what is none of its own errors.
+        AssertionError: Something was lost, left over, or changed.
+        Exception: The program failed with an undocumented error.
     """
     chance = Random(seed)
-    random.seed(seed)  # retries are spread by chance
+    random.seed(seed)  # retry delays are random
     run = place / reference.folder.name
     begin(run, reference, chance)
     for _ in range(chance.randrange(4)):
@@ -115,7 +115,7 @@ def live_through(seed: int, reference: Reference, place: Path) -> bytes:
 
 
 def begin(run: Path, reference: Reference, chance: Random) -> None:
-    """What the first process left: a trace that is cut anywhere behind its first record, and what else was there."""
+    """Create the state left by the first process: a trace cut anywhere after its first record, and other files."""
     run.mkdir(parents=True)
     shutil.copy(reference.folder / "run.json", run / "run.json")
     flags = reference.request["flags"] | {"fsync": chance.choice(("none", "frame", "step"))}
@@ -127,7 +127,7 @@ def begin(run: Path, reference: Reference, chance: Random) -> None:
 
 
 def spoil(run: Path, reference: Reference, chance: Random) -> None:
-    """Files beside the trace as a crash leaves them: a result that is gone, half or of another end; a dead lock."""
+    """Damage files next to the trace as a crash does: a missing, partial or outdated result; a stale lock."""
     result = run / "result.json"
     now = result.read_bytes() if result.exists() else (reference.folder / "result.json").read_bytes()
     ended = any(isinstance(event, RunEnded) for event in story(run))
@@ -156,17 +156,17 @@ def digest_of(line: bytes) -> str:
 
 
 def of_an_earlier_end(run: Path, reference: Reference, chance: Random) -> bytes:
-    """A result as one wrote it that was interrupted where the trace has grown since."""
+    """Return an older result, as written by a run that was interrupted before the trace grew."""
     digests = [digest_of(line) for line in (run / "trace.jsonl").read_bytes().splitlines(keepends=True)[:-2]]
     if not digests:
         return b""
-    at = chance.randrange(len(digests))  # before the last whole line
+    at = chance.randrange(len(digests))  # before the last complete line
     now = replace(reference.result, ending="interrupted", outcome="interrupted", result="")
     return msgspec.json.encode(replace(now, records=at + 1, digest=digests[at]))
 
 
 def one_life(run: Path, chance: Random) -> None:
-    """The run goes on until its fault comes, and leaves what was not forced to the disk to chance."""
+    """Continue the run until its fault, then randomize what was not synced."""
     trace = run / "trace.jsonl"
     before = [record.event for record in TraceReader(trace)]
     fault = chance.choice((*FAULTS, *FAULTS, "fact", "ctrl-c after a fact", "full"))
@@ -201,10 +201,9 @@ def one_life(run: Path, chance: Random) -> None:
 
 
 def take_ways_out(run: Path) -> None:
-    """What a person is told to do with what a power cut may leave, which no program can take for whole.
+    """Do what error messages tell the user to do after damage from a power cut that the program cannot repair.
 
-    That is a later record without the one before it, and, where nothing is forced to the disk, a result without its
-    trace.
+    Such damage is a later record without its predecessor or, if syncing is off, a result without its trace.
     """
     trace = run / "trace.jsonl"
     try:
@@ -218,7 +217,7 @@ def take_ways_out(run: Path) -> None:
 
 @contextmanager
 def a_disk_that_ends(at: int | None) -> Iterator[None]:
-    """No file grows longer: a write is taken up to there, and the next one refused; None sets no end."""
+    """Limit file size: a write stops at this size and the next one is refused; None removes the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     if at is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (at, hard))
@@ -229,7 +228,7 @@ def a_disk_that_ends(at: int | None) -> Iterator[None]:
 
 
 def ends_as(run: Path, reference: Reference) -> None:
-    """The last life has no fault: the run is the one that never died, and nothing is left to do."""
+    """Check the last life, which has no fault: the run equals the reference and no work is left."""
     with weather(None) as clock:
         resumed = resume(run, {}, environ(), person=Person(clock=clock))
     assert story(run) == reference.story, "another story"
@@ -239,6 +238,6 @@ def ends_as(run: Path, reference: Reference) -> None:
     assert told(kept) == reference.told, "another result"
     assert resumed.result is None or told(resumed.result) == reference.told
     assert not (run / "trace.lock").exists(), "a lock is left"
-    again = resume(run, {}, environ())  # it verifies the run, as replay does
+    again = resume(run, {}, environ())  # verifies the run like replay
     assert again.result is None, "there is something left to do"
     assert again.outcome == kept.outcome

@@ -1,4 +1,4 @@
-"""Faults planted into a copy of the program: the histories of crashes find each of them."""
+"""The crash histories find each fault planted into a copy of the program."""
 
 import os
 import shutil
@@ -51,7 +51,7 @@ PLANTED = {
         "trace/store.py", "                before()\n                self.sync()\n", "                before()\n",
     ),
 }  # fmt: skip
-"""The file, what stands there, and what is put in its place."""
+"""The file, the original text, and its replacement."""
 SEARCH = """
 import sys, tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Histories of crashes, one seed each: a thousand in CI, a hundred thousand in campaigns."""
+"""Crash histories, one seed each: a thousand in CI, a hundred thousand in campaigns."""
 
 import os
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from tests.simulation.histories import Reference, begin, ends_as, live_through, 
 SEEDS = 100_000 if CAMPAIGN else 250
 PARTS = 1 if CAMPAIGN else 4
 FOUND = (635, 23_114)
-"""Seeds that found something: a lock that a Ctrl-C left, a line end that was not written and not missed."""
+"""Seeds that once found a fault: a lock left by Ctrl-C, and a missing line end that went unnoticed."""
 
 
 @pytest.fixture(scope="module")
