@@ -1,4 +1,4 @@
-"""The clone that the SWE-bench record among the outside tasks speaks of; its commit is the same wherever it is made."""
+"""The clone named in the SWE-bench record among the outside tasks; its commit is reproducible."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def soundings(place: Path) -> Path:
-    """A clone with the record's base commit, and a later one, which no task may show."""
+    """Create a clone with the record's base commit, and a later one, which no task may reveal."""
     shutil.copytree(OUTSIDE / "swebench" / "repo", place, ignore=shutil.ignore_patterns("__pycache__"))
     for path in place.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)

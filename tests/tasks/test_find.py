@@ -1,4 +1,4 @@
-"""Where a task is found by name, and what is said where it is not."""
+"""Finding a task by name, and the message if it does not exist."""
 
 import pytest
 
@@ -64,7 +64,7 @@ def test_no_name_leads_out_of_the_task_folders(tmp_path):
     (tmp_path / "cwd" / "tasks").mkdir(parents=True)
     with pytest.raises(UsageError):
         find_task("..", tmp_path / "nowhere")
-    assert find_task("../secret", tmp_path / "cwd") == tmp_path / "cwd" / "../secret"  # a path, as the person wrote it
+    assert find_task("../secret", tmp_path / "cwd") == tmp_path / "cwd" / "../secret"  # a path, as the user wrote it
 
 
 def test_the_list_names_each_task_once(tmp_path):

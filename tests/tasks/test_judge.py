@@ -1,4 +1,4 @@
-"""The reward files of a check, with the rules of Harbor's verifier."""
+"""A check's reward files follow the rules of Harbor's verifier."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A task folder becomes a Task, or one sentence that says what is wrong with it."""
+"""Reading a task folder returns a Task or reports its fault in one sentence."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The tasks that ship: their form, and that their checks tell solved from unsolved, the same way each time."""
+"""The shipped tasks: their form, and checks that reliably distinguish solved from unsolved."""
 
 import os
 import shutil
@@ -26,12 +26,12 @@ def workspace_of(task: Task, folder: Path) -> Path:
 
 
 def environ(**more: str) -> dict[str, str]:
-    """What a command of the checks sees; ``python`` is the one that runs the tests."""
+    """Return a check command's environment; ``python`` is the interpreter that runs the tests."""
     return {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": os.environ["HOME"], **more}
 
 
 def checked(task: Task, workspace: Path, **more: str) -> tuple[Judgment, str]:
-    """The verdict on a copy of the workspace, and what the checks printed."""
+    """Return the verdict on a copy of the workspace, and the output of the checks."""
     with_verdict = workspace.parent / "verdict"
     shutil.rmtree(with_verdict, ignore_errors=True)
     copy = Path(shutil.copytree(workspace, workspace.parent / "copy", symlinks=True))
@@ -55,7 +55,7 @@ def solve(task: Task, workspace: Path) -> None:
 
 
 def strict(schema: object) -> object:
-    """The schema with unknown keys refused wherever it lists the keys of an object."""
+    """Return the schema with unknown keys refused wherever it lists an object's keys."""
     match schema:
         case dict():
             made = {key: strict(value) for key, value in schema.items()}
@@ -145,7 +145,7 @@ def contents(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in sorted(kept)}
 
 
-# What an agent might leave behind so that the checks pass without the work; each file with its content.
+# Files with which an agent might make the checks pass without doing the work, and their content.
 GREEN = "def pytest_sessionfinish(session):\n    session.exitstatus = 0\n"
 LEAVE = "import os\nos._exit(0)\n"
 FAKES = {

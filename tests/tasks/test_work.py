@@ -1,4 +1,4 @@
-"""The program of a world: whatever it is told, it answers with text; what it accepts is what was planned."""
+"""The program of a world answers any input with text, and accepts exactly what was planned."""
 
 from hypothesis import given
 from hypothesis import strategies as st

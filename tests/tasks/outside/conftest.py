@@ -1,3 +1,3 @@
-"""What stands here are other benchmarks' tasks, whose tests are not ours."""
+"""This folder contains other benchmarks' tasks, whose tests are not ours."""
 
 collect_ignore_glob = ["*"]
