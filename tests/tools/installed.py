@@ -1,4 +1,4 @@
-"""An environment of its own for plug-ins, and the plug-in that docs/extending.md shows."""
+"""A separate environment for plug-ins, and the plug-in shown in docs/extending.md."""
 
 import subprocess
 import sys
@@ -12,12 +12,12 @@ PAGE = ROOT / "docs" / "extending.md"
 
 
 def shown() -> str:
-    """The plug-in that the page shows, which brings one of each kind."""
+    """Return the plug-in on the page, which provides one part of each kind."""
     return PAGE.read_text("utf-8").split("# stackmem_acme/__init__.py\n")[1].split("```")[0]
 
 
 class Installed:
-    """An environment of its own, with stackmem in it and whatever else is put there."""
+    """A separate environment with stackmem and any other packages in it."""
 
     def __init__(self, folder: Path) -> None:
         venv.create(folder / "venv", symlinks=True)

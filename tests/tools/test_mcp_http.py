@@ -1,4 +1,4 @@
-"""A real server of the Model Context Protocol over HTTP: what it gives, floods with, and does not live to answer."""
+"""A real Model Context Protocol server over HTTP: its results, its floods, and its death before an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers of the Model Context Protocol: a real one over stdio, from the person's own settings or a trusted folder."""
+"""Model Context Protocol servers: a real one over stdio, from the user's settings or a trusted folder."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_without_servers_nothing_is_started(tmp_path: Path) -> None:
 
 
 def test_without_the_extra_one_sentence_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mcp", None)  # what an interpreter without the package would find
+    monkeypatch.setitem(sys.modules, "mcp", None)  # as in an interpreter without the package
     write_own('[files]\ncommand = ["true"]\n')
     with pytest.raises(UsageError, match=r"pip install -e '?\S+\[mcp\]"), own_servers(os.environ, tmp_path):
         pass

@@ -1,4 +1,4 @@
-"""Servers as they are today: mixed content, many tools, names that collide, roots, and questions to the person."""
+"""Features of current servers: mixed content, many tools, colliding names, roots, and questions to the user."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_all_that_a_result_holds_is_told_and_names_that_collide_get_numbers(serv
         long = "numbers__" + "a" * 55
         assert {long, f"{long[:-2]}_2", "numbers__dotted_name", "numbers__dotted_name_2"} < TOOLS.keys()
         assert "numbers__picture" not in TOOLS
-        # Nobody is there to be asked, and the server is told so.
+        # No user is available for questions, and the server is informed.
         assert TOOLS["numbers__ask"].answer({}).failed == "error"
     assert not TOOLS
 

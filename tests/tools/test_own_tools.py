@@ -1,4 +1,4 @@
-"""What a stranger's function may do: raise, print, fork, and return whatever it likes."""
+"""A stranger's tool function may raise, print, fork, and return anything."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_what_is_no_plain_function_is_called_with_fitted_arguments_too() -> None
         assert one.answer(given) == ToolAnswered(value)
 
 
-# In processes of their own: where another test's tool goes on after its time, stdout is not what it was either.
+# In separate processes: if another test's tool overruns its time, stdout is not restored either.
 ROUTED = """
 import sys
 from stackmem.tools.own_tools import from_function
@@ -230,7 +230,7 @@ assert len(set(routed)) == 1
 
 
 def test_what_takes_the_place_of_stdout_while_tools_run_lives_on() -> None:
-    """Python's print holds no reference to it, so a tool that ends in another thread must not be its end."""
+    """Python's print holds no reference to stdout, so a tool that ends in another thread must not close it."""
     done = subprocess.run([sys.executable, "-c", ROUTED], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stderr) == (0, "")
 

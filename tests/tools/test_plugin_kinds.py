@@ -1,5 +1,4 @@
-"""Everything that a plug-in can bring, from the command line, by the plug-in that docs/extending.md shows; and each way
-in which one can be wrong."""
+"""Every kind of part in a plug-in, used from the command line, and every way in which one can be wrong."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""Plug-ins, as packages that are installed beside stackmem."""
+"""Plug-ins as packages installed next to stackmem."""
 
 import os
 import subprocess
