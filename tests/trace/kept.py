@@ -1,4 +1,4 @@
-"""Builders of kept runs: a folder with a trace, and a history of files, without a sandbox."""
+"""Builders of stored runs: a folder with a trace and a file history, without a sandbox."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stackmem.trace.store import TraceWriter
 
 
 def keep(folder: Path, events: Iterable[Event]) -> Path:
-    """A run's folder with these events as its trace, one second apart."""
+    """Create a run folder with these events as its trace, one second apart."""
     folder.mkdir(parents=True, exist_ok=True)
     seconds = iter(range(1_000_000))
     writer = TraceWriter(folder / "trace.jsonl", now=lambda: float(next(seconds)))
@@ -23,7 +23,7 @@ def keep(folder: Path, events: Iterable[Event]) -> Path:
 
 
 def tree(folder: Path, files: Mapping[str, str | bytes]) -> str:
-    """The id of a tree with these files in a run's history; ``x!`` is executable, ``x@`` a link to the content."""
+    """Return the id of a tree with these files in a run's history; ``x!`` is executable, ``x@`` is a link."""
     store = ObjectStore(folder / "history.git")
     nodes = []
     for name, content in files.items():

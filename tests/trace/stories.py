@@ -1,4 +1,4 @@
-"""Traces for the tests of exports: told as records one second apart, and kept as runs in a folder."""
+"""Traces for export tests: built as records one second apart, and saved as run folders."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def records(events: Iterable[Event]) -> list[Record]:
 
 
 def family() -> Played:
-    """Three frames deep, with a priced model, a failing provider, two calls at once, and a heap."""
+    """Three frames deep, with a priced model, a failing provider, two parallel calls, and a heap."""
     return play(
         alloc("spec", "1 + 1", source="a.py"),
         push(name="outer", store=[stored("plan", "first this")]),
@@ -43,7 +43,7 @@ def family() -> Played:
 
 
 def compacted() -> Played:
-    """One conversation whose beginning the model replaces by summaries, with priced tokens."""
+    """One conversation whose beginning the model replaces with summaries, with priced tokens."""
     looks = [do("read_file", path="long.txt") for _ in range(6)]
     return play(
         *looks,
@@ -54,7 +54,7 @@ def compacted() -> Played:
 
 
 def folded() -> Played:
-    """Two branches, one in the other, that go on from the conversation before them."""
+    """Two nested branches that continue from the conversation before them."""
     begin, end = do("branch", name="b", prompt="Look into it."), do("return", result="Seen.")
     return play(begin, do("list_files"), begin, do("list_files"), end, end, end, start=started("fold"))
 
@@ -75,12 +75,12 @@ def told(name: str) -> list[Record]:
 
 
 def cut_short() -> list[Record]:
-    """The family's run, killed while its innermost frame was at work."""
+    """The family's run, killed while its innermost frame was working."""
     return told("family")[:14]
 
 
 def hostile() -> list[Record]:
-    """A run in which whatever a model may name or write is made to hurt a reader."""
+    """A run in which every text under a model's control tries to harm a reader."""
     nasty = "</script>\x00\x1b[31m\u202e=1+1\"'\\\n,;\U0001f600"
     played = play(
         reply(nasty, call("=cmd|' /C calc'!A0", **{nasty: nasty})),
@@ -100,7 +100,7 @@ def exported(name: str, told: list[Record], run: str = "a-run") -> str:
 
 
 def keep(run: Path, told: Iterable[Record], previous: str = "") -> Path:
-    """The records as a run's folder."""
+    """Save the records as a run's folder."""
     run.mkdir(parents=True)
     lines = []
     for record in told:
@@ -111,5 +111,5 @@ def keep(run: Path, told: Iterable[Record], previous: str = "") -> Path:
 
 
 def stopped(told: list[Record]) -> list[Record]:
-    """With an interruption as the last record."""
+    """Return the records with an interruption as the last one."""
     return [*told, Record(told[-1].seq + 1, told[-1].at + 1, RunEnded("interrupted", "so far"))]

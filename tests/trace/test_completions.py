@@ -1,4 +1,4 @@
-"""The exact prompts of a program's completions, wherever a run is told again."""
+"""The exact prompts of a program's completions, wherever a run is reproduced."""
 
 from __future__ import annotations
 

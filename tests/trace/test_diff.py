@@ -1,4 +1,4 @@
-"""Two runs side by side: where they part, and what each came to."""
+"""Two runs side by side: where they diverge, and the results of each."""
 
 import pytest
 from msgspec import json

@@ -1,4 +1,4 @@
-"""A difference names the record, what was recorded, what is derived, and where in them it lies."""
+"""A difference names the record, the recorded and derived values, and the position of the difference in them."""
 
 import pytest
 from msgspec.structs import replace

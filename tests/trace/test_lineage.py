@@ -1,4 +1,4 @@
-"""A fork's history is its parent's up to the cut, then its own; whatever has changed or gone is named."""
+"""A fork's history is its parent's up to the cut, then its own; changes or losses are reported."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""One process writes a run at a time, and what a dead one held is free."""
+"""Only one process writes a run at a time, and a dead process releases its lock."""
 
 import os
 import signal
@@ -83,7 +83,7 @@ def test_a_child_that_outlives_its_killed_parent_for_a_moment_is_waited_for(path
     let_go = threading.Timer(0.7, process.stdin.close)
     let_go.start()
     Lock(path).close()
-    assert process.stdin.closed  # it was held until then: else this test shows nothing
+    assert process.stdin.closed  # held until then, or else this test would prove nothing
     let_go.join()
     process.stdout.close()
 

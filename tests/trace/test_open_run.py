@@ -1,4 +1,4 @@
-"""A kept run as Python sees it: any step's state, heap, prompt and files, lazily."""
+"""A stored run in Python: any step's state, heap, prompt and files, loaded lazily."""
 
 import tracemalloc
 import zlib

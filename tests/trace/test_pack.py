@@ -1,4 +1,4 @@
-"""A packed run needs nothing beside it, and an archive from anybody can do nothing but be refused."""
+"""A packed run is self-contained, and a malicious archive is refused without effect."""
 
 import zipfile
 from pathlib import Path

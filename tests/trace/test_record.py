@@ -1,4 +1,4 @@
-"""A line binds itself to all lines before it."""
+"""Each line's digest covers all lines before it."""
 
 import hashlib
 

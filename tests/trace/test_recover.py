@@ -1,4 +1,4 @@
-"""The file layer fails: what is damaged is named, what is good is saved, and nothing is believed that is not so."""
+"""If the file layer fails, damage is named, valid records are saved, and no false record is accepted."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A redacted copy: as long as the original, verified in itself, and without a trace of what was taken out."""
+"""A redacted copy is as long as the original, verifies, and contains no trace of the redacted text."""
 
 import json
 import re
@@ -23,7 +23,7 @@ SECRET = "hunter2-hunter2"
 
 
 def holding(stage: Stage) -> Path:
-    """A run that says a password in every way it can."""
+    """A run that mentions a password in every possible way."""
     task = stage.task(
         command(f"echo {SECRET} | tee pw"),
         call("heap_alloc", name="notes", content=f"the password is {SECRET}\nand {SECRET}", description=f"pw {SECRET}"),
@@ -174,7 +174,7 @@ def test_whatever_word_is_replaced_the_copy_follows_from_the_rules_or_there_is_n
             continue
         try:
             found = verify(copy)
-        except RulesDiffer:  # an answer no longer fits what is asked; the command refuses, and says so
+        except RulesDiffer:  # an answer no longer fits its question; the command refuses with a message
             continue
         copies += 1
         assert found.events == len(originals)

@@ -1,4 +1,4 @@
-"""One step whole: its exact prompt by part, what was said, and what that left behind."""
+"""One whole step: its exact prompt by part, its reply, and the results."""
 
 import pytest
 from msgspec import json

@@ -1,4 +1,4 @@
-"""The trace file: every record whole, every broken line named, a torn end told."""
+"""The trace file: complete records, a named error for every broken line, and a reported torn end."""
 
 import signal
 import subprocess
@@ -68,7 +68,7 @@ def test_a_trace_in_a_folder_that_is_gone_is_refused_with_the_way_out(path):
 @pytest.mark.parametrize("number", range(5))
 def test_a_flipped_byte_is_found_in_its_line(path, number):
     lines = written(path)
-    for at in range(len(lines[number]) - 1):  # its line end is the next test's
+    for at in range(len(lines[number]) - 1):  # a missing line end is tested below
         flipped = bytearray(lines[number])
         flipped[at] ^= 1
         if flipped[at] == 10:
@@ -102,7 +102,7 @@ def test_every_cut_of_the_last_line_is_torn_and_no_error(path):
         reader = TraceReader(path)
         assert len(list(reader)) == 2
         assert reader.torn_bytes == length
-    path.write_bytes(whole + lines[2][:-1])  # only its line end is missing: the record itself is whole
+    path.write_bytes(whole + lines[2][:-1])  # only the line end is missing; the record itself is complete
     reader = TraceReader(path)
     assert len(list(reader)) == 3
     assert reader.torn_bytes == 0

@@ -1,4 +1,4 @@
-"""A trace that grows is read once: each record comes when its line is whole."""
+"""A growing trace is read once: each record arrives when its line is complete."""
 
 import pytest
 

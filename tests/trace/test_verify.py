@@ -1,4 +1,4 @@
-"""A trace whose chain is whole may still tell what the rules do not derive: replay names the record."""
+"""A trace with a valid chain may still contradict the rules: replay names the record."""
 
 import pytest
 from msgspec.structs import replace

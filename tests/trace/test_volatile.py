@@ -1,4 +1,4 @@
-"""What is never the same twice in outputs of real tools parts nothing; all else does."""
+"""Differences in volatile parts of real tools' output do not count; all others do."""
 
 import time
 
