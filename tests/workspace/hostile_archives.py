@@ -1,4 +1,4 @@
-"""Hostile archives, generated: each tries to write, read or change a decoy beside the folder it is unpacked into."""
+"""Generated hostile archives: each tries to write, read or change a decoy next to its unpacking folder."""
 
 import itertools
 import json
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 SECRET = "SECRET-OF-THE-DECOY"
 LEADING_OUT = 13
-"""The first names lead out: they are tried as every kind of entry."""
+"""The first names lead outside: they are tried with every kind of entry."""
 
 Member = bytes
 Layer = tuple[Member, ...]
@@ -22,12 +22,12 @@ class HostileArchive(Struct, frozen=True):
     layers: tuple[Layer, ...]
 
     def root(self, path: Path) -> Path:
-        """One archive of a root, in which the layers follow each other."""
+        """Return one archive of a root, with the layers one after another."""
         path.write_bytes(b"".join(b"".join(layer) for layer in (BASE, *self.layers)) + bytes(1024))
         return path
 
     def saved(self, path: Path) -> Path:
-        """An archive as ``docker save`` writes it."""
+        """Return an archive as ``docker save`` writes it."""
         files = {f"{at}.tar": b"".join(layer) + bytes(1024) for at, layer in enumerate((BASE, *self.layers))}
         manifest = [{"Config": "c.json", "Layers": list(files)}]
         files = {"c.json": b'{"config": {}}', "manifest.json": json.dumps(manifest).encode(), **files}
@@ -64,7 +64,7 @@ def hard(name: str, target: str, **more) -> Member:
 def raw(
     name: bytes, kind: bytes = b"0", size: bytes = b"00000000000\0", content: bytes = b"", rest: bytes = b""
 ) -> Member:
-    """A header field by field, with a right checksum; ``rest`` is what follows the name of the link."""
+    """Build a header field by field with a valid checksum; ``rest`` follows the link's name."""
     head = name.ljust(100, b"\0") + b"0000644\0" + b"0000000\0" * 2 + size + b"00000000000\0" + b" " * 8 + kind
     head = (head + bytes(100) + b"ustar\x0000" + rest).ljust(512, b"\0")[:512]
     head = head[:148] + b"%06o\0 " % sum(head) + head[156:]
@@ -72,7 +72,7 @@ def raw(
 
 
 def pax(**records: bytes) -> Member:
-    """An extended header for the member after it."""
+    """Build an extended header for the next member."""
     content = b""
     for key, value in records.items():
         record = b" %s=%s\n" % (key.replace("__", ".").encode(), value)
@@ -100,7 +100,7 @@ def ways_out(decoy: Path) -> dict[str, Layer]:
 
 
 def strikes(decoy: Path) -> dict[str, Layer]:
-    """What is done through ``h``."""
+    """Actions through ``h``."""
     return {
         "file": (file("h/.profile"),),
         "file with its folder": (folder("h"), file("h/.profile")),
@@ -136,7 +136,7 @@ def through_links(decoy: Path) -> Iterator[HostileArchive]:
 
 
 def names(decoy: Path) -> Iterator[HostileArchive]:
-    """Names that lead out, or that no folder can hold."""
+    """Names that lead outside, or that no folder can contain."""
     out = str(decoy).lstrip("/")
     told = [
         "../evil", "../../evil", "a/../../evil", "./../evil", "..//evil", "a/b/../../../evil", "..", "a/..", "/..",
@@ -188,7 +188,7 @@ def kinds_and_modes(decoy: Path) -> Iterator[HostileArchive]:
 
 
 def sizes(decoy: Path) -> Iterator[HostileArchive]:
-    """Numbers that lie, and headers that are damaged."""
+    """Wrong sizes, and damaged headers."""
     big, negative = b"\x80" + (1 << 60).to_bytes(11, "big"), b"\xff" * 12
     for kind, size in itertools.product(
         (b"0", b"5", b"1", b"2", b"3", b"L", b"K", b"x", b"g", b"S", b"D"), (big, negative)

@@ -1,4 +1,4 @@
-"""Servers on loopback and a proxy in front of them, for tests of hosts that are listed."""
+"""Servers on loopback behind a proxy, for tests of listed hosts."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
 
 class Host:
-    """A server that keeps what it is sent.
+    """A server that stores its input.
 
     Attributes:
-        seen: What each connection sent, as far as it has come.
+        seen: The received bytes of each connection so far.
     """
 
     def __init__(self, answer: bytes | Callable[[socket.socket], None], tls: Any = None) -> None:
@@ -55,7 +55,7 @@ class Host:
 
     def close(self) -> None:
         with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the accept
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes up the accept
         self._listener.close()
 
 
@@ -77,7 +77,7 @@ def serving(answer: bytes | Callable[[socket.socket], None] = OK, tls: Any = Non
 
 
 def network(*entries: str, **more: Any) -> NetworkList:
-    """A list of these entries, whose names the machine's resolver is never asked for."""
+    """A list of these entries whose names are never looked up by the machine's resolver."""
     return NetworkList(**{"hosts": read_hosts(entries), "resolve": _nowhere, **more})
 
 
@@ -86,10 +86,10 @@ def _nowhere(host: str, port: int) -> list[str]:
 
 
 class Asking:
-    """A proxy on loopback of this process.
+    """A proxy on loopback in this process.
 
     Attributes:
-        log: What it was asked.
+        log: Its log of requests.
     """
 
     def __init__(self, port: int, log: RequestLog) -> None:
@@ -99,9 +99,9 @@ class Asking:
         return socket.create_connection(("127.0.0.1", self._port), timeout=100)
 
     def ask(self, sent: bytes) -> bytes:
-        """All that comes back until the proxy ends the connection."""
+        """Return everything received until the proxy closes the connection."""
         with self.connect() as connection:
-            with suppress(OSError):  # it may have answered before it read all of it
+            with suppress(OSError):  # it may answer before reading everything
                 connection.sendall(sent)
             return rest_of(connection)
 
@@ -119,7 +119,7 @@ def rest_of(connection: socket.socket) -> bytes:
 
 @contextmanager
 def proxied(listed: NetworkList) -> Iterator[Asking]:
-    """The proxy alone, without a sandbox; its log is whole once the block has ended."""
+    """Run only the proxy, without a sandbox; its log is complete after the block."""
     log = RequestLog()
     started, port, loops = threading.Event(), [0], []
     stopped: list[asyncio.Event] = []

@@ -1,7 +1,7 @@
-"""The people under whom the hostile cases run: root and a user without privileges, or whoever runs the tests.
+"""The users under whom the hostile cases run: root and an unprivileged user, or the user who runs the tests.
 
-A test that takes ``place`` and stands under ``@for_everyone`` runs once as each. Its body runs in a forked child that
-gave its privileges up, so what the child may not do is refused by the kernel, not by the test.
+A test that takes ``place`` and is decorated with ``@for_everyone`` runs once as each of them. Its body runs in a forked
+child that dropped its privileges, so the kernel, not the test, refuses what it may not do.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ class Person(Struct, frozen=True):
     uid: int
 
     def runs(self, work: Callable[[], Any]) -> Any:
-        """What the work returns, done as this person; its failure is raised here, with the place it came from."""
+        """Run the work as this user and return its result; a failure is raised here with its original location."""
         return work() if self.uid == os.geteuid() else as_user(self.uid, work)
 
 
@@ -37,19 +37,19 @@ PEOPLE = [Person("root", 0), Person("nobody", NOBODY)] if os.geteuid() == 0 else
 
 
 def as_user(uid: int, work: Callable[[], Any]) -> Any:
-    """Run the work in a forked child that has become ``uid`` for good, and return what it returned, pickled."""
+    """Run the work in a forked child that has become ``uid`` for good, and return its pickled result."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
         with os.fdopen(writer, "wb") as pipe, contextlib.suppress(BaseException):
             pipe.write(pickle.dumps(_report(uid, work)))
-        os._exit(0)  # no clean-up of pytest's own here: this is its copy
+        os._exit(0)  # skip pytest's cleanup, because this is a forked copy
     os.close(writer)
     try:
         with os.fdopen(reader, "rb") as pipe:
             answer = pipe.read()
-    finally:  # also on pytest's time-out
+    finally:  # also on pytest's timeout
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -72,7 +72,7 @@ def _report(uid: int, work: Callable[[], Any]) -> tuple[Any, str]:
 
 
 def for_everyone(test: Callable[..., None]) -> Callable[..., None]:
-    """Let the test's body run as every person in turn; fixtures are made by whoever runs pytest."""
+    """Run the test's body as every user in turn; fixtures are created by the user who runs pytest."""
 
     @functools.wraps(test)
     def as_person(*args: Any, person: Person, **fixtures: Any) -> None:
@@ -92,7 +92,7 @@ def person(request: pytest.FixtureRequest) -> Person:
 
 @pytest.fixture
 def place(person: Person) -> Iterator[Path]:
-    """An empty directory that belongs to the person, in one that everybody may pass; gone afterwards."""
+    """Create an empty directory that belongs to the user, in one that everybody may traverse; removed afterwards."""
     path = Path(tempfile.mkdtemp(prefix="stackmem-test-"))
     path.chmod(0o755)
     os.chown(path, person.uid, -1)

@@ -1,4 +1,4 @@
-"""A small base system for tests of images: programs of this machine with their libraries, and nothing else of it."""
+"""A small base system for image tests: programs of this machine with their libraries, and no other files of it."""
 
 import re
 import shutil
@@ -26,7 +26,7 @@ PROGRAMS = (
 
 
 def small_base(folder: Path, programs: tuple[str, ...] = PROGRAMS) -> Path:
-    """A root with a shell in it, below a new folder."""
+    """Create a root with a shell below a new folder."""
     (folder / "usr" / "bin").mkdir(parents=True)
     (folder / "bin").symlink_to("usr/bin")
     (folder / "etc").mkdir()

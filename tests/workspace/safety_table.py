@@ -1,7 +1,7 @@
-"""The table of hostile cases in docs/safety-details.md, made from the tests: a row a test, a column a level.
+"""The table of hostile cases in docs/safety-details.md, generated from the tests: a row per test, a column per level.
 
-``python -m tests.workspace.safety_table`` writes it anew. A cell says ``holds`` where the test runs, which then must
-pass as every person; so the table is true wherever the tests pass.
+``python -m tests.workspace.safety_table`` rewrites it. A cell says ``holds`` if the test runs at that level, where it
+must pass for every user; so the table is true if the tests pass.
 """
 
 import importlib
@@ -17,7 +17,7 @@ HOLDS, DOCUMENTED, MOOT, NOT_RUN = "holds", "documented", "n/a", "not run"
 
 
 def cases() -> Iterator[tuple[str, str, Callable[..., None]]]:
-    """Each hostile case: the name of its file's subject, its own, and the test."""
+    """Return each hostile case: the subject of its file, its name, and the test."""
     for folder in ("workspace", "history"):
         for path in sorted((ROOT / "tests" / folder).glob("test_*.py")):
             text = path.read_text("utf-8")
@@ -31,11 +31,11 @@ def cases() -> Iterator[tuple[str, str, Callable[..., None]]]:
 
 
 def cells(test: Callable[..., None]) -> tuple[str, ...] | None:
-    """What holds at each level; None for a case in which no level takes part."""
+    """Return the outcome at each level; None for a case without levels."""
     claim = getattr(test, "hostile", None)
     if claim is None:
         return None
-    # A variant of a level is in its column: bubblewrap on a layer, bubblewrap without /proc.
+    # A variant of a level shares its column: bubblewrap on a layer, bubblewrap without /proc.
     held = {level.split(" ")[0] for level in claim.levels}
     return tuple(
         HOLDS
@@ -50,7 +50,7 @@ def cells(test: Callable[..., None]) -> tuple[str, ...] | None:
 
 
 def contradictions() -> list[str]:
-    """Cases that claim two things of one level, or something of a level that there is not."""
+    """Return cases that contradict themselves about a level, or name an unknown level."""
     wrong = []
     for _, name, test in cases():
         if (claim := getattr(test, "hostile", None)) is not None:
@@ -65,7 +65,7 @@ def sentence(name: str) -> str:
 
 
 def proxy_cases() -> list[str]:
-    """What a hostile command asks of the proxy of listed hosts; these tests need no sandbox, and no person."""
+    """Return hostile requests to the proxy of listed hosts; these tests need no sandbox or user."""
     module = importlib.import_module(f"tests.workspace.{PROXY}")
     return [name for name, test in vars(module).items() if name.startswith("test_") and callable(test)]
 
@@ -90,7 +90,7 @@ def table() -> str:
 
 
 def written(page: str) -> str:
-    """The page with the table as it is today."""
+    """Return the page with the current table."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{table()}{END}{after}"

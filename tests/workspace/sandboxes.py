@@ -1,4 +1,4 @@
-"""Sandboxes at every level, for the hostile cases: a workspace, a host around it, and the people who own both."""
+"""Sandboxes at every level for the hostile cases: a workspace, a host around it, and the users who own both."""
 
 import contextlib
 import ctypes
@@ -55,7 +55,7 @@ _PR_SET_DUMPABLE = 4
 
 
 class Claim(Struct, frozen=True):
-    """What a hostile case says of the levels; ``hostile`` tells of the fields."""
+    """What a hostile case claims about the levels; ``hostile`` documents the fields."""
 
     levels: tuple[str, ...]
     documented: tuple[str, ...]
@@ -65,11 +65,11 @@ class Claim(Struct, frozen=True):
 def hostile(
     *levels: str, documented: tuple[str, ...] = (), moot: tuple[str, ...] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A hostile case: it runs at these levels, as every person, and the summary counts it.
+    """Mark a hostile case: it runs at these levels, as every user, and the summary counts it.
 
     Args:
-        documented: Levels at which it does not hold, as docs/safety.md says.
-        moot: Levels at which there is nothing to hold: they have not what is attacked, or refuse it.
+        documented: Levels that do not resist it, as docs/safety.md says.
+        moot: Levels to which it does not apply: they lack the attacked part, or refuse it.
     """
 
     def wrap(test: Callable[..., None]) -> Callable[..., None]:
@@ -81,17 +81,17 @@ def hostile(
 
 
 def layered_too(levels: tuple[str, ...], *, imaged: bool = True) -> tuple[str, ...]:
-    """For what a layer or a root of its own could change: these levels, and both in every run of the tests.
+    """Mark cases that a layer or a separate root could change: these levels, with both variants in every test run.
 
     Args:
-        imaged: A root of its own is no exception: it has users, a root and a /tmp that stay.
+        imaged: Include a separate root, which has users, a root and a /tmp that stay.
     """
     return tuple(each for each in dict.fromkeys((*levels, LAYERED, IMAGED)) if imaged or each != IMAGED)
 
 
 @pytest.fixture(scope="session")
 def toolchains() -> Iterator[dict[bool, Toolchain]]:
-    """The Python of commands, for whom may read the interpreter that runs the tests, and for whom may not."""
+    """Return the commands' Python, for users who may read the interpreter that runs the tests, and for others."""
     state = Path(tempfile.mkdtemp(prefix="stackmem-toolchain-"))
     state.chmod(0o755)
     mine = running_interpreter()
@@ -110,9 +110,10 @@ def _is_public(path: Path) -> bool:
 
 @pytest.fixture
 def opened(person: Person, toolchains: dict[bool, Toolchain], request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Open a level over ``place/ws``; call it in the test's body, where the person is who she is.
+    """Open a level over ``place/ws``; call it in the test's body, which runs as the user in question.
 
-    A level that whoever runs pytest has not is skipped for everyone; one that nobody alone has not is a failure.
+    A level that is unavailable to the user who runs pytest is skipped for everyone. If it is unavailable only to
+    NOBODY, the test fails.
     """
     public = person.uid != os.geteuid()
     if public not in toolchains:
@@ -124,7 +125,7 @@ def opened(person: Person, toolchains: dict[bool, Toolchain], request: pytest.Fi
 
     @contextlib.contextmanager
     def enter(place: Path, level: str, **rest: Any) -> Iterator[Workspace]:
-        # A process that gave up its privileges is closed to itself in /proc until it says otherwise.
+        # A process that dropped its privileges cannot read its own /proc entry until it opts in again.
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
         root = place / "ws"
         root.mkdir(exist_ok=True)
@@ -147,7 +148,7 @@ def opened(person: Person, toolchains: dict[bool, Toolchain], request: pytest.Fi
             ground = layer.view if level == LAYERED else root
             workspace = open_workspace(chosen, ground, inside, Profile(**rest), toolchain=tools, **keywords)
             workspace.layer = layer  # type: ignore[attr-defined]  # for the judge
-            if level == LAYERED:  # a name by which the tests reach its files from the host
+            if level == LAYERED:  # a path through which the tests reach its files from the host
                 workspace.root = Path(f"/proc/self/fd/{workspace.files.fd}")
             try:
                 yield workspace
@@ -158,7 +159,7 @@ def opened(person: Person, toolchains: dict[bool, Toolchain], request: pytest.Fi
 
 
 def host_root(place: Path, tools: Toolchain, mounts: tuple[Mount, ...], network: str = "none") -> ImageRoot:
-    """A root that shows this machine's programs, with everything else of its own, written by root."""
+    """Create a root that shows this machine's programs, and has its own other folders, written by root."""
     store = ImageStore(place / "store")
 
     def fill(folder: Path) -> None:
@@ -177,7 +178,7 @@ def host_root(place: Path, tools: Toolchain, mounts: tuple[Mount, ...], network:
 
 
 def layer_over(folder: Path) -> Overlay:
-    """A layer that hides nothing, with its files beside the folder."""
+    """Create a layer that hides nothing, with its files next to the folder."""
     place = Path(tempfile.mkdtemp(prefix="layer-", dir=folder.parent))
     make_upper(folder, place)
     return Overlay(folder, place, ())
@@ -195,7 +196,7 @@ def _failures(level: str, uid: int, tools: Toolchain) -> str:
 
 @contextlib.contextmanager
 def quiet_disk() -> Iterator[Path]:
-    """A place in memory, where nobody else makes or removes files while a test counts them."""
+    """A folder in memory, where no other process creates or removes files while a test counts them."""
     path = Path(tempfile.mkdtemp(prefix="stackmem-test-", dir="/dev/shm"))
     try:
         yield path
@@ -204,7 +205,7 @@ def quiet_disk() -> Iterator[Path]:
 
 
 def outside(place: Path) -> Path:
-    """A folder of the same person beside the workspace, with a secret in it."""
+    """A folder of the same user next to the workspace, with a secret in it."""
     folder = place / "outside"
     folder.mkdir()
     (folder / "file").write_text(SECRET)
@@ -223,7 +224,7 @@ def py(workspace: Workspace, program: str, seconds: float = 60) -> ToolOutcome:
 
 @contextlib.contextmanager
 def bystander(environ: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of the same person on the host, which a command must leave alone."""
+    """A process of the same user on the host, which a command must not affect."""
     process = subprocess.Popen(["/bin/sleep", "300"], env=environ, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         yield process
@@ -233,7 +234,7 @@ def bystander(environ: dict[str, str] | None = None) -> Iterator[subprocess.Pope
 
 
 def living(mark: str) -> list[int]:
-    """Processes on the host whose command line holds the mark."""
+    """Return host processes whose command line contains the mark."""
     found = []
     for name in os.listdir("/proc"):
         with contextlib.suppress(OSError):
@@ -252,7 +253,7 @@ def soon(fact: Callable[[], bool], seconds: float = 60.0) -> bool:
 
 
 def stands_still(file: Path, seconds: float = 0.3) -> bool:
-    """Nobody writes to the file any more."""
+    """Check that the file no longer changes."""
     before = file.stat().st_size
     time.sleep(seconds)
     return file.stat().st_size == before
@@ -260,13 +261,13 @@ def stands_still(file: Path, seconds: float = 0.3) -> bool:
 
 @contextlib.contextmanager
 def interrupted_after(seconds: float) -> Iterator[None]:
-    """Ctrl-C comes so long after the start."""
+    """Raise Ctrl-C after this delay."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    gc.disable()  # what is raised in a callback of the collector, such as hypothesis has, is lost
+    gc.disable()  # an exception in a callback of the garbage collector, such as hypothesis installs, is lost
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield

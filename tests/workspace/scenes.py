@@ -1,4 +1,4 @@
-"""A workspace and what lies around it, as the hostile cases need them."""
+"""A workspace and its surroundings for the hostile cases."""
 
 import contextlib
 import ctypes
@@ -30,7 +30,7 @@ def _has_openat2() -> bool:
 
 
 class OnLayer(Struct, frozen=True):
-    """The workspace is a layer over a folder, and paths in it are resolved so."""
+    """The workspace is a layer over a folder, and paths in it are resolved there."""
 
     opener: Opener
 
@@ -49,7 +49,7 @@ raced_on_each_ground = on_each_ground if CAMPAIGN else each_opener
 
 
 class Scene(Struct, frozen=True):
-    """``ws`` is the workspace, known as ``/workspace``; ``outside`` holds ``file`` with the secret."""
+    """``ws`` is the workspace, visible as ``/workspace``; ``outside`` contains ``file`` with the secret."""
 
     ws: Path
     outside: Path
@@ -68,7 +68,7 @@ class Scene(Struct, frozen=True):
         return self.files.digest(path)
 
     def untouched(self) -> bool:
-        """Outside is as it was made."""
+        """Check that the outside folder is unchanged."""
         return os.listdir(self.outside) == ["file"] and (self.outside / "file").read_text() == SECRET
 
 
@@ -85,7 +85,7 @@ def scene(place: Path, opener=None, inside="/workspace") -> Scene:
 
 
 def _scene_on_layer(place: Path, opener: Opener, inside: str) -> Scene:
-    """The same, with ``d`` over a folder of that name; ``ws`` is a name by which the host reaches the layer."""
+    """The same, with ``d`` over a folder of that name; ``ws`` is a host path into the layer."""
     below, outside = place / "below", place / "outside"
     for folder in (below, outside):
         folder.mkdir()
@@ -99,14 +99,14 @@ def _scene_on_layer(place: Path, opener: Opener, inside: str) -> Scene:
     ws = Path(f"/proc/self/fd/{over.view.fd}")
     (ws / "d" / "file").unlink()
     (ws / "d").rmdir()
-    (ws / "d").mkdir()  # of the run's own, so that it can be renamed
+    (ws / "d").mkdir()  # owned by the run, so that it can be renamed
     (ws / "d" / "file").write_text("inside")
     return Scene(ws, outside, files)
 
 
 @contextlib.contextmanager
 def flipping(one: Path, other: Path) -> Iterator[None]:
-    """Meanwhile a child exchanges the two names as fast as it can."""
+    """Exchange the two names in a child process as fast as possible."""
     exchange = ctypes.CDLL(None).renameat2
     names = os.fsencode(one), os.fsencode(other)
     child = os.fork()

@@ -1,4 +1,4 @@
-"""The line at the end of a test run: how many hostile cases ran at which level."""
+"""The last line of a test run: how many hostile cases ran at each level."""
 
 from collections import Counter
 from typing import Any

@@ -12,7 +12,7 @@ from tests.workspace.scenes import OPENERS, each_opener
 
 HERE, OUT, GONE, LOOP, FILE, LONG = "here", errno.EXDEV, errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.ENAMETOOLONG
 
-# A chain of 18: the kernel may walk a path twice and counts the links of both walks towards its 40.
+# A chain of 18: the kernel may walk a path twice and counts the links of both walks towards its limit of 40.
 CASES = {
     "file": HERE, ".": HERE, "./file": HERE, "d": HERE, "d/": HERE, "d//inner": HERE, "d/./inner": HERE,
     "d/../file": HERE, "d/..": HERE, "d/deep/../../file": HERE, "d/../d/../d/inner": HERE,
@@ -45,14 +45,14 @@ def build(place):
         (place / name).write_text(name)
     for name, target in LINKS.items():
         (root / name).symlink_to(target)
-    (root / "to_self").symlink_to(root)  # absolute, and so outside
+    (root / "to_self").symlink_to(root)  # absolute, therefore outside
     for number in range(1, 41):
         (root / f"chain{number}").symlink_to(f"chain{number - 1}")
     return os.open(root, os.O_PATH | os.O_DIRECTORY)
 
 
 def what_comes(opener, root, path, flags=os.O_RDONLY):
-    """``here`` with the identity of what was opened, or the number of the error."""
+    """Return ``here`` with the identity of the opened file, or the error number."""
     try:
         fd = opener(root, path.encode(), flags)
     except OSError as error:
@@ -142,4 +142,4 @@ def test_the_kernels_way_is_taken_where_it_is_to_be_had_and_the_walk_elsewhere(t
     root = build(tmp_path)
     assert opener_for(root) in {open_by_kernel, open_by_walk}
     os.close(root)
-    assert opener_for(root) is open_by_walk  # whatever error openat2 gives, a refusal by a filter included
+    assert opener_for(root) is open_by_walk  # any error of openat2, including a refusal by a filter

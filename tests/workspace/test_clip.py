@@ -99,7 +99,7 @@ def test_a_file_s_text_is_shown_with_nothing_taken_away():
     ],
 )
 def test_hostile_output_is_cleaned_in_time_that_grows_with_its_size_only(raw):
-    text = clean(raw)  # about half a second; a quadratic pattern takes hours, and a test may not
+    text = clean(raw)  # about half a second; a quadratic pattern takes hours, more than a test's time limit
     assert clean(text.encode()) == text
 
 

@@ -1,4 +1,4 @@
-"""What a command may write and read: the workspace, a private /tmp, and nothing else."""
+"""Files that a command may write and read: only the workspace and a private /tmp."""
 
 import os
 import shutil
@@ -157,7 +157,7 @@ def test_privileges_cannot_be_gained(place, level, opened):
         assert "up" not in done.text.splitlines()
         if level != "bubblewrap (no /proc)":
             held = sh(workspace, "grep -E '^(CapEff|CapPrm|NoNewPrivs)' /proc/self/status").text
-            own = "000000000000040a" if level == IMAGED else "0000000000000000"  # as root has them over its own files
+            own = "000000000000040a" if level == IMAGED else "0000000000000000"  # as root has over its own files
             assert held == f"CapPrm:\t{own}\nCapEff:\t{own}\nNoNewPrivs:\t1\n[exit 0]"
 
 

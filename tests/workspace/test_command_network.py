@@ -1,4 +1,4 @@
-"""What of the network a command reaches: its own loopback, and nothing of the host's."""
+"""Network access of a command: its own loopback, and no socket of the host."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from tests.workspace.sandboxes import CONFINED, CONTAINED, MOUNTED, hostile, py,
 
 @contextlib.contextmanager
 def listeners() -> Iterator[dict[str, object]]:
-    """Sockets of the host on loopback, and an abstract one; whatever arrives there has escaped."""
+    """Host sockets on loopback, and an abstract one; any data received there has escaped."""
     with contextlib.ExitStack() as stack:
         addresses: dict[str, object] = {}
         sockets = []
@@ -23,7 +23,7 @@ def listeners() -> Iterator[dict[str, object]]:
             ("abstract", socket.AF_UNIX, socket.SOCK_STREAM, f"\0stackmem-{os.getpid()}"),
         ):
             listener = stack.enter_context(socket.socket(family, kind))
-            with contextlib.suppress(OSError):  # a host without IPv6 has nothing to escape to
+            with contextlib.suppress(OSError):  # a host without IPv6 has no such socket to reach
                 listener.bind(address)
                 if kind == socket.SOCK_STREAM:
                     listener.listen()

@@ -1,4 +1,4 @@
-"""Output: in order, valid, within its size, and in bounded memory."""
+"""Output is in order, valid, within its size limit, and uses bounded memory."""
 
 import os
 from pathlib import Path

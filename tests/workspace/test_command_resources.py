@@ -1,4 +1,4 @@
-"""Memory, disk and files: each bomb is stopped, and each is bounded by itself as well."""
+"""Memory, disk and files: each bomb is stopped, and each resource has its own limit."""
 
 import ctypes
 import os
@@ -53,7 +53,7 @@ time.sleep(3)
 
 @hostile(*BUBBLEWRAP, moot=("namespaces", "landlock", "none"))
 def test_shared_memory_that_a_neighbor_fills_is_not_the_commands(place, level, opened):
-    fill = "head -c 300M /dev/zero > {}/fill; sleep 1"  # beside what browsers of other tests take meanwhile
+    fill = "head -c 300M /dev/zero > {}/fill; sleep 1"  # in addition to shared memory of browsers in other tests
     neighbor = Path("/dev/shm", f"stackmem-test-{os.getpid()}")
     neighbor.mkdir()
     try:
@@ -83,8 +83,8 @@ def test_memory_files_that_a_neighbor_holds_are_not_the_commands(place, level, o
         os.close(file)
 
 
-# All that fills shared memory is in this file, whose tests run one after the other.
-GROUPS = Path("/sys/fs/cgroup/memory")  # of version 1; in version 2 a group that has processes has no groups within
+# All tests that fill shared memory are in this file, because tests in a file run one after the other.
+GROUPS = Path("/sys/fs/cgroup/memory")  # version 1 only; in version 2 a group with processes has no subgroups
 ENTERS = """
 import os, sys
 open(os.path.join(sys.argv[1], "cgroup.procs"), "w").write(str(os.getpid()))
@@ -121,7 +121,7 @@ with subprocess.Popen([sys.executable, "-c", sys.argv[3], sys.argv[2]], **pipes)
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a neighbor of the group"])
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["in the group", "elsewhere"])
 def test_the_kernel_says_which_group_holds_a_memory_file(elsewhere, beside):
-    """It is younger than the command, so that it may be the command's own."""
+    """The file is younger than the command, so it may belong to the command."""
     own, other = (GROUPS / f"stackmem-test-{os.getpid()}-{name}" for name in ("own", "other"))
     shared = Path("/dev/shm", own.name)
     own.mkdir()
@@ -131,7 +131,7 @@ def test_the_kernel_says_which_group_holds_a_memory_file(elsewhere, beside):
         ran = subprocess.run(
             [sys.executable, "-c", LOOKS, *places], capture_output=True, text=True, check=True, cwd=ROOT
         )
-        # Where another test frees memory in that moment, a look may find less.
+        # If another test frees memory at that moment, a look may find less.
         assert ran.stdout == "{''}\n" if elsewhere else "memory" in ran.stdout
     finally:
         shared.unlink(missing_ok=True)
@@ -159,7 +159,7 @@ def test_one_file_stops_growing_at_its_limit(place, level, opened):
 @hostile(*ALL)
 def test_a_flood_of_files_is_stopped_and_reported(place, level, opened):
     program = "import time\nfor i in range(9000): open(f'f{i}', 'w').close()\ntime.sleep(3)"
-    # So many that the thousands which other tests remove meanwhile do not make up for them.
+    # Enough to exceed the thousands of files that other tests remove meanwhile.
     with quiet_disk() as disk, opened(disk, level, new_files=1000) as workspace:
         done = py(workspace, program)
     assert done.reason == "disk"
@@ -186,7 +186,7 @@ def test_limits_cannot_be_raised_again(place, level, opened):
         limits = sh(workspace, "ulimit -c -f -n -d | awk '{print $NF}' | tr '\\n' ' '").text
         raised = sh(workspace, "ulimit -n 200 || ulimit -f unlimited || ulimit -d unlimited || echo kept").text
     assert limits.startswith("0 3072 100 614400")
-    if level not in ("none",) or os.geteuid():  # root without a sandbox may raise what it likes
+    if level not in ("none",) or os.geteuid():  # root without a sandbox may raise any limit
         assert raised.endswith("kept\n[exit 0]")
 
 
@@ -202,7 +202,7 @@ def test_the_harness_stays_quick_while_a_command_takes_all_processors(place, lev
             before = time.monotonic()
             time.sleep(0.01)
             longest = max(longest, time.monotonic() - before)
-    assert longest < 10  # as long as a busy machine needs
+    assert longest < 10  # enough time for a busy machine
 
 
 @hostile(*BUBBLEWRAP)

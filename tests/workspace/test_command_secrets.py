@@ -1,4 +1,4 @@
-"""No secret of the person's environment, and nothing of the harness, is inside a sandbox."""
+"""A sandbox contains no secret of the user's environment and nothing of the harness."""
 
 import contextlib
 import os

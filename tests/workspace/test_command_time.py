@@ -1,4 +1,4 @@
-"""When a command ends, how it is killed, and that nothing it started lives on."""
+"""When a command ends, how it is killed, and that its processes die with it."""
 
 import contextlib
 import itertools
@@ -60,7 +60,7 @@ while time.monotonic() < end:
     os.setsid()
 """
 
-LIMITS = (0.4, 4, 40)  # seconds; the first in which the command gets as far as it is looked at
+LIMITS = (0.4, 4, 40)  # seconds; within the first, the command gets far enough to be observed
 
 
 @hostile(*ALL)
@@ -128,7 +128,7 @@ for pid in map(int, sys.argv[1:]):
 """
     with opened(place, level) as workspace, bystander({"CANARY": "yes"}) as other:
         (workspace.root / "program.py").write_text(program)
-        # Inside a PID namespace the number may belong to a process of the command itself.
+        # Inside a PID namespace the number may belong to a process of the command.
         number = other.pid if other.pid > 100 else 99999
         assert sh(workspace, f"python program.py {number}").text == "[exit 0]"
 
@@ -155,7 +155,7 @@ def test_programs_that_ask_get_no_answer_and_end(place, level, opened):
 @hostile(*BUBBLEWRAP)
 def test_an_editor_without_a_terminal_ends(place, level, opened):
     with opened(place, level) as workspace:
-        assert sh(workspace, "vi -c q", seconds=15).reason == ""  # it waits two seconds of its own
+        assert sh(workspace, "vi -c q", seconds=15).reason == ""  # it waits two seconds itself
 
 
 @hostile(*ALL)
@@ -180,7 +180,7 @@ for fd in (0, 1, 2):
     names = ["/dev/tty"]
     child, terminal = pty.fork()
     if child == 0 and level in CONFINED:
-        names += ["/dev/console", os.ttyname(0)]  # without confinement one's own terminal can be opened by its name
+        names += ["/dev/console", os.ttyname(0)]  # without confinement the user's terminal can be opened by its name
     if child == 0:
         report = b"failed"
         with contextlib.suppress(BaseException), opened(place, level) as workspace:
@@ -188,7 +188,7 @@ for fd in (0, 1, 2):
         os.write(1, b"<" + report + b">")
         os._exit(0)
     shown = b""
-    with contextlib.suppress(OSError):  # how a terminal says that its other side is closed
+    with contextlib.suppress(OSError):  # a terminal reports this when its other side closes
         while select.select([terminal], [], [], 30)[0] and (piece := os.read(terminal, 4096)):
             shown += piece
     os.waitpid(child, 0)
@@ -206,7 +206,7 @@ def test_a_command_that_closes_its_output_is_still_waited_for(place, level, open
 
 @hostile(*ALL)
 def test_ctrl_c_at_any_moment_leaves_no_process_behind(place, level, opened):
-    # Unusual seconds mark our sleeps among the host's processes.
+    # Unusual durations identify our sleeps among the host's processes.
     mark = f"9{os.getpid()}{len(level)}"
     with opened(place, level) as workspace:
         for trial in range(CANCELS):
@@ -218,9 +218,9 @@ def test_ctrl_c_at_any_moment_leaves_no_process_behind(place, level, opened):
 
 
 def interrupted_at(number: int) -> Callable[..., Any]:
-    """A tracer that raises Ctrl-C at this moment, counted from 0, of what the threads of a start share.
+    """A tracer that raises Ctrl-C at this moment, counted from 0, of the code that concurrent starts share.
 
-    Python looks for signals as functions are entered, and as what they call returns.
+    Python checks for signals when it enters functions and when calls return.
     """
     moments = iter(range(number, -1, -1))
 
@@ -252,7 +252,7 @@ def test_ctrl_c_at_each_call_among_what_threads_share_lets_the_next_command_run(
             assert texts.get(timeout=60) == "well\n[exit 0]", number
             if ended:
                 break
-        assert number > 30  # so many moments there were
+        assert number > 30  # a start has at least this many moments
 
 
 @hostile(*CONTAINED, documented=("landlock", "none"))
@@ -260,12 +260,12 @@ def test_a_command_dies_with_a_harness_that_is_killed(place, level, opened):
     mark = f"8{os.getpid()}{len(level)}"
     harness = os.fork()
     if harness == 0:
-        tempfile.tempdir = str(place)  # a process that is killed leaves its temporary folders
+        tempfile.tempdir = str(place)  # a killed process leaves its temporary folders
         with contextlib.suppress(BaseException), opened(place, level) as workspace:
             sh(workspace, f"(setsid sleep {mark} &) ; sleep {mark}", seconds=30)
         os._exit(0)
     try:
-        # Before the sandbox stands its own programs carry the mark too.
+        # While the sandbox starts, its own programs carry the mark too.
         started = soon(lambda: len(living(f"sleep\0{mark}")) >= 2)
     finally:
         os.kill(harness, signal.SIGKILL)
@@ -305,10 +305,10 @@ def test_of_many_harnesses_that_are_killed_while_they_start_a_command_next_to_no
             time.sleep(whole * trial / KILLS)
             os.kill(harness, signal.SIGKILL)
             os.waitpid(harness, 0)
-        time.sleep(2 * whole)  # one that was under way has begun by now
+        time.sleep(2 * whole)  # a start in progress has finished by now
         try:
             assert soon(lambda: len(living(f"sleep\0{mark}")) <= KILLS // 50)
-        finally:  # what waits for a start that will not come runs nothing
+        finally:  # a waiter for a canceled start runs nothing
             for pid in living(mark):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
@@ -354,7 +354,7 @@ def test_a_thousand_threads_are_stopped(place, level, opened):
 @hostile(*BUBBLEWRAP)
 def test_a_spinning_command_leaves_the_harness_its_time(place, level, opened):
     with opened(place, level) as workspace:
-        spin = "for i in $(seq 8); do (while :; do :; done) & done; wait"  # without end where it is not ended
+        spin = "for i in $(seq 8); do (while :; do :; done) & done; wait"  # endless unless ended
         assert sh(workspace, spin, seconds=0.5).reason == "timeout"
 
 
@@ -365,7 +365,7 @@ def test_a_command_costs_no_look_at_the_processes_of_the_host(place, level, open
     with opened(place, level) as workspace:
         assert sh(workspace, "sleep 0.4").text == "[exit 0]"
     assert "/proc" not in looks
-    assert any(str(look).startswith("/proc/") for look in looks)  # the command's own are watched
+    assert any(str(look).startswith("/proc/") for look in looks)  # the command's own processes are watched
 
 
 def test_what_cannot_be_killed_is_given_up_in_bounded_time():

@@ -1,4 +1,4 @@
-"""What stays unseen in a folder that commands see, and whose variables the sandbox itself never runs with."""
+"""Files hidden in a folder that commands see, and whose variables the sandbox itself never uses."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Credentials that a name announces are taken out of text, and ordinary text stays byte for byte."""
+"""Credentials announced by a name are removed from text; ordinary text stays the same byte for byte."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SECRET = "s3cr3t-Value.42"
 def test_the_value_goes_and_what_is_around_it_stays(before: str, after: str, kind: str) -> None:
     secret = SECRET if "%" not in after else "s3cr3tValue42"
     text = f"{before}{secret}{after}"
-    if after.startswith("%"):  # an escaped mark is a character of the value
+    if after.startswith("%"):  # an escaped quote is part of the value
         assert scrub_named(text) == f"{before}[secret {kind}]"
     else:
         assert scrub_named(text) == f"{before}[secret {kind}]{after}"
@@ -125,7 +125,7 @@ HAR_KINDS = ["COOKIE", "HEADER", "PARAMETER", "COOKIE"]
 
 
 def clean_har() -> str:
-    """The archive with a mark in place of each credential, in the order of the text."""
+    """Return the archive with a mark in place of each credential, in text order."""
     text = json.dumps(HAR)
     for kind in HAR_KINDS:
         text = text.replace(SECRET, f"[secret {kind}]", 1)
@@ -192,5 +192,5 @@ def test_scrubbing_ends_and_is_done_once(pieces: list[str]) -> None:
     ["x-token: ", "cookie: a=b;", "?key=", "-a-a-token", "x-token:x", "authorization: basic ", '"cookie":"'],
 )
 def test_the_time_is_linear_in_hostile_text(unit: str) -> None:
-    """Were it quadratic, this would take hours."""
+    """Quadratic time would take hours."""
     assert scrub_named(unit * (2_000_000 // len(unit)))

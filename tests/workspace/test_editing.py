@@ -1,4 +1,4 @@
-"""Text replaced in a file: once, or everywhere when told so; and what is said where it is not there."""
+"""Replacing text in a file, once or everywhere, and the message if it is not found."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Commands in real sandboxes that reach listed hosts alone: what they reach, and every other way that is shut."""
+"""Commands in real sandboxes with listed hosts only: what they reach, and every other path that is closed."""
 
 import array
 import os
@@ -195,7 +195,7 @@ def test_what_an_interrupted_command_had_asked_is_not_lost(place, level, opened)
 
 @with_bubblewrap
 def test_a_proxy_that_fails_once_the_command_runs_is_told_and_the_command_is_not_run_again(tmp_path):
-    """What cannot be had is the network; the command has done what it did."""
+    """Only the network is unavailable; the command's effects have already happened."""
 
     root = tmp_path / "ws"
     root.mkdir()
@@ -211,7 +211,7 @@ def test_a_proxy_that_fails_once_the_command_runs_is_told_and_the_command_is_not
 
 
 def handed(make) -> str:
-    """What the door says of something that a sandbox hands out."""
+    """Return the door's message about a file descriptor that a sandbox hands out."""
     with ExitStack() as stack:
         door = Door(network("web.test"), stack)
         theirs = socket.socket(fileno=os.dup(door.fd_above(2, stack)))
@@ -271,7 +271,7 @@ def test_a_door_takes_nothing_but_the_socket_that_it_waits_for(tmp_path):
 
 @with_bubblewrap
 def test_a_command_whose_sandbox_has_no_way_to_the_proxy_did_not_run(tmp_path: Path):
-    """Nobody goes on as if it had a network, nor tells a command that failed from a door that did."""
+    """The run must not continue as if it had a network, nor mistake a failed door for a failed command."""
     from stackmem.workspace.command import run
     from stackmem.workspace.isolation.launch import SetUpFailed
 

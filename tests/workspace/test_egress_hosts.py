@@ -1,4 +1,4 @@
-"""What an entry of the list says, which hosts it covers, and which addresses a name may lead to."""
+"""The meaning of a list entry, the hosts it covers, and the addresses that a name may resolve to."""
 
 import ipaddress
 

@@ -1,4 +1,4 @@
-"""What the proxy passes on, what it refuses, and what it says of both; requests as a hostile command writes them."""
+"""Requests that the proxy passes on or refuses, and their log entries, as a hostile command writes them."""
 
 import datetime as dt
 import ipaddress
@@ -17,7 +17,7 @@ from tests.workspace.sandboxes import soon
 
 
 def row(log, **about):
-    """The only row of the log that says so."""
+    """Return the only log row with this text."""
     rows = [each for each in log.requests() if all(getattr(each, name) == value for name, value in about.items())]
     assert len(rows) == 1, log.requests()
     return rows[0]
@@ -64,7 +64,7 @@ def test_a_body_is_passed_on_with_a_length_or_in_chunks():
     assert [each.endswith(b"hello") for each in (whole, chunked, expecting)] == [True] * 3
     assert sent[0].endswith(b"\r\n\r\nbody")
     assert sent[2].endswith(b"\r\n\r\nbody")
-    assert sent[1].endswith(b"\r\n\r\n4\r\nbody\r\n0\r\n\r\n")  # no extension and no trailer of the command's
+    assert sent[1].endswith(b"\r\n\r\n4\r\nbody\r\n0\r\n\r\n")  # no extension or trailer of the command
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_a_client_that_ends_its_tunnel_rudely_is_no_failure():
 
 
 def greeting(name, least=ssl.TLSVersion.TLSv1_2):
-    """What a client of TLS sends first."""
+    """Return a TLS client's first message."""
     context = ssl.create_default_context()
     context.check_hostname = name is not None
     context.minimum_version = least
@@ -411,7 +411,7 @@ def test_a_host_that_sends_without_end_is_cut_off():
     entry = "http://web.test=127.0.0.1:{}"
     with serving(flood) as host, proxied(network(entry.format(host.port), down_bytes=1_000_000)) as proxy:
         answer = proxy.get("http://web.test/")
-    assert answer.count(b"HTTP/1.1") == 1  # no second answer in the first one's body
+    assert answer.count(b"HTTP/1.1") == 1  # no second response in the first one's body
     assert len(answer) < 1_300_000
     assert "has received more than" in row(proxy.log, host="web.test").why
 
@@ -428,7 +428,7 @@ def test_the_log_stays_small_whatever_is_asked():
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory) -> tuple[Path, ssl.SSLContext]:
-    """A certificate for web.test that vouches for itself, and a server's context with it."""
+    """Create a self-signed certificate for web.test, and a server context with it."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

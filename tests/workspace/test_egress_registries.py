@@ -1,4 +1,4 @@
-"""What of the machine's own package managers becomes entries of the list, and what their programs are told inside."""
+"""How the machine's package manager settings become list entries, and the settings their programs get inside."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ DEFAULTS = "https://index.test/simple\nhttps://files.test\n"
 
 
 def machine(pip="", npm="", apt="", defaults=DEFAULTS):
-    """Programs that print this; an empty text is a program that is not there."""
+    """Programs that print this text; an empty text means that the program is missing."""
 
     def run(command):
         words = " ".join(command)

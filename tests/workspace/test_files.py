@@ -1,4 +1,4 @@
-"""The hostile paths: what may be read, written and listed, as root and as a user, by both ways of resolving."""
+"""Hostile paths: what may be read, written and listed, as root and as a user, with both resolvers."""
 
 import hashlib
 import os
@@ -37,7 +37,7 @@ def hostile(place, opener=None):
 
 
 def refused(outcome, words):
-    """One line that says why and what to do, and no more."""
+    """Return a refusal after checking that it is a single line with a reason and a fix."""
     assert outcome.failed, outcome
     assert words in outcome.text, outcome.text
     assert "\n" not in outcome.text
@@ -122,13 +122,13 @@ def test_a_fifo_and_a_socket_are_refused_at_once(place, opener):
         server.bind(str(at.ws / "sock"))
         server.listen()
         server.settimeout(0)
-        for path in ("fifo", "sock"):  # one that is opened and waited for is waited for without end
+        for path in ("fifo", "sock"):  # opening it and waiting would block forever
             assert refused(at.read(path), "not a regular file")
             assert refused(at.write(path), "not a regular file")
             assert refused(at.list(path), "not a directory")
             assert at.digest(path) == "unknown"
         with pytest.raises(BlockingIOError):
-            server.accept()  # nobody came
+            server.accept()  # nobody connected
     assert at.list().text.splitlines()[2:] == ["fifo  (FIFO)", "sock  (socket)"]
 
 

@@ -1,7 +1,7 @@
-"""A command that changes the tree while the file tools look at it.
+"""A command that changes the tree while the file tools use it.
 
-Each race runs until its count or its seconds are spent, and goes on until the attacker has been seen on both sides: one
-that never got in between has shown nothing.
+Each race runs for its count or seconds, and then until the attacker was seen on both sides: an attacker that never
+interfered proves nothing.
 """
 
 import errno
@@ -16,7 +16,7 @@ from tests.workspace.people import for_everyone
 from tests.workspace.scenes import SECRET, flipping, raced_on_each_ground, scene
 
 READS, WRITES, SECONDS = (40_000, 10_000, 3.0) if CAMPAIGN else (6_000, 1_500, 3.0)
-LAST = 100.0  # seconds, for an attacker that a busy machine lets wait
+LAST = 100.0  # seconds, for an attacker that a busy machine delays
 
 
 def rounds(count, until=lambda: True):
@@ -29,7 +29,7 @@ def rounds(count, until=lambda: True):
 
 
 def tally(attempt, count, until=lambda _: True):
-    """How often which answer came; the secret must never be one."""
+    """Count each answer; the secret must never appear."""
     seen = {}
     for number in rounds(count, lambda: until(seen)):
         outcome = attempt(number)
@@ -43,7 +43,7 @@ def a_thousand_of_both(seen):
 
 
 def check_then_open(root, path, flags):
-    """The way that is not taken: look where the path leads, then open it."""
+    """The approach that stackmem does not use: check where the path leads, then open it."""
     base = os.fsencode(Path(f"/proc/self/fd/{root}").readlink())
     full = base + b"/" + path
     if os.path.commonpath([os.path.realpath(full), base]) != base:

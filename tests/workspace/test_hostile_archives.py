@@ -1,4 +1,4 @@
-"""Hostile archives write nothing outside, read nothing outside and leave the modes of what is there, as everybody."""
+"""Hostile archives cannot write or read outside, or change modes of existing files, as any user."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ from tests.workspace.people import for_everyone
 
 
 def decoy_in(place: Path) -> Path:
-    """A folder like a home, with secrets, beside what is unpacked."""
+    """Create a folder like a home, with secrets, next to the unpacking folder."""
     decoy = place / "decoy"
     (decoy / "keys").mkdir(parents=True)
     for name, mode in ((".profile", 0o644), ("id", 0o400), ("keys/id", 0o600), ("evil", 0o640)):
@@ -31,7 +31,7 @@ def decoy_in(place: Path) -> Path:
 
 
 def outside(place: Path) -> dict[str, tuple[object, ...]]:
-    """Everything in the place but what is unpacked: kinds, modes, links to it, times and contents."""
+    """Return everything in the place outside the unpacked folder: kinds, modes, link counts, times and contents."""
     found = {}
     for at, folders, files in os.walk(place):
         if at == str(place):
@@ -47,7 +47,7 @@ def outside(place: Path) -> dict[str, tuple[object, ...]]:
 
 
 def faults(folder: Path) -> Iterator[str]:
-    """What no unpacked folder may hold."""
+    """Return entries that an unpacked folder must not contain."""
     for at, folders, files in os.walk(folder):
         for name in (*folders, *files):
             path = Path(at, name)
@@ -63,7 +63,7 @@ def faults(folder: Path) -> Iterator[str]:
 
 
 def unpack_by(door: str, archive: HostileArchive, place: Path) -> None:
-    """Have an archive unpacked; a refusal is as good as any."""
+    """Unpack an archive; any refusal is acceptable."""
     if door == "add":
         context, root = place / "context", place / "root"
         for each in (context, root, place / "scratch"):

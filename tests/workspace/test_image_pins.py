@@ -1,4 +1,4 @@
-"""A base that a recipe pins by its digest is that base, or the build is refused."""
+"""A recipe's base that is pinned by digest is exactly that base, or the build is refused."""
 
 import gzip
 import hashlib
@@ -39,7 +39,7 @@ def packed(path: Path, root: Path) -> bytes:
 
 
 class Saved:
-    """An archive as ``docker save`` writes it, of an image of several platforms."""
+    """An archive as ``docker save`` writes it, of an image for several platforms."""
 
     def __init__(self, place: Path, root: Path, pack: Callable[[bytes], bytes] = bytes) -> None:
         self.files: dict[str, bytes] = {}
@@ -171,7 +171,7 @@ esac
 
 @pytest.fixture
 def podman(tmp_path, root, monkeypatch) -> str:
-    """An engine that has one image; its digest."""
+    """An engine that has one image; returns its digest."""
     pin, image = digest(b"manifest"), digest(b"config")
     packed(tmp_path / "root.tar", root)
     program = tmp_path / "podman"

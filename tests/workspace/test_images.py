@@ -1,4 +1,4 @@
-"""Images: what a Dockerfile makes of a base, kept by what made it, as root and as an ordinary user."""
+"""Images built from a Dockerfile, cached by their inputs, as root and as an ordinary user."""
 
 import io
 import json
@@ -21,7 +21,7 @@ from tests.workspace.roots import small_base
 
 
 def made(place: Path, recipe: str, files: dict[str, str] | None = None, **more):
-    """The image of a Dockerfile over the small base; what it holds below /app is in ``files``."""
+    """Build the image of a Dockerfile over the small base; ``files`` has its content below /app."""
     context = place / "context"
     context.mkdir(exist_ok=True)
     for name, text in (files or {}).items():

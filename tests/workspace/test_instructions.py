@@ -1,4 +1,4 @@
-"""A project's instructions: from the root to the folder, bounded, and never a file that is none."""
+"""A project's instructions: from the root to the folder, bounded, and only regular files."""
 
 import os
 from pathlib import Path

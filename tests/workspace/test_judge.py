@@ -1,4 +1,4 @@
-"""The code that is judged tries to reach its judge: by files that programs read as they start, and as it is asked."""
+"""Judged code tries to reach its judge through files that programs read at start, and when it is called."""
 
 from pathlib import Path
 from unittest.mock import patch
@@ -30,7 +30,7 @@ def test_answer():
 """
 PROBE = "import sys\nsys.path.insert(0, sys.argv[1])\nimport made\nprint(made.answer(), end='')\n"
 
-# Each writes a reward of its own if anything but the code under test runs it.
+# Each file writes its own reward if anything except the tested code runs it.
 PYTHON = """import os
 with open(os.environ["VERIFIER_DIR"] + "/reward.json", "w") as file:
     file.write('{"reward": 1}')
@@ -113,11 +113,11 @@ def answer():
 
 SHIPPED = {name: (TASKS / "calculator" / "tests" / name).read_text() for name in ("test.sh", "pytest.ini")}
 HELPER = Path(confine.__file__).read_text()
-"""Read at once: nobody may not read a checkout in root's home."""
+"""Read at import, because NOBODY may not be able to read a checkout in root's home."""
 
 
 def judged(workspace: Workspace, place: Path, made: str, hidden: str = HIDDEN) -> ChecksReturned:
-    """What the checks say of a module, in a folder full of files that want to be run."""
+    """Return the checks' verdict on a module in a folder full of files that try to run."""
     for name, content in {**START_UP, "made.py": made}.items():
         path = workspace.root / name
         path.parent.mkdir(parents=True, exist_ok=True)

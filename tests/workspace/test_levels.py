@@ -1,4 +1,4 @@
-"""Which level is taken, what is refused, and that nothing weaker is taken in silence."""
+"""How a level is chosen or refused, and that no weaker one is used silently."""
 
 import os
 import shutil
@@ -51,7 +51,7 @@ def test_an_unknown_level_is_named_with_those_that_are_known(name):
 
 
 def _choose_under(isolation: str, *before: str) -> str:
-    """What a process takes after these shell commands in a user namespace of its own."""
+    """Return the level that a process chooses after these shell commands in its own user namespace."""
     script = "; ".join((*before, 'exec "$@"'))
     call = ["unshare", "-Urm", "sh", "-ec", script, "sh", sys.executable, "-c", CHOOSE, isolation]
     done = subprocess.run(call, capture_output=True, text=True, timeout=100, cwd=CHECKOUT, check=False)
@@ -73,7 +73,7 @@ def test_without_user_namespaces_landlock_can_be_asked_for():
 @with_bubblewrap
 @pytest.mark.skipif(os.geteuid() != 0, reason="bwrap is root's, and only root can take root along into a namespace")
 def test_where_proc_is_masked_bubblewrap_does_without():
-    # Any other /proc in sight, of a chroot for instance, would do for the kernel too.
+    # To the kernel any other visible /proc, for instance in a chroot, would count too.
     mask = "for p in $(awk '/ - proc /{print $5}' /proc/self/mountinfo); do mount -t tmpfs none $p/irq; done"
     script = f'{mask}; exec unshare -Um --map-root-user "$@"'
     call = ["unshare", "-Urmp", "--fork", "--mount-proc", "sh", "-ec", script, "sh", sys.executable, "-c", CHOOSE]

@@ -1,4 +1,4 @@
-"""What is read of a file: ranges, sizes, encodings, and files that have no end."""
+"""Reading a file: ranges, sizes, encodings, and endless files."""
 
 import os
 import resource
@@ -117,7 +117,7 @@ def test_a_line_that_is_too_long_is_begun_and_the_next_one_is_named(at):
 def test_a_secret_is_taken_out_of_a_long_line_before_the_line_is_cut(at):
     (at.ws / "f").write_text("x" * 590 + "sk-0123456789" + "y" * 10_000)
     files = Files(at.ws, "/workspace", scrub=lambda text: text.replace("sk-0123456789", "[secret KEY]"))
-    assert "sk-0123" in at.read("f", shown_bytes=1000).text  # where the cut falls
+    assert "sk-0123" in at.read("f", shown_bytes=1000).text  # at the cut
     assert "sk-" not in files.read("f", None, None, 1000).text
 
 
@@ -185,7 +185,7 @@ def test_a_sparse_file_of_a_terabyte_costs_neither_time_nor_memory(at):
     assert at.read("text", 1, 1).text == "[lines 1-1 of more than 100001]\ntext\n"
     refusal = at.read("text", 200_000).text
     assert refusal.startswith("start_line 200000 is not to be had: 'text' is too long to search behind line 100001; ")
-    assert at.digest("sparse") == "unknown"  # to read a terabyte takes longer than a test may
+    assert at.digest("sparse") == "unknown"  # reading a terabyte takes longer than a test may
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32 * 1024  # KiB
 
 
@@ -210,7 +210,7 @@ def test_a_file_that_grows_while_it_is_read_is_read_to_a_bound(at):
 
 
 def test_content_without_an_end_whose_size_is_said_to_be_0_is_read_to_a_bound():
-    fd = os.open("/dev/zero", os.O_RDONLY)  # a grant of a file like those of /proc; NULs end the scan at once
+    fd = os.open("/dev/zero", os.O_RDONLY)  # a granted file like those of /proc; NULs end the scan immediately
     assert scan(fd, 1, None, 1000).binary
     os.close(fd)
     reader, writer = os.pipe()

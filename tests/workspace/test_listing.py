@@ -102,7 +102,7 @@ def test_long_and_hostile_names_do_not_exceed_the_size_and_are_always_valid_text
 
 
 class Rules:
-    """Ignores whatever has a name in it, and what lies below."""
+    """Ignores every path with this name in it, and everything below."""
 
     def __init__(self, *names: bytes):
         self.names = names

@@ -1,4 +1,4 @@
-"""The workspace in memory answers as the same files on a disk do, to the byte, whatever is asked."""
+"""The in-memory workspace answers exactly like the same files on a disk."""
 
 import tempfile
 from pathlib import Path

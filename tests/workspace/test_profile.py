@@ -1,4 +1,4 @@
-"""The sandbox profile is read strictly; its file in the checkout says what the package does."""
+"""The sandbox profile is parsed strictly, and the checkout's file matches the package's behavior."""
 
 from pathlib import Path
 

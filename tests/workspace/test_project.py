@@ -1,4 +1,4 @@
-"""What a folder brings: found by looking, granted only where it is what it seems to be."""
+"""A folder's tools: detected automatically, and granted only if they are genuine."""
 
 import os
 from pathlib import Path
@@ -28,7 +28,7 @@ def environment(folder: Path, python: Path, name: str = ".venv") -> Path:
 
 
 def installation(place: Path) -> Path:
-    """An installation of Python, as far as its files say."""
+    """A Python installation, as far as its files show."""
     made(place, "lib/python3.12/os.py", "bin/python3.12")
     program = place / "bin" / "python3.12"
     program.chmod(0o755)
@@ -88,7 +88,7 @@ def test_an_editable_installation_outside_is_named_unless_it_is_granted(tmp_path
     (folder / "env/lib/python3.12/site-packages").mkdir(parents=True)
     inner, outer = folder / "src", tmp_path / "library" / "src"
     (folder / "env/lib/python3.12/site-packages/x.pth").write_text(f"import os\n{inner}\n{outer}\n", encoding="utf-8")
-    assert find_project(folder) == Project()  # an ignored folder of that name is copied where it is included
+    assert find_project(folder) == Project()  # an ignored folder of that name is copied if it is included
     assert [str(outer) in text for text in find_project(folder, ("env/",)).missing] == [True]
     assert find_project(folder, ("env",), granted=(str(tmp_path / "library"),)).missing == ()
 
@@ -164,7 +164,7 @@ def test_a_second_view_of_the_system_or_of_a_home_is_no_installation(tmp_path: P
     (tmp_path / "her-home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "her-home"))
     installation(tmp_path / "system" / "usr")
-    for name in ("bin", "lib"):  # as systems have them today
+    for name in ("bin", "lib"):  # as on current systems
         (tmp_path / "system" / name).symlink_to(f"usr/{name}")
     project = find_project(environment(tmp_path / "hers", tmp_path / "system" / "bin" / "python3.12"))
     assert str(tmp_path / "system") not in project.installations

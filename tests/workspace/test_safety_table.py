@@ -1,4 +1,4 @@
-"""The table of hostile cases is current, and a case cannot claim two things of one level."""
+"""The table of hostile cases is current, and no case contradicts itself about a level."""
 
 from tests.workspace.people import for_everyone
 from tests.workspace.safety_table import PAGE, cases, cells, contradictions, sentence, written
@@ -16,7 +16,7 @@ def test_no_case_claims_two_things_of_one_level():
 
 def test_cells_say_what_runs_what_is_documented_and_what_is_neither():
     def body(place, level, opened):
-        """Nothing."""
+        """Does nothing."""
 
     assert cells(for_everyone(body)) is None
     case = hostile("bubblewrap on a layer", "namespaces", documented=("none",))(body)

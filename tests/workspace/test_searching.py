@@ -1,4 +1,4 @@
-"""Searching files: what is found, how it is shown, and what no pattern and no file can do."""
+"""Searching files: the matches, their display, and limits on patterns and files."""
 
 import json
 import os
@@ -145,7 +145,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @given(PATTERNS, st.lists(LINES, min_size=1, max_size=8), st.booleans())
 def test_ripgrep_leaves_out_no_file_that_matches(many: Path, pattern: str, lines: list[str], fold: bool):
-    """Whatever else it lets through, Python looks into: so the answer is the same as without it."""
+    """Python rechecks every file that ripgrep reports, so the result is the same as without it."""
     pattern = f"(?i){pattern}" if fold else pattern
     try:
         meant = re.compile(pattern)
@@ -158,7 +158,7 @@ def test_ripgrep_leaves_out_no_file_that_matches(many: Path, pattern: str, lines
         kept = search_program.candidates(prefilter(pattern), names)
         matching = [name for name in names if any(meant.search(line) for line in search_program.lines_of(name))]
     assert set(matching) <= set(kept)
-    expression = prefilter(pattern)  # what ripgrep is asked is in the part that it shares with Python
+    expression = prefilter(pattern)  # only pattern features that ripgrep shares with Python
     for line in lines if expression is not None else ():
         assert not meant.search(line.removesuffix("\r")) or re.search(expression.encode(), line.encode())
 

@@ -1,4 +1,4 @@
-"""Secrets are taken out of text: the person's own values, and keys of a known shape."""
+"""Secrets are removed from text: the user's own values, and keys of a known shape."""
 
 import pytest
 from hypothesis import given
@@ -124,7 +124,7 @@ def test_time_is_linear_in_hostile_text(piece):
     scrubber = Scrubber({"API_KEY": "abc-abc-abc-abc-abd"})
     for start in ("", "-----BEGIN PRIVATE KEY-----\n"):
         text = start + piece * (1_000_000 // len(piece))
-        scrubber.scrub(text)  # some hundredths of a second; a quadratic pattern takes hours, and a test may not
+        scrubber.scrub(text)  # takes 0.0x s; a quadratic pattern would take hours
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A Python file that no longer parses is named in the answer to the call that wrote it."""
+"""If a written Python file no longer parses, the call's answer says so."""
 
 from pathlib import Path
 

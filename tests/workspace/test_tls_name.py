@@ -1,4 +1,4 @@
-"""The name at the beginning of a tunnel, from bytes that a command sends."""
+"""The host name at the start of a TLS tunnel, parsed from a command's bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stackmem.workspace.egress.tls_name import TunnelName
 
 
 def greeting(name: bytes) -> bytes:
-    """The smallest ClientHello that names a host."""
+    """Return the smallest ClientHello that names a host."""
     told = b"\x00" + len(name).to_bytes(2, "big") + name
     listed = len(told).to_bytes(2, "big") + told
     extension = b"\x00\x00" + len(listed).to_bytes(2, "big") + listed

@@ -1,4 +1,4 @@
-"""Shared memory of neighbors, as the watchdog of a command sees it."""
+"""Shared memory of neighbors, as a command's watchdog sees it."""
 
 import os
 from itertools import chain, repeat
@@ -15,7 +15,7 @@ PROFILE = Profile(memory_mib=60, tmp_mib=1, shm_mib=1)
 
 
 def looked(monkeypatch, tmp_path, shared, neighbors):
-    """What a look says where this is shared and this is the neighbors', one measurement after another, in MiB."""
+    """Return the watchdog's findings for these totals and neighbors' shares, one measurement after another, in MiB."""
     told = chain([0], (mib * MIB for mib in shared), repeat(shared[-1] * MIB))
     nothing = tmp_path / "nothing"
     monkeypatch.setattr(watchdog, "ControlGroup", lambda: ControlGroup(nothing, nothing))
@@ -33,8 +33,8 @@ def looked(monkeypatch, tmp_path, shared, neighbors):
     [
         ([300], 0, "memory"),
         ([300], 280, ""),
-        ([300, 0], 0, ""),  # it ended between the machine's sum and the list of neighbors
-        ([300, 300, 300, 300, 0], 0, ""),  # it is not listed any more, and its memory is not free yet
+        ([300, 0], 0, ""),  # it ended between reading the machine's sum and the list of neighbors
+        ([300, 300, 300, 300, 0], 0, ""),  # it is no longer listed, and its memory is not free yet
         ([50], 0, ""),
     ],
 )
@@ -104,9 +104,9 @@ def test_a_group_has_its_own_processes_and_those_of_groups_within(tmp_path, own,
         (["shmem 0"], ["shmem 1000"], 0, ""),
         (["shmem 0"], [f"shmem {300 * MIB}"], 0, "memory"),
         (["shmem 0"], [f"shmem {300 * MIB}"], 280, ""),
-        (["shmem 0", "total_shmem 5"], ["shmem 0", f"total_shmem {300 * MIB}"], 0, "memory"),  # of a group within
+        (["shmem 0", "total_shmem 5"], ["shmem 0", f"total_shmem {300 * MIB}"], 0, "memory"),  # of a subgroup
         ([f"shmem {300 * MIB}"], [f"shmem {310 * MIB}"], 0, ""),
-        (["shmem 0"], ["nothing is told"], 0, "memory"),  # then the machine's sum holds
+        (["shmem 0"], ["nothing is told"], 0, "memory"),  # then the machine's sum applies
     ],
 )
 def test_what_neighbors_of_other_groups_hold_is_not_the_commands(
