@@ -104,7 +104,7 @@ def test_replay_raises_what_it_documents(stage: Stage):
     with pytest.raises(TraceError):
         replay(result.run_dir)
     rechain(trace, [*kept[:-1]])
-    with pytest.raises(TraceError, match="the lines between are lost"):
+    with pytest.raises(TraceError, match="the records in between are lost"):
         replay(result.run_dir)
     (Path(result.run_dir) / "result.json").unlink()
     assert replay(result.run_dir).events == len(kept) - 1

@@ -103,7 +103,7 @@ def _take_away(tree: UnpackedTree, parts: Parts) -> None:
     elif not mark.startswith(_MARKS):
         name = mark.removeprefix(_WHITEOUT)
         if name in (b"", b".", b".."):
-            raise ArchiveError(f"{_shown(b'/'.join(parts))} takes away no name")
+            raise ArchiveError(f"{_shown(b'/'.join(parts))} removes no name")
         tree.remove((*above, name))
 
 

@@ -43,7 +43,7 @@ BROKEN = (EOFError, OSError, lzma.LZMAError, zlib.error)
 
 
 class ArchiveBudget(Struct):
-    """What may still be read from an archive, including nested archives."""
+    """Remaining limits for reading an archive, including nested archives."""
 
     bytes: int  # decompressed size of headers and contents; holes of sparse files count
     entries: int  # number of entries of any kind
@@ -53,7 +53,7 @@ class ArchiveBudget(Struct):
         self.bytes -= size
         self.entries -= entries
         if self.bytes < 0 or self.entries < 0:
-            raise ArchiveError("it holds more files or bytes than an honest archive of its size")
+            raise ArchiveError("it contains more files or bytes than an honest archive of its size")
 
 
 class _Header(Struct):
@@ -174,7 +174,7 @@ class TarReader:
         else:
             return None
         if len(numbers) % 2:
-            raise ArchiveError("a sparse file whose map is not whole")
+            raise ArchiveError("a sparse file whose map is incomplete")
         return size, tuple(pair for pair in zip(numbers[::2], numbers[1::2], strict=True) if pair[1])
 
     def _sparse_lines(self) -> list[int]:
@@ -186,7 +186,7 @@ class TarReader:
         while len(numbers) < wanted:
             if b"\n" not in rest:
                 if len(rest) > _BLOCK or self._left < _BLOCK:
-                    raise ArchiveError("a sparse file whose map is not whole")
+                    raise ArchiveError("a sparse file whose map is incomplete")
                 rest += self._bytes(_BLOCK)
                 self._left -= _BLOCK
                 continue
@@ -206,7 +206,7 @@ class TarReader:
 
     def _parts(self, size: int) -> Iterator[bytes]:
         if size > self._left:
-            raise ArchiveError("an entry whose content is not whole")
+            raise ArchiveError("an entry whose content is incomplete")
         while size:
             part = self._bytes(min(size, _PART), counted=True)
             size -= len(part)

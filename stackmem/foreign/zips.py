@@ -59,7 +59,7 @@ def _info(name: str, method: int) -> zipfile.ZipInfo:
 
 
 class ZippedFile(Struct, frozen=True):
-    """What an archive claims about a file in it."""
+    """Claims of an archive about a file in it."""
 
     name: str
     size: int  # unpacked size; never more than that is read

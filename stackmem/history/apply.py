@@ -1,7 +1,7 @@
 """Applies a run's changes to the folder it was copied from: all of them, or none.
 
-Rule 1: A file that matches neither the run's initial nor its final version is the user's work. It is named in the
-    error, and nothing is applied.
+Rule 1: A file that matches neither the run's initial nor its final version is the user's work. The error names
+    it, and nothing is applied.
 Rule 2: Nothing is written through a link, outside the folder, or into ``.git``.
 Rule 3: Every file is always either in its old or its new version, so a killed apply can be repeated.
 """
@@ -112,7 +112,7 @@ def apply_patches(ways: Sequence[Patch], origin: Path) -> tuple[str, ...]:
     except OSError as error:
         named = f", {shown_name(error.filename)}" if error.filename else ""
         raise WorkspaceError(
-            f"{shown_name(str(place))} cannot be changed ({error.strerror}{named}), and is as it was;"
+            f"{shown_name(str(place))} cannot be changed ({error.strerror}{named}) and was left unchanged;"
             " make it writable, and apply again"
         ) from error
     finally:
@@ -138,7 +138,7 @@ def _tasks(way: Patch) -> list[_Task]:
         return []
     parts = sections(way.text)
     if len(parts) != len(way.changes):
-        raise UsageError("changes.patch is not the patch that this run made; apply it by hand with git apply")
+        raise UsageError("changes.patch does not match the changes of this run; apply it manually with git apply")
     return [_Task(_checked(change.path), change, part) for change, part in zip(way.changes, parts, strict=True)]
 
 
@@ -146,9 +146,9 @@ def _checked(path: str) -> bytes:
     name = path_bytes(path)
     parts = name.split(b"/")
     if any(part in {b"", b".", b".."} or part.lower() == b".git" or b"\0" in part for part in parts):
-        raise UsageError(f"the patch names {path}, which no patch of ours may write; do not apply it")
+        raise UsageError(f"the patch writes {path}, which is never allowed; do not apply it")
     if parts[0] == STAGE.encode():
-        raise UsageError(f"the patch names {path}, where changes are prepared; apply it by hand with git apply")
+        raise UsageError(f"the patch writes {path}, which is reserved; apply it manually with git apply")
     return name
 
 
@@ -158,7 +158,7 @@ def _staged(origin: Path) -> Iterator[int]:
     stage = origin / STAGE
     lock = _lock(stage)
     if lock is None:
-        raise UsageError(f"another apply is at work in {origin}; wait until it has ended, and apply again")
+        raise UsageError(f"another apply is running in {origin}; wait until it has ended, and apply again")
     try:
         try:
             remove_tree(stage / "work", held=(lock,))
@@ -213,7 +213,7 @@ def _exchange(todo: list[list[_Task]], origin: Path, root: int, stage: int) -> t
         names = ", ".join(changed[:_NAMED]) + (f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else "")
         raise UsageError(
             f"{names} changed in {shown_name(str(origin))} since the run started, so nothing is applied;"
-            " put it back, or apply the run's changes.patch by hand with git apply --3way"
+            " undo that, or apply the run's changes.patch manually with git apply --3way"
         )
     if pending:
         before = {task.path: (task.before, here[task.path].content) for task in pending if task.before}
@@ -242,7 +242,7 @@ def patch_across(first: History, before: str, second: History, after: str) -> Pa
     tree has the folder's version.
     """
     if first.of_layer != second.of_layer:
-        raise WorkspaceError("a tree over a layer cannot be compared with a tree of a copy")
+        raise WorkspaceError("a tree of an overlay cannot be compared with a tree of a copy")
     mine, theirs = first.base_files(), second.base_files()
     with TemporaryDirectory(prefix="stackmem-across-") as scratch:
         git_dir, place = Path(scratch) / "history.git", Path(scratch) / "patch"

@@ -181,8 +181,8 @@ class CheckedCopy:
                 self._remove_emptied(path)
         except OSError as error:
             raise WorkspaceError(
-                f"{shown_name(path)} steers the check and cannot be put back to what the run found "
-                f"({error.strerror}); --check-files left judges without"
+                f"{shown_name(path)} controls the check and cannot be restored "
+                f"({error.strerror}); use --check-files left to check without that"
             ) from error
 
     def _remove_emptied(self, path: bytes) -> None:
@@ -283,8 +283,8 @@ def current(root: int, path: bytes) -> Found | None:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return None
         raise WorkspaceError(
-            f"{shown_name(path)} steers the check and cannot be read ({error.strerror}); "
-            "--check-files left judges without"
+            f"{shown_name(path)} controls the check and cannot be read ({error.strerror}); "
+            "use --check-files left to check without that"
         ) from error
 
 
@@ -296,5 +296,5 @@ def _content(folder: int, name: bytes) -> Found | None:
         return None
     content = read_start(name, _MOST_BYTES + 1, follow=False, dir_fd=folder)
     if len(content) > _MOST_BYTES:
-        raise OSError(errno.EFBIG, "it is too large for a file that steers a check")
+        raise OSError(errno.EFBIG, "it is too large for a file that controls a check")
     return EXECUTABLE if status.st_mode & 0o100 else FILE, content

@@ -21,7 +21,7 @@ _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class PathState(Struct, frozen=True):
     """Current state of a path."""
 
-    node: Node | None  # None if there is no file or link
+    node: Node | None  # None if the path is not a file or link
     content: bytes = b""  # for a link, its target
     # path of what is in the way of a file or folder: the path itself if it is a folder or FIFO, or a file or link among
     # its parents; empty if there is none

@@ -52,7 +52,9 @@ def git_program() -> str:
     """Return the absolute path of git."""
     found = shutil.which("git")
     if found is None:
-        raise UsageError("git is not installed, and stackmem keeps the files of a run with it; install the package git")
+        raise UsageError(
+            "git is not installed, but stackmem needs it to store the files of a run; install the package git"
+        )
     return os.path.realpath(found)
 
 
@@ -88,14 +90,14 @@ def _refuse_special_files(git_dir: Path) -> None:
             odd = not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode)
             if odd or status.st_size > _MAX_READ_FIRST_BYTES:
                 why = "not a regular file" if odd else f"larger than {spelled_size(_MAX_READ_FIRST_BYTES)}"
-                raise WorkspaceError(f"{git_dir / name} is {why}; replace it by a copy of the original")
+                raise WorkspaceError(f"{git_dir / name} is {why}; replace it with a copy of the original")
 
 
 @lru_cache(maxsize=64)
 def _refuse_special_objects(git_dir: Path, _inode: int) -> None:
     """Check all objects and references, once per store, because git would block on a FIFO."""
     if name := special_file_below(git_dir, ("refs", "objects")):
-        raise WorkspaceError(f"{git_dir / name} is not a regular file; replace it by a copy of the original")
+        raise WorkspaceError(f"{git_dir / name} is not a regular file; replace it with a copy of the original")
 
 
 def special_file_below(git_dir: Path, folders: Collection[str], *, links: bool = False) -> str:
@@ -238,10 +240,11 @@ def git_and_warnings(
                 raise
     except subprocess.TimeoutExpired as error:
         raise WorkspaceError(
-            f"git {arguments[0]} has not answered within {seconds:g} s in {cwd}; see that no .gitignore there is a pipe"
+            f"git {arguments[0]} did not answer within {seconds:g} s in {cwd}; "
+            "make sure that no .gitignore there is a pipe"
         ) from error
     except OSError as error:
-        raise WorkspaceError(f"git {arguments[0]} cannot run ({error}); see that git works in {cwd}") from error
+        raise WorkspaceError(f"git {arguments[0]} cannot run ({error}); check that git works in {cwd}") from error
     if process.returncode:
         raise failure(arguments[0], cwd, complained)
     return printed or b"", complained
@@ -249,4 +252,4 @@ def git_and_warnings(
 
 def failure(what: str, cwd: Path, stderr: bytes) -> WorkspaceError:
     why = " ".join(stderr.decode("utf-8", "replace").split())[-300:] or "no reason given"
-    return WorkspaceError(f"git {what} failed in {cwd} ({why}); see that git works there")
+    return WorkspaceError(f"git {what} failed in {cwd} ({why}); check that git works there")

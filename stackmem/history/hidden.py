@@ -115,7 +115,7 @@ class _FolderScan:
                 return list(entries)
         except OSError as error:
             raise UsageError(
-                f"cannot read {shown_name(folder) or '.'} in {shown_name(self._root)}; make it readable, or name it in "
+                f"cannot read {shown_name(folder) or '.'} in {shown_name(self._root)}; make it readable, or add it to "
                 ".gitignore"
             ) from error
 

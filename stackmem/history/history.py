@@ -180,7 +180,7 @@ class History:
                 make_durable([os.fspath(self.git_dir / STATE)], self.git_dir)
             except OSError as error:
                 raise WorkspaceError(
-                    f"cannot force {self.git_dir} to the disk ({error.strerror}); choose another place"
+                    f"cannot sync {self.git_dir} to disk ({error.strerror}); choose another directory"
                 ) from error
             self._forced = self._tree
 
@@ -234,7 +234,7 @@ class History:
             os.replace(fresh, path)  # noqa: PTH105
         except OSError as error:
             raise WorkspaceError(
-                f"cannot write {path} ({error.strerror}); make room, or choose another place"
+                f"cannot write {path} ({error.strerror}); free disk space, or choose another directory"
             ) from error
 
 
@@ -300,9 +300,7 @@ def share(parent: Path, child: Path, tree: str) -> None:
     try:
         state = decode_json(read_regular(parent / STATE), dict[str, object])
     except (OSError, msgspec.DecodeError) as error:
-        raise WorkspaceError(
-            f"the history {parent} cannot be read ({error}); bring back the run's history.git"
-        ) from error
+        raise WorkspaceError(f"the history {parent} cannot be read ({error}); restore the run's history.git") from error
     objects = child / "objects"
     # git follows relative alternates only one level deep
     sources = [os.fspath(parent / "objects"), *alternates(parent)]
@@ -312,4 +310,6 @@ def share(parent: Path, child: Path, tree: str) -> None:
         (objects / "info" / "alternates").write_bytes(b"".join(os.fsencode(line) + b"\n" for line in lines))
         (child / STATE).write_bytes(msgspec.json.encode({**state, "tree": tree}))
     except OSError as error:
-        raise WorkspaceError(f"the history {child} cannot be made ({error.strerror}); make room there") from error
+        raise WorkspaceError(
+            f"the history {child} cannot be created ({error.strerror}); free disk space there"
+        ) from error

@@ -66,7 +66,7 @@ class _Tree:
 
 
 class InnerRepository(Struct, frozen=True):
-    """What a run got of a repository."""
+    """The part of a repository that a run received."""
 
     head: str  # the commit of HEAD; empty if there is none
     commits: int = 0  # number of readable commits
@@ -93,7 +93,9 @@ def make_repository(
             return InnerRepository("")
         return _filled(InnerGit(origin, into), (secrets, cache), most_commits, seconds)
     except OSError as error:
-        raise WorkspaceError(f"the repository {into} cannot be made ({error.strerror}); make room there") from error
+        raise WorkspaceError(
+            f"the repository {into} cannot be created ({error.strerror}); free disk space there"
+        ) from error
 
 
 def _filled(inner: InnerGit, given: tuple[Scrubber, PackCache], most_commits: int, seconds: float) -> InnerRepository:
@@ -230,7 +232,7 @@ def _with_secrets(inner: InnerGit, names: list[str], holds_secret: Callable[[byt
     room = _BATCH_BYTES
 
     def search() -> None:
-        # search many small files at once, because most contain no secret
+        # search small files in batches, because most contain no secret
         if holds_secret(b"\0".join(content for _, content in batch)):
             found.update((name, holds_secret(content)) for name, content in batch)
         batch.clear()

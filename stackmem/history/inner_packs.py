@@ -78,7 +78,7 @@ def pack(inner: InnerGit, names: list[str]) -> None:
             left.discard(found)
             there += 1
         if left or there != len(names):
-            raise WorkspaceError(f"an object of {inner.origin.root} is not what its name says; git fsck tells more")
+            raise WorkspaceError(f"an object of {inner.origin.root} is damaged; run git fsck there for details")
 
 
 def lend_packs(repository: Path, objects: Path) -> None:

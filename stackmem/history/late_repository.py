@@ -25,7 +25,7 @@ class LateRepository:
     """A repository that is created in the background.
 
     Attributes:
-        made: What the run got; None until it is ready.
+        made: The repository that the run received; None until it is ready.
     """
 
     def __init__(self, make: Callable[[], InnerRepository], slow: Callable[[], object]) -> None:

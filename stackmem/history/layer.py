@@ -107,7 +107,7 @@ class Overlay:
         except OSError as error:
             os.close(self._lock)
             raise WorkspaceError(
-                f"no layer over {folder} can be made at {place} ({error.strerror}); take a copy with --layer copy"
+                f"no overlay over {folder} can be created at {place} ({error.strerror}); use a copy with --layer copy"
             ) from error
         except BaseException:
             os.close(self._lock)
@@ -168,9 +168,9 @@ def hidden_again(folder: Path, include: Iterable[str], own: Iterable[Path]) -> t
     try:
         plan = plan_layer(folder, tuple(name for name in include if os.path.lexists(folder / name)), own)
     except UsageError as error:
-        raise WorkspaceError(f"the run works on a layer over {folder}: {error}") from error
+        raise WorkspaceError(f"the run uses an overlay over {folder}: {error}") from error
     if plan.obstacle:
-        raise WorkspaceError(f"the run works on a layer over {folder}, and now {plan.obstacle}; put that back first")
+        raise WorkspaceError(f"the run uses an overlay over {folder}, but now {plan.obstacle}; undo that first")
     return plan.hidden
 
 
@@ -204,4 +204,4 @@ def _lock(place: Path) -> int:
         else:
             return fd
     os.close(fd)
-    raise WorkspaceError(f"another process works on the layer {place}; end it first")
+    raise WorkspaceError(f"another process uses the overlay {place}; end it first")

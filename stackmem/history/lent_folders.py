@@ -35,14 +35,14 @@ def lend_folders(folder: Path, work: Path, paths: Iterable[str], how: How) -> tu
             elif not passes_link(root, path.rpartition(b"/")[0] or b".") and _placed(source, target, how):
                 found[path] = source
     except OSError as error:
-        raise WorkspaceError(f"{error.filename} cannot be made ({error.strerror}); make room there") from error
+        raise WorkspaceError(f"{error.filename} cannot be created ({error.strerror}); free disk space there") from error
     finally:
         os.close(root)
     return found if how != "copy" else {}, tuple(missing)
 
 
 def _placed(source: Path, target: Path, how: How) -> bool:
-    """Return whether the folder is in place. What the run put there is left alone."""
+    """Return whether the folder is in place. Content that the run put there is left alone."""
     if target.is_symlink() and os.fspath(target.readlink()) == os.fspath(source):
         if how == "link":
             return True

@@ -150,5 +150,5 @@ def _content(lines: list[tuple[bytes, bytes]]) -> bytes:
 
 def _unwritable(error: OSError, place: Path) -> WorkspaceError:
     return WorkspaceError(
-        f"cannot keep the files of the run in {place} ({error.strerror}); make room, or choose another place"
+        f"cannot store the files of the run in {place} ({error.strerror}); free disk space, or choose another directory"
     )

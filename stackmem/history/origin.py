@@ -30,7 +30,7 @@ _BRANCH, _TAG = re.compile(f"refs/heads/{_NAME}"), re.compile(f"refs/tags/{_NAME
 _MOST_TAGS = 5_000
 _SMALL_BYTES = 4096  # for a name or path
 _LISTS_BYTES = 16 * 1024 * 1024  # for the list of a shallow clone's boundary commits
-_WAY_OUT = "so its history stays outside; clone it anew to have it in the run"
+_WAY_OUT = "so the run does not get its history; clone it again to include it"
 
 
 class Origin(Struct, frozen=True):
@@ -90,13 +90,13 @@ def find_origin(root: Path) -> Origin:
             )
     if _text(common / "objects" / "info" / "alternates").strip():
         raise UsageError(
-            f"the repository {named} borrows from another one, so its history stays outside; `git repack -a -d` "
-            "and removing .git/objects/info/alternates makes it whole"
+            f"the repository {named} borrows from another one, so the run does not get its history; "
+            "to fix that, run `git repack -a -d` and remove .git/objects/info/alternates"
         )
     line = _text(git_dir / "HEAD").rstrip("\n")
     branch = line.removeprefix("ref: ") if line.startswith("ref: ") else ""
     if branch and not _BRANCH.fullmatch(branch):
-        raise UsageError(f"HEAD of the repository {named} names no branch, {_WAY_OUT}")
+        raise UsageError(f"HEAD of the repository {named} does not name a branch, {_WAY_OUT}")
     origin = Origin(root, git_dir, common, branch, "")
     try:
         names = origin.ask("for-each-ref", "--count=1", "--format=%(objectname)", branch) if branch else b"HEAD"
@@ -115,7 +115,7 @@ def _git_dir(root: Path) -> Path:
         return entry
     line = _text(entry)
     if not stat.S_ISREG(mode) or not line.startswith("gitdir: "):
-        raise UsageError(f"the .git of {named} is no repository, {_WAY_OUT}")
+        raise UsageError(f"the .git of {named} is not a repository, {_WAY_OUT}")
     place = Path(os.path.normpath(root / line.removeprefix("gitdir: ").rstrip("\n")))
     back = _text(place / "gitdir").rstrip("\n")  # from ``git worktree``
     if back and Path(os.path.normpath(place / back)) == entry:

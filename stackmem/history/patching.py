@@ -58,11 +58,11 @@ def contents_after(
             git("apply", *quiet, cwd=git_dir, environment=environment, stdin=patch)
         except WorkspaceError as error:
             raise UsageError(
-                f"the patch does not fit the files it was made from ({error}); nothing is changed"
+                f"the patch does not fit the files it was made from ({error}); no file was changed"
             ) from error
         reached = git("ls-files", "-s", "-z", cwd=git_dir, environment=environment)
         if reached != b"".join(_staged(path, after[path]) for path in sorted(after)):
-            raise UsageError("the patch was changed after the run; apply changes.patch by hand with git apply")
+            raise UsageError("the patch was changed after the run; apply changes.patch manually with git apply")
         asked = b"".join(node.id.encode() + b"\n" for node in after.values())
         answer = git("cat-file", "--batch", "--buffer", cwd=git_dir, environment=environment, stdin=asked)
     return dict(zip(after, _contents(answer), strict=True))

@@ -90,7 +90,7 @@ def copy_planned(folder: Path, into: Path, plan: CopyPlan, notice: Callable[[str
     try:
         into.mkdir(parents=True)
     except FileExistsError as error:
-        raise UsageError(f"{into} is there already; a copy needs a new folder") from error
+        raise UsageError(f"{into} already exists; a copy needs a new folder") from error
     except OSError as error:
         raise _unwritable(into, error) from error
     try:
@@ -240,4 +240,6 @@ def _write_all(fd: int, content: bytes) -> None:
 
 
 def _unwritable(into: Path, error: OSError) -> WorkspaceError:
-    return WorkspaceError(f"the copy {into} cannot be written ({error.strerror}); make room, or choose --sandbox-dir")
+    return WorkspaceError(
+        f"the copy {into} cannot be written ({error.strerror}); free disk space, or choose --sandbox-dir"
+    )

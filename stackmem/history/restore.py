@@ -52,8 +52,8 @@ def restore(history: History, git_dir: Path, work_tree: Path, tree: str, since: 
         os.close(root)
     if history.snapshot() != tree:
         raise WorkspaceError(
-            f"the workspace {work_tree} cannot be put back to what it was before the interrupted call; see that no "
-            "other program works there, and resume again"
+            f"the workspace {work_tree} cannot be restored to its state before the interrupted call; make sure that no "
+            "other program uses it, and resume again"
         )
     held = [path for path in map(path_bytes, (out.path for out in history.left_out)) if path in wanted]
     return tuple(shown_name(path) for path in sorted({*left, *held}))
@@ -195,5 +195,5 @@ def _later(folder: int, name: bytes, limit: int) -> bool:
 
 def _unwritable(work_tree: Path, error: OSError) -> WorkspaceError:
     return WorkspaceError(
-        f"the workspace {work_tree} cannot be put back to what it was ({error.strerror}); make room or rights there"
+        f"the workspace {work_tree} cannot be restored ({error.strerror}); free disk space or fix the permissions"
     )

@@ -66,7 +66,7 @@ def real_folder(folder: Path) -> Path:
     try:
         root = folder.resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        raise UsageError(f"there is no folder {shown_name(str(folder))}; name one that exists") from error
+        raise UsageError(f"no folder {shown_name(str(folder))}; name an existing one") from error
     if not root.is_dir():
         raise UsageError(f"{shown_name(str(folder))} is a file; name the folder to work on")
     return root
@@ -102,7 +102,7 @@ class Picked:
             if _STRANGE.search(path.rstrip(b"/")):
                 raise UsageError(
                     f"the repository {shown_name(os.fspath(folder))} claims to track {shown_name(path)}, which is not"
-                    " in it; do not trust this repository, or clone it anew"
+                    " in it; do not trust this repository, or clone it again"
                 )
             whole = below + path.rstrip(b"/")
             if self._add(whole) and os.path.lexists(self._at(whole + b"/.git")):
@@ -243,7 +243,7 @@ class Picked:
             names = ", ".join(shown_name(path) or "." for path in wrong[:_NAMED])
             more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
             raise UsageError(
-                f"cannot read {names}{more} in {shown_name(root)}; make them readable, or name them in .gitignore"
+                f"cannot read {names}{more} in {shown_name(root)}; make them readable, or add them to .gitignore"
             )
 
     def _readable(self, path: bytes) -> bool:
@@ -261,7 +261,7 @@ def in_work_tree(folder: Path) -> bool:
         if b"not a git repository" in str(error).encode() and not os.path.lexists(folder / ".git"):
             return False
         raise UsageError(
-            f"git cannot read the repository of {folder}, so what it ignores is not known ({error}); repair it first"
+            f"git cannot read the repository of {folder}, so its ignored files are unknown ({error}); repair it first"
         ) from error
     if answer.strip() != b"true":
         return False

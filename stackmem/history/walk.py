@@ -118,7 +118,7 @@ class Walk:
             self._unnamed += 1
 
     def report(self) -> tuple[LeftOut, ...]:
-        """Return what could not be kept; if too much, the first entries and the number of others."""
+        """Return what could not be kept; if too much, the first entries and how many more there are."""
         more = (LeftOut(".", f"{self._unnamed} more, for such reasons"),) if self._unnamed else ()
         return (*self.left_out, *more)
 
@@ -200,9 +200,9 @@ class Walk:
                     folder.files.append((child, status))
                 elif name == b".gitignore" and not is_whiteout(status):
                     self._rules = None  # git would block on a FIFO forever
-                    self.leave_out(child, "no file; no .gitignore is read now")
+                    self.leave_out(child, "not a file; no .gitignore is read now")
                 elif not is_whiteout(status):
-                    self._name(LeftOut(shown_name(child), "no file, folder or link"), known=False)
+                    self._name(LeftOut(shown_name(child), "not a file, folder or link"), known=False)
 
     def _is_too_much(self, path: bytes) -> bool:
         """Return whether the limit for new entries is reached and this one is new."""

@@ -178,9 +178,9 @@ def _refuse_small_window(model: Model, system: str, tools: tuple[ToolSpec, ...],
         source = getattr(model, "window_source", "")
         told = f" ({source})" if source else ""
         raise UsageError(
-            f"the window of {model.window_tokens:,} tokens{told} leaves no room for a reply; "
-            f"the prompt and the task take about {tokens:,.0f} of it, more than half: give {model.name} a larger "
-            "window (--window-tokens says what it has), or use --strategy full or a shorter --prompt"
+            f"the window of {model.window_tokens:,} tokens{told} is too small: "
+            f"the prompt and the task take about {tokens:,.0f} of it, more than half; give {model.name} a larger "
+            "window (pass its size with --window-tokens), or use --strategy full or a shorter --prompt"
         )
 
 
@@ -191,7 +191,7 @@ def scrubber_of(environ: Mapping[str, str], network: NetworkList | None = None) 
 
 
 def _no_sync() -> None:
-    """Do nothing, because there is no trace yet."""
+    """Do nothing, because the trace does not exist yet."""
 
 
 def assemble(
@@ -311,7 +311,7 @@ def _system(settings: Settings, prompt: str, slots: Mapping[str, str]) -> str:
         raise UsageError(f"the prompt {settings.prompt} cannot be read ({why}); name a text file") from error
     except KeyError as error:
         raise UsageError(
-            f"the prompt {settings.prompt} has the slot {error}; known: {', '.join(sorted(slots))}"
+            f"the prompt {settings.prompt} has the unknown slot {error}; known: {', '.join(sorted(slots))}"
         ) from error
 
 
@@ -333,8 +333,8 @@ def _toolchain(task: Task, path: str) -> Mount:
     if not any(real.is_relative_to(place) for place in _TOOLCHAIN_PLACES):
         places = ", ".join(map(str, _TOOLCHAIN_PLACES))
         raise UsageError(
-            f"the task {task.short_name} asks for the toolchain {path}, which is not under {places}; "
-            "grant it yourself by a mount in a profile (--profile FILE)"
+            f"the task {task.short_name} needs the toolchain {path}, which is not under {places}; "
+            "grant it with a mount in a profile (--profile FILE)"
         )
     return Mount(str(real), path)
 

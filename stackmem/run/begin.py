@@ -95,9 +95,7 @@ def must_be_original(run: Run, doing: str) -> None:
     """Raise if the run is imported or redacted: its texts are not the ones that were sent."""
     refuse_imported(run.start, doing)
     if run.start.redacted is not UNSET:
-        raise UsageError(
-            f"{run.id} is a redacted copy and cannot be {doing}: it holds other words than were said; use the original"
-        )
+        raise UsageError(f"{run.id} is a redacted copy and cannot be {doing}: its texts were changed; use the original")
 
 
 def plan_kept(prepared: Prepared, request: RunRequest, base: RunStarted, environ: Mapping[str, str]) -> RunPlan:

@@ -193,7 +193,9 @@ def _scratch(room: CheckRoom) -> Iterator[Path]:
     try:
         folder = Path(tempfile.mkdtemp(prefix="check-", dir=room.scratch))
     except OSError as error:
-        raise WorkspaceError(f"{room.scratch} takes no copy to check ({error.strerror}); make room there") from error
+        raise WorkspaceError(
+            f"{room.scratch} has no room for a copy to check ({error.strerror}); free disk space there"
+        ) from error
     try:
         yield folder
     finally:
@@ -206,4 +208,4 @@ def _empty(folder: Path) -> None:
         remove_tree(folder)
         folder.mkdir(mode=0o700, parents=True)  # closed to other users, like everything that an agent's code writes to
     except OSError as error:
-        raise WorkspaceError(f"{folder} cannot be made ({error.strerror}); make room there") from error
+        raise WorkspaceError(f"{folder} cannot be created ({error.strerror}); free disk space there") from error

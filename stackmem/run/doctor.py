@@ -74,7 +74,7 @@ class Examined(Struct, frozen=True):
 def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined:
     """Try every isolation level with its real arguments, and inspect a folder to work on."""
     if folder is not None and not folder.is_dir():
-        raise UsageError(f"there is no folder {folder}; name one that exists")
+        raise UsageError(f"no folder {folder}; name an existing one")
     warnings = list(plugin_problems())
     cwd = Path.cwd()
     resolved = resolve(flags, os.environ, cwd)
@@ -90,10 +90,10 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
         warnings.append(f"runs are not signed: {problem}")
     if wide := sum(run.stat().st_mode & 0o077 > 0 for run in runs.glob("*") if (run / TRACE).exists()):
         warnings.append(
-            f"other users of this machine can look into {wide} of the runs in {runs}; chmod -R go= closes them"
+            f"other users of this machine can read {wide} of the runs in {runs}; chmod -R go= makes them private"
         )
     if os.geteuid() == 0:
-        warnings.append("you are root: a fault of the sandbox would have all rights; an ordinary user is safer")
+        warnings.append("you are root: a bug in the sandbox would have full rights; an ordinary user is safer")
     sandbox = sandbox_dir(settings, cwd, os.environ)
     no_layer = _no_layer(root, resolved, cwd, (runs, sandbox))
     return Examined(
@@ -112,7 +112,7 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
 
 
 def _no_layer(folder: Path | None, resolved: Resolved, cwd: Path, folders: tuple[Path, Path]) -> str:
-    """Return why no overlay is possible over the folder, or over an empty one if there is no folder."""
+    """Return why no overlay is possible over the folder, or over an empty one if ``folder`` is None."""
     with tempfile.TemporaryDirectory() as empty:
         try:
             return layer_over(folder or Path(empty), (), resolved, cwd, folders)[1]

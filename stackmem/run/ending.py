@@ -104,8 +104,8 @@ def keep_end(
         _save(result, signer)
         why = error.strerror if isinstance(error, OSError) else error
         raise WorkspaceError(
-            f"the run ended ({result.outcome}) and its result is kept, but its patch cannot be written to "
-            f"{result.run_dir} ({why}); make room there, and stackmem resume {result.run} makes it"
+            f"the run ended ({result.outcome}) and its result is saved, but its patch cannot be written to "
+            f"{result.run_dir} ({why}); free disk space there, and stackmem resume {result.run} writes it"
         ) from error
     release()
     result = _save(result, signer)
@@ -120,7 +120,7 @@ def _apply(result: RunResult, folder: str, signer: Signer) -> RunResult:
         apply_run(Path(result.run_dir))
     except (UsageError, WorkspaceError) as error:
         raise type(error)(
-            f"{result.run} is {result.outcome} and kept, but its patch is not applied: {error}"
+            f"{result.run} ended ({result.outcome}) and is saved, but its patch is not applied: {error}"
         ) from error
     return _save(replace(result, applied_to=folder), signer)
 
@@ -133,8 +133,8 @@ def _save(result: RunResult, signer: Signer) -> RunResult:
         write_result(result, Path(result.run_dir) / RESULT)
     except OSError as error:
         raise TraceError(
-            f"the run ended ({result.outcome}) and its trace is whole, but its result cannot be written to "
-            f"{result.run_dir} ({error.strerror}); make room there, and stackmem resume {result.run} writes it"
+            f"the run ended ({result.outcome}) and its trace is complete, but its result cannot be written to "
+            f"{result.run_dir} ({error.strerror}); free disk space there, and stackmem resume {result.run} writes it"
         ) from error
     signer.sign_end(result.records, result.digest)
     return replace(result, unsigned=signer.reason)
@@ -185,11 +185,11 @@ class Brought(msgspec.Struct, frozen=True):
         """Return a summary in one line."""
         count = f"{len(self.changed)} {'file' if len(self.changed) == 1 else 'files'}"
         if self.changed and not self.has_changes:
-            return f"took back what was applied to {self.folder}: {count}"
+            return f"reverted the changes applied to {self.folder}: {count}"
         if self.changed:
             return f"applied to {self.folder}: {count}"
         if not self.has_changes:
-            return f"nothing to apply to {self.folder}: the run changed no file"
+            return f"nothing to apply to {self.folder}: the run changed no files"
         return f"already applied to {self.folder}"
 
 
@@ -213,14 +213,16 @@ def apply_run(run_dir: Path) -> Brought:
         patch = read_regular(run_dir / PATCH, MAX_SIGNED_BYTES)
     except (OSError, msgspec.DecodeError) as error:
         if result is not None and result.isolation == MEMORY:
-            why = "its files were in memory; runs in a sandbox leave one"
+            why = "its files were in memory; only runs in a sandbox have one"
         elif result is not None and (run_dir / HISTORY).is_dir():
-            why = f"it could not be written; stackmem resume {run_dir.name} makes it"
+            why = f"it could not be written; run stackmem resume {run_dir.name} to create it"
         else:
             why = "only finished runs have one"
         raise UsageError(f"the run {run_dir.name} has no patch to apply; {why}") from error
     if not kept.folder:
-        raise UsageError(f"the run {run_dir.name} solved a task, not a folder of yours; its patch is {run_dir / PATCH}")
+        raise UsageError(
+            f"the run {run_dir.name} worked on a task, not on a folder of yours; its patch is {run_dir / PATCH}"
+        )
     folder = Path(kept.folder)
     first = _first_of_family(run_dir)
     whole = Patch(patch, kept.changes)

@@ -41,7 +41,7 @@ def with_copy(prepared: Prepared) -> Prepared:
     if plan is not None:
         return msgspec.structs.replace(prepared, copy=plan)
     if resolved.settings.layer == "overlay":
-        raise WorkspaceError(f"no layer can lie over {folder}: {why}; take a copy with --layer copy")
+        raise WorkspaceError(f"no overlay is possible over {folder}: {why}; use a copy with --layer copy")
     lend = way_to_lend(resolved, prepared.cwd, prepared.folders[1])
     copy = plan_copy(folder, include, prepared.folders, lend=lend)
     return msgspec.structs.replace(prepared, copy=msgspec.structs.replace(copy, why=why))
@@ -70,7 +70,7 @@ def layer_over(
         return None, "its files are in memory"
     level = choose(settings.isolation, profile_in_force(resolved, cwd))
     if not level.layers:
-        return None, f"at isolation {level.name} commands see no mount of ours"
+        return None, f"isolation {level.name} does not support mounts"
     plan = plan_layer(folder, include, folders)
     why = plan.obstacle or why_no_layer(folder, folders[1])
     return (None, why) if why else (plan, "")

@@ -137,7 +137,7 @@ def _beginning(run: Run, moment: StepMoment, changes: ForkChanges, environ: Mapp
     state, base = moment.settled, moment.settled.begun
     request = with_model(read_request(run.folder), state, None)
     if request.program is not None and state.program is None:
-        raise UsageError("at its start the program has not begun; run it anew with stackmem run")
+        raise UsageError("the program has not started at this point; run it again with stackmem run")
     level = changes.isolation or base.isolation
     stays_in_memory(base.isolation, level)
     prompt = request.flags.get("prompt")
@@ -176,7 +176,7 @@ def _start(moment: StepMoment, changes: ForkChanges, plan: RunPlan, parts: RunPa
     base, state = moment.settled.begun, moment.settled
     if parts.start.tree != state.tree:
         raise WorkspaceError(
-            "the files of that step cannot be put into a new workspace exactly; see that nothing else writes to "
+            "the files of that step cannot be restored exactly; make sure that no other program writes to "
             f"{parts.workspace.path}, or fork at another step"
         )
     model = plan.model
@@ -220,7 +220,7 @@ def _program_at(run: Run, moment: StepMoment, opened: Opened) -> ProgramUnderWay
 
     program = verify(takewhile(lambda record: record.seq <= moment.at, run.records()), text_of).program
     if program is None:
-        raise TraceError("no program had begun by then; run it anew with stackmem run")
+        raise TraceError("the program had not started at this point; run it again with stackmem run")
     return program
 
 
@@ -241,13 +241,13 @@ def read_changes(flags: Mapping[str, str | None], sets: list[str], drops: list[s
     for given in sets:
         name, equals, value = given.partition("=")
         if not equals or not name.startswith(_HEAP):
-            raise UsageError(f"--set {given[:60]!a} sets nothing; write heap.NAME=TEXT or heap.NAME=@FILE")
+            raise UsageError(f"--set {given[:60]!a} is not a chunk; write heap.NAME=TEXT or heap.NAME=@FILE")
         if name.removeprefix(_HEAP) in chunks:
             raise UsageError(f"--set {name[:80]} is given twice; set each chunk once")
         chunks[name.removeprefix(_HEAP)] = _content(value, cwd) if value.startswith("@") else value
     wrong = next((name for name in drops if not name.startswith(_HEAP)), None)
     if wrong is not None:
-        raise UsageError(f"--drop {wrong[:60]!a} names no chunk; write heap.NAME")
+        raise UsageError(f"--drop {wrong[:60]!a} is not a chunk; write heap.NAME")
     dropped = tuple(dict.fromkeys(name.removeprefix(_HEAP) for name in drops))
     return ForkChanges(**known, chunks=chunks, dropped=dropped, limits={n: flags.get(n) for n in LIMITS})
 
@@ -280,15 +280,15 @@ def must_go_on(moment: StepMoment, changes: ForkChanges) -> None:
     """Raise if no run can continue from the state."""
     state = moment.settled
     if not state.stack:
-        raise UsageError(f"at step {moment.step} the run's root had popped; fork at an earlier step")
+        raise UsageError(f"the run had already ended at step {moment.step}; fork at an earlier step")
     if changes.strategy is None:
         return
     strategy = open_strategy(changes.strategy)
     open_frames = [frame.name for frame in state.stack[1:]]
     if open_frames and not has_frames(strategy):
         raise UsageError(
-            f"at step {moment.step} the frames {', '.join(map(repr, open_frames))} are open, and the strategy "
-            f"{strategy.name} has none; fork at a step where only the root is, or with a strategy that has frames"
+            f"at step {moment.step} the frames {', '.join(map(repr, open_frames))} are open, but the strategy "
+            f"{strategy.name} has no frames; fork at a step where only the root is open, or use a strategy with frames"
         )
 
 
@@ -301,7 +301,7 @@ def chunks_to_set(state: State, changes: ForkChanges, scrub: Callable[[str], str
         heap = heap.without(name)
     strategy = open_strategy(changes.strategy or state.begun.strategy)
     if changes.chunks and tool_name(HeapRead) not in map(tool_name, strategy.tools):
-        raise UsageError(f"--set: the strategy {strategy.name} has no heap, so nobody would read it; leave --set out")
+        raise UsageError(f"--set: the strategy {strategy.name} has no heap; omit --set")
     old = {name: chunk.description for name, chunk in heap.chunks.items()}
     chunks = tuple(
         ChunkSet(name, scrub(content), old.get(name, "")) for name, content in sorted(changes.chunks.items())

@@ -34,7 +34,7 @@ BUILDING = "repository.new"
 _MOST_COMMITS = 50  # listed in the result
 _SECONDS, _BYTES = 20.0, 16_384
 
-_READS_HISTORY = "reading the history of the folder for the run; later runs share it, and --git none goes without"
+_READS_HISTORY = "reading the folder's git history for the run; later runs reuse it, and --git none skips it"
 
 
 def origin_of(folder: Path, settings: Settings) -> tuple[Origin | None, tuple[str, ...]]:
@@ -70,7 +70,8 @@ def place_of(folder: Path, settings: Settings) -> tuple[Path, str, tuple[str, ..
         return folder, "", (str(error),)
     place = str(folder.relative_to(root))
     told = (
-        f"{place} lies in the work tree {root}: all of it is worked on, from {place}; --git none takes the folder alone"
+        f"{place} is in the work tree {root}: the run works on all of it, from {place}; "
+        "--git none limits it to the folder"
     )
     return root, place, (told,)
 
@@ -84,7 +85,7 @@ def history_told(folder: Path, settings: Settings) -> str:
         return "the repository has no commit yet"
     count = int(origin.ask("rev-list", "--count", f"--max-count={MOST_COMMITS + 1}", origin.head))
     number = f"the last {MOST_COMMITS:,} commits" if count > MOST_COMMITS else f"{count:,} commit{'s' * (count != 1)}"
-    return f"a run can read {number} from HEAD, so old versions of files too; --git none keeps them out"
+    return f"a run can read {number} from HEAD, including old versions of files; --git none hides them"
 
 
 def pack_cache(*, links: bool = False) -> PackCache:
@@ -106,7 +107,7 @@ def bring(
         for folder in (building, work / GIT, *([work.parent / LENT] if shared else [])):
             folder.mkdir(parents=True)
     except OSError as error:
-        raise WorkspaceError(f"{error.filename} cannot be made ({error.strerror}); make room there") from error
+        raise WorkspaceError(f"{error.filename} cannot be created ({error.strerror}); free disk space there") from error
     begun = replace(request, git=InnerRepository(origin.head))
     write_request(begun, run_dir)
 
@@ -126,8 +127,8 @@ def _make(origin: Origin, repository: Path, secrets: Scrubber, *, shared: bool) 
             lend_packs(repository, repository.parent.parent / LENT)
     except (WorkspaceError, OSError) as error:
         raise WorkspaceError(
-            f"the history of {origin.root} cannot be brought into the run: {error}; begin anew with --git none to go "
-            "without it"
+            f"the git history of {origin.root} cannot be copied into the run: {error}; start again with --git none "
+            "to run without it"
         ) from error
     return made
 

@@ -75,20 +75,22 @@ class WorldChecks:
 def open_in_memory(subject: Subject, check: str | None, scrub: Callable[[str], str]) -> MemoryWorkspace:
     """Open the workspace of a world."""
     task = subject.task
-    way_out = "leave --isolation out"
+    way_out = "omit --isolation"
     if task is None or not is_world(task.folder):
         raise UsageError(
-            f"--isolation memory runs worlds alone (stackmem worlds make), and {subject.name} is none; {way_out}"
+            f"--isolation memory only runs worlds (stackmem worlds make), and {subject.name} is not one; {way_out}"
         )
     if check is not None:
-        raise UsageError(f"--check runs a command, which cannot be had in memory; {way_out}")
+        raise UsageError(f"--check runs a command, which is not possible in memory; {way_out}")
     place = task.folder / "environment" / "workspace"
     try:
         files = _files(place, (place / work.PLAN).stat().st_mtime_ns)
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"the world {task.folder} cannot be read ({error}); make it anew") from error
+        raise UsageError(f"the world {task.folder} cannot be read ({error}); create it again") from error
     if files.get(PROGRAM.path) != program_text():
-        raise UsageError(f"the world {task.folder} was made by another version of stackmem; make it anew, or {way_out}")
+        raise UsageError(
+            f"the world {task.folder} was created by another version of stackmem; create it again, or {way_out}"
+        )
     return MemoryWorkspace(files, subject.inside, PROGRAM, scrub)
 
 
@@ -96,8 +98,7 @@ def stays_in_memory(before: str, now: str) -> bool:
     """Return whether a continued run stays in memory. Raises if it would switch between memory and disk."""
     if (before == MEMORY) != (now == MEMORY):
         raise UsageError(
-            f"the run cannot go on at isolation {now}: files are in memory or on a disk, throughout; "
-            "leave --isolation out"
+            f"the run cannot continue at isolation {now}: its files stay either in memory or on disk; omit --isolation"
         )
     return now == MEMORY
 
@@ -119,8 +120,8 @@ def recall(records: Iterable[Record], upto: int, world: World) -> None:
             asked = advance(state, open_strategy(state.begun.strategy))
             if isinstance(asked, UseTool | Verify) and perform(asked, world) != event:
                 raise WorkspaceError(
-                    f"the run's files cannot be made again: at step {state.step} (record {record.seq}) the call "
-                    "returns something else now; solve anew with this version of the world"
+                    f"the run's files cannot be rebuilt: at step {state.step} (record {record.seq}) the call "
+                    "now returns something else; start a new run with this version of the world"
                 )
         state = state_after(state, record)
 

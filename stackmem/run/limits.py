@@ -61,10 +61,10 @@ def _value(name: str, given: str, had: float | None, field: str) -> float | None
         return number
     more: Any = read_value(option, text[1:].strip(), place)
     if more is None:
-        raise UsageError(f"{option.flag} {text[:20]!a} raises by no number; write +N, N, or none for no limit")
+        raise UsageError(f"{option.flag} {text[:20]!a} is not a number; write +N, N, or none for no limit")
     if had is None:
         raise UsageError(
-            f"{option.flag} {text[:20]!a} raises a limit, and the run has none of its {field}; leave it out"
+            f"{option.flag} {text[:20]!a} cannot raise the limit, because the run has no limit of {field}; omit it"
         )
     return had + more  # type: ignore[no-any-return]
 
@@ -77,7 +77,7 @@ def check_usd(
         return limits
     if chosen:
         raise UsageError(
-            f"{source}a limit of {limits.usd:g} USD cannot be kept, as no price of {named} is known; "
+            f"{source}a limit of {limits.usd:g} USD cannot be enforced, because the price of {named} is unknown; "
             "use --max-usd none and --max-tokens"
         )
     return replace(limits, usd=None)
@@ -88,4 +88,4 @@ def refuse_spent(state: State, has: str = "the run has") -> None:
     spent = core_limits.spent_limit(state)
     if spent is not None:
         word = spent.removeprefix("limit:")
-        raise UsageError(f"{has} used up its limit of {word}; raise it, as in --max-{word} {MORE[word]}")
+        raise UsageError(f"{has} used up its limit of {word}; raise it, for example --max-{word} {MORE[word]}")

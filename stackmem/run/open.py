@@ -57,7 +57,7 @@ from .request import ProgramRequest, RunRequest, write_request
 from .run_folder import HISTORY, TRACE
 
 _WHAT: dict[type, str] = {Forked: "fork", Rehearsed: "workspace"}
-"""What is being set up, for error messages; any other kind is a run."""
+"""Term for what is being set up, in error messages; any other kind is a run."""
 
 Observe = Callable[[Event, State], None]
 _Over = tuple[Path, tuple[bytes, ...]]
@@ -266,7 +266,7 @@ def _fill(beginning: Beginning, places: RunPlaces, person: Person) -> tuple[_Ove
                 over = folder, hidden_again(folder, request.include, prepared.folders)
         case Forked(request=request, run=run) | Edited(request=request, run=run) | Rehearsed(request=request, run=run):
             if not beginning.state.tree:
-                raise UsageError(f"the run {run.id} kept no files, so nothing can go on from it")
+                raise UsageError(f"the run {run.id} has no stored files, so it cannot be continued")
             _make_scratch(places)
             if folder := folder_under(run.folder / HISTORY):
                 over = folder, hidden_again(folder, request.include, prepared.folders)
@@ -364,7 +364,7 @@ def _program_world(parts: RunParts, places: RunPlaces, request: ProgramRequest) 
     """Return the world of a program that works in the run's workspace."""
     world, workspace = parts.world, parts.workspace
     if not isinstance(workspace, Workspace):
-        raise WorkspaceError("a program needs a workspace on the disk; choose another level with --isolation")
+        raise WorkspaceError("a program needs a workspace on disk; choose another level with --isolation")
     loader = Loader(Path(request.path), reachable_folders(request, None), (workspace.path, workspace.files))
     rules = partial(IgnoreRules, places.run / HISTORY, workspace.view)
     seen = (workspace.path, places.run / HISTORY)

@@ -61,7 +61,7 @@ class Answering(Protocol):
 
 
 class ProgramWorld(Struct):
-    """What a program's effects need in addition to those of an agent."""
+    """Dependencies of a program's effects, in addition to those of an agent."""
 
     context: ToolContext
     # reads a source, stores its text in the run directory and returns its digest

@@ -50,7 +50,7 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
     parts, places, world = opened.parts, opened.places, opened.parts.world
     writer, signer = opened.writer, opened.signer
     if writer is None or signer is None:
-        raise TypeError("a run without a trace is looked at, not played")
+        raise TypeError("a run without a trace can be inspected, but not played")
     noted = _Noted(opened, writer, signer)
     append = _appending(writer, opened, first_heap(first) if isinstance(first, RunStarted) else state.heap)
 

@@ -68,7 +68,7 @@ class WorkspacePort(Protocol):
 
 class Checks(Protocol):
     def judge(self) -> ChecksReturned:
-        """Return the verdict on the current workspace. If there is no verdict, the result contains the reason."""
+        """Return the verdict on the current workspace, or a result with the reason why there is none."""
 
 
 class Left(Exception):  # noqa: N818 - not an error: the user left

@@ -102,8 +102,8 @@ def prepare(
         if model == "demo":
             _must_have_demo(subject)
             warnings.append(
-                f"no model was named and no {ANTHROPIC.key_variable} is set: the task's own demo script plays the "
-                "model; for a real one set the key, or say --model NAME (stackmem models lists them)"
+                f"no model selected and {ANTHROPIC.key_variable} is not set, so the task's demo script plays the "
+                "model; to use a real one, set the key or pass --model NAME (stackmem models lists them)"
             )
     prepared = place_run(subject, resolved, model, (cwd, environ), tuple(warnings))
     if subject.folder is not None and settings.isolation != "memory" and not resolved.is_given("extra_tools"):
@@ -169,7 +169,7 @@ def optional_tools(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names in the order in which the tools are defined."""
     for name in names:
         if name not in OPTIONAL_TOOLS:
-            raise UsageError(f"no tool {name!r} to offer beside the others; known: {', '.join(OPTIONAL_TOOLS)}")
+            raise UsageError(f"no optional tool {name!r}; known: {', '.join(OPTIONAL_TOOLS)}")
     return tuple(name for name in OPTIONAL_TOOLS if name in names)
 
 
@@ -186,9 +186,9 @@ def _with_check(subject: Subject, resolved: Resolved, project: Project) -> tuple
     if resolved.settings.check != "auto":
         return resolved, ()
     if subject.folder is None:
-        raise UsageError("a task brings its own checks; leave out --check auto")
+        raise UsageError("a task has its own checks; omit --check auto")
     if not project.suites:
-        raise UsageError(f"nothing in {subject.folder} names a test command; name one with --check COMMAND")
+        raise UsageError(f"no test command found in {subject.folder}; pass one with --check COMMAND")
     suite = project.suites[0]
     others = [f"`{other.command}`" for other in project.suites[1:]]
     more = f"; there is also {', '.join(others)}" if others else ""
@@ -204,7 +204,7 @@ def _shown_sockets(profile: Profile) -> list[str]:
     """
     sockets = [shown_name(os.fspath(one)) for mount in profile.mounts for one in sockets_below(Path(mount.host))]
     return [
-        f"commands can talk to whatever listens at {name}, which a mount of the profile shows them"
+        f"commands can connect to the socket {name}, because a mount of the profile exposes it"
         for name in sockets[:_SOCKETS_NAMED]
     ]
 
@@ -222,8 +222,8 @@ def _must_have_demo(subject: Subject) -> None:
     """Raise if no model is selected and the task has no demo script."""
     if subject.task is None or subject.task.demo is None:
         raise UsageError(
-            f"no model was named and no {ANTHROPIC.key_variable} is set; set it to your key, or name one: --model "
-            "openai/NAME --base-url URL for a server of your own, --model script:FILE, or --model human to play it"
+            f"no model selected and {ANTHROPIC.key_variable} is not set; set it to your key, or pass --model: "
+            "openai/NAME with --base-url URL for your own server, script:FILE, or human to play the model yourself"
         )
 
 
@@ -246,7 +246,7 @@ def must_be_text(value: str, what: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise UsageError(f"{what} holds bytes that are no UTF-8 text; give it another name or spelling") from error
+        raise UsageError(f"{what} is not valid UTF-8; use another name or spelling") from error
     return value
 
 
@@ -255,13 +255,13 @@ def find_subject(named: str, text: str | None, cwd: Path) -> Subject:
     place = find_task(named, cwd)
     if place is not None:
         if text is not None:
-            raise UsageError(f"{named} is a task with an instruction of its own; leave -t out, or copy the task")
+            raise UsageError(f"{named} is a task with its own instruction; omit -t, or copy the task")
         task, image = in_its_image(read_task(place))
         inside = image.inside if image else TASK_PLACE
         return Subject(task.short_name, task.instruction, inside, task=task, image=image)
     folder = (cwd / os.path.expanduser(named)).resolve()
     if text is None or not text.strip():
-        raise UsageError(f"{named} is a folder without task.toml; say what is to be done there with -t TEXT")
+        raise UsageError(f"{named} is a folder without task.toml; pass -t TEXT to say what to do there")
     must_be_text(text, "the text of -t")
     return Subject(folder.name or "root", text, must_be_text(str(folder), "the folder's path"), folder=folder)
 
@@ -274,7 +274,9 @@ def prepare_kept(
 ) -> Prepared:
     """Restore a stored request, with ``changes`` applied to its flags. Today's settings files are ignored."""
     if base.client is not UNSET:
-        raise UsageError("the calls of this run were those of an agent that is gone; stackmem mcp begins a new run")
+        raise UsageError(
+            "this run recorded an external agent and cannot be continued; start a new run with stackmem mcp"
+        )
     cwd = Path(request.cwd)
     # the run has its own copies of these
     own = {"strategy": base.strategy, "prompt": None, "max_usd": None, "heap": None}
@@ -305,7 +307,7 @@ def prepare_kept(
 def _kept_subject(request: RunRequest, cwd: Path) -> Subject:
     if request.text is None and not (Path(request.subject) / "task.toml").is_file():
         raise UsageError(
-            f"the task of the run is gone from {request.subject}; bring it back, as its checks judge what is made"
+            f"the run's task is missing at {request.subject}; restore it, because the run needs its checks"
         )
     return replace(find_subject(request.subject, request.text, cwd), place=request.place)
 
@@ -320,7 +322,7 @@ def with_model(request: RunRequest, state: State, named: str | None) -> RunReque
     model = f"script:{Path(script).absolute()}" if colon and kind == "script" else named
     if own not in (NOBODY, model):
         raise UsageError(
-            f"the run has the model {own}, and goes on with it; leave out --model, or take another one by stackmem fork"
+            f"the run uses the model {own} and cannot change it; omit --model, or switch models with stackmem fork"
         )
     return replace(request, flags={**request.flags, "model": model})
 

@@ -52,12 +52,12 @@ def refuse_unsafe(upcoming: Upcoming, lost: str, *, yes: bool) -> None:
             raise MayRepeat(_made_again(call.tool, call.arguments))
         if lost and call.tool == "shell":
             shown = f"{call.tool} {str(call.arguments)[:200]}"
-            raise MayRepeat(f"the run stopped in a command ({lost}): {shown}; look at the files, then say --yes")
+            raise MayRepeat(f"the run stopped during a command ({lost}): {shown}; check the files, then pass --yes")
 
 
 def _made_again(tool: str, arguments: object) -> str:
     shown = f"{tool} {str(arguments)[:200]}"
-    return f"the run stopped in a call that may have been made: {shown}; --yes makes it again"
+    return f"the run stopped in a call that may already have happened: {shown}; pass --yes to repeat it"
 
 
 def idempotent_tools() -> frozenset[str]:

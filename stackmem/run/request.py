@@ -72,4 +72,4 @@ def read_request(run_dir: Path) -> RunRequest:
     try:
         return decode_json(read_regular(run_dir / REQUEST), RunRequest)
     except (OSError, msgspec.DecodeError, RecursionError) as error:
-        raise TraceError(f"{run_dir / REQUEST} cannot be read ({error}); the run cannot be taken up again") from error
+        raise TraceError(f"{run_dir / REQUEST} cannot be read ({error}); the run cannot be resumed") from error

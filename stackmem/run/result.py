@@ -24,10 +24,10 @@ from stackmem.workspace.secrets import Scrubber
 _BRIEF_CHARS = 60
 _STOPPED_CODES = {"model_error": 4, "workspace_error": 5}
 _WAYS_OUT: dict[FailureKind, str] = {
-    "connection": "see that the server runs, or name another with --base-url",
-    "incomplete": "see what the server's own log says, then resume the run",
-    "timeout": "give it a shorter prompt or a faster server, then resume the run",
-    "window": "start the server with a larger context, then resume the run; or solve again with --strategy stackheap",
+    "connection": "check that the server is running, or use another with --base-url",
+    "incomplete": "check the server's log, then resume the run",
+    "timeout": "use a shorter prompt or a faster server, then resume the run",
+    "window": "start the server with a larger context, then resume the run; or start over with --strategy stackheap",
 }
 
 
@@ -42,7 +42,7 @@ class RunResult(Struct, frozen=True):
         frames: Number of pushed frames.
         cost_usd: Cost, or None if the model's price is unknown.
         wall_seconds: From the first request to the end of the checks.
-        result: What the root frame returned, or the partial result of a stopped run.
+        result: Return value of the root frame, or the partial result of a stopped run.
         check_error: Why the checks gave no verdict; empty otherwise.
         failure: Error from the provider or the sandbox that ended the run; empty otherwise.
         changed: Files that differ from the start.
@@ -194,20 +194,20 @@ class TraceEnd:
         if result.records > count:
             raise TraceError(
                 f"the trace of {self._run} ends at record {count:,} and its result.json was written after record "
-                f"{result.records:,}: the lines between are lost; remove result.json to go on with what is left"
+                f"{result.records:,}: the records in between are lost; remove result.json to continue without them"
             )
         if self._digest != result.digest:
             raise TraceError(
                 f"record {result.records:,} of {self._run} has the digest {self._digest[:16]}… and its result.json was "
-                f"written after one with {result.digest[:16]}…: one of the two was changed; take a copy from before"
+                f"written after one with {result.digest[:16]}…: one of the two was modified; restore an earlier copy"
             )
         if result.records < count:  # the run was resumed and then killed
             return
         for field, follows in result_fields(state).items():
             if (says := getattr(result, field)) != follows:
                 raise TraceError(
-                    f"result.json of {self._run} says {field} {_brief(says)} and its trace comes to {_brief(follows)}: "
-                    "one of the two was changed; take a copy from before, or remove result.json"
+                    f"result.json of {self._run} has {field} {_brief(says)}, but its trace gives {_brief(follows)}: "
+                    "one of the two was modified; restore an earlier copy, or remove result.json"
                 )
 
 

@@ -117,7 +117,7 @@ def _beginning(
     request = with_model(read_request(run_dir), stopped.state, wanted.get("model"))
     refuse_unbegun(request, stopped.state)
     if wanted.get("said") is not None and request.program is not None:
-        raise UsageError("words go to an agent, and this is a program's run; its questions are answered one by one")
+        raise UsageError("only agents take messages, and this is a program run; it asks its questions one at a time")
     level = wanted.get("isolation") or stopped.isolation
     stays_in_memory(stopped.isolation, level)
     kept = {"isolation": level, "heap": request.flags.get("heap")}
@@ -134,7 +134,7 @@ def _beginning(
 def refuse_unbegun(request: RunRequest, state: State) -> None:
     """Raise if a program run stopped before its program started, because it would continue as an agent."""
     if request.program is not None and state.program is None:
-        raise UsageError("the run stopped before its program began, so nothing was done; run it with stackmem run")
+        raise UsageError("the run stopped before its program started; run the program again with stackmem run")
 
 
 def _reopening(state: State, model: Model, wanted: Mapping[str, str | None], level: str) -> RunResumed:
@@ -153,10 +153,10 @@ def _must_be_there(beginning: Resumed) -> None:
     in_memory = stays_in_memory(beginning.stopped.isolation, beginning.reopening.isolation)
     for place, what in ((work, "workspace"), (run_dir / HISTORY, "history of files")):
         if not place.is_dir() and not in_memory:
-            raise WorkspaceError(f"the {what} of the run is gone ({place}); bring it back, or solve anew")
+            raise WorkspaceError(f"the {what} of the run is missing ({place}); restore it, or start a new run")
     if work.parent.name != run_dir.name:
         raise WorkspaceError(
-            f"the workspace {work} belongs to the run {work.parent.name}, not to this copy; resume that one, or fork"
+            f"the workspace {work} belongs to the run {work.parent.name}, not to this copy; resume that run, or fork"
         )
 
 
@@ -194,8 +194,8 @@ def _next(beginning: Resumed, opened: Opened, *, yes: bool) -> tuple[tuple[Event
     stopped, state, parts = beginning.stopped, beginning.stopped.state, opened.parts
     if parts.workspace.path != state.begun.workspace:
         raise WorkspaceError(
-            f"at isolation {parts.workspace.level} the workspace is {parts.workspace.path}, and the run knows it as "
-            f"{state.begun.workspace}; resume it at {stopped.isolation}"
+            f"at isolation {parts.workspace.level} the workspace is {parts.workspace.path}, but the run recorded it as "
+            f"{state.begun.workspace}; resume it at isolation {stopped.isolation}"
         )
     again = replace(beginning.reopening, isolation=parts.workspace.level)
     if again.said is UNSET and _is_over(state):

@@ -35,7 +35,7 @@ def solve(
     """Run the prepared request in a separate workspace and record it."""
     plan = plan_run(prepared, environ)
     if prepared.resolved.settings.heap is not None and not any(tool.name == "heap_read" for tool in plan.tools):
-        raise UsageError(f"the strategy {plan.strategy.name} has no heap; leave --heap out, or take another strategy")
+        raise UsageError(f"the strategy {plan.strategy.name} has no heap; omit --heap, or use another strategy")
     prepared = with_copy(prepared)
     agree(prepared)
     beginning = Fresh(prepared, plan)
@@ -53,6 +53,6 @@ def kept_notice(start: RunStarted) -> str:
     heap = first_heap(start)
     stale = [name for name, chunk in heap.chunks.items() if heap.stale(chunk)]
     many = "1 kept chunk" if len(heap.chunks) == 1 else f"{len(heap.chunks):,} kept chunks"
-    told = f"the heap begins with {many}"
+    told = f"the heap starts with {many}"
     told += f", of which {len(stale):,} STALE: {', '.join(stale[:5])}" if stale else ""
     return told + (f"; {start.heap.left_out:,} more did not fit (stackmem heap list)" if start.heap.left_out else "")

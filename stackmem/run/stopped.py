@@ -88,8 +88,8 @@ def read_stopped(run_dir: Path, scrubber: Scrubber, watch: Watcher | None = None
     rules = found.state.begun.rules
     if not found.same_rules:
         raise RulesDiffer(
-            f"the run was made under rules {rules}, these are rules {RULES}, so its next prompt would be another one; "
-            "resume it with the version that made it"
+            f"the run was recorded under rules {rules}, but this version has rules {RULES}, so its next prompt "
+            "would differ; resume it with the version that recorded it"
         )
     end.refuse_other(found.state)
     try:

@@ -95,7 +95,7 @@ def _make_folder(
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         flag = OPTIONS[name].flag
-        raise UsageError(f"{place} cannot be written to ({reason}); use {flag} DIR with another one") from error
+        raise UsageError(f"{place} cannot be written to ({reason}); use {flag} DIR to choose another") from error
     return place
 
 
@@ -106,5 +106,7 @@ def _place(
     own = asked or (root / in_checkout if root else None)
     place = own or user_folder(environ, "XDG_STATE_HOME", ".local/state", in_state)
     if place is None:
-        raise UsageError(f"neither XDG_STATE_HOME nor HOME says where {in_state} go; use {OPTIONS[name].flag} DIR")
+        raise UsageError(
+            f"neither XDG_STATE_HOME nor HOME is set, so {in_state} has no place; use {OPTIONS[name].flag} DIR"
+        )
     return place, own is not None

@@ -78,7 +78,7 @@ class HeapStore:
             return {}
         except OSError as error:
             raise UsageError(
-                f"the kept heap {self.path} cannot be read ({error.strerror}); give yourself the right"
+                f"the kept heap {self.path} cannot be read ({error.strerror}); make it readable"
             ) from error
         lines = raw.split(b"\n")[:-1]
         held: dict[str, HeapChange] = {}
@@ -90,7 +90,7 @@ class HeapStore:
                 change = decode_json(line, HeapChange)
             except (msgspec.DecodeError, RecursionError) as error:
                 raise UsageError(
-                    f"line {number} of {self.path} is none of a kept heap ({error}); mend it, or remove the file"
+                    f"line {number} of {self.path} is not valid ({error}); fix or remove the file"
                 ) from error
             held.pop(change.name, None)
             if change.chunk is not None:
@@ -108,7 +108,7 @@ class HeapStore:
                     self._compact()
         except OSError as error:
             raise TraceError(
-                f"the kept heap {self.path} cannot be written ({error.strerror}); make room or rights there"
+                f"the kept heap {self.path} cannot be written ({error.strerror}); free space or fix the permissions"
             ) from error
 
     def remove(self) -> None:
@@ -223,7 +223,7 @@ def heap_store(named: str, folder: Path | None, cwd: Path, environ: Mapping[str,
     if named != KEEP:
         return HeapStore((cwd / os.path.expanduser(named)).resolve(), str(folder or ""))
     if folder is None:
-        raise UsageError("--heap keep is for a folder of your own, and this is a task; name a file with --heap FILE")
+        raise UsageError("--heap keep needs a folder of your own, but this is a task; use --heap FILE")
     return HeapStore(_path_for(heaps_folder(environ), folder), str(folder))
 
 
@@ -247,7 +247,7 @@ def _path_for(place: Path, folder: Path) -> Path:
             pass  # another process adopted it first
         except OSError as error:
             raise UsageError(
-                f"the kept heap {of_path} cannot become {bound.name} ({error.strerror}); make room or rights there"
+                f"the kept heap {of_path} cannot be renamed to {bound.name} ({error.strerror}); fix the permissions"
             ) from error
     return bound
 
@@ -283,8 +283,8 @@ def first_commit(folder: Path, known: Path) -> str:
             first = origin.ask("rev-list", "--max-parents=0", origin.head).split()[-1].decode()
     except WorkspaceError as error:
         sys.stderr.write(
-            f"stackmem: git does not find the first commit of {folder} ({error}), so its heap is kept for the commit "
-            f"{origin.head[:12]} only; to keep one heap, name a file with --heap FILE\n"
+            f"stackmem: git cannot find the first commit of {folder} ({error}), so its heap is kept for the commit "
+            f"{origin.head[:12]} only; to keep one heap, use --heap FILE\n"
         )
         return f"{_AT_COMMIT}{origin.head}"
     with suppress(OSError):  # only a cache; without it, the next call is slower
@@ -312,7 +312,7 @@ def heaps_folder(environ: Mapping[str, str]) -> Path:
     """Return the directory of all heaps. Raises ``UsageError`` if it cannot be determined."""
     place = user_folder(environ, "XDG_STATE_HOME", ".local/state", "heaps")
     if place is None:
-        raise UsageError("neither XDG_STATE_HOME nor HOME says where heaps go; name a file with --heap FILE")
+        raise UsageError("neither XDG_STATE_HOME nor HOME is set, so heaps have no place; use --heap FILE")
     return place
 
 

@@ -68,7 +68,9 @@ def signing_key(environ: Mapping[str, str]) -> SigningKey:
         finally:
             fresh.unlink(missing_ok=True)
     except OSError as error:
-        raise Unsigned(f"the key {path} cannot be made ({error.strerror}); make room or rights there") from error
+        raise Unsigned(
+            f"the key {path} cannot be created ({error.strerror}); free disk space or fix the permissions"
+        ) from error
     return _read_key(path) or made
 
 
@@ -90,17 +92,17 @@ def _read_key(path: Path) -> SigningKey | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Unsigned(f"the key {path} cannot be read ({error.strerror}); give yourself the right") from error
+        raise Unsigned(f"the key {path} cannot be read ({error.strerror}); make it readable") from error
     if about.st_mode & 0o077 or about.st_uid != os.geteuid():
-        raise Unsigned(f"the key {path} is not yours alone, others may have read it; remove it for a new one")
+        raise Unsigned(f"the key {path} is open to other users, who may have read it; remove it to get a new one")
     try:
         return SigningKey(pem)
     except ValueError as error:
-        raise Unsigned(f"{path} is no Ed25519 key; bring it back, or remove it for a new one") from error
+        raise Unsigned(f"{path} is not an Ed25519 key; restore it, or remove it to get a new one") from error
 
 
 def trusted_keys(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return names by public key: the machine's own key if it is usable, and trusted keys of others."""
+    """Return names by public key: the machine's own key if it is usable, and the trusted keys of other people."""
     try:
         folder = _folder(environ)
         own = _read_key(folder / "signing.pem")
@@ -118,13 +120,13 @@ def trusted_keys(environ: Mapping[str, str]) -> dict[str, str]:
 def trust_key(environ: Mapping[str, str], key: str, name: str | None) -> None:
     """Trust a key under a name. Without a name, stop trusting it."""
     if not _KEY.fullmatch(key):
-        raise UsageError(f"{key[:80]!a} is no key; stackmem keys export prints one: 64 hex digits")
+        raise UsageError(f"{key[:80]!a} is not a key; stackmem keys export prints one, with 64 hex digits")
     if name is not None:
         _refuse_name(name)
     path = _trusted_file(environ)
     known = _read_trusted(path)
     if name is None and known.pop(key, None) is None:
-        raise UsageError(f"the key {key} is not among those that you trust; stackmem keys list shows them")
+        raise UsageError(f"the key {key} is not trusted; stackmem keys list shows those that are")
     if name is not None:
         known[key] = name
     try:
@@ -133,14 +135,16 @@ def trust_key(environ: Mapping[str, str], key: str, name: str | None) -> None:
         write_json(fresh, known)
         fresh.replace(path)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written ({error.strerror}); make room or rights there") from error
+        raise UsageError(
+            f"{path} cannot be written ({error.strerror}); free disk space or fix the permissions"
+        ) from error
 
 
 def _refuse_name(name: str) -> None:
     if not name.strip() or not name.isprintable():
-        raise UsageError(f"{name[:80]!a} is not a name for a key; write whose it is, in one line of plain text")
+        raise UsageError(f"{name[:80]!a} is not a name for a key; write its owner, in one line of plain text")
     if _reads_as_own(name):
-        raise UsageError(f"{name[:80]!a} reads like {OWN!r}, the name of this machine's own key; choose another name")
+        raise UsageError(f"{name[:80]!a} looks like {OWN!r}, the name of this machine's own key; choose another name")
 
 
 def _reads_as_own(name: str) -> bool:
@@ -156,9 +160,9 @@ def _read_trusted(path: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path} cannot be read ({error}); mend or remove it, then trust keys anew") from error
+        raise UsageError(f"{path} cannot be read ({error}); fix or remove it, then trust the keys again") from error
     if not isinstance(known, dict) or not all(_KEY.fullmatch(key) and isinstance(known[key], str) for key in known):
-        raise UsageError(f"{path} is no list of keys; remove it, then trust keys anew")
+        raise UsageError(f"{path} is not a list of keys; remove it, then trust the keys again")
     return known
 
 

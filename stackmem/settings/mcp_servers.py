@@ -98,7 +98,7 @@ def servers(environ: Mapping[str, str], cwd: Path) -> tuple[dict[str, Server], t
             known.update(theirs.servers)
         else:
             place = str(cwd) if str(cwd).isprintable() else ascii(str(cwd))
-            warnings.append(f"{place}/{SERVERS_FILE} starts nothing, as it is not trusted; say stackmem trust {place}")
+            warnings.append(f"{place}/{SERVERS_FILE} is ignored because it is not trusted; run stackmem trust {place}")
     return known, tuple(warnings)
 
 
@@ -146,9 +146,9 @@ def _read(path: Path) -> bytes:
     try:
         raw = read_start(path, _MOST_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}); give yourself the right, or remove it") from error
+        raise UsageError(f"{path} cannot be read ({error.strerror}); make it readable, or remove it") from error
     if len(raw) > _MOST_BYTES:
-        raise UsageError(f"{path} is over {_MOST_BYTES:,} bytes; no list of servers is")
+        raise UsageError(f"{path} is larger than {_MOST_BYTES:,} bytes; shorten it")
     return raw
 
 
@@ -156,13 +156,13 @@ def _parsed(path: Path, raw: bytes) -> dict[str, Server]:
     try:
         tables: dict[str, Any] = parse_toml(raw.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path} is no TOML ({error}); mend it") from error
+        raise UsageError(f"{path} is not valid TOML ({error}); fix it") from error
     return {name: _server(path, name, table) for name, table in tables.items()}
 
 
 def _server(path: Path, name: str, table: Any) -> Server:
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{path}: {name[:80]!r} is no name of a server; it looks like {_NAME.pattern}")
+        raise UsageError(f"{path}: {name[:80]!r} is not a valid server name; it must match {_NAME.pattern}")
     try:
         server = msgspec.convert(table, Server)
     except msgspec.ValidationError as error:
@@ -172,11 +172,11 @@ def _server(path: Path, name: str, table: Any) -> Server:
     if server.url and not server.url.startswith(("https://", "http://")):
         raise UsageError(f"{path}: the url of the server {name} must begin with https:// or http://")
     if wrong := next((new for new in server.names.values() if not _TOOL.fullmatch(new)), None):
-        raise UsageError(f"{path}: {wrong[:80]!r} is no name of a tool; it looks like {_TOOL.pattern}")
+        raise UsageError(f"{path}: {wrong[:80]!r} is not a valid tool name; it must match {_TOOL.pattern}")
     if not 0 < server.most <= _MOST_TOOLS:
-        raise UsageError(f"{path}: the most tools of the server {name} must be above 0 and at most {_MOST_TOOLS:,}")
+        raise UsageError(f"{path}: most of the server {name} must be above 0 and at most {_MOST_TOOLS:,}")
     if not 0 < server.seconds <= 3_600:
-        raise UsageError(f"{path}: the seconds of the server {name} must be above 0 and at most 3,600")
+        raise UsageError(f"{path}: seconds of the server {name} must be above 0 and at most 3,600")
     return server
 
 
@@ -214,7 +214,9 @@ def _write_trust(path: Path, known: Mapping[str, str]) -> None:
         new.write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
         new.replace(path)
     except OSError as error:
-        raise UsageError(f"trust cannot be recorded in {path} ({error.strerror}); make room or rights there") from error
+        raise UsageError(
+            f"trust cannot be recorded in {path} ({error.strerror}); free disk space or fix the permissions"
+        ) from error
 
 
 def _read_trust(path: Path) -> dict[str, str]:
@@ -223,7 +225,7 @@ def _read_trust(path: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read ({error}); mend or remove it, nothing is trusted then") from error
+        raise UsageError(f"{path} cannot be read ({error}); fix it, or remove it to trust no folder") from error
     if not isinstance(record, dict):
-        raise UsageError(f"{path} is no record of trust; remove it, nothing is trusted then")
+        raise UsageError(f"{path} is not a record of trust; remove it to trust no folder")
     return {str(name): str(digest) for name, digest in record.items()}

@@ -1,4 +1,4 @@
-"""What a run's commands can reach on the network: from the settings for a new run, from the trace for a resumed one."""
+"""Network access of a run's commands: from the settings for a new run, from the trace for a resumed one."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def network_of(resolved: Resolved, profile: Profile, environ: Mapping[str, str],
     settings = resolved.settings
     if profile.network != "list":
         if resolved.value("allow").layer == "flag":
-            raise UsageError(f"--allow lists hosts for --network list, and the network is {profile.network}")
+            raise UsageError(f"--allow needs --network list, but the network is {profile.network}")
         return None
     if settings.isolation in _NO_DOORS:
         raise UsageError(
-            f"isolation {settings.isolation} has no network of its own, so commands cannot be kept to listed hosts; "
-            "take bubblewrap or namespaces, or --network none"
+            f"isolation {settings.isolation} does not isolate the network, so commands cannot be restricted to "
+            "listed hosts; use bubblewrap or namespaces, or --network none"
         )
     if not settings.allow:
-        raise UsageError("--network list lists no host; name each with --allow HOST:PORT, or take --network none")
+        raise UsageError("--network list has no hosts; add them with --allow HOST:PORT, or use --network none")
     hosts = read_hosts(tuple(entry for entry in settings.allow if entry != REGISTRIES))
     credentials = read_credentials(settings.credentials, hosts, environ, cwd)
     variables: Mapping[str, str] = {}

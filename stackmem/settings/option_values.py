@@ -98,7 +98,7 @@ def _refuse_unfit(option: Option, raw: str, place: ValuePlace) -> None:
     if not raw.strip():
         raise place.refusal(option, "is empty")
     if len(raw) > MAX_TEXT_CHARS:
-        raise place.refusal(option, f"has {len(raw):,} characters, at most {MAX_TEXT_CHARS:,} are read")
+        raise place.refusal(option, f"has {len(raw):,} characters, at most {MAX_TEXT_CHARS:,} are allowed")
     # A check may have several lines. Elsewhere, control characters are a mistake or an attack.
     kept = raw.replace("\n", "").replace("\t", "") if option.name == "check" else raw
     if any(ord(char) < 32 or ord(char) == 127 or 0x80 <= ord(char) < 0xA0 for char in kept):
@@ -139,7 +139,7 @@ def _path(option: Option, raw: Any, place: ValuePlace) -> Path:
             raise place.refusal(option, "starts with ~ and HOME is not set")
         return Path(place.home, rest)
     if first.startswith("~"):
-        raise place.refusal(option, f"starts with {describe(first)}, and only ~/ is understood")
+        raise place.refusal(option, f"starts with {describe(first)}, but only ~/ is supported")
     return place.folder / raw
 
 

@@ -85,90 +85,95 @@ class Option(NamedTuple):
 _TABLE = (
     Option(
         "model", "text", None,
-        "The model that does the work: anthropic/NAME, openai/NAME, responses/NAME, gemini/NAME, script:FILE, demo or "
-        "human.",
-        none_means="the default", project=True, rule="Claude where a key is set, else demo",
+        "Model to use: anthropic/NAME, openai/NAME, responses/NAME, gemini/NAME, script:FILE, demo or human.",
+        none_means="the default", project=True, rule="Claude if a key is set, otherwise demo",
     ),
     Option(
-        "strategy", "text", "adaptive", "What the model sees of its memory: NAME, or NAME:KEY=VALUE,KEY=VALUE.",
+        "strategy", "text", "adaptive",
+        "Memory strategy, which decides what the model sees: NAME, or NAME:KEY=VALUE,KEY=VALUE.",
         project=True,
     ),
     Option(
         "isolation", "choice", "auto",
-        "How the sandbox is made; auto takes bubblewrap, else namespaces, never less; memory runs worlds alone.",
+        "How commands are sandboxed. auto uses bubblewrap, or otherwise namespaces, and nothing weaker. memory only "
+        "runs worlds.",
         choices=("auto", "bubblewrap", "namespaces", "landlock", "none", "memory"),
     ),
     Option(
-        "network", "choice", "none", "The network of commands in the sandbox: none, listed hosts, or the host's own.",
+        "network", "choice", "none",
+        "Network of commands in the sandbox: no network, listed hosts only, or the network of the host.",
         choices=("none", "list", "host"),
     ),
     Option(
         "allow", "texts", (),
-        "Hosts that commands reach with --network list: HOST:PORT, http://HOST or https://HOST by request, "
-        "or registries for those of this machine's own pip, npm and apt.",
+        "Hosts that commands can reach with --network list: HOST:PORT, http://HOST or https://HOST (checked per "
+        "request), or registries for those that this machine's pip, npm and apt use.",
         none_means="no host", separator=" ",
     ),
     Option(
         "credentials", "texts", (),
-        "Headers put into requests to a listed host, outside of the sandbox: HOST:NAME=$VARIABLE or HOST:NAME=@FILE.",
-        none_means="nothing", separator=" ",
+        "Headers that are added outside the sandbox to requests to a listed host: HOST:NAME=$VARIABLE or "
+        "HOST:NAME=@FILE.",
+        none_means="no credentials", separator=" ",
     ),
     Option(
         "check", "text", None,
-        "A command that decides, out of the agent's reach, whether a folder's work is solved; auto takes the test "
-        "command that the folder's own files suggest.",
+        "Command that decides, out of the agent's reach, whether the work in a folder is solved. auto uses the test "
+        "command that the folder's files suggest.",
         none_means="no check", project=True,
     ),
     Option(
         "check_files", "choice", "settings",
-        "What --check is run with as the run found it: its programs, start-up files and the settings of test runners, "
-        "or tests as well. With left, nothing, and its exit code alone decides.",
+        "Files that --check uses in their original version: its programs, start-up files and the settings of test "
+        "runners, or the tests too. With left, files stay as they are and only the exit code decides.",
         choices=("left", "settings", "tests"),
     ),
     Option(
-        "include", "texts", (), "Ignored files or folders of the folder worked on that are copied along all the same.",
-        none_means="nothing more",
+        "include", "texts", (), "Ignored files or folders to copy into the run anyway.",
+        none_means="no ignored files",
     ),
     Option(
         "git", "choice", "read",
-        "What a run on a folder of your own sees of its git repository: what HEAD reaches, or no repository.",
+        "How much of the folder's git repository a run can see: what HEAD reaches (read), or no repository (none).",
         choices=("read", "none"),
     ),
     Option(
         "layer", "choice", "auto",
-        "How a run works on a folder: on a layer over it (overlay), or on a copy; auto takes the layer where it works.",
+        "How a run uses a folder: through an overlay, or as a copy. auto uses an overlay if it works.",
         choices=("auto", "overlay", "copy"),
     ),
     Option(
-        "instructions", "text", "auto", "The project's own instructions for agents: auto, or a FILE.",
-        none_means="no instructions", rule="AGENTS.md, else CLAUDE.md, from the root of the work tree to the folder",
+        "instructions", "text", "auto", "The project's instructions for agents: auto, or a FILE.",
+        none_means="no instructions",
+        rule="AGENTS.md, otherwise CLAUDE.md, from the root of the work tree down to the folder",
     ),
     Option(
-        "extra_tools", "texts", (), "Tools offered beside the strategy's own: edit_file, search_files, heap_load.",
-        none_means="nothing more", project=True, rule="edit_file for a folder of your own, nothing more for a task",
+        "extra_tools", "texts", (), "Tools in addition to those of the strategy: edit_file, search_files, heap_load.",
+        none_means="no more tools", project=True, rule="edit_file for a folder, no more tools for a task",
     ),
     Option(
-        "runs_dir", "path", None, "Where runs are kept.", none_means="the default",
-        rule="./runs in a stackmem checkout, else $XDG_STATE_HOME/stackmem/runs",
+        "runs_dir", "path", None, "Directory for runs.", none_means="the default",
+        rule="./runs in a stackmem checkout, otherwise $XDG_STATE_HOME/stackmem/runs",
     ),
     Option(
-        "sandbox_dir", "path", None, "Where the workspaces of runs are kept.", none_means="the default",
-        rule="./sandbox/work in a stackmem checkout, else $XDG_STATE_HOME/stackmem/work",
+        "sandbox_dir", "path", None, "Directory for the workspaces of runs.", none_means="the default",
+        rule="./sandbox/work in a stackmem checkout, otherwise $XDG_STATE_HOME/stackmem/work",
     ),
     Option(
-        "max_steps", "count", 200, "Replies of the model, after which the run ends.", none_means="no limit",
+        "max_steps", "count", 200, "Number of model replies after which the run ends.", none_means="no limit",
         project=True, low=1, high=1_000_000_000,
     ),
     Option(
-        "max_usd", "amount", 5.0, "What the model may cost in USD, where its prices are known.", none_means="no limit",
+        "max_usd", "amount", 5.0, "Maximum cost of the model in USD, if its prices are known.", none_means="no limit",
         project=True, high=1_000_000,
     ),
     Option(
-        "max_tokens", "count", None, "Tokens of prompts and replies together.", none_means="no limit",
+        "max_tokens", "count", None, "Maximum number of tokens in prompts and replies together.",
+        none_means="no limit",
         project=True, low=1, high=1_000_000_000_000,
     ),
     Option(
-        "max_seconds", "amount", None, "Seconds of wall time for the run.", none_means="no limit",
+        "max_seconds", "amount", None, "Maximum wall time of the run in seconds.", none_means="no limit",
         project=True, high=YEAR_SECONDS,
     ),
     Option(
@@ -176,49 +181,49 @@ _TABLE = (
         project=True, high=86_400,
     ),
     Option(
-        "prompt", "path", None, "A file that replaces the system prompt.", none_means="the strategy's own",
+        "prompt", "path", None, "File that replaces the system prompt.", none_means="the strategy's prompt",
     ),
     Option(
-        "profile", "path", None, "A sandbox profile: mounts, environment allow-list, limits of commands.",
-        none_means="the default", rule="sandbox/profile.toml in a stackmem checkout, else the same built in",
+        "profile", "path", None, "Sandbox profile: mounts, environment variables and limits of commands.",
+        none_means="the default", rule="sandbox/profile.toml in a stackmem checkout, otherwise the built-in profile",
     ),
     Option(
-        "base_url", "address", None, "The server of an openai/NAME, responses/NAME or gemini/NAME model.",
-        none_means="the provider's own",
+        "base_url", "address", None, "Server address for an openai/NAME, responses/NAME or gemini/NAME model.",
+        none_means="the provider's default",
     ),
     Option(
-        "window_tokens", "count", None, "The model's context window, in tokens.",
-        none_means="what is known of the model", project=True, low=1_000, high=100_000_000,
+        "window_tokens", "count", None, "The model's context window in tokens.",
+        none_means="the model's known window", project=True, low=1_000, high=100_000_000,
     ),
     Option(
         "size", "choice", "auto",
-        "How much a run asks of its model. small has a short prompt, six tools at most, short results and replies, and "
-        "tells of memory tools late. auto is small for a served model of at most 9 billion parameters or with a window "
-        "of at most 8,192 tokens.",
+        "How much a run demands of its model. small uses a short prompt, at most six tools, and short results and "
+        "replies, and introduces memory tools late. auto is small for a served model of at most 9 billion parameters "
+        "or with a window of at most 8,192 tokens.",
         choices=("auto", "small", "full"), project=True,
     ),
     Option(
         "price", "text", None,
-        "What the model costs, in USD per million tokens: IN,OUT[,READ[,WRITE]], or the name of a known model.",
-        none_means="what is known of the model",
+        "Price of the model in USD per million tokens: IN,OUT[,READ[,WRITE]], or the name of a known model.",
+        none_means="the model's known price",
     ),
     Option(
-        "temperature", "text", None, "How freely the model picks its words: a number from 0 to 2.",
-        none_means="the provider's own",
+        "temperature", "text", None, "Randomness of the model's replies: a number from 0 to 2.",
+        none_means="the provider's default",
     ),
     Option(
-        "effort", "choice", None, "How much the model is to think, where it takes that.",
-        none_means="the provider's own", choices=("minimal", "low", "medium", "high", "xhigh", "max"),
+        "effort", "choice", None, "How much the model should think, if it supports this.",
+        none_means="the provider's default", choices=("minimal", "low", "medium", "high", "xhigh", "max"),
     ),
     Option(
         "service_tier", "text", None,
-        "How soon the provider answers, in its own words; it may cost more than the price that is known.",
-        none_means="the provider's own",
+        "Service tier as named by the provider. It may cost more than the known price.",
+        none_means="the provider's default",
     ),
     Option(
         "headers", "texts", (),
-        "Headers of each request to the provider: NAME=VALUE, or NAME=$VARIABLE for a secret, which is kept nowhere.",
-        none_means="nothing more",
+        "Headers for requests to the provider: NAME=VALUE, or NAME=$VARIABLE for a secret, which is not stored.",
+        none_means="no more headers",
     ),
     Option(
         "text_calls", "choice", "auto",
@@ -228,38 +233,41 @@ _TABLE = (
     ),
     Option(
         "call_schema", "choice", "auto",
-        "Whether the server keeps replies that must be a call to a JSON schema of the tools. auto does so on this "
+        "Whether the server restricts replies that must be a call to a JSON schema of the tools. auto does so on this "
         "machine, once a reply had no native call.",
         choices=("auto", "on", "off"),
     ),
     Option(
         "seed", "count", None,
-        "Given to models that take one (openai/NAME); the others have no use for it, and no provider promises the same "
-        "reply for the same seed.",
+        "Seed for models that accept one (openai/NAME). Others ignore it, and no provider promises equal replies for "
+        "equal seeds.",
         none_means="no seed", high=2**31 - 1,
     ),
     Option(
         "otel", "address", None,
-        "A collector of OpenTelemetry that is sent the run's spans while it goes on.", none_means="none",
+        "OpenTelemetry collector that receives the run's spans while it runs.", none_means="no collector",
     ),
-    Option("apply", "switch", False, "Applies the patch to the folder when solved, or finished without a check."),
-    Option("yes", "switch", False, "Answers yes to questions, such as whether to copy a folder of over 1 GiB."),
+    Option(
+        "apply", "switch", False, "Apply the patch to the folder if the run is solved, or finishes without a check.",
+    ),
+    Option("yes", "switch", False, "Answer yes to questions, such as whether to copy a folder of over 1 GiB."),
     Option(
         "heap", "text", None,
-        "Chunks that outlive the run: keep keeps them for the folder in your state directory, a path in that file.",
-        none_means="a heap of the run's own", rule="a heap of the run's own; of stackmem mcp, keep",
+        "Where chunks persist after the run: keep stores them for the folder in your state directory, a path in that "
+        "file.",
+        none_means="a heap for this run only", rule="a heap for this run only; keep for stackmem mcp",
     ),
-    Option("heap_chars", "count", 10_000, "Characters that the heap holds in all.", project=True, high=1_000_000),
-    Option("heap_chunks", "count", 64, "Chunks that the heap holds.", project=True, high=1_000),
-    Option("depth", "count", 5, "Frames that may be pushed on top of the root.", project=True, high=100),
+    Option("heap_chars", "count", 10_000, "Maximum characters in the heap.", project=True, high=1_000_000),
+    Option("heap_chunks", "count", 64, "Maximum chunks in the heap.", project=True, high=1_000),
+    Option("depth", "count", 5, "Maximum frames on top of the root.", project=True, high=100),
     Option(
         "literal_mib", "count", 10,
-        "MiB of a file, and of each output of a command, that a program is given whole; what is larger fails.",
+        "MiB of a file, or of each output of a command, that a program gets unclipped. Larger ones fail.",
         project=True, low=1, high=1_000,
     ),
     Option(
         "fsync", "choice", "step",
-        "When the trace is forced to the disk: before each request, as frames begin and end, or as the system likes.",
+        "When the trace is synced to disk: before each request, when frames begin and end, or when the system does.",
         choices=("step", "frame", "none"),
     ),
 )  # fmt: skip

@@ -156,7 +156,7 @@ def _from_variables(environ: Mapping[str, str], cwd: Path, home: str) -> Iterato
             continue
         if variable not in known:
             raise UsageError(
-                f"no setting has the variable {variable[:60]!a}; unset it, or rename it ({suggestion(variable, known)})"
+                f"unknown variable {variable[:60]!a}; unset it, or rename it ({suggestion(variable, known)})"
             )
         option = known[variable]
         place = ValuePlace(variable, folder=cwd, home=home, split=option.separator)
@@ -175,7 +175,7 @@ def _from_file(file: SettingsFile | None, layer: Literal["project", "user"], hom
 def _from_task(task: Mapping[str, object], cwd: Path, home: str, source: str) -> Iterator[Value]:
     for name, raw in task.items():
         if name not in TASK_OPTIONS:
-            raise UsageError(f"{source}: {name[:60]!a} may not be set by a task; {suggestion(name, TASK_OPTIONS)}")
+            raise UsageError(f"{source}: {name[:60]!a} cannot be set by a task; {suggestion(name, TASK_OPTIONS)}")
         if raw is not None:
             place = ValuePlace(source, folder=cwd, home=home, key=name, textual=source != "task.toml")
             yield Value(name, read_value(OPTIONS[name], raw, place), source, "task")

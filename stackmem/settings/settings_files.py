@@ -54,7 +54,7 @@ def project_file(cwd: Path, home: str) -> SettingsFile | None:
         shared = _table_of_pyproject(folder / _PYPROJECT, cwd, home)
         if own and shared:
             raise UsageError(
-                f"{own.spelled} and [tool.stackmem] in {shared.spelled} both hold settings; move them into one of them"
+                f"{own.spelled} and [tool.stackmem] in {shared.spelled} both contain settings; move them into one file"
             )
         if file := own or shared:
             _refuse_foreign_keys(file)
@@ -129,7 +129,7 @@ def _table_of_pyproject(path: Path, cwd: Path, home: str) -> SettingsFile | None
     if values is None:
         return None
     if not isinstance(values, dict):
-        raise UsageError(f"{spelled}: tool.stackmem is no table; write the settings below [tool.stackmem]")
+        raise UsageError(f"{spelled}: tool.stackmem is not a table; write the settings below [tool.stackmem]")
     return SettingsFile(path, spelled, text, values, table=_TABLE, project=True)
 
 
@@ -141,7 +141,7 @@ def _read(path: Path, spelled: str) -> bytes | None:
         return read_start(path, MAX_FILE_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
         if path.is_symlink():
-            raise UsageError(f"{spelled} is a link to nothing; mend or remove it") from error
+            raise UsageError(f"{spelled} is a broken link; fix or remove it") from error
         return None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
@@ -163,7 +163,7 @@ def _decode(raw: bytes, spelled: str) -> str:
 def _parse(text: str, spelled: str) -> dict[str, Any]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") > _MAX_DOTS:
-            raise UsageError(f"{spelled}:{number}: more than {_MAX_DOTS} dots; break the line up")
+            raise UsageError(f"{spelled}:{number}: more than {_MAX_DOTS} dots; split the line")
     try:
         return parse_toml(text)
     except tomllib.TOMLDecodeError as error:
@@ -176,7 +176,7 @@ def _parse(text: str, spelled: str) -> dict[str, Any]:
     except RecursionError as error:
         raise UsageError(f"{spelled}: nested too deeply; settings are keys with plain values") from error
     except ValueError as error:  # the parser passes numbers with thousands of digits on to Python, which raises this
-        raise UsageError(f"{spelled}: a number that nobody can read; settings are keys with plain values") from error
+        raise UsageError(f"{spelled}: a number with too many digits; settings are keys with plain values") from error
 
 
 def _refuse_foreign_keys(file: SettingsFile) -> None:
@@ -186,13 +186,11 @@ def _refuse_foreign_keys(file: SettingsFile) -> None:
             raise UsageError(f"{file.place(key)}: no setting {key[:60]!a}; {suggestion(key, OPTIONS)}")
         if file.project and not option.project:
             raise UsageError(
-                f"{file.place(key)}: {key} may not be set by a project; use {option.flag}, {option.variable} "
+                f"{file.place(key)}: {key} cannot be set by a project; use {option.flag}, {option.variable} "
                 "or your own configuration file"
             )
         if file.project and key == "model" and str(file.values[key]).strip().startswith("script:"):
-            raise UsageError(
-                f"{file.place(key)}: a project may name a model, not a script that takes its place; use --model"
-            )
+            raise UsageError(f"{file.place(key)}: a project can name a model, but not a script; use --model")
         if key in ELSEWHERE:
             raise UsageError(f"{file.place(key)}: {key} belongs in a sandbox profile; name one with {option.name}")
 

@@ -18,7 +18,7 @@ def find_task(name_or_path: str, cwd: Path) -> Path | None:
     A folder takes precedence over a name, and ``./tasks`` over the shipped tasks.
     """
     if not name_or_path or "\0" in name_or_path:
-        raise UsageError("an empty task; name a task ('stackmem tasks list') or a folder")
+        raise UsageError("the task name is empty; name a task ('stackmem tasks list') or a folder")
     given = cwd / os.path.expanduser(name_or_path)
     if _is_task(given):
         return given
@@ -31,7 +31,7 @@ def find_task(name_or_path: str, cwd: Path) -> Path | None:
     known = sorted(path.name for path in list_tasks(cwd))
     near = difflib.get_close_matches(Path(name_or_path).name, known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
-    raise UsageError(f"no task and no folder {name_or_path[:200]!r}; {hint}")
+    raise UsageError(f"no task or folder {name_or_path[:200]!r}; {hint}")
 
 
 def list_tasks(cwd: Path) -> tuple[Path, ...]:

@@ -71,7 +71,7 @@ KNOWN_KEYS: Keys = {
 NOT_HONOURED: Mapping[str, str] = {
     "gpus": "the sandbox has none",
     "tpu": "the sandbox has none",
-    "mcp_servers": "tool servers come from the person, never from a task",
+    "mcp_servers": "tool servers come from the user, never from a task",
     "skills_dir": "the agent has no skills folder",
 }
 """Keys of ``[environment]`` that change a container, and why they have no effect here."""
@@ -136,7 +136,7 @@ def read_task(folder: Path) -> Task:
     """Read the task in a folder."""
     folder = folder.absolute()
     if not folder.is_dir():
-        raise UsageError(f"no task folder {folder}; 'stackmem tasks list' shows the tasks there are")
+        raise UsageError(f"no task folder {folder}; 'stackmem tasks list' shows the available tasks")
     _refuse_foreign_files(folder)
     table = TaskTable(folder / "task.toml")
     agent, verifier, environment = table.section("agent"), table.section("verifier"), table.section("environment")
@@ -182,9 +182,9 @@ def _refuse_foreign_files(folder: Path) -> None:
         except (OSError, RuntimeError):  # a link to itself
             inside = False
         if not inside:
-            raise UsageError(f"{path} is a link that leads out of the task; put the file itself there")
+            raise UsageError(f"{path} is a link out of the task; replace it with the file itself")
     if (folder / "environment" / "workspace").is_symlink():
-        raise UsageError(f"{folder / 'environment' / 'workspace'} is a link; put the folder itself there")
+        raise UsageError(f"{folder / 'environment' / 'workspace'} is a link; replace it with the folder itself")
 
 
 def _image(folder: Path, environment: TaskTable, verifier: TaskTable, ours: TaskTable) -> TaskImage | None:
@@ -204,7 +204,7 @@ def _image(folder: Path, environment: TaskTable, verifier: TaskTable, ours: Task
         return None
     for path in (recipe, *((compose,) if compose else ())):
         if path.is_symlink():
-            raise UsageError(f"{path} is a link; put the file itself there")
+            raise UsageError(f"{path} is a link; replace it with the file itself")
     workdir = environment.text("workdir") or ""
     apart = verifier.values.get("environment_mode") == "separate"
     # A named image was built from the recipe, so the recipe is not needed.
@@ -220,12 +220,10 @@ _COMPOSE = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml", "compos
 def _unheeded(environment: TaskTable, keys: Mapping[str, str]) -> list[str]:
     """Return messages about container settings of the task that our sandbox does not support."""
     found = [
-        f"{environment.path}: [environment] {key} is not honoured: {reason}"
+        f"{environment.path}: [environment] {key} is ignored: {reason}"
         for key, reason in keys.items()
         if environment.values.get(key)
     ]
     if environment.values.get("network_mode", "public") != "no-network":
-        found.append(
-            f"{environment.path}: the task allows a network; it runs without one unless --network says otherwise"
-        )
+        found.append(f"{environment.path}: the task allows a network; it runs without one unless --network allows it")
     return found

@@ -41,7 +41,7 @@ def read_steps(table: TaskTable, folder: Path) -> tuple[TaskStep, ...]:
     steps = tuple(_step(TaskTable(table.path, value, "steps"), folder) for value in values)
     names = [step.name for step in steps]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise UsageError(f"{table.path}: two steps are named {twice[0]}; give each a name of its own")
+        raise UsageError(f"{table.path}: two steps are named {twice[0]}; give each its own name")
     return steps
 
 
@@ -52,9 +52,11 @@ def _step(table: TaskTable, folder: Path) -> TaskStep:
     place = folder / "steps" / name
     for path in (place, *(place / own for own in _OWN)):
         if not path.resolve().is_relative_to(folder.resolve()):
-            raise UsageError(f"{path} is a link that leads out of the task; put the file itself there")
+            raise UsageError(f"{path} is a link out of the task; replace it with the file itself")
     if (place / "workdir").is_dir():
-        raise UsageError(f"{place / 'workdir'} is to be laid before its step, and a run is given all steps at once")
+        raise UsageError(
+            f"{place / 'workdir'} would have to be copied before its step, but a run gets all steps together"
+        )
     verifier = table.section("verifier")
     # A step without its own tests uses those of the task.
     tests = place if (place / "tests" / "test.sh").is_file() else folder
@@ -89,7 +91,7 @@ def instruction_of(steps: tuple[TaskStep, ...]) -> str:
 def read_instruction(folder: Path) -> str:
     text = read_text(folder / "instruction.md", "instruction.md").strip()
     if not text:
-        raise UsageError(f"{folder / 'instruction.md'} is empty; write there what the agent is to do")
+        raise UsageError(f"{folder / 'instruction.md'} is empty; write there what the agent should do")
     return text
 
 

@@ -125,7 +125,7 @@ def read_text(path: Path, what: str) -> str:
         raise UsageError(f"{path} cannot be read ({error.strerror}); make it readable") from error
     if len(raw) > MAX_TEXT_BYTES:
         raise UsageError(
-            f"{path} is larger than {MAX_TEXT_BYTES:,} bytes; move what is long into environment/workspace"
+            f"{path} is larger than {MAX_TEXT_BYTES:,} bytes; move long content into environment/workspace"
         )
     try:
         return raw.decode("utf-8-sig")

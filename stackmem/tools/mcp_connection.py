@@ -95,12 +95,12 @@ class Connections:
             done.cancel()
             where = server.url or " ".join(server.command)
             raise UsageError(
-                f"the server {name} ({where[:200]}) does not answer ({reason}); mend or remove it"
+                f"the server {name} ({where[:200]}) does not answer ({reason}); fix or remove it"
             ) from error
         if len(tools) > server.most:
             raise UsageError(
-                f"the server {name} offers {len(tools):,} tools, and at most {server.most:,} enter the prompt; choose "
-                f"some by tools = [...], such as {[each.name[:40] for each in tools[:3]]}, or raise its most"
+                f"the server {name} offers {len(tools):,} tools, more than the limit of {server.most:,}; select "
+                f"some with tools = [...], such as {[each.name[:40] for each in tools[:3]]}, or raise most"
             )
         return [
             _tool(full, server, each, self._caller(client, each.name, name, server, waiting))

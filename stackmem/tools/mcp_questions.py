@@ -94,18 +94,18 @@ def _field(ask: Ask, message: str, name: str, schema: Json, *, needed: bool) -> 
         fault = first_fault(value, schema)
         if not fault:
             return {name: value}
-        question = f"That does not fit: {fault}\n{_about(name, schema, needed=needed)}"
+        question = f"That is not valid: {fault}\n{_about(name, schema, needed=needed)}"
     return "decline"
 
 
 def _about(name: str, schema: Json, *, needed: bool) -> str:
     title = whole(str(schema.get("title", name)))[:_FIELD_CHARS]
     kind = schema.get("type", "text")
-    more = [str(kind if isinstance(kind, str) else "text"), "" if needed else "may be left out"]
+    more = [str(kind if isinstance(kind, str) else "text"), "" if needed else "optional"]
     if "default" in schema:
-        more.append(f"Enter takes {str(schema['default'])[:_FIELD_CHARS]!r}")
+        more.append(f"Enter accepts {str(schema['default'])[:_FIELD_CHARS]!r}")
     about = whole(str(schema.get("description", "")))[:_FIELD_CHARS]
-    return f"{title} ({', '.join(filter(None, more))}; {NO} answers nothing){': ' + about if about else ''}"
+    return f"{title} ({', '.join(filter(None, more))}; {NO} declines){': ' + about if about else ''}"
 
 
 def _options(schema: Json) -> tuple[str, ...]:

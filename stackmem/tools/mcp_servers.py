@@ -70,5 +70,5 @@ def _require_package() -> None:
         import mcp  # noqa: F401 - only to check that it is installed
     except ImportError as error:
         raise UsageError(
-            f"servers are set and the extra 'mcp' is missing; install it: {install_command('mcp')}"
+            f"MCP servers are configured, but the extra 'mcp' is missing; install it: {install_command('mcp')}"
         ) from error

@@ -62,11 +62,13 @@ class OwnTool:
         seconds: float | None = None,
     ) -> None:
         if seconds is not None and not seconds > 0:
-            raise UsageError(f"the tool {name} has {seconds:g} seconds; give it more than 0, or None for no limit")
+            raise UsageError(
+                f"the tool {name} has a limit of {seconds:g} seconds; use a number above 0, or None for no limit"
+            )
         if not _NAME.fullmatch(name):
-            raise UsageError(f"{name!r} is no name of a tool; it looks like {_NAME.pattern}")
+            raise UsageError(f"{name!r} is not a valid tool name; it must match {_NAME.pattern}")
         if name in _TAKEN:
-            raise UsageError(f"the tool {name} is built in; give yours another name")
+            raise UsageError(f"the tool {name} is built in; rename yours")
         self.name, self.description = name, description
         self.parallel, self.idempotent, self.seconds = parallel, idempotent, seconds
         self._call, self._schema = call, schema
@@ -148,7 +150,7 @@ class _PrintToStderr:
         self._lock = threading.Lock()
         self._running = 0
         self._own = threading.local()
-        self._routed: _RoutedStdout | None = None  # kept alive, because print() holds no reference to its stream
+        self._routed: _RoutedStdout | None = None  # kept alive, because print() keeps no reference to its stream
 
     def __enter__(self) -> None:
         with self._lock:
@@ -217,7 +219,7 @@ def register(tools: Iterable[OwnTool]) -> None:
     new = list(tools)
     for place, one in enumerate(new):
         if one.name in TOOLS or any(one.name == other.name for other in new[:place]):
-            raise UsageError(f"the tool {one.name} is there already; give yours another name")
+            raise UsageError(f"the tool {one.name} already exists; rename yours")
     TOOLS.update({one.name: one for one in new})
 
 
@@ -336,5 +338,5 @@ def _to_jsonable(value: Any) -> Any:
     from pydantic_core import to_jsonable_python
 
     if isinstance(value, set | frozenset):
-        raise TypeError("a set is no JSON value; return a sorted list")
+        raise TypeError("a set is not a JSON value; return a sorted list")
     return to_jsonable_python(value)

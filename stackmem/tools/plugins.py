@@ -35,14 +35,14 @@ from stackmem.workspace.memory import MemoryWorkspace
 from .own_tools import from_function, register
 from .plugin_places import GROUP, places
 
-_WAY_OUT = "mend or uninstall that package"
+_WAY_OUT = "fix or uninstall that package"
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _MODEL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}[/:]?")
 _COLUMN_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 class Plugin(Struct, frozen=True):
-    """What a package provides; each member extends the dict of the same kind.
+    """Contents of a plug-in package; each member extends the dict of the same kind.
 
     Attributes:
         strategies: Maps names to factories, as in ``STRATEGIES``.
@@ -87,12 +87,12 @@ class PluginTable(Struct, frozen=True):
 
 def no_function(value: Any) -> str:
     """Return what is wrong with a value that must be callable, or an empty string."""
-    return "" if callable(value) else f"is of the type {type(value).__name__}, and something to call is wanted"
+    return "" if callable(value) else f"is of type {type(value).__name__}, but must be callable"
 
 
 def _makers(value: Any) -> str:
     made = isinstance(value, tuple) and value and all(callable(one) for one in value)
-    return "" if made else "is no tuple of makers"
+    return "" if made else "is not a tuple of factories"
 
 
 def _metrics() -> PluginTable:
@@ -112,9 +112,9 @@ def fits(kind: type, member: str) -> Callable[[Any], str]:
 
     def wrong(value: Any) -> str:
         if not isinstance(value, kind):
-            return f"is of the type {type(value).__name__}, and {kind.__module__}.{kind.__name__} is wanted"
+            return f"is of type {type(value).__name__}, but {kind.__module__}.{kind.__name__} is required"
         texts = [name for name in ("unit", "tells") if not isinstance(getattr(value, name, ""), str)]
-        return f"has a {texts[0]} that is no text" if texts else no_function(getattr(value, member))
+        return f"has a {texts[0]} that is not a text" if texts else no_function(getattr(value, member))
 
     return wrong
 
@@ -170,12 +170,12 @@ class _Installed:
     def _take(self, whose: str, point: EntryPoint) -> None:
         plugin = point.load()
         if not isinstance(plugin, Plugin):
-            raise UsageError(f"it is of the type {type(plugin).__name__}, and stackmem.Plugin is wanted")
+            raise UsageError(f"it is of type {type(plugin).__name__}, but stackmem.Plugin is required")
         for member in Plugin.__struct_fields__:
             brought, wanted = getattr(plugin, member), tuple if member == "tools" else Mapping
             if not isinstance(brought, wanted):
                 kind = "tuple" if member == "tools" else "dict"
-                raise UsageError(f"its {member} are of the type {type(brought).__name__}, and a {kind} is wanted")
+                raise UsageError(f"its {member} are of type {type(brought).__name__}, but a {kind} is required")
         self.plugins[whose] = plugin
 
     def fill(self) -> None:
@@ -198,9 +198,9 @@ def _add(opened: Callable[[], PluginTable], brought: Mapping[Any, Any]) -> None:
     table = opened()
     for name, value in brought.items():
         if not isinstance(name, str) or not table.form.fullmatch(name):
-            raise UsageError(f"{name!r} is no name of a {table.what}; it looks like {table.form.pattern}")
+            raise UsageError(f"{name!r} is not a valid name of a {table.what}; it must match {table.form.pattern}")
         if name in table.table or table.taken(name):
-            raise UsageError(f"the {table.what} {name} is there already")
+            raise UsageError(f"the {table.what} {name} already exists")
         if wrong := table.wrong(value):
             raise UsageError(f"the {table.what} {name} {wrong}")
     table.table.update(brought)
@@ -226,7 +226,7 @@ def load_plugins() -> None:
         UsageError: A plug-in, named in the message, is unusable; the others are added.
     """
     if problems := plugin_problems():
-        more = f"; and {len(problems) - 1:,} more, which stackmem doctor names" if len(problems) > 1 else ""
+        more = f"; and {len(problems) - 1:,} more, which stackmem doctor lists" if len(problems) > 1 else ""
         raise UsageError(f"{problems[0]}{more}")
 
 
@@ -293,7 +293,7 @@ def refuse_unlike_plugins(there: Mapping[str, str]) -> None:
     for name in sorted(there.keys() | here.keys()):
         if there.get(name) != here.get(name):
             raise UsageError(
-                f"the plug-in {name} is not the one that this was made with; install that one, or begin anew"
+                f"the plug-in {name} is not the one that was used before; install that one, or start again"
             )
 
 

@@ -82,10 +82,10 @@ def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: 
         try:
             code = level.ran(process, running.status)
             if launch.door is not None and launch.door.failure:
-                raise SetUpFailed(f"the sandbox has no way to the proxy ({launch.door.failure})")
+                raise SetUpFailed(f"the sandbox cannot reach the proxy ({launch.door.failure})")
         except SetUpFailed as error:
             said = b"".join(running.capture.parts()).decode("utf-8", "replace").strip()[-500:]
-            raise SetUpFailed(f"{error}: {said or 'it said nothing'}") from error
+            raise SetUpFailed(f"{error}: {said or 'no output'}") from error
         return CommandEnd(running.capture, code, "killed" if code is None else "", running.errors, requests)
 
 

@@ -24,11 +24,11 @@ def is_secret(name: str) -> bool:
 def refusal(name: str) -> str:
     """Return why a variable cannot be granted by name, or an empty string."""
     if not _NAME.fullmatch(name):
-        return f"{name!r} is no name of a variable; write letters, digits and underscores"
+        return f"{name!r} is not a valid variable name; use letters, digits and underscores"
     if is_secret(name):
         return f"{name} looks like a secret and is never granted; put what the command needs into the workspace"
     if _STEERING.search(name):
-        return f"{name} steers the loader or the interpreter and is never granted; set it in the command"
+        return f"{name} controls the loader or the interpreter and is never granted; set it in the command"
     return ""
 
 

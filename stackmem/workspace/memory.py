@@ -47,7 +47,7 @@ from .shown import shown_output
 from .workspace import refused_command
 
 _NAME_BYTES = 255
-# Shell metacharacters and control characters; there is no shell in memory.
+# Shell metacharacters and control characters; a workspace in memory has no shell.
 _SHELL = re.compile(r"[\\$`|&;<>(){}\[\]*?~#!\x00-\x08\x0a-\x1f\x7f]")
 _PLAIN = re.compile(r"[A-Za-z0-9_./+:@%-]+", re.ASCII)
 
@@ -81,7 +81,7 @@ class MemoryWorkspace:
         return mount.inside
 
     def close(self) -> None:
-        """Do nothing; there are no resources to release."""
+        """Do nothing, because it has no resources to release."""
 
     def read_file(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> ToolOutcome:
         return self._answer("read", path, lambda: self._read(path, start_line, end_line, shown_bytes))

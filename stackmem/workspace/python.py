@@ -61,7 +61,7 @@ def running_interpreter() -> PythonInstallation:
     if prefix == Path("/") or Path.home().resolve().is_relative_to(prefix):
         raise WorkspaceError(
             f"the Python that runs stackmem is installed in {prefix}, which commands must not see; "
-            "run stackmem with a Python from a folder of its own"
+            "run stackmem with a Python in a separate folder"
         )
     executable = prefix / "bin" / f"python{version}"
     if not executable.exists():
@@ -83,7 +83,9 @@ def build_toolchain(cache: Path, interpreter: PythonInstallation | None = None) 
                 _create(target, chosen, packages)
             _point(found, target.name)
         except OSError as error:
-            raise WorkspaceError(f"cannot write {target} ({error.strerror}); free it or set XDG_CACHE_HOME") from error
+            raise WorkspaceError(
+                f"cannot write {target} ({error.strerror}); make it writable or set XDG_CACHE_HOME"
+            ) from error
     return Toolchain(prefix=str(chosen.prefix), environment=str(target))
 
 
@@ -121,7 +123,9 @@ def _distributions(name: str) -> dict[str, metadata.Distribution]:
         try:
             found[each] = metadata.distribution(each)
         except metadata.PackageNotFoundError as error:
-            raise WorkspaceError(f"{each} is not installed beside stackmem; run: {install_packages(each)}") from error
+            raise WorkspaceError(
+                f"{each} is not installed together with stackmem; run: {install_packages(each)}"
+            ) from error
         for line in found[each].requires or ():
             requirement = Requirement(line)
             if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):

@@ -75,5 +75,5 @@ def copy_folder(source: Path, target: Path) -> Path:
     done = _run("cp", "-a", "--reflink=auto", "--no-target-directory", "--", str(source), str(target))
     if done.returncode:
         why = tail(done.stderr.decode(errors="replace").strip(), 1, 300)
-        raise WorkspaceError(f"{source} cannot be copied ({why}); make room or rights")
+        raise WorkspaceError(f"{source} cannot be copied ({why}); free disk space or fix the permissions")
     return target

@@ -64,17 +64,17 @@ def open_workspace(
             at ``landlock`` and ``none``, which cannot mount.
         place: Relative path of a subfolder where commands start and that relative paths refer to.
         project: Environment of the folder: its programs come first on PATH, its interpreters are visible.
-        network_list: What commands can reach if the profile's network is ``list``; None allows nothing.
+        network_list: Hosts that commands can reach if the profile's network is ``list``; None allows nothing.
         ready: Returns once the folder's ``.git`` exists; called before anything can look at it.
     """
     view, host = (root, root.root) if isinstance(root, WorkspaceView) else (None, root)
     if not host.is_dir():
-        raise WorkspaceError(f"no folder {host}; make it, or name another workspace")
+        raise WorkspaceError(f"no folder {host}; create it, or use another workspace")
     if host.is_symlink():
-        raise WorkspaceError(f"{host} is a link, which could lead elsewhere tomorrow; name the folder itself")
+        raise WorkspaceError(f"{host} is a link, whose target may change; name the folder itself")
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         raise WorkspaceError(
-            "this process ignores SIGCHLD, so nobody tells it how a command ended; "
+            "this process ignores SIGCHLD, so it cannot find out how a command ended; "
             "call signal.signal(signal.SIGCHLD, signal.SIG_DFL) first"
         )
     tools = toolchain or build_toolchain(cache_folder())
@@ -100,8 +100,8 @@ def _must_suit(level: Level, profile: Profile, view: WorkspaceView | None) -> No
         raise WorkspaceError(no_door(level))
     if view is not None and view.namespaces and not level.layers:
         raise WorkspaceError(
-            f"at isolation {level.name} commands cannot work on a layer over a folder; go on at bubblewrap, or begin "
-            "anew with --layer copy"
+            f"at isolation {level.name} commands cannot use an overlay; continue at bubblewrap, or start "
+            "again with --layer copy"
         )
 
 
@@ -172,7 +172,7 @@ class Workspace:
         if refused := refused_command(command):
             return ToolOutcome(refused, failed=True)
         if os.fstat(self._seat.fd).st_nlink == 0:
-            raise WorkspaceError(f"the workspace {self.root} was removed; put it back and resume the run")
+            raise WorkspaceError(f"the workspace {self.root} was removed; restore it and resume the run")
         self._ready()
         try:
             with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)) as binds_git:
@@ -193,7 +193,7 @@ class Workspace:
         if refused := refused_command(command):
             raise ToolRefused(refused)
         if os.fstat(self._seat.fd).st_nlink == 0:
-            raise WorkspaceError(f"the workspace {self.root} was removed; put it back and resume the run")
+            raise WorkspaceError(f"the workspace {self.root} was removed; restore it and resume the run")
         self._ready()
         with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)) as binds_git:
             return self._run(command, seconds, most_bytes, binds_git=binds_git)

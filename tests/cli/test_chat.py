@@ -197,7 +197,7 @@ def test_an_apply_after_an_undo_says_what_it_took_back_and_an_undone_run_can_be_
         at = terminal.wait_for("undone: first", at)
         terminal.wait_for("first", at)
         terminal.type("\x03/apply\r")
-        at = terminal.wait_for("took back what was applied to", at)
+        at = terminal.wait_for("reverted the changes applied to", at)
         assert {path.name: path.read_text() for path in mine.iterdir()} == {"a.txt": "one\n"}
         terminal.type("again\r")  # the conversation continues although this run had no request yet
         at = terminal.wait_for("One.", at)
@@ -206,7 +206,7 @@ def test_an_apply_after_an_undo_says_what_it_took_back_and_an_undone_run_can_be_
         terminal.type("\x04")
         assert terminal.end() == 0
     assert {path.name: path.read_text() for path in mine.iterdir()} == {"a.txt": "two\n"}
-    assert "changed no file" not in terminal.shown()
+    assert "changed no files" not in terminal.shown()
     redone = stage.call("apply", undone)
     assert redone.returncode == 0, redone.stderr
     assert {path.name: path.read_text() for path in mine.iterdir()} == {"a.txt": "three\n", "b.txt": "b\n"}

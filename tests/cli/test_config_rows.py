@@ -31,7 +31,7 @@ def test_every_setting_is_shown_with_its_source():
 
 def test_what_is_none_says_what_that_means():
     assert row(shown({"max_usd": "none"}), "max_usd").shown == "none (no limit)"
-    assert row(shown({"include": ["none"]}), "include").shown == "none (nothing more)"
+    assert row(shown({"include": ["none"]}), "include").shown == "none (no ignored files)"
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_an_isolation_that_cannot_be_had_is_5_and_leaves_nothing(stage: Stage):
     """The home folder must be hidden from commands, but Python is installed inside it."""
     ran = stage.run("solve", stage.task(pop()), "--model", "demo", env={"HOME": sys.base_prefix})
     assert (ran.returncode, ran.stdout) == (5, "")
-    assert "run stackmem with a Python from a folder of its own" in ran.stderr
+    assert "run stackmem with a Python in a separate folder" in ran.stderr
     assert stage.left_behind() == []
 
 

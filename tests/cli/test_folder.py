@@ -95,7 +95,7 @@ def test_apply_names_an_unsolved_run_and_one_that_changed_nothing(stage: Stage, 
     assert solve(stage, hers, "--check", "false").returncode == 1
     assert stage.call("apply", "last").stdout.startswith(f"applied to {hers}: 3 files (the run is unsolved)\n")
     assert solve(stage, hers, replies=[pop()]).returncode == 0
-    assert stage.call("apply", "last").stdout == f"nothing to apply to {hers}: the run changed no file\n"
+    assert stage.call("apply", "last").stdout == f"nothing to apply to {hers}: the run changed no files\n"
 
 
 def test_apply_is_refused_after_a_touched_file_changed_names_it_and_changes_nothing(stage: Stage, hers: Path):
@@ -194,7 +194,9 @@ def test_a_patch_that_the_folder_does_not_take_at_once_leaves_a_run_that_is_name
 
     with pytest.raises(UsageError) as refused:
         stage.solve(place, "Go.", model=stage.script(*EDITS), apply=True, observe=she_edits)
-    assert str(refused.value).startswith(f"{stage.only_run().name} is finished and kept, but its patch is not applied:")
+    assert str(refused.value).startswith(
+        f"{stage.only_run().name} ended (finished) and is saved, but its patch is not applied:"
+    )
     assert "app.py changed in " in str(refused.value)
     assert (place / "app.py").read_text("utf-8") == "VALUE = 3\n"
 
@@ -259,7 +261,7 @@ def test_a_run_of_a_task_has_no_folder_to_apply_to(stage: Stage):
     result = stage.solve(stage.task(command("touch made"), pop()))
     ran = stage.call("apply", result.run)
     assert ran.returncode == 2
-    assert "solved a task, not a folder of yours" in ran.stderr
+    assert "worked on a task, not on a folder of yours" in ran.stderr
 
 
 def test_a_run_that_was_cut_short_has_no_patch_to_apply(stage: Stage, hers: Path):
@@ -319,11 +321,11 @@ def test_the_environment_of_the_folder_is_the_one_of_commands_and_of_the_check(s
 def test_a_check_that_nothing_suggests_is_refused(stage: Stage, hers: Path):
     ran = stage.call("solve", ".", "-t", "x", "--check", "auto", "--model", stage.script(pop()), cwd=hers)
     assert (ran.returncode, ran.stderr) == (
-        2, f"stackmem: nothing in {hers} names a test command; name one with --check COMMAND\n",
+        2, f"stackmem: no test command found in {hers}; pass one with --check COMMAND\n",
     )  # fmt: skip
     named = stage.call("solve", stage.task(pop()), "--check", "auto")
     assert (named.returncode, named.stderr) == (
-        2, "stackmem: a task brings its own checks; leave out --check auto\n",
+        2, "stackmem: a task has its own checks; omit --check auto\n",
     )  # fmt: skip
 
 
@@ -356,7 +358,7 @@ def test_a_folder_of_her_own_is_edited_listed_without_what_git_ignores_and_searc
     assert [one.text for one in events(both.run_dir, ToolReturned)] == ["app.py:1:VALUE = 1"]
     wrong = stage.call("solve", ".", "-t", "x", "--extra-tools", "edit", "--model", "human", cwd=hers)
     assert (wrong.returncode, wrong.stderr) == (
-        2, "stackmem: no tool 'edit' to offer beside the others; known: edit_file, search_files, ask_user, heap_load\n",
+        2, "stackmem: no optional tool 'edit'; known: edit_file, search_files, ask_user, heap_load\n",
     )  # fmt: skip
 
 

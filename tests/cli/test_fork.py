@@ -42,8 +42,8 @@ def test_a_fork_that_fails_its_checks_exits_1(stage: Stage):
 def test_what_cannot_be_is_one_sentence_and_exit_2(stage: Stage):
     stage.solve(stage.task(pop()))
     for flags, says in (
-        (["--at", "1"], "root had popped"),
-        (["--at", "0", "--set", "x=1"], "sets nothing"),
+        (["--at", "1"], "run had already ended"),
+        (["--at", "0", "--set", "x=1"], "is not a chunk"),
         ([], "--at"),
     ):
         ran = stage.call("fork", "last", *flags)

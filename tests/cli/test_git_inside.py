@@ -69,7 +69,7 @@ def test_a_folder_in_a_work_tree_is_the_place_from_which_all_of_it_is_worked_on(
     place = hers / "parts" / "one"
     ran = stage.call("solve", ".", "-t", "Set it.", "--model", stage.script(*replies), "--json", *more, cwd=place)
     assert (ran.returncode, json.loads(ran.stdout)["outcome"]) == (0, "solved"), ran.stderr
-    assert f"parts/one lies in the work tree {hers}: all of it is worked on, from parts/one" in ran.stderr
+    assert f"parts/one is in the work tree {hers}: the run works on all of it, from parts/one" in ran.stderr
     run = stage.only_run()
     (start,) = events(run, RunStarted)
     assert (start.workspace, start.place) == (str(hers), "parts/one")
@@ -90,12 +90,12 @@ def test_without_git_there_is_none_and_what_cannot_be_read_is_told(stage: Stage,
     assert "not a git repository" in answers(stage, str(result["run"]))[0]
     assert result["commits"] == []
     told = stage.call("doctor", str(hers)).stdout
-    assert "git:        a run can read 1 commit from HEAD, so old versions of files too" in told
+    assert "git:        a run can read 1 commit from HEAD, including old versions of files" in told
     (hers / ".git").rename(stage.root / "elsewhere.git")
     (hers / ".git").symlink_to(stage.root / "elsewhere.git")
     ran = stage.call("solve", ".", "-t", "Nothing.", "--model", stage.script(pop()), cwd=hers)
     assert ran.returncode == 0
-    assert f"the .git of {hers} is no repository, so its history stays outside" in ran.stderr
+    assert f"the .git of {hers} is not a repository, so the run does not get its history" in ran.stderr
 
 
 @mounted

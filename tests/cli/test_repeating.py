@@ -20,7 +20,9 @@ class Run:
 
     def __call__(self) -> None:
         if "yes" not in self.wanted:
-            raise MayRepeat("the run stopped in a call that may have been made: send {}; --yes makes it again")
+            raise MayRepeat(
+                "the run stopped in a call that may already have happened: send {}; pass --yes to repeat it"
+            )
         self.played += 1
 
 

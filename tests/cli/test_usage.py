@@ -91,10 +91,10 @@ def test_without_a_command_the_help_is_shown(stage: Stage):
         (["--prompt", "nowhere.md"], "nowhere.md"),
         (["--profile", "nowhere.toml"], "nowhere.toml"),
         (["--base-url", "http://127.0.0.1:1"], "base URL"),
-        (["-t", "Do it."], "leave -t out"),
+        (["-t", "Do it."], "omit -t"),
         (["--model", "anthropic/claude-sonnet-5-5"], "ANTHROPIC_API_KEY is not set"),
         (["--model", "openai/gpt-5"], "OPENAI_API_KEY is not set"),
-        (["--model", "anthropic/unheard-of", "--max-usd", "3"], "no price of the model is known"),
+        (["--model", "anthropic/unheard-of", "--max-usd", "3"], "the price of the model is unknown"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -112,7 +112,7 @@ def test_a_wrong_flag_is_named(stage: Stage, flags, says):
 
 def test_a_missing_task_is_told_with_those_that_are_known(stage: Stage):
     said = refused_as_json(stage, "solve", "calculater")
-    assert "no task and no folder 'calculater'" in said
+    assert "no task or folder 'calculater'" in said
     assert "did you mean 'calculator'" in said
 
 
@@ -201,9 +201,9 @@ def test_a_name_that_is_no_text_is_refused_before_anything_is_made(stage: Stage)
     folder.mkdir()
     script = stage.script(pop())
     said = refused(stage, "solve", folder, "-t", "Do it.", "--model", script)
-    assert "no UTF-8 text" in said
+    assert "not valid UTF-8" in said
     said = refused(stage, "solve", stage.elsewhere, "-t", os.fsdecode(b"\xff"), "--model", script)
-    assert "no UTF-8 text" in said
+    assert "not valid UTF-8" in said
 
 
 @pytest.mark.parametrize("named", ["nothing", "", "a" * 5000, "~nobody-of-that-name", "../..", "/dev/null"])

@@ -218,7 +218,7 @@ def test_paths_that_no_patch_of_ours_has_are_refused(tmp_path, path):
     origin = folder(tmp_path / "p", {})
     forged = PathChange(path, "added", "", object_id("blob", b"x\n"), "", FILE)
     patch = f"diff --git a/{path} b/{path}\nnew file mode 100644\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+x\n"
-    with pytest.raises(UsageError, match="the patch names"):
+    with pytest.raises(UsageError, match="the patch writes"):
         apply_patch(patch.encode(), [forged], origin)
     assert list(tmp_path.iterdir()) == [origin]
     assert list(origin.iterdir()) == []
@@ -305,7 +305,7 @@ def test_a_folder_that_cannot_be_written_is_as_it_was(place):
             run.apply()
         return str(caught.value)
 
-    assert "as it was" in as_user(NOBODY, refusal)
+    assert "left unchanged" in as_user(NOBODY, refusal)
     assert holds(run.origin) == before
     assert not (run.origin / STAGE).exists()
 

@@ -64,7 +64,7 @@ def test_a_repository_whose_rules_are_a_pipe_is_not_waited_for_without_end(tmp_p
     os.mkfifo(source / ".gitignore")
     asked = ("ls-files", "--others", "--exclude-standard")
     with pytest.raises(
-        WorkspaceError, match=r"not answered within 0\.3 s in .*; see that no .gitignore there is a pipe"
+        WorkspaceError, match=r"not answer within 0\.3 s in .*; make sure that no .gitignore there is a pipe"
     ):
         git(*asked, cwd=source, environment=her_environment(), seconds=0.3)
 

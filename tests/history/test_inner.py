@@ -236,14 +236,14 @@ def test_a_repository_that_would_bring_in_another_one_is_not_read(
     hers = repository(tmp_path / "hers", {"app.py": "1\n"})
     hostile(hers, private)
     assert work_tree_of(hers) == hers
-    with pytest.raises(UsageError, match="so its history stays outside"):
+    with pytest.raises(UsageError, match="so the run does not get its history"):
         find_origin(hers)
 
 
 def test_a_broken_repository_is_one_sentence(tmp_path: Path):
     hers = repository(tmp_path / "hers", {"app.py": "1\n"})
     (hers / ".git" / "HEAD").write_text("ref: refs/heads/../../../../outside\n")
-    with pytest.raises(UsageError, match="names no branch"):
+    with pytest.raises(UsageError, match="does not name a branch"):
         find_origin(hers)
     (hers / ".git" / "HEAD").write_text(f"{'1' * 40}\n")
     with pytest.raises(UsageError, match="git cannot read"):

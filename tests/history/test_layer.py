@@ -225,5 +225,5 @@ def test_why_there_is_no_layer_is_said(tmp_path: Path):
 
 @pytest.mark.campaign
 def test_a_layer_belongs_to_one_process_at_a_time(tmp_path: Path):
-    with laid(tmp_path) as here, pytest.raises(WorkspaceError, match="another process works on the layer"):
+    with laid(tmp_path) as here, pytest.raises(WorkspaceError, match="another process uses the overlay"):
         Overlay(here.hers, tmp_path / "scratch", ())

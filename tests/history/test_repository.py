@@ -203,7 +203,7 @@ def test_large_files_are_the_same(tmp_path):
 def test_nothing_is_overwritten(tmp_path):
     source = folder(tmp_path / "p", {"a": "a"})
     into = folder(tmp_path / "there", {"b": "b"})
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="already exists"):
         copy_planned(source, into, plan_copy(source, ()))
     assert names(into) == {"b"}
 

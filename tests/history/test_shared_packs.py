@@ -131,6 +131,6 @@ def test_an_object_that_is_not_what_its_name_says_is_in_no_pack(tmp_path: Path):
     place = hers / ".git" / "objects" / name[:2] / name[2:]
     place.chmod(0o600)
     place.write_bytes(zlib.compress(b"blob 5\0other"))
-    with pytest.raises(WorkspaceError, match="is not what its name says"):
+    with pytest.raises(WorkspaceError, match="is damaged"):
         Run(hers, tmp_path / "one", tmp_path / "packs")
     assert not list((tmp_path / "packs").rglob("*.pack"))

@@ -49,7 +49,7 @@ def test_a_run_without_its_history_is_saved_without_its_files(stage: Stage):
     found = recover_run(run)
     assert "its files are not available" in found.not_resumable
     assert replay(found.run_dir).events == 5
-    with pytest.raises(TraceError, match="cannot be taken up again"):
+    with pytest.raises(TraceError, match="cannot be resumed"):
         resumed(Path(found.run_dir))
 
 

@@ -94,5 +94,5 @@ def test_a_small_window_is_judged_by_the_servers_own_count(
     server.answers = {"/apply-template": {"prompt": "p"}, "/tokenize": {"tokens": [0] * tokens}}
     at = ("--model", "llamacpp/m", "--base-url", server.endpoint.url, "--window-tokens", "2000", "--strategy", "full")
     ran = stage.call("solve", stage.task(pop(), text="Do it. " * 300), *at)
-    assert ("leaves no room for a reply" in ran.stderr) is refused
+    assert ("is too small" in ran.stderr) is refused
     assert (f"about {tokens:,} of it" in ran.stderr) is refused

@@ -33,7 +33,7 @@ def test_a_forged_verdict_beside_an_untouched_result_is_exit_7(stage: Stage, uns
     forge_verdict(Path(unsolved.run_dir))
     replayed = stage.call("replay", "last")
     assert (replayed.returncode, replayed.stdout) == (7, "")
-    assert "one of the two was changed; take a copy from before" in replayed.stderr
+    assert "one of the two was modified; restore an earlier copy" in replayed.stderr
     assert unsolved.digest[:16] in replayed.stderr
     assert stage.call("resume", "last").returncode == 7
 
@@ -41,9 +41,9 @@ def test_a_forged_verdict_beside_an_untouched_result_is_exit_7(stage: Stage, uns
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"outcome": "solved"}, "says outcome 'solved' and its trace comes to 'unsolved'"),
-        ({"steps": 1}, "says steps 1 and its trace comes to 2"),
-        ({"result": "x" * 9_000}, "says result 'xxx"),
+        ({"outcome": "solved"}, "has outcome 'solved', but its trace gives 'unsolved'"),
+        ({"steps": 1}, "has steps 1, but its trace gives 2"),
+        ({"result": "x" * 9_000}, "has result 'xxx"),
         ({"records": 3}, "has the digest"),
         ({"digest": "0" * 64}, "has the digest"),
     ],

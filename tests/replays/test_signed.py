@@ -120,8 +120,8 @@ FORGERIES = [
     (cut_and_rechained, "is unfinished: "),
     (cut_with_its_signatures, "is unfinished: "),
     (replaced("signatures.jsonl"), "and was signed as"),
-    (replaced("trace.jsonl"), "one of the two was changed"),
-    (replaced("result.json"), "one of the two was changed"),
+    (replaced("trace.jsonl"), "one of the two was modified"),
+    (replaced("result.json"), "one of the two was modified"),
     (appended_to_the_patch, "changes.patch of "),
     (lambda run, _: (run / "changes.json").unlink(), "changes.json of "),
     (lambda run, _: (run / "signatures.jsonl").unlink(), "is not signed"),
@@ -238,7 +238,7 @@ def test_records_behind_a_signed_end_and_an_older_end_beside_newer_files_do_not_
     older = unpack(tmp_path / "run.zip", tmp_path / "older")
     (older / "trace.jsonl").write_bytes(ended)
     (older / "signatures.jsonl").write_bytes(signed)
-    assert "the lines between are lost" in says(stage, older)
+    assert "the records in between are lost" in says(stage, older)
     (older / "result.json").unlink()
     assert "result.json of " in says(stage, older)
     longer = unpack(tmp_path / "run.zip", tmp_path / "longer")
@@ -277,8 +277,8 @@ def test_a_fork_is_signed_and_says_what_it_took_over(stage: Stage, run: Path):
 @pytest.mark.parametrize(
     ("spoil", "expected"),
     [
-        (lambda key: key.chmod(0o644), "is not yours alone"),
-        (lambda key: key.write_bytes(b"x"), "is no Ed25519 key"),
+        (lambda key: key.chmod(0o644), "is open to other users"),
+        (lambda key: key.write_bytes(b"x"), "is not an Ed25519 key"),
         (lambda key: (key.unlink(), key.mkdir(mode=0o700)), "cannot be read (Is a directory)"),
         (lambda key: (shutil.rmtree(key.parent), key.parent.write_text("")), "cannot be read (Not a directory)"),
     ],

@@ -147,7 +147,7 @@ def test_every_apply_leads_from_what_was_applied_last_to_the_runs_own_tree(todo:
                     brought = family.apply()
                     assert family.held() == wanted
                     assert set(brought.changed) == {path for path in NAMES if before.get(path) != wanted.get(path)}
-                    assert ("changed no file" in brought.describe()) <= (before == wanted)
+                    assert ("changed no files" in brought.describe()) <= (before == wanted)
                     last = dict(family.trees[family.now])
     finally:
         shutil.rmtree(root)
@@ -160,9 +160,9 @@ def test_an_apply_after_everything_was_undone_says_that_it_took_files_back(tmp_p
     assert family.apply().describe() == f"applied to {family.folder}: 1 file"
     family.undo("run0", dict(START))
     brought = family.apply()
-    assert brought.describe() == f"took back what was applied to {family.folder}: 1 file"
+    assert brought.describe() == f"reverted the changes applied to {family.folder}: 1 file"
     assert family.held() == START
-    assert family.apply().describe() == f"nothing to apply to {family.folder}: the run changed no file"
+    assert family.apply().describe() == f"nothing to apply to {family.folder}: the run changed no files"
 
 
 def test_a_file_that_the_user_edited_after_the_apply_is_named_and_nothing_counts_as_taken_back(tmp_path: Path):

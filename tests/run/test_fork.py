@@ -95,7 +95,7 @@ def test_another_strategy_goes_on_where_only_the_root_is_open(stage: Stage, stor
         "read_file", "write_file", "list_files", "run_command", "pop_frame",
     ]  # fmt: skip
     assert replay(child.run_dir).prompts == 7
-    with pytest.raises(UsageError, match=r"at step 3 the frames 'child' are open, and the strategy full has none"):
+    with pytest.raises(UsageError, match=r"at step 3 the frames 'child' are open, but the strategy full has no frames"):
         forked(result.run_dir, 3, strategy="full")
 
 
@@ -190,7 +190,7 @@ def test_a_run_that_kept_no_files_or_has_lost_them_is_not_gone_on_from(stage: St
 @pytest.mark.parametrize(
     ("at", "changes", "says"),
     [
-        (7, {}, "the run's root had popped; fork at an earlier step"),
+        (7, {}, "the run had already ended"),
         (8, {}, "has no step 8"),
         (-1, {}, "has no step -1"),
         (2, {"model": "nonsense"}, "no model 'nonsense'"),
@@ -202,7 +202,7 @@ def test_a_run_that_kept_no_files_or_has_lost_them_is_not_gone_on_from(stage: St
         (5, {"chunks": {"more": "x"}, "strategy": "full"}, "the strategy full has no heap"),
         (2, {"limits": {"max_steps": "few"}}, "--max-steps"),
         (2, {"limits": {"max_steps": "2"}}, "used up its limit of steps"),
-        (2, {"limits": {"max_tokens": "+5"}}, "the run has none of its tokens"),
+        (2, {"limits": {"max_tokens": "+5"}}, "the run has no limit of tokens"),
         (2, {"prompt": Path("nowhere.md")}, "cannot be read"),
         (2, {"isolation": "nonsense"}, "nonsense"),
     ],
@@ -217,7 +217,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_left_behind(stage: Stage, stor
 def test_a_task_that_is_gone_is_named(stage: Stage, story):
     result = stage.solve(story)
     story.rename(stage.root / "away")
-    with pytest.raises(UsageError, match="the task of the run is gone"):
+    with pytest.raises(UsageError, match="the run's task is missing"):
         forked(result.run_dir, 2)
 
 
@@ -263,13 +263,13 @@ def test_changes_are_read_as_flags_spell_them(tmp_path):
 @pytest.mark.parametrize(
     ("sets", "drops", "says"),
     [
-        (["heap.a"], [], "sets nothing"),
-        (["a=b"], [], "sets nothing"),
+        (["heap.a"], [], "is not a chunk"),
+        (["a=b"], [], "is not a chunk"),
         (["heap.a=1", "heap.a=2"], [], "given twice"),
         (["heap.a=@nowhere"], [], "cannot be read as text"),
         (["heap.a=@"], [], "cannot be read as text"),
         (["heap.a=@bin"], [], "cannot be read as text"),
-        ([], ["a"], "names no chunk"),
+        ([], ["a"], "is not a chunk"),
     ],
 )
 def test_a_change_that_is_none_is_named(tmp_path, sets, drops, says):

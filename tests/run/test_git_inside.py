@@ -30,7 +30,7 @@ def test_a_tracked_folder_is_a_place_in_its_work_tree(tmp_path: Path):
     hers = repository(tmp_path / "hers", {"a/b/c.py": "1\n"})
     root, place, (told,) = place_of(hers / "a" / "b", Settings())
     assert (root, place) == (hers, "a/b")
-    assert told.endswith("--git none takes the folder alone")
+    assert told.endswith("--git none limits it to the folder")
 
 
 def test_a_folder_stays_by_itself_where_it_is_meant_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -164,7 +164,7 @@ def test_a_history_that_cannot_be_had_ends_the_run_at_its_first_command_and_resu
         patch.setattr("stackmem.run.git_inside.make_repository", broken)
         result = played(hers, LOOK, tmp_path, layer=layer)
     assert result.outcome == "workspace_error"
-    assert "an object is missing; begin anew with --git none to go without it" in result.failure
+    assert "an object is missing; start again with --git none to run without it" in result.failure
     # as left by a kill in the middle of the move
     (half,) = (tmp_path / "sandbox").glob("*/repository/.git" if layer == "auto" else "*/workspace/.git")
     (half / "HEAD").write_text("half of it")

@@ -123,7 +123,7 @@ def test_a_task_with_a_compose_file_is_refused_and_says_what_to_do(stage: Stage,
     (task / "environment" / "docker-compose.yaml").write_text("services: {main: {build: .}, feed: {image: small}}\n")
     built = stage.call("tasks", "build", task, *base)
     assert built.returncode == 1
-    assert "docker-compose.yaml of one asks for services, and the sandbox starts none" in built.stdout
+    assert "docker-compose.yaml of one needs services, which the sandbox does not start" in built.stdout
     with pytest.raises(UsageError, match='image = "host" under'):
         built_image(read_task(task))
 
@@ -136,8 +136,8 @@ def test_an_import_ends_with_what_can_be_run_and_exits_with_3_where_nothing_can(
     assert ran.returncode == 3
     assert ran.stdout.splitlines()[-3:] == [
         "3 tasks: 0 can run here",
-        "  3 tasks: there is no base small yet: --base small=ROOT.tar gives one (one, three, two)",
-        "  1 task: line 2: ADD fetches from an address; use RUN with curl, which --network says something of (three)",
+        "  3 tasks: the base small is missing; add it with --base small=ROOT.tar (one, three, two)",
+        "  1 task: line 2: ADD cannot download from a URL; use RUN with curl and --network (three)",
     ]
     assert stage.call("tasks", "build", stage.root / "first" / "one", *base).returncode == 0
     again = stage.call("tasks", "import", "harbor", stage.root / "set", "-o", stage.root / "second")

@@ -61,25 +61,25 @@ def test_two_runs_are_the_same_but_for_time_and_share_no_files(stage: Stage, wor
 
 
 def test_a_task_that_is_no_world_is_refused_and_so_is_a_check_of_ones_own(stage: Stage, world: Path):
-    with pytest.raises(UsageError, match=r"memory runs worlds alone .* and calculator is none; leave --isolation out"):
+    with pytest.raises(UsageError, match=r"memory only runs worlds .* and calculator is not one; omit --isolation"):
         solved(stage, "calculator")
-    with pytest.raises(UsageError, match="--check runs a command, which cannot be had in memory"):
+    with pytest.raises(UsageError, match="--check runs a command, which is not possible in memory"):
         solved(stage, world, check="true")
     (stage.root / "mine").mkdir()
-    with pytest.raises(UsageError, match="memory runs worlds alone"):
+    with pytest.raises(UsageError, match="memory only runs worlds"):
         stage.solve(stage.root / "mine", "do it", isolation="memory", model="human")
     assert stage.left_behind() == []
 
 
 def test_the_check_of_a_task_is_not_run_in_memory(stage: Stage, world: Path):
-    with pytest.raises(UsageError, match="which cannot be had in memory; leave --isolation out"):
+    with pytest.raises(UsageError, match="which is not possible in memory; omit --isolation"):
         list(check_task(str(world), "memory", stage.elsewhere))
 
 
 def test_a_world_of_another_version_is_refused(stage: Stage, world: Path):
     program = world / "environment" / "workspace" / "work"
     program.write_text(program.read_text() + "\n# older\n")
-    with pytest.raises(UsageError, match="was made by another version of stackmem; make it anew"):
+    with pytest.raises(UsageError, match="was created by another version of stackmem; create it again"):
         solved(stage, world)
 
 
@@ -110,9 +110,9 @@ def test_a_run_that_was_killed_anywhere_goes_on_as_if_nothing_had_been(stage: St
 
 def test_a_run_goes_on_in_memory_or_on_a_disk_throughout(stage: Stage, world: Path):
     first = solved(stage, world, max_steps=6)
-    with pytest.raises(UsageError, match="files are in memory or on a disk, throughout"):
+    with pytest.raises(UsageError, match="files stay either in memory or on disk"):
         resumed(Path(first.run_dir), max_steps="+50", isolation="none")
-    with pytest.raises(UsageError, match="files are in memory or on a disk, throughout"):
+    with pytest.raises(UsageError, match="files stay either in memory or on disk"):
         fork(Path(first.run_dir), 3, ForkChanges(isolation="none"), os.environ)
 
 
@@ -141,5 +141,5 @@ def test_a_run_whose_world_has_changed_is_not_taken_up(stage: Stage, world: Path
     config = world / "environment" / "workspace" / "config" / "gateway.conf"
     config.write_text(config.read_text().replace("gateway", "gatevay"))
     os.utime(world / "environment" / "workspace" / ".work" / "plan")
-    with pytest.raises(WorkspaceError, match="files cannot be made again: at step 2 "):
+    with pytest.raises(WorkspaceError, match="files cannot be rebuilt: at step 2 "):
         resumed(Path(first.run_dir), max_steps="+50")

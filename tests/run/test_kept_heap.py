@@ -125,5 +125,5 @@ def test_the_person_is_told_what_a_run_takes_over(stage: Stage, folder: Path) ->
     given = ("--model", script, "--heap", "keep", "--heap-chars", "80", "--isolation", "none", "--quiet")
     done = stage.call("solve", folder, "-t", "Go on.", *given)
     assert done.returncode == 0, done.stderr
-    told = "the heap begins with 2 kept chunks, of which 1 STALE: spec; 1 more did not fit (stackmem heap list)"
+    told = "the heap starts with 2 kept chunks, of which 1 STALE: spec; 1 more did not fit (stackmem heap list)"
     assert told in done.stderr

@@ -52,7 +52,7 @@ def test_a_chosen_limit_of_a_cost_that_cannot_be_known_is_refused(places, layer)
     if layer in ("project", "user"):
         getattr(places, layer)("max_usd = 2")
     found = places.resolve(**sources)
-    with pytest.raises(UsageError, match=r"a limit of 2 USD cannot be kept.*use --max-usd none"):
+    with pytest.raises(UsageError, match=r"a limit of 2 USD cannot be enforced.*use --max-usd none"):
         first_limits(found, *UNKNOWN)
     assert first_limits(found, "human", None).usd == first_limits(found, *PRICED).usd == 2.0
 
@@ -129,7 +129,7 @@ def test_a_program_that_ended_without_a_model_goes_on_with_one_and_with_a_limit_
 
 def test_a_limit_of_cost_is_judged_by_the_model_that_is_named_and_not_by_nobody(desk: Desk) -> None:
     _, folder = without_a_model(desk, max_usd="none")
-    says = "a limit of 2 USD cannot be kept, as no price of the model is known"
+    says = "a limit of 2 USD cannot be enforced, because the price of the model is unknown"
     with ChatServer() as server, pytest.raises(UsageError, match=says):
         resume(folder, {"model": "openai/x", "max_usd": "2"}, dict(os.environ) | {"OPENAI_BASE_URL": server.url})
     assert not events(folder, RunResumed)
@@ -145,7 +145,7 @@ def test_a_program_without_a_model_goes_on_edited_under_a_limit_of_cost(desk: De
 
 def test_a_spent_limit_is_named_with_the_way_to_raise_it_wherever_a_run_goes_on(stage: Stage) -> None:
     folder = Path(stage.solve(stage.task(command("true"), command("true"), pop()), max_steps=2).run_dir)
-    says = "used up its limit of steps; raise it, as in --max-steps [+]50"
+    says = "used up its limit of steps; raise it, for example --max-steps [+]50"
     with pytest.raises(UsageError, match=f"the run has {says}"):
         resume(folder, {}, dict(os.environ))
     with pytest.raises(UsageError, match=f"at step 2 the run had {says}"):

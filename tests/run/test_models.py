@@ -98,7 +98,7 @@ def settings(tmp_path: Path) -> Settings:
 
 def test_a_model_without_a_known_price_is_refused_where_a_limit_of_cost_is_to_hold(tmp_path: Path) -> None:
     environ = {"OPENAI_API_KEY": "k"}
-    with pytest.raises(UsageError, match="5 USD cannot be kept"):
+    with pytest.raises(UsageError, match="5 USD cannot be enforced"):
         open_other("openai/x", settings(tmp_path), tmp_path, Limits(usd=5.0), environ)
     assert open_other("openai/x", settings(tmp_path), tmp_path, Limits(), environ).name == "openai/x"
     script(tmp_path / "s.yaml", {"text": "free"})
@@ -141,13 +141,13 @@ def test_a_run_that_ended_for_want_of_a_model_goes_on_with_one(desk: Desk) -> No
 def test_a_run_that_has_a_model_is_not_given_another_one(desk: Desk) -> None:  # noqa: F811
     desk.script({"text": "the one reply there is"})
     first = desk.run("ask what?\nask more?")
-    with pytest.raises(UsageError, match="leave out --model, or take another one by stackmem fork"):
+    with pytest.raises(UsageError, match="omit --model, or switch models with stackmem fork"):
         resume(folder_of(first), {"model": "human"}, dict(os.environ))
 
 
 def test_a_model_without_a_price_is_refused_on_resume_where_a_limit_of_cost_is_to_hold(desk: Desk) -> None:  # noqa: F811
     first = desk.run("ask what?")
-    with ChatServer() as server, pytest.raises(UsageError, match="5 USD cannot be kept"):
+    with ChatServer() as server, pytest.raises(UsageError, match="5 USD cannot be enforced"):
         resume(folder_of(first), {"model": "openai/x"}, dict(os.environ) | {"OPENAI_BASE_URL": server.url})
 
 

@@ -107,14 +107,20 @@ def test_a_fork_reaches_what_its_parent_reached(stage: Stage):
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (("--network", "list"), "--network list lists no host"),
-        (("--allow", "web.test"), "--allow lists hosts for --network list, and the network is none"),
-        (("--network", "list", "--allow", "a b"), "--allow 'a b' is no host"),
-        (("--network", "list", "--allow", "web.test", "--isolation", "landlock"), "isolation landlock has no network"),
-        (("--network", "list", "--allow", "web.test", "--isolation", "none"), "isolation none has no network"),
+        (("--network", "list"), "--network list has no hosts"),
+        (("--allow", "web.test"), "--allow needs --network list, but the network is none"),
+        (("--network", "list", "--allow", "a b"), "--allow 'a b' is not a host"),
+        (
+            ("--network", "list", "--allow", "web.test", "--isolation", "landlock"),
+            "isolation landlock does not isolate the network",
+        ),
+        (
+            ("--network", "list", "--allow", "web.test", "--isolation", "none"),
+            "isolation none does not isolate the network",
+        ),
         (
             ("--network", "list", "--allow", "web.test", "--credentials", "web.test:X=$Y"),
-            "--credentials web.test:X has no way",
+            "--credentials web.test:X needs an encrypted entry",
         ),
     ],
 )

@@ -22,7 +22,7 @@ def test_without_a_model_the_demo_is_taken_and_said_so_and_with_a_key_claude_is(
     task = stage.task(pop())
     found = prepared(stage, task)
     assert found.model == "demo"
-    assert any("no model was named" in warning for warning in found.warnings)
+    assert any("no model selected" in warning for warning in found.warnings)
     found = prepared(stage, task, environ={"ANTHROPIC_API_KEY": "sk-ant-somebodys-key"})
     assert (found.model, found.warnings) == ("claude-sonnet-5-5", ())
     found = prepared(stage, task, environ={"ANTHROPIC_API_KEY": " "})
@@ -32,7 +32,7 @@ def test_without_a_model_the_demo_is_taken_and_said_so_and_with_a_key_claude_is(
 def test_where_no_script_could_play_the_model_somebody_must_be_named(stage: Stage):
     folder = stage.root / "hers"
     folder.mkdir()
-    with pytest.raises(UsageError, match=r"no model was named and no ANTHROPIC_API_KEY is set; .*--model human"):
+    with pytest.raises(UsageError, match=r"no model selected and ANTHROPIC_API_KEY is not set; .*human to play"):
         prepared(stage, folder, "tidy up")
     assert prepared(stage, folder, "tidy up", model="human").warnings == ()
 
@@ -98,5 +98,5 @@ def test_a_socket_that_a_mount_shows_is_named_at_the_start(stage: Stage):
         profile.write_text(f'[[mounts]]\nhost = "{shown.parent}"\ninside = "/opt/shown"\n', encoding="utf-8")
         warnings = prepared(stage, stage.task(pop()), profile=str(profile)).warnings
     assert [one for one in warnings if "sock" in one] == [
-        f"commands can talk to whatever listens at {shown}/agent.sock, which a mount of the profile shows them"
+        f"commands can connect to the socket {shown}/agent.sock, because a mount of the profile exposes it"
     ]

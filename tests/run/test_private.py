@@ -26,7 +26,7 @@ def test_a_run_is_its_owners_alone_whatever_the_mask_and_doctor_names_one_that_i
         assert wide(folder) == []
     assert "other users" not in stage.call("doctor").stdout
     run.chmod(0o755)
-    warning = f"other users of this machine can look into 1 of the runs in {stage.runs}; chmod -R go= closes them"
+    warning = f"other users of this machine can read 1 of the runs in {stage.runs}; chmod -R go= makes them private"
     assert warning in stage.call("doctor").stdout
 
 

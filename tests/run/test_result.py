@@ -10,7 +10,10 @@ from stackmem.run.result import failure_of
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
-        ("connection", "connection: refused (2 attempts); see that the server runs, or name another with --base-url"),
+        (
+            "connection",
+            "connection: refused (2 attempts); check that the server is running, or use another with --base-url",
+        ),
         ("rejected", "rejected: refused (2 attempts)"),
     ],
 )

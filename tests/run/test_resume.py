@@ -75,12 +75,12 @@ def test_the_result_of_a_resumed_run_counts_the_whole_run(stage: Stage):
 @pytest.mark.parametrize(
     ("wanted", "says"),
     [
-        ({}, "used up its limit of steps; raise it, as in --max-steps +50"),
+        ({}, "used up its limit of steps; raise it, for example --max-steps +50"),
         ({"max_steps": "3"}, "used up its limit of steps"),
-        ({"max_steps": "+none"}, "--max-steps '+none' raises by no number"),
+        ({"max_steps": "+none"}, "--max-steps '+none' is not a number"),
         ({"max_steps": "+"}, "--max-steps"),
         ({"max_steps": "many"}, "--max-steps"),
-        ({"max_tokens": "+5"}, "the run has none of its tokens"),
+        ({"max_tokens": "+5"}, "the run has no limit of tokens"),
         ({"max_usd": "-1"}, "--max-usd"),
     ],
 )
@@ -286,7 +286,7 @@ def test_what_is_gone_is_named(stage: Stage, gone: str):
     run = killed(stage, 8, stage.task(*works()))
     request = json.loads((run / "request.json").read_text("utf-8"))
     shutil.rmtree(request["workspace"] if gone == "workspace" else run / "history.git")
-    with pytest.raises(WorkspaceError, match=f"the {gone}.* of the run is gone"):
+    with pytest.raises(WorkspaceError, match=f"the {gone}.* of the run is missing"):
         resumed(run)
 
 
@@ -301,7 +301,7 @@ def test_a_copy_of_a_run_does_not_work_in_the_runs_own_workspace(stage: Stage):
 def test_a_run_without_its_request_cannot_be_taken_up(stage: Stage):
     run = killed(stage, 8, stage.task(*works()))
     (run / "request.json").unlink()
-    with pytest.raises(TraceError, match="cannot be taken up again"):
+    with pytest.raises(TraceError, match="cannot be resumed"):
         resumed(run)
 
 
@@ -309,7 +309,7 @@ def test_a_run_made_under_other_rules_is_not_gone_on_with(stage: Stage):
     run = killed(stage, 1, stage.task(*works()))
     (start,) = records(run)
     rechain(run / "trace.jsonl", [replace(start, event=replace(start.event, rules=99))])
-    with pytest.raises(RulesDiffer, match="made under rules 99"):
+    with pytest.raises(RulesDiffer, match="recorded under rules 99"):
         resumed(run)
 
 
@@ -324,7 +324,7 @@ def test_the_level_that_was_in_force_stays_and_another_one_must_be_named(stage: 
 def test_a_level_at_which_the_workspace_is_elsewhere_is_refused(stage: Stage):
     run = killed(stage, 8, stage.task(*works()))
     before = (run / "trace.jsonl").read_bytes()
-    with pytest.raises(WorkspaceError, match="and the run knows it as /workspace"):
+    with pytest.raises(WorkspaceError, match="but the run recorded it as /workspace"):
         resumed(run, isolation="none")
     assert (run / "trace.jsonl").read_bytes() == before
 

@@ -100,7 +100,7 @@ def test_a_patch_that_cannot_be_written_takes_no_result_away_and_resume_makes_it
             with (small_disk / "filler").open("ab") as filler:
                 filler.write(b"x" * (left.f_bavail * left.f_frsize))
 
-    with pytest.raises(WorkspaceError, match="its result is kept, but its patch cannot be written"):
+    with pytest.raises(WorkspaceError, match="its result is saved, but its patch cannot be written"):
         stage.solve(stage.task(command("echo made > made"), pop()), runs_dir=str(small_disk), observe=fill)
     (run,) = (path for path in small_disk.iterdir() if path.is_dir())
     assert replay(run).outcome == read_result(run / "result.json").outcome == "solved"
@@ -118,7 +118,7 @@ def test_an_end_that_could_not_be_written_is_made_by_resume_without_a_sandbox(st
             (stage.only_run() / "result.json.new").mkdir()
 
     task = stage.task(command("echo made > made"), command("true"), pop())
-    with pytest.raises(TraceError, match=r"its trace is whole, .* and stackmem resume \S+ writes it"):
+    with pytest.raises(TraceError, match=r"its trace is complete, .* and stackmem resume \S+ writes it"):
         stage.solve(task, observe=block, **ends)
     run = stage.only_run()
     (run / "result.json.new").rmdir()
@@ -161,7 +161,7 @@ def test_room_that_is_set_aside_is_never_left_over(tmp_path: Path):
 @needs_root
 def test_a_workspace_that_does_not_fit_leaves_nothing_behind(stage: Stage, small_disk: Path):
     task = stage.task(pop(), files={"large": "x" * 4_000_000})
-    with pytest.raises(WorkspaceError, match="make room"):
+    with pytest.raises(WorkspaceError, match="free disk space"):
         stage.solve(task, sandbox_dir=str(small_disk))
     assert stage.left_behind() == []
     assert list(small_disk.iterdir()) == []

@@ -54,7 +54,7 @@ def test_a_demo_that_fails_is_wrong_and_one_that_is_missing_is_told(stage: Stage
         for said, right in findings(stage, with_solution(stage, pop())).items()
     )
     (stage.root / "small" / "demo.yaml").unlink()
-    assert findings(stage, stage.root / "small")["it has no demo.yaml, and none is needed"] is True
+    assert findings(stage, stage.root / "small")["it has no demo.yaml, which is optional"] is True
 
 
 @pytest.mark.parametrize("wanted", [True, False])

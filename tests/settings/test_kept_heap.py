@@ -50,7 +50,7 @@ def test_a_torn_line_is_none_and_the_next_write_is_whole(tmp_path: Path) -> None
 def test_a_file_that_is_none_of_ours_is_refused_and_left_as_it_is(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(UsageError, match="is none of a kept heap"):
+    with pytest.raises(UsageError, match="is not valid"):
         HeapStore(path, "").read()
     assert path.read_text("utf-8") == text
 
@@ -239,7 +239,7 @@ def test_a_first_commit_that_git_does_not_find_is_a_sentence_and_gives_the_heap_
         store.write([change("a", "mine")])
         assert contents(heap_store("keep", place, tmp_path, environ)) == {"a": "mine"}
         told = capsys.readouterr().err
-        assert "git does not find the first commit" in told
+        assert "git cannot find the first commit" in told
         assert "--heap FILE" in told
         shutil.rmtree(place)
         committed(place, "another")

@@ -46,7 +46,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_no_other_key_is_trusted_under_a_name_that_reads_like_this_machines(name: str) -> None:
-    with pytest.raises(UsageError, match="reads like 'this machine'"):
+    with pytest.raises(UsageError, match="looks like 'this machine'"):
         trust_key(os.environ, KEY, name)
     assert trusted_keys(os.environ) == {}
 

@@ -151,7 +151,7 @@ def test_what_is_overridden_is_checked_all_the_same(places):
 def test_an_unknown_variable_of_ours_is_refused_with_the_near_one(places):
     message = places.refusal(environ={"STACKMEM_MAX_STEP": "5"})
     assert message == (
-        "no setting has the variable 'STACKMEM_MAX_STEP'; unset it, or rename it (did you mean STACKMEM_MAX_STEPS?)"
+        "unknown variable 'STACKMEM_MAX_STEP'; unset it, or rename it (did you mean STACKMEM_MAX_STEPS?)"
     )
 
 
@@ -166,7 +166,7 @@ def test_an_unknown_name_among_the_flags_is_refused_with_the_near_one(places):
 
 @pytest.mark.parametrize("name", [name for name in OPTIONS if name not in TASK_OPTIONS])
 def test_a_task_sets_nothing_but_limits(places, name):
-    assert places.refusal(task={name: "x"}).startswith(f"task.toml: {name!r} may not be set by a task; ")
+    assert places.refusal(task={name: "x"}).startswith(f"task.toml: {name!r} cannot be set by a task; ")
 
 
 def test_relative_paths_start_where_they_are_written(places):

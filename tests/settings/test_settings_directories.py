@@ -63,7 +63,9 @@ def test_without_a_state_directory_it_is_the_homes(source, tmp_path, state):
 
 
 def test_without_a_home_the_flag_is_asked_for(source, tmp_path):
-    with pytest.raises(UsageError, match="neither XDG_STATE_HOME nor HOME says where runs go; use --runs-dir DIR"):
+    with pytest.raises(
+        UsageError, match="neither XDG_STATE_HOME nor HOME is set, so runs has no place; use --runs-dir DIR"
+    ):
         runs_dir(Settings(), tmp_path, {}, source)
 
 

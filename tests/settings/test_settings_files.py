@@ -23,7 +23,7 @@ def test_a_project_that_widens_its_reach_is_refused_with_the_flag(places, name, 
     places.project(f"{head}max_steps = 5\n{name} = 'x'\n", file)
     line = head.count("\n") + 2
     assert places.refusal(flags={name: None}) == (
-        f"{file}:{line}: {name} may not be set by a project; use {OPTIONS[name].flag}, {OPTIONS[name].variable} "
+        f"{file}:{line}: {name} cannot be set by a project; use {OPTIONS[name].flag}, {OPTIONS[name].variable} "
         "or your own configuration file"
     )
 
@@ -31,7 +31,7 @@ def test_a_project_that_widens_its_reach_is_refused_with_the_flag(places, name, 
 @pytest.mark.parametrize("key", ["mounts", "mount", "env", "environment", "path"])
 def test_what_belongs_in_a_profile_is_refused_everywhere(places, key):
     places.project(f"{key} = ['/']")
-    assert f"stackmem.toml:1: {key} may not be set by a project; use --profile" in places.refusal()
+    assert f"stackmem.toml:1: {key} cannot be set by a project; use --profile" in places.refusal()
     places.project("").user(f"{key} = ['/']")
     assert f"config.toml:1: {key} belongs in a sandbox profile" in places.refusal()
 
@@ -60,7 +60,7 @@ def test_a_value_of_an_unknown_key_is_not_repeated(places):
 def test_a_project_names_models_and_no_scripts(places):
     assert places.project("model = 'anthropic/x'").resolve().settings.model == "anthropic/x"
     message = places.project("model = ' script:evil.yaml'").refusal()
-    assert message == "stackmem.toml:1: a project may name a model, not a script that takes its place; use --model"
+    assert message == "stackmem.toml:1: a project can name a model, but not a script; use --model"
     assert places.project("").user("model = 'script:mine.yaml'").resolve().settings.model == "script:mine.yaml"
 
 
@@ -130,7 +130,7 @@ def test_a_pipe_or_folder_in_place_of_a_file_is_refused_and_not_waited_for(place
 def test_a_link_to_nothing_or_to_itself_is_refused(places):
     link = places.repository / "stackmem.toml"
     link.symlink_to("missing")
-    assert places.refusal() == "stackmem.toml is a link to nothing; mend or remove it"
+    assert places.refusal() == "stackmem.toml is a broken link; fix or remove it"
     link.unlink()
     link.symlink_to(link)
     assert places.refusal().startswith("stackmem.toml cannot be read (")
@@ -149,12 +149,12 @@ def test_a_pyproject_that_names_us_without_a_table_says_nothing(places):
 
 def test_a_pyproject_whose_table_is_none_is_refused(places):
     message = places.project("[tool]\nstackmem = 5", "pyproject.toml").refusal()
-    assert message == "pyproject.toml: tool.stackmem is no table; write the settings below [tool.stackmem]"
+    assert message == "pyproject.toml: tool.stackmem is not a table; write the settings below [tool.stackmem]"
 
 
 def test_two_files_in_one_folder_are_refused(places):
     places.project("max_steps = 5").project("[tool.stackmem]\nmax_steps = 5", "pyproject.toml")
-    assert places.refusal().startswith("stackmem.toml and [tool.stackmem] in pyproject.toml both hold settings; ")
+    assert places.refusal().startswith("stackmem.toml and [tool.stackmem] in pyproject.toml both contain settings; ")
 
 
 def test_the_nearest_file_up_to_the_root_of_the_repository_holds(places):

@@ -213,7 +213,7 @@ def test_a_servers_file_that_is_not_a_file_or_has_no_end_is_refused(place: Path)
     (place / SERVERS_FILE).unlink()
     with (place / SERVERS_FILE).open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(UsageError, match="is over"):
+    with pytest.raises(UsageError, match="is larger than"):
         read_folder(place)
 
 

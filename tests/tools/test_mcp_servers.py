@@ -111,8 +111,8 @@ def test_a_server_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:
         ('[a]\nurl = "file:///x"', "must begin with https"),
         ('[a]\ncommand = "x"', "Expected `array`"),
         ('[a]\ncommand = ["x"]\nother = 1', "unknown field `other`"),
-        ('["a b"]\ncommand = ["x"]', "no name of a server"),
-        ("a = ", "is no TOML"),
+        ('["a b"]\ncommand = ["x"]', "not a valid server name"),
+        ("a = ", "is not valid TOML"),
         ('[a]\ncommand = ["x"]\nseconds = 0', "above 0"),
     ],
 )

@@ -116,13 +116,13 @@ def test_all_that_a_result_holds_is_told_and_names_that_collide_get_numbers(serv
 
 def test_of_a_server_with_too_many_tools_the_person_chooses(server: Path, tmp_path: Path) -> None:
     write_own(settings(server, "most = 4"))
-    told = r"offers 10 tools, and at most 4 enter the prompt; choose some by tools = \[\.\.\.\], such as \['mixed'"
+    told = r"offers 10 tools, more than the limit of 4; select some with tools = \[\.\.\.\], such as \['mixed'"
     with pytest.raises(UsageError, match=told), own_servers(os.environ, tmp_path):
         pass
     write_own(settings(server, 'most = 4\ntools = ["pict*", "both", "dotted.*"]'))
     with own_servers(os.environ, tmp_path):
         assert sorted(TOOLS) == ["numbers__both", "numbers__dotted_name", "numbers__picture"]
-    for wrong, said in (('names = { a = "b c" }', "no name of a tool"), ("most = 0", "above 0")):
+    for wrong, said in (('names = { a = "b c" }', "not a valid tool name"), ("most = 0", "above 0")):
         write_own(settings(server, wrong))
         with pytest.raises(UsageError, match=said), own_servers(os.environ, tmp_path):
             pass
@@ -140,9 +140,9 @@ def test_a_servers_questions_are_put_to_the_person_field_by_field(server: Path, 
     with own_servers(os.environ, tmp_path, asks=True), answered_by(person):
         form = {"name": "Ada", "count": 3, "size": "small", "sure": True}
         assert TOOLS["numbers__ask"].answer({}) == ToolAnswered(f"accept {form}")
-        assert asked[0][0] == ("The server numbers asks: Who are you?\nYour name (string; /no answers nothing)")
-        assert asked[1][0].startswith("That does not fit: ")
-        assert "Enter takes '3'" in asked[2][0]
+        assert asked[0][0] == ("The server numbers asks: Who are you?\nYour name (string; /no declines)")
+        assert asked[1][0].startswith("That is not valid: ")
+        assert "Enter accepts '3'" in asked[2][0]
         assert [options for _, options in asked[3:6]] == [("small", "large")] * 2 + [("yes", "no")]
         assert TOOLS["numbers__ask"].answer({}) == ToolAnswered("cancel")
         with answered_by(lambda _, __: "/no"):

@@ -105,7 +105,7 @@ def test_a_tool_that_forks_leaves_no_second_run() -> None:
 
 def test_two_tools_of_one_name_are_refused_together() -> None:
     tools = [OwnTool(name, "", lambda _: None, dict) for name in ("a_b", "a_b")]
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="already exists"):
         register(tools)
     assert "a_b" not in TOOLS
 

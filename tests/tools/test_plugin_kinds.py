@@ -65,10 +65,10 @@ def test_a_bench_goes_on_with_the_same_plug_ins_alone(installed: Installed):
     module.write_text(module.read_text("utf-8") + "\n# changed\n", "utf-8")
     for words, says in (
         (asked, "was started with other plug-ins (acme 1.0); choose another -o DIR"),
-        (("bench", "-o", "bench"), "the plug-in acme 1.0 is not the one that this was made with"),
+        (("bench", "-o", "bench"), "the plug-in acme 1.0 is not the one that was used before"),
         (
             ("bench", "--repeat", "one.zip", "-o", "new"),
-            "the plug-in acme 1.0 is not the one that this was made with",
+            "the plug-in acme 1.0 is not the one that was used before",
         ),
     ):
         refused = installed.run(*words)
@@ -80,27 +80,27 @@ MALFORMED = {
     "it cannot be imported": ("import no_such_thing", "ModuleNotFoundError: No module named 'no_such_thing'"),
     "it leaves": ("raise SystemExit('\\x1b[2Jgone')", "(SystemExit: [2Jgone)"),
     "it has no such name": ("", "AttributeError"),
-    "it is no Plugin": ("plugin = {}", "it is of the type dict, and stackmem.Plugin is wanted"),
-    "a member is no dict": ("plugin = stackmem.Plugin(strategies=3)", "its strategies are of the type int, and a dict"),
-    "its tools are a dict": ("plugin = stackmem.Plugin(tools={})", "its tools are of the type dict, and a tuple"),
-    "a strategy is there": ("plugin = stackmem.Plugin(strategies={'full': Full})", "strategy full is there already"),
-    "a model is there": ("plugin = stackmem.Plugin(models={'demo': Full})", "the model demo is there already"),
-    "a model is like ours": ("plugin = stackmem.Plugin(models={'claude-x': Full})", "model claude-x is there already"),
-    "auto": ("plugin = stackmem.Plugin(workspaces={'auto': (Full,)})", "the isolation level auto is there already"),
-    "memory": ("plugin = stackmem.Plugin(workspaces={'memory': (Full,)})", "isolation level memory is there already"),
-    "a metric is there": ("plugin = stackmem.Plugin(metrics={'steps': 1})", "the metric steps is there already"),
-    "an exporter is there": ("plugin = stackmem.Plugin(exporters={'otel': Full})", "exporter otel is there already"),
-    "a command is there": ("plugin = stackmem.Plugin(commands={'solve': Full})", "the command solve is there already"),
+    "it is no Plugin": ("plugin = {}", "it is of type dict, but stackmem.Plugin is required"),
+    "a member is no dict": ("plugin = stackmem.Plugin(strategies=3)", "its strategies are of type int, but a dict"),
+    "its tools are a dict": ("plugin = stackmem.Plugin(tools={})", "its tools are of type dict, but a tuple"),
+    "a strategy is there": ("plugin = stackmem.Plugin(strategies={'full': Full})", "strategy full already exists"),
+    "a model is there": ("plugin = stackmem.Plugin(models={'demo': Full})", "the model demo already exists"),
+    "a model is like ours": ("plugin = stackmem.Plugin(models={'claude-x': Full})", "model claude-x already exists"),
+    "auto": ("plugin = stackmem.Plugin(workspaces={'auto': (Full,)})", "the isolation level auto already exists"),
+    "memory": ("plugin = stackmem.Plugin(workspaces={'memory': (Full,)})", "isolation level memory already exists"),
+    "a metric is there": ("plugin = stackmem.Plugin(metrics={'steps': 1})", "the metric steps already exists"),
+    "an exporter is there": ("plugin = stackmem.Plugin(exporters={'otel': Full})", "exporter otel already exists"),
+    "a command is there": ("plugin = stackmem.Plugin(commands={'solve': Full})", "the command solve already exists"),
     "a tool is built in": ("def shell(): pass\nplugin = stackmem.Plugin(tools=(shell,))", "the tool shell is built in"),
-    "no name": ("plugin = stackmem.Plugin(strategies={'A b': Full})", "'A b' is no name of a strategy"),
-    "a name that is no text": ("plugin = stackmem.Plugin(metrics={3: 1})", "3 is no name of a metric"),
-    "strategy of another type": ("plugin = stackmem.Plugin(strategies={'x': 3})", "the strategy x is of the type int"),
-    "model of another type": ("plugin = stackmem.Plugin(models={'x': 3})", "the model x is of the type int"),
-    "level of another type": ("plugin = stackmem.Plugin(workspaces={'x': 3})", "level x is no tuple of makers"),
-    "metric of another type": ("plugin = stackmem.Plugin(metrics={'x': len})", "metrics.Metric is wanted"),
-    "exporter of another type": ("plugin = stackmem.Plugin(exporters={'x': 3})", "the exporter x is of the type int"),
-    "command of another type": ("plugin = stackmem.Plugin(commands={'x': 3})", "the command x is of the type int"),
-    "tool of another type": ("plugin = stackmem.Plugin(tools=(3,))", "a tool is of the type int"),
+    "no name": ("plugin = stackmem.Plugin(strategies={'A b': Full})", "'A b' is not a valid name of a strategy"),
+    "a name that is no text": ("plugin = stackmem.Plugin(metrics={3: 1})", "3 is not a valid name of a metric"),
+    "strategy of another type": ("plugin = stackmem.Plugin(strategies={'x': 3})", "the strategy x is of type int"),
+    "model of another type": ("plugin = stackmem.Plugin(models={'x': 3})", "the model x is of type int"),
+    "level of another type": ("plugin = stackmem.Plugin(workspaces={'x': 3})", "level x is not a tuple of factories"),
+    "metric of another type": ("plugin = stackmem.Plugin(metrics={'x': len})", "metrics.Metric is required"),
+    "exporter of another type": ("plugin = stackmem.Plugin(exporters={'x': 3})", "the exporter x is of type int"),
+    "command of another type": ("plugin = stackmem.Plugin(commands={'x': 3})", "the command x is of type int"),
+    "tool of another type": ("plugin = stackmem.Plugin(tools=(3,))", "a tool is of type int"),
 }  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def test_each_that_cannot_be_used_is_one_sentence_with_its_package_and_the_reaso
             line for line in said if line.startswith(f"the plug-in bad{number} of bad{number} 1.0 cannot be")
         ]
         assert says in sentence, module
-        assert sentence.endswith("); mend or uninstall that package")
+        assert sentence.endswith("); fix or uninstall that package")
     assert len(said) == len(MALFORMED)
 
 
@@ -123,19 +123,17 @@ def test_each_that_cannot_be_used_is_one_sentence_with_its_package_and_the_reaso
 def test_one_that_cannot_be_used_ends_a_command_with_exit_2(installed: Installed, command: tuple[str, ...]):
     installed.put("broken", f"{HEAD}plugin = stackmem.Plugin(strategies={{'full': Full}})")
     ran = installed.run(*command)
-    says = (
-        "the plug-in broken of broken 1.0 cannot be used (the strategy full is there already); mend or uninstall that"
-    )
+    says = "the plug-in broken of broken 1.0 cannot be used (the strategy full already exists); fix or uninstall that"
     assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", f"stackmem: {says} package\n")
 
 
 @pytest.mark.parametrize(
     ("module", "says"),
     [
-        ("plugin = stackmem.Plugin(worlds={'ledger': 1})", "the world ledger is there already"),
-        ("plugin = stackmem.Plugin(worlds={'x': 1})", "stackmem.lab.worlds.kernel.WorldFamily is wanted"),
+        ("plugin = stackmem.Plugin(worlds={'ledger': 1})", "the world ledger already exists"),
+        ("plugin = stackmem.Plugin(worlds={'x': 1})", "stackmem.lab.worlds.kernel.WorldFamily is required"),
         ("from stackmem.lab.worlds.kernel import WorldFamily\nplugin = stackmem.Plugin(worlds={'x': WorldFamily(3)})",
-         "the world x is of the type int, and something to call is wanted"),
+         "the world x is of type int, but must be callable"),
     ],
 )  # fmt: skip
 def test_a_world_that_cannot_be_used_is_refused_where_worlds_are(installed: Installed, module: str, says: str):
@@ -152,11 +150,11 @@ def test_the_help_and_doctor_go_on_and_say_it(installed: Installed):
     assert helped.returncode == 0
     assert "the plug-in broken of broken 1.0 cannot be used" in " ".join(helped.stdout.split())
     assert "the plug-in other of other 1.0 cannot be used" in installed.run("doctor").stdout
-    assert "; and 1 more, which stackmem doctor names" in installed.run("strategies").stderr
+    assert "; and 1 more, which stackmem doctor lists" in installed.run("strategies").stderr
 
 
 FIX = "fix or uninstall the package that provides it"
-FAILS = "the plug-in bad of bad 1.0 failed in __init__.py, line 10 (ValueError: boom); mend or uninstall that package"
+FAILS = "the plug-in bad of bad 1.0 failed in __init__.py, line 10 (ValueError: boom); fix or uninstall that package"
 BAD = f"""{HEAD}
 from types import SimpleNamespace
 from stackmem.measure.metrics import Metric

@@ -87,7 +87,7 @@ def test_a_command_that_starts_after_another_has_a_door_of_its_own(place, level,
 @hostile("landlock", "none", moot=("bubblewrap", "namespaces"))
 def test_levels_without_a_network_of_their_own_refuse_a_list(place, level, opened):
     with (
-        pytest.raises(WorkspaceError, match="cannot be kept to listed hosts"),
+        pytest.raises(WorkspaceError, match="cannot be restricted to listed hosts"),
         opened(place, level, network="list", network_list=network("web.test")),
     ):
         pass
@@ -285,7 +285,7 @@ def test_a_command_whose_sandbox_has_no_way_to_the_proxy_did_not_run(tmp_path: P
     root.mkdir()
     workspace = open_workspace(NoDoor(), root, "/workspace", Profile(network="list"), network_list=network("web.test"))
     try:
-        with pytest.raises(SetUpFailed, match="no way to the proxy"):
+        with pytest.raises(SetUpFailed, match="cannot reach the proxy"):
             run(workspace._level, workspace._seat, "true", 60)
     finally:
         workspace.close()

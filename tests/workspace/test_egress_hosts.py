@@ -138,7 +138,7 @@ def test_a_credential_goes_where_it_is_seen_and_encrypted(tmp_path):
     [("api.test:X-Key=literal", "write HOST:NAME"), ("api.test:Host=$AUTH", "write HOST:NAME"),
      ("api.test:Content-Length=$AUTH", "write HOST:NAME"), ("tunnel.test:X-Key=$AUTH", "https://tunnel.test"),
      ("other.test:X-Key=$AUTH", "https://other.test"), ("plain.test:X-Key=$AUTH", "https://plain.test"),
-     ("both.test:X-Key=$AUTH", "take http://both.test"), ("api.test:X-Key=$UNSET", "holds nothing"),
+     ("both.test:X-Key=$AUTH", "remove http://both.test"), ("api.test:X-Key=$UNSET", "has no value"),
      ("api.test:X-Key=$LINES", "printable ASCII"), ("api.test:X-Key=@gone", "cannot be read"), ("", "write HOST:NAME")],
 )  # fmt: skip
 def test_a_credential_that_would_leak_or_is_none_is_refused(text, says, tmp_path):

@@ -91,7 +91,7 @@ def test_only_certificates_that_commands_can_read_are_named_to_them():
     "npm", ["", "[]", "{", '{"registry": null}', '{"registry": "file:///x"}', '{"registry": "//["}']
 )
 def test_a_machine_that_names_none_is_told_apart(npm):
-    with pytest.raises(UsageError, match="neither pip, npm nor apt"):
+    with pytest.raises(UsageError, match="pip, npm and apt on this machine"):
         found(npm=npm, defaults="")
 
 

@@ -93,13 +93,13 @@ def test_a_kept_base_does_not_satisfy_a_digest_that_it_does_not_have(tmp_path, s
     add_base(store, f"small={root}")
     said = hindrances(store, tmp_path, f"small@{OTHER}")
     assert said == [
-        f"there is no base small with the digest {OTHER} (the base small that is kept has no known digest): "
-        f"--base small@{OTHER}=SAVED.tar gives the one of docker save"
+        f"the base small with the digest {OTHER} (the stored base small has no known digest) is missing; "
+        f"add its docker save archive with --base small@{OTHER}=SAVED.tar"
     ]
     (tmp_path / "context").mkdir()
     (tmp_path / "context" / "Dockerfile").write_text(f"FROM small:latest@{OTHER}\n")
     source = ImageSource(tmp_path / "context", tmp_path / "context" / "Dockerfile")
-    with pytest.raises(BuildFailed, match="there is no base small:latest with the digest"):
+    with pytest.raises(BuildFailed, match="the base small:latest with the digest"):
         build_image(store, source, BuildRules(Profile(command_seconds=60)))
 
 
@@ -127,7 +127,7 @@ def test_a_pinned_base_stays_beside_another_one_of_its_name(tmp_path, store, roo
 
 def test_a_base_that_is_given_for_a_digest_must_have_it(tmp_path, store, root):
     saved = Saved(tmp_path, root).write(tmp_path / "saved.tar")
-    for path, why in ((root, "only an archive of docker save"), (saved, "it has sha256:")):
+    for path, why in ((root, "only docker save archives"), (saved, "it has sha256:")):
         with pytest.raises(UsageError, match=f"does not have the digest {OTHER} .{why}"):
             add_base(store, f"small@{OTHER}={path}")
     assert store.bases() == []
@@ -152,7 +152,7 @@ def test_an_archive_that_contradicts_its_digests_is_refused(tmp_path, store, roo
 def test_an_archive_with_an_odd_index_is_refused(tmp_path, store, root, index):
     saved = Saved(tmp_path, root)
     saved.files["index.json"] = index
-    with pytest.raises(UsageError, match=r"manifest\.json that is not docker save's"):
+    with pytest.raises(UsageError, match=r"manifest\.json that is not from docker save"):
         add_base(store, f"small={saved.write(tmp_path / 'odd.tar')}")
 
 
@@ -219,7 +219,7 @@ def test_a_build_in_several_stages_is_left_to_the_engine(tmp_path, podman):
     told: list[str] = []
     image = staged(tmp_path, ImageStore(tmp_path / "store"), "COPY --from=first /a /b\n", told)
     assert (image.config.env, image.config.workdir) == ({"A": "b"}, "/work")
-    assert told[0].endswith("podman builds Dockerfile, with a network of its own")
+    assert told[0].endswith("podman builds Dockerfile, with its own network")
 
 
 def test_a_build_that_the_engine_refuses_says_what_it_printed(tmp_path, podman):

@@ -92,7 +92,7 @@ def test_what_is_copied_goes_where_a_link_of_the_image_leads_inside_the_image(pl
     victim = place / "victim"
     victim.mkdir()
     for link in (str(victim), f"../../../..{victim}"):
-        with pytest.raises(BuildFailed, match="leads nowhere"):
+        with pytest.raises(BuildFailed, match="is a broken link"):
             made(place, f"FROM small\nRUN ln -s {link} /out\nCOPY a /out/a\n", {"a": "1"})
     assert os.listdir(victim) == []
     inside = f"RUN mkdir -p {victim} && ln -s ../../../..{victim} /out\nCOPY a /out/a\nWORKDIR {victim}\n"
@@ -111,23 +111,23 @@ def test_an_archive_whose_members_lead_out_is_refused(place):
 @with_bubblewrap
 @for_everyone
 def test_a_working_directory_behind_a_link_is_refused(place):
-    with pytest.raises(UsageError, match="reached by a link"):
+    with pytest.raises(UsageError, match="behind a link"):
         made(place, "FROM small\nRUN mkdir /real && ln -s /real /app\nWORKDIR /app\n")
 
 
 @pytest.mark.parametrize(
     ("recipe", "why"),
     [
-        ("FROM other\n", "there is no base other yet"),
-        ("FROM small\nADD https://example.org/x /x\n", "line 2: ADD fetches from an address"),
+        ("FROM other\n", "the base other is missing"),
+        ("FROM small\nADD https://example.org/x /x\n", "line 2: ADD cannot download"),
         ("FROM small\nRUN --mount=type=secret,id=k true\n", "line 2: RUN --mount=type=secret"),
-        ("FROM small\nFLY away\n", "line 2: FLY is no instruction"),
+        ("FROM small\nFLY away\n", "line 2: FLY is not a known instruction"),
         ("RUN true\n", "has no FROM"),
         ("FROM small\nCOPY gone .\n", "gone is not in"),
         ("FROM small\nCOPY ../../etc/passwd .\n", "is not in"),
         ("FROM small\nUSER nobody-there\nRUN true\n", "USER nobody-there is not in"),
         ("", "no instructions"),
-        ("FROM small\nRUN true\x00\n", "is no Dockerfile"),
+        ("FROM small\nRUN true\x00\n", "is not a Dockerfile"),
     ],
 )
 def test_what_cannot_be_built_is_one_sentence(tmp_path, recipe, why):
@@ -159,8 +159,8 @@ def test_what_is_in_the_way_is_known_before_anything_runs(tmp_path):
     (tmp_path / "Dockerfile").write_text("FROM python:3.12\nRUN --security=insecure true\n")
     said = why_not_built(ImageStore(tmp_path / "store"), ImageSource(tmp_path, tmp_path / "Dockerfile"))
     assert said == [
-        "line 2: RUN --security=insecure needs privileges that no sandbox has",
-        "there is no base python:3.12 yet: --base python:3.12=ROOT.tar gives one",
+        "line 2: RUN --security=insecure needs privileges that the sandbox does not have",
+        "the base python:3.12 is missing; add it with --base python:3.12=ROOT.tar",
     ]
 
 
@@ -203,10 +203,10 @@ def test_a_base_that_is_none_is_refused(tmp_path, given):
     with pytest.raises(UsageError):
         add_base(ImageStore(tmp_path / "store"), given)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="holds neither"):
+    with pytest.raises(UsageError, match="contains neither"):
         add_base(ImageStore(tmp_path / "store"), f"small={tmp_path / 'empty'}")
     (tmp_path / "text").write_text("no archive")
-    with pytest.raises(UsageError, match="no archive"):
+    with pytest.raises(UsageError, match="not a readable archive"):
         add_base(ImageStore(tmp_path / "store"), f"small={tmp_path / 'text'}")
 
 

@@ -61,9 +61,9 @@ def _choose_under(isolation: str, *before: str) -> str:
 
 def test_without_user_namespaces_nothing_is_taken_and_the_way_out_is_said():
     said = _choose_under("auto", "echo 0 > /proc/sys/user/max_user_namespaces")
-    assert said.startswith("exit 5 no isolation here (bubblewrap: ")
+    assert said.startswith("exit 5 no isolation level works here (bubblewrap: ")
     assert "namespaces: " in said
-    assert "accept less with --isolation landlock" in said
+    assert "use a weaker level with --isolation landlock" in said
 
 
 def test_without_user_namespaces_landlock_can_be_asked_for():
@@ -87,13 +87,13 @@ def test_a_bubblewrap_that_could_be_exchanged_is_refused(tmp_path):
     workspace.mkdir()
     cases = {
         "does not exist": tmp_path / "missing",
-        "is no program": tmp_path / "plain",
-        "lies in the workspace": workspace / "bwrap",
+        "is not an executable program": tmp_path / "plain",
+        "is in the workspace": workspace / "bwrap",
         "can be changed by other users": tmp_path / "loose",
         "is too old": tmp_path / "old",
     }
-    cases["is no program"].write_text("no")
-    for name in ("lies in the workspace", "can be changed by other users"):
+    cases["is not an executable program"].write_text("no")
+    for name in ("is in the workspace", "can be changed by other users"):
         shutil.copy(BWRAP, cases[name])
     cases["can be changed by other users"].chmod(0o777)
     cases["is too old"].write_text("#!/bin/sh\necho '--args --bind-fd'\n")
@@ -103,7 +103,7 @@ def test_a_bubblewrap_that_could_be_exchanged_is_refused(tmp_path):
             find_bwrap(workspace, (str(path),))
     link = tmp_path / "link"
     link.symlink_to(workspace / "bwrap")
-    with pytest.raises(WorkspaceError, match="lies in the workspace"):
+    with pytest.raises(WorkspaceError, match="is in the workspace"):
         find_bwrap(workspace, (str(link),))
     assert find_bwrap(workspace, (str(link), BWRAP)) == BWRAP
 

@@ -50,11 +50,11 @@ def test_an_interpreter_outside_is_granted_at_every_path_that_leads_to_it(tmp_pa
 @pytest.mark.parametrize(
     ("where", "says"),
     [
-        ("home", "holds more than programs"),
-        ("home/.local", "holds more than programs"),
-        ("home/.ssh", "holds more than programs"),
-        ("", "holds more than programs"),
-        ("keys", "is no installation of Python"),
+        ("home", "contains more than programs"),
+        ("home/.local", "contains more than programs"),
+        ("home/.ssh", "contains more than programs"),
+        ("", "contains more than programs"),
+        ("keys", "is not a Python installation"),
     ],
 )
 def test_a_folder_cannot_have_shown_what_is_no_installation(
@@ -73,8 +73,8 @@ def test_a_folder_cannot_have_shown_what_is_no_installation(
 
 def test_an_environment_that_leads_nowhere_or_out_is_named(tmp_path: Path):
     gone = find_project(environment(tmp_path / "a", tmp_path / "nowhere" / "bin" / "python3"))
-    assert gone.missing == (f".venv/bin/python leads to {tmp_path}/nowhere/bin/python3, which is no program; "
-                            "make the environment again",)  # fmt: skip
+    assert gone.missing == (f".venv/bin/python leads to {tmp_path}/nowhere/bin/python3, which is not a program; "
+                            "create the environment again",)  # fmt: skip
     environment(tmp_path / "central", installation(tmp_path / "py"), "env")
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / ".venv").symlink_to(tmp_path / "central" / "env")
@@ -133,9 +133,7 @@ def test_tests_that_only_pytest_finds_are_not_given_to_unittest_which_would_pass
         test_a_py="def test_a(): pass",
     )  # fmt: skip
     (folder / ".venv/bin/python").chmod(0o755)
-    assert (
-        "the tests are for pytest and .venv has none; install it there before the run" in find_project(folder).missing
-    )
+    assert "the tests need pytest and .venv lacks it; install it there before the run" in find_project(folder).missing
     made(folder, ".venv/lib/python3.12/site-packages/pytest/__init__.py")
     assert not any("pytest" in text for text in find_project(folder).missing)
 
@@ -156,7 +154,7 @@ def test_node_is_taken_from_her_own_path_and_only_where_it_is_needed(tmp_path: P
     project = find_project(folder, search=f"relative:{place}/bin")
     assert project.installations == (str(place),)
     assert project.path("/w") == ("/w/node_modules/.bin", f"{place}/bin")
-    assert "no installation of its own" in find_project(folder, search=f"{tmp_path}/shims:{place}/bin").missing[0]
+    assert "not a separate installation" in find_project(folder, search=f"{tmp_path}/shims:{place}/bin").missing[0]
     assert "no node on your PATH" in find_project(folder).missing[0]
 
 
@@ -168,7 +166,7 @@ def test_a_second_view_of_the_system_or_of_a_home_is_no_installation(tmp_path: P
         (tmp_path / "system" / name).symlink_to(f"usr/{name}")
     project = find_project(environment(tmp_path / "hers", tmp_path / "system" / "bin" / "python3.12"))
     assert str(tmp_path / "system") not in project.installations
-    assert "holds more than programs" in project.missing[0]
+    assert "contains more than programs" in project.missing[0]
 
 
 def test_what_names_another_folder_to_each_process_is_not_granted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -177,7 +175,7 @@ def test_what_names_another_folder_to_each_process_is_not_granted(tmp_path: Path
     folder = environment(tmp_path / "hers", Path("/proc/self/cwd/py/bin/python3.12"))
     project = find_project(folder)
     assert project.installations == ()
-    assert "holds more than programs" in project.missing[0]
+    assert "contains more than programs" in project.missing[0]
 
 
 def test_node_in_a_home_shows_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -186,16 +184,16 @@ def test_node_in_a_home_shows_no_home(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("HOME", str(home))
     project = find_project(made(tmp_path / "hers", "package.json"), search=str(home / "bin"))
     assert project.installations == ()
-    assert "holds more than programs" in project.missing[0]
+    assert "contains more than programs" in project.missing[0]
 
 
 @pytest.mark.parametrize(
     ("names", "sentences"),
     [
-        (("uv.lock",), ["uv.lock is there and no .venv; if the tests need what it names, install that"]),
-        (("pyproject.toml", "src/a.py"), ["pyproject.toml is there and no .venv; "]),
+        (("uv.lock",), ["uv.lock exists but .venv does not; if the tests need these packages, install them"]),
+        (("pyproject.toml", "src/a.py"), ["pyproject.toml exists but .venv does not; "]),
         (("pyproject.toml", "a.py"), []),
-        (("package.json",), ["package.json is there and no node_modules; "]),
+        (("package.json",), ["package.json exists but node_modules does not; "]),
         (("package.json", "node_modules/a/index.js"), []),
         (("Cargo.lock",), []),
     ],

@@ -68,7 +68,7 @@ Reader = Callable[[bytes], bytes | None]
 
 @dataclass
 class CheckWords:
-    """What a check command refers to."""
+    """Files, folders and commands that a check command names."""
 
     programs: set[bytes] = field(default_factory=set)  # files that it runs, as paths in the workspace
     # test files and folders that it names, if they look like tests

@@ -50,7 +50,7 @@ _WORD = re.compile(r"\w+")
 
 
 class ToolContext(Struct):
-    """What the tools work with."""
+    """Dependencies of the tools."""
 
     workspace: Workspace
     snapshot: Callable[[], str]  # stores the current workspace and returns its tree id

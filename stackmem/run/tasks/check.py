@@ -41,9 +41,9 @@ def check_task(named: str, isolation: str | None, cwd: Path) -> Iterator[TaskFin
     subject = find_subject(named, None, cwd)
     task = subject.task
     if task is None:
-        raise UsageError(f"{named} is no task; stackmem tasks list shows those there are")
+        raise UsageError(f"{named} is not a task; stackmem tasks list shows the available ones")
     if isolation == MEMORY:
-        raise UsageError("the check of a task runs its scripts, which cannot be had in memory; leave --isolation out")
+        raise UsageError("checking a task runs its scripts, which is not possible in memory; omit --isolation")
     level = isolation or "auto"
     scratch = Path(tempfile.mkdtemp(prefix="stackmem-task-check-"))
     try:
@@ -54,7 +54,7 @@ def check_task(named: str, isolation: str | None, cwd: Path) -> Iterator[TaskFin
             verdicts = [_judge(subject, level, scratch, solved=True) for _ in range(2)]
             yield _twice(task, "the solution", verdicts, True)
         if task.demo is None:
-            yield TaskFinding(task.short_name, True, "it has no demo.yaml, and none is needed")
+            yield TaskFinding(task.short_name, True, "it has no demo.yaml, which is optional")
         else:
             yield _twice(task, "the demo", [_demo(task, level, scratch, cwd) for _ in range(2)], True)
     finally:

@@ -30,8 +30,8 @@ def task_source(task: Task) -> ImageSource | None:
         return None
     if own.compose is not None:
         raise BuildFailed(
-            f"{own.compose.name} of {task.short_name} asks for services, and the sandbox starts none; put all that it "
-            'needs into one Dockerfile, or let it run on this machine\'s tools: image = "host" under '
+            f"{own.compose.name} of {task.short_name} needs services, which the sandbox does not start; put everything "
+            'into one Dockerfile, or use this machine\'s tools: set image = "host" under '
             "[metadata.stackmem] of its task.toml"
         )
     return ImageSource(own.context, own.recipe, own.named, own.workdir, own.env)
@@ -46,8 +46,8 @@ def built_image(task: Task) -> Image | None:
     image = store.image(source_digest(store, source))
     if image is None:
         raise UsageError(
-            f"the image of {task.short_name} is not built; run `stackmem tasks build {task.folder}`, or let the task "
-            'run on this machine\'s tools: image = "host" under [metadata.stackmem] of its task.toml'
+            f"the image of {task.short_name} is not built; run `stackmem tasks build {task.folder}`, or use "
+            'this machine\'s tools: set image = "host" under [metadata.stackmem] of its task.toml'
         )
     return image
 

@@ -68,21 +68,21 @@ def read_allowed(text: str) -> AllowedHost:
     target, *methods = text.split(",")
     found = _ENTRY.fullmatch(target.strip())
     if found is None:
-        raise _refused(text, "is no host")
+        raise _refused(text, "is not a host")
     way: Way = "http" if found["way"] == "http" else "https" if found["way"] == "https" else "tunnel"
     stars = found["host"].startswith("*.")
     host = host_name(found["host"][2 * stars :])
     if not host or (stars and as_address(host)):
-        raise _refused(text, "is no host")
+        raise _refused(text, "is not a host")
     port = int(found["port"]) if found["port"] else _PORTS[way]
     address, address_port = _pinned(found["at"], port, text) if found["at"] else (None, 0)
     if as_address(host) and address is None:
         address, address_port = host, port  # an address given by the user is used as is
     wrong = next((method for method in methods if not _METHOD.fullmatch(method)), None)
     if wrong is not None or "CONNECT" in methods or not 0 < port < 65536:
-        raise _refused(text, "names no port or method that there is")
+        raise _refused(text, "has an invalid port or method")
     if methods and way == "tunnel":
-        raise _refused(text, "has methods, which nobody sees in a tunnel")
+        raise _refused(text, "has methods, which are not visible in a tunnel")
     more = tuple(dict.fromkeys(method for method in methods if method not in _READING))
     seen = () if way == "tunnel" else (*_READING, *more)
     return AllowedHost(way, "*." * stars + host, port, seen, address, address_port)
@@ -95,14 +95,14 @@ def _pinned(text: str, port: int, entry: str) -> tuple[str, int]:
         address = as_address(found["host"].strip("[]"))
         port = int(found["port"]) if found["port"] else port
     if address is None or not 0 < port < 65536:
-        raise _refused(entry, "has no address behind its =")
+        raise _refused(entry, "has no address after its =")
     return str(address), port
 
 
 def _refused(text: str, why: str) -> UsageError:
     return UsageError(
-        f"--allow {text[:_SHOWN_CHARS]!a} {why}; write HOST:PORT, http://HOST or https://HOST (then ,POST for more "
-        "than GET), each also as HOST:PORT=ADDRESS, or registries"
+        f"--allow {text[:_SHOWN_CHARS]!a} {why}; write HOST:PORT, http://HOST or https://HOST (with ,POST for more "
+        "than GET), optionally with =ADDRESS, or registries"
     )
 
 

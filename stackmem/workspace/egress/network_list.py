@@ -1,4 +1,4 @@
-"""What the commands of a run can reach: hosts, credentials added to their requests, and limits."""
+"""Network access of a run's commands: hosts, credentials added to their requests, and limits."""
 
 from __future__ import annotations
 
@@ -59,21 +59,17 @@ def read_credentials(
         host = host_name(found["host"]) if found else ""
         if found is None or not host or found["name"].lower() in _NEVER:
             shown = text.partition("=")[0][:80]
-            raise UsageError(f"--credentials {shown!a} is none; write HOST:NAME=$VARIABLE or HOST:NAME=@FILE")
+            raise UsageError(f"--credentials {shown!a} is not valid; write HOST:NAME=$VARIABLE or HOST:NAME=@FILE")
         named = f"--credentials {host}:{found['name']}"
         if not any(each.host == host and _is_sealed(each) for each in hosts):
-            raise UsageError(
-                f"{named} has no way that is seen and encrypted; list the host as https://{host} with --allow"
-            )
+            raise UsageError(f"{named} needs an encrypted entry for its host; list it as https://{host} with --allow")
         if any(each.host == host and each.way == "http" and not _is_sealed(each) for each in hosts):
-            raise UsageError(f"{named} would also travel unencrypted; take http://{host} from the list")
+            raise UsageError(f"{named} would also be sent unencrypted; remove http://{host} from --allow")
         value = environ.get(found["place"], "") if found["kind"] == "$" else _file(folder / found["place"], named)
         if not value:
-            raise UsageError(
-                f"{named} is empty: {'the variable' if found['kind'] == '$' else 'the file'} holds nothing"
-            )
+            raise UsageError(f"{named} is empty: {'the variable' if found['kind'] == '$' else 'the file'} has no value")
         if not value.isascii() or not value.isprintable():
-            raise UsageError(f"{named} holds what no header can: it must be printable ASCII in one line")
+            raise UsageError(f"{named} is not a valid header: it must be printable ASCII on one line")
         headers[host] = (*headers.get(host, ()), (found["name"], value))
     return headers
 

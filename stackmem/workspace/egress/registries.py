@@ -44,7 +44,7 @@ _CERTIFICATES = (
 
 
 class Registries(Struct, frozen=True):
-    """What the machine's package managers need."""
+    """Settings that the machine's package managers need."""
 
     hosts: tuple[AllowedHost, ...]
     headers: Mapping[str, tuple[tuple[str, str], ...]]  # maps hosts to the login from their URL, as a header
@@ -71,7 +71,7 @@ def machine_registries(
     hosts = [host for place in places.values() for host in place.hosts]
     hosts += [host for url in apt if (place := _place(url)) for host in place.hosts]
     if not hosts:
-        raise UsageError("--allow registries: neither pip, npm nor apt of this machine names one; name each host")
+        raise UsageError("--allow registries: pip, npm and apt on this machine have no registry; list each host")
     variables = {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     if len(index) == 1 or any(url in places for url in others):  # otherwise pip's default applies inside too
         variables |= _joined("PIP_INDEX_URL", [places[url] for url in index if url in places][:1])

@@ -14,7 +14,7 @@ _OTHERS = "was one of more kinds than are told apart"
 
 
 def subject(host: str, port: int) -> str:
-    """Return the host with its port, or a general term if there is no host."""
+    """Return the host with its port, or a general term if the host is unknown."""
     return joined(host, port) if host and port else host or "the request"
 
 
@@ -60,7 +60,7 @@ class RequestLog:
 
 
 def refusals(requests: tuple[NetworkRequest, ...]) -> tuple[str, ...]:
-    """Return one sentence for each of the first three kinds of refused requests, and the number of others."""
+    """Return one sentence for each of the first three kinds of refused requests, and how many more there were."""
     told = [f"{subject(each.host, each.port)} {each.why}" for each in requests if not each.allowed]
     more = len(told) - 3
     return (*told[:3], *((f"{more} more kinds of requests were refused",) if more > 0 else ()))

@@ -47,7 +47,7 @@ def add_base(store: ImageStore, given: str) -> SystemRoot:
     named, equals, place = given.partition("=")
     path = Path(os.path.expanduser(place)).absolute()
     if not equals or not named.strip() or not place:
-        raise UsageError(f"--base {given!r}: write NAME=PATH, as in --base debian:bookworm=root.tar")
+        raise UsageError(f"--base {given!r}: write NAME=PATH, for example --base debian:bookworm=root.tar")
     name = base_name(named)
     if name == "scratch":
         raise UsageError("scratch is the empty base; give yours another name")
@@ -58,12 +58,12 @@ def add_base(store: ImageStore, given: str) -> SystemRoot:
     elif path.is_file():
         base = _from_archive(store, name, path)
     else:
-        raise UsageError(f"no {path}; --base takes a folder, or an archive of a root or of docker save")
+        raise UsageError(f"no {path}; --base needs a folder, or an archive of a root or from docker save")
     _must_be_root(base)
     pin = pin_of(name)
     if "@" in name and pin not in base.pins:
-        known = f"it has {', '.join(base.pins)}" if base.pins else "only an archive of docker save states digests"
-        raise UsageError(f"{path} does not have the digest {pin} ({known}); give the archive of that image")
+        known = f"it has {', '.join(base.pins)}" if base.pins else "only docker save archives contain digests"
+        raise UsageError(f"{path} does not have the digest {pin} ({known}); use the archive of that image")
     store.keep_base(base)
     return base
 
@@ -75,19 +75,21 @@ def _from_archive(store: ImageStore, name: str, path: Path) -> SystemRoot:
             digest = hashlib.file_digest(archive, "sha256").hexdigest()[:32]
             archive.seek(0)
             if not is_tar(archive):
-                raise UsageError(f"{path} is no archive that can be read; make one by tar or docker save")
+                raise UsageError(f"{path} is not a readable archive; create one with tar or docker save")
             budget = budget_for(archive)
             saved = _saved(path, archive, stack, store.folder, budget)
             layers: list[BinaryIO] = saved[0] if saved else [archive]
             root = store.made("bases", f"root-{digest}", lambda folder: _unpack(layers, folder, budget))
     except (ArchiveError, OSError) as error:
-        raise WorkspaceError(f"{path} cannot be unpacked ({error}); make the archive anew") from error
+        raise WorkspaceError(f"{path} cannot be unpacked ({error}); create the archive again") from error
     return SystemRoot(name, digest, str(root), *(saved[1:] if saved else ()))
 
 
 def _must_be_root(base: SystemRoot) -> None:
     if not any(os.path.lexists(Path(base.root, name)) for name in ("bin", "usr")):
-        raise UsageError(f"the base {base.name} holds neither /bin nor /usr, so it is no root; name the folder itself")
+        raise UsageError(
+            f"the base {base.name} contains neither /bin nor /usr, so it is not a root; name the root folder itself"
+        )
 
 
 @cache
@@ -111,12 +113,12 @@ def build_with_engine(store: ImageStore, recipe: Path, context: Path, args: Mapp
     image = done.stdout.strip().splitlines()[-1]
     base = base_of_engine(store, image, f"stackmem-built:{image.rpartition(':')[2][:32]}")
     if base is None:
-        raise UsageError(f"{program} built {recipe} and cannot export it; run {program} create {image}")
+        raise UsageError(f"{program} built {recipe} but cannot export it; run {program} create {image}")
     return base
 
 
 def base_of_engine(store: ImageStore, named: str, kept_as: str = "") -> SystemRoot | None:
-    """Export a base from the engine, which may download it. Returns None if there is no engine or it fails."""
+    """Export a base from the engine, which may download it. Returns None without an engine, or if it fails."""
     program = engine()
     if not program or (made := _engine(program, "create", named, "true")) is None:
         return None
@@ -187,7 +189,7 @@ def _saved(
         pins = checked_pins(files, config, layers, budget)
         return [files.section(layer) for layer in layers], _config(json.loads(config).get("config")), pins
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path} has a manifest.json that is not docker save's ({error!r})") from error
+        raise UsageError(f"{path} has a manifest.json that is not from docker save ({error!r})") from error
 
 
 def _looks_saved(name: str) -> bool:

@@ -56,7 +56,7 @@ class BuildRules(Struct, frozen=True):
 
 
 class ImageSource(Struct, frozen=True):
-    """What an image is built from."""
+    """Source of an image."""
 
     context: Path  # the folder that COPY copies from
     recipe: Path | None = None  # the Dockerfile; None to use a base unchanged
@@ -98,12 +98,13 @@ def why_not_built(store: ImageStore, source: ImageSource) -> list[str]:
 def no_base(store: ImageStore, name: str) -> str:
     plain, at, pin = name.partition("@")
     if not at:
-        return f"there is no base {name} yet: --base {name}=ROOT.tar gives one"
+        return f"the base {name} is missing; add it with --base {name}=ROOT.tar"
     kept = store.base(plain)
     known = ", ".join(kept.pins) or "no known digest" if kept is not None else ""
-    other = f" (the base {plain} that is kept has {known})" if known else ""
+    other = f" (the stored base {plain} has {known})" if known else ""
     return (
-        f"there is no base {plain} with the digest {pin}{other}: --base {name}=SAVED.tar gives the one of docker save"
+        f"the base {plain} with the digest {pin}{other} is missing; "
+        f"add its docker save archive with --base {name}=SAVED.tar"
     )
 
 
@@ -132,7 +133,7 @@ def build_image(store: ImageStore, source: ImageSource, rules: BuildRules) -> Im
             return found
         try:
             if needs_engine(source.steps()) and source.recipe is not None:
-                rules.tell(f"{engine()} builds {source.recipe.name}, with a network of its own")
+                rules.tell(f"{engine()} builds {source.recipe.name}, with its own network")
                 base = build_with_engine(store, source.recipe, source.context, rules.args)
                 source = structs.replace(source, recipe=None, named=base.name)
         except UsageError as error:
@@ -254,7 +255,7 @@ class _Build:
     def _run(self, step: RecipeStep, stage: _Stage, root: ImageRoot) -> None:
         rules = self._rules
         if rules.profile.network == "list" and rules.network_list is None:
-            raise UsageError("the network is a list, and nothing is listed")
+            raise UsageError("the network is a list, but no host is listed")
         with closing(folder_view(self._store.folder)) as view:
             lent = {"stackmem-apt.conf": _APT_CONFIG, **_certificates(rules.profile)}
             names = (_APT, *(_TRUST if len(lent) > 1 else ()))
@@ -274,7 +275,7 @@ class _Build:
             os.close(fd)
         if ended.exit_code != 0:
             said = tail(clean(b"".join(ended.capture.parts())), 40, _SHOWN_CHARS)
-            hint = "" if rules.profile.network != "none" else " (it ran without a network; --network gives one)"
+            hint = "" if rules.profile.network != "none" else " (it ran without a network; --network allows one)"
             raise UsageError(f"ended with {ended.reason or f'exit {ended.exit_code}'}{hint}\n{said}")
 
     def _image(self, stage: _Stage) -> Image:

@@ -42,7 +42,7 @@ def open_folder(root: int, path: str) -> int:
             os.mkdir(name, 0o755, dir_fd=parent)
         return _opened(root, plain, path)
     except FileNotFoundError as error:
-        raise UsageError(f"{path} is a link that leads nowhere") from error
+        raise UsageError(f"{path} is a broken link") from error
     finally:
         os.close(parent)
 
@@ -109,7 +109,7 @@ def _copy_file(source: Path, root: int, target: str, mode: int | None) -> None:
             os.fchmod(fd, (stat.S_IMODE(status.st_mode) if mode is None else mode) & 0o777)
         os.utime(name, ns=(status.st_mtime_ns, status.st_mtime_ns), dir_fd=parent, follow_symlinks=False)
     except OSError as error:
-        what = "a folder stands there" if error.errno in (errno.EISDIR, errno.EPERM) else error.strerror
+        what = "a folder is in its place" if error.errno in (errno.EISDIR, errno.EPERM) else error.strerror
         raise UsageError(f"{target} cannot be written in the image ({what})") from error
     finally:
         os.close(parent)
@@ -121,7 +121,7 @@ def in_context(context: Path, source: str, leaves: Leaves) -> list[Path]:
     try:
         found = sorted(context.glob(plain)) if plain else [context]
     except (ValueError, NotImplementedError) as error:
-        raise UsageError(f"{source} is no pattern of files ({error})") from error
+        raise UsageError(f"{source} is not a valid file pattern ({error})") from error
     inside = [path for path in found if path.parent.resolve().is_relative_to(context.resolve()) or path == context]
     kept = [path for path in inside if not plain or not leaves(PurePosixPath(path.relative_to(context)))]
     if not kept:
@@ -146,7 +146,7 @@ def copy_out(root: int, path: str, folder: Path) -> None:
         fd = open_folder(root, path)
         stack.callback(os.close, fd)
         if not Path(f"/proc/self/fd/{fd}").readlink().as_posix().endswith(path):
-            raise UsageError(f"the working directory {path} is reached by a link; name the folder itself")
+            raise UsageError(f"the working directory {path} is behind a link; name the folder itself")
         target = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, target)
         copy_in([Path(f"/proc/self/fd/{fd}")], target, "/", many=False, mode=None, leaves=leave_nothing)
@@ -173,9 +173,7 @@ def unpacked(source: Path, context: Path, scratch: Path) -> Path:
     except (ArchiveError, OSError) as error:
         led_out = isinstance(error, OSError) and error.errno == errno.EXDEV
         why = f"it is a link that leads out of {context}" if led_out else error
-        raise UsageError(
-            f"ADD {source.name}: the archive cannot be unpacked ({why}); put the file itself there"
-        ) from error
+        raise UsageError(f"ADD {source.name}: the archive cannot be unpacked ({why}); use the file itself") from error
     return folder
 
 

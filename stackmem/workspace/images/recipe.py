@@ -50,14 +50,14 @@ def read_recipe(path: Path) -> tuple[RecipeStep, ...]:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 ({error.reason}); save it as UTF-8") from error
     if len(raw) > _MOST_BYTES or "\0" in text:
-        raise UsageError(f"{path} is no Dockerfile: it is larger than {_MOST_BYTES:,} bytes, or holds a NUL")
+        raise UsageError(f"{path} is not a Dockerfile: it is larger than {_MOST_BYTES:,} bytes, or contains a NUL")
     try:
         commands = dockerfile.parse_string(text)
     except dockerfile.GoParseError as error:
-        raise UsageError(f"{path} is no Dockerfile that Docker's parser reads: {error}") from error
+        raise UsageError(f"{path} is not a valid Dockerfile: {error}") from error
     steps = tuple(map(_step, commands))
     if not any(step.word == "FROM" for step in steps):
-        raise UsageError(f"{path} has no FROM; name the system that it begins with")
+        raise UsageError(f"{path} has no FROM; add the base system")
     return steps
 
 
@@ -116,17 +116,17 @@ def why_not(step: RecipeStep) -> str:
     sources = step.values[:-1]
     match step.word:
         case "ADD" if any("://" in source or source.startswith("git@") for source in sources):
-            return "ADD fetches from an address; use RUN with curl, which --network says something of"
+            return "ADD cannot download from a URL; use RUN with curl and --network"
         case "RUN" if "type=secret" in step.flags.get("mount", "") or "type=ssh" in step.flags.get("mount", ""):
-            return "RUN --mount=type=secret and type=ssh have no secret to show; put nothing secret into a task"
+            return "RUN --mount=type=secret and type=ssh are not supported; do not put secrets into a task"
         case "RUN" if "type=bind" in step.flags.get("mount", ""):
-            return "RUN --mount=type=bind is not carried out; use COPY"
+            return "RUN --mount=type=bind is not supported; use COPY"
         case "RUN" if step.flags.get("security") == "insecure":
-            return "RUN --security=insecure needs privileges that no sandbox has"
+            return "RUN --security=insecure needs privileges that the sandbox does not have"
         case "FROM" if "windows" in step.flags.get("platform", ""):
             return "it is for Windows"
         case word if word not in _KNOWN | _SAYS_NOTHING:
-            return f"{word} is no instruction that is known"
+            return f"{word} is not a known instruction"
     return ""
 
 

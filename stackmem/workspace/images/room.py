@@ -31,8 +31,8 @@ def must_have_roots(isolation: str) -> None:
     """Raise if the isolation level does not support root file systems."""
     if isolation not in _LEVELS:
         raise UsageError(
-            f"a task in an image of its own needs isolation bubblewrap, not {isolation}; leave --isolation out, or let "
-            'it run on this machine\'s tools: image = "host" under [metadata.stackmem] of its task.toml'
+            f"a task with its own image needs isolation bubblewrap, not {isolation}; omit --isolation, or use "
+            'this machine\'s tools: set image = "host" under [metadata.stackmem] of its task.toml'
         )
 
 

@@ -70,7 +70,7 @@ def open_root(
         for each in (places.upper, places.work, places.hide, places.view):
             each.mkdir(mode=0o755, parents=True, exist_ok=True)
     except OSError as error:
-        raise WorkspaceError(f"no root can be made at {place} ({error.strerror}); make room there") from error
+        raise WorkspaceError(f"no root can be created at {place} ({error.strerror}); free disk space there") from error
     binds = [(str(folder), INSIDE, False)]
     if network == "host" and Path("/etc/resolv.conf").is_file():
         binds.append((os.path.realpath("/etc/resolv.conf"), "/etc/resolv.conf", False))

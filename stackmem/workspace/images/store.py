@@ -125,7 +125,7 @@ class ImageStore:
             fill(draft)
             draft.rename(target)
         except OSError as error:
-            raise WorkspaceError(f"{target} cannot be made ({error}); make room there") from error
+            raise WorkspaceError(f"{target} cannot be created ({error}); free disk space there") from error
         finally:
             if draft.exists():
                 remove_tree(draft)

@@ -58,9 +58,9 @@ def _distrust(path: Path, workspace: Path) -> str:
     except OSError:
         return "does not exist"
     if not stat.S_ISREG(status.st_mode) or not os.access(real, os.X_OK):
-        return "is no program that can be run"
+        return "is not an executable program"
     if real.is_relative_to(workspace.resolve()):
-        return "lies in the workspace"
+        return "is in the workspace"
     for each in (real, real.parent):
         found = each.stat()
         if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
@@ -78,7 +78,7 @@ def _help(path: str) -> str:
 
 
 class _Setting(Struct, frozen=True):
-    """What all commands of one workspace share."""
+    """Settings shared by all commands of one workspace."""
 
     seat: Seat
     there: tuple[bool, ...]  # which of the hidden folders exist
@@ -159,7 +159,7 @@ class Bubblewrap:
         variables = (word for name, value in seat.environ.items() for word in ("--setenv", name, value))
         closing = ("--remount-ro", "/", "--chdir", seat.path, *variables)
         if any("\0" in each for each in (*opening, *closing)):
-            raise WorkspaceError("a variable or a mount of the sandbox holds a NUL character; leave it out")
+            raise WorkspaceError("a variable or a mount of the sandbox contains a NUL character; remove it")
         return _Setting(seat, there, program, joined(opening), closing, build_filter(families=families, tracing=True))
 
     def _kernel(self, seat: Seat) -> list[str]:
@@ -239,12 +239,12 @@ def check_destinations(seat: Seat) -> None:
                 f"{path} cannot be a mount in the sandbox, which needs that folder; choose another one"
             )
         if any(place.is_relative_to(own) for own in ("/proc", "/dev", "/etc", "/sys", _HOME)):
-            raise WorkspaceError(f"{path} lies in a folder the sandbox makes itself; choose another one")
+            raise WorkspaceError(f"{path} is in a folder that the sandbox creates; choose another one")
     for index, (path, _) in enumerate(places):
         for other, (outer, writable) in enumerate(places):
             if index != other and Path(path).is_relative_to(outer) and (writable or path == outer):
                 raise WorkspaceError(
-                    f"{path} would be mounted inside {outer}, which commands write; choose another folder"
+                    f"{path} would be mounted inside {outer}, which commands can write; choose another folder"
                 )
 
 

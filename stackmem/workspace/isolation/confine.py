@@ -165,7 +165,7 @@ def _own(closed: set[str], command: list[str]) -> list[str]:
     trees = [tree for tree in trees if not any(f"{each}/".startswith(f"{tree.rstrip('/')}/") for each in kept)]
     trees = [tree for tree in trees if not any(tree.startswith(f"{each}/") for each in kept - {judges})]
     fresh = f"{judges}/apart-{os.getpid()}-{os.urandom(4).hex()}"
-    with contextlib.suppress(OSError):  # the disk may be full; then there is no TMPDIR
+    with contextlib.suppress(OSError):  # the disk may be full; then TMPDIR is not writable
         os.makedirs(f"{fresh}/home", mode=0o700)  # noqa: PTH103
         trees.append(fresh)
     os.environ.update(TMPDIR=fresh, HOME=f"{fresh}/home")

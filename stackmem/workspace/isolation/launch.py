@@ -39,7 +39,7 @@ class Seat(Struct, frozen=True):
         place: Subfolder in which commands start, relative; empty for the workspace itself.
         first: Folders that come first on PATH, as paths inside the sandbox.
         view: View of the folder, if it is only visible in separate namespaces.
-        network_list: What commands can reach through a proxy; None if the profile decides.
+        network_list: Hosts that commands can reach through a proxy; None if the profile decides.
     """
 
     root: Path

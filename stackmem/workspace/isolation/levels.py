@@ -101,8 +101,8 @@ def try_level(level: Level, profile: Profile, toolchain: Toolchain) -> Probe:
 def no_door(level: Level) -> str:
     """Return the message that commands at a level cannot be restricted to listed hosts."""
     return (
-        f"isolation {level.name} has no network of its own, so commands cannot be kept to listed hosts; "
-        "take bubblewrap or namespaces, or --network none"
+        f"isolation {level.name} does not isolate the network, so commands cannot be restricted to listed hosts; "
+        "use bubblewrap or namespaces, or --network none"
     )
 
 
@@ -123,7 +123,7 @@ def choose(isolation: str, profile: Profile, toolchain: Toolchain | None = None)
             return probe.level
         failures.setdefault(probe.failure, probe.level.name)
     said = "; ".join(f"{name}: {failure.rstrip('.')}" for failure, name in failures.items())
-    raise WorkspaceError(f"no isolation here ({said}); {_way_out(names)}")
+    raise WorkspaceError(f"no isolation level works here ({said}); {_way_out(names)}")
 
 
 def forget() -> None:
@@ -135,4 +135,4 @@ def _way_out(names: tuple[str, ...]) -> str:
     if names[-1] not in _SHIPPED[:-1]:
         return "run `stackmem doctor`"
     weaker = _SHIPPED[_SHIPPED.index(names[-1]) + 1]
-    return f"run `stackmem doctor` to see how to get it, or accept less with --isolation {weaker}"
+    return f"run `stackmem doctor` to see how to get it, or use a weaker level with --isolation {weaker}"

@@ -1,4 +1,4 @@
-"""What each isolation level guarantees and leaks, and whether it works on this machine; for ``stackmem doctor``."""
+"""Guarantees and leaks of each isolation level, and whether it works on this machine; for ``stackmem doctor``."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ class LevelReport(Struct, frozen=True):
 
 _GUARANTEES = {
     "bubblewrap": (
-        "writes only in the workspace and a private /tmp; reads only it, /usr, a small /etc and granted toolchains; "
-        "no network, not even the host's loopback or sockets; sees and signals no process of the host; dies whole"
+        "writes only in the workspace and a private /tmp; reads only these, /usr, a small /etc and granted toolchains; "
+        "no network, not even the host's loopback or sockets; cannot see or signal host processes; "
+        "leaves no process behind"
     ),
     "namespaces": (
         "writes file contents only in the workspace and a private temporary folder; reads only them, system folders "
-        "and granted toolchains; no network; sees and signals no process of the host; dies whole"
+        "and granted toolchains; no network; cannot see or signal host processes; leaves no process behind"
     ),
     "landlock": (
         "writes file contents only in the workspace and a private temporary folder; reads only them, system folders "
-        "and granted toolchains; opens no internet socket, also none on loopback; strays are killed after each command"
+        "and granted toolchains; cannot open internet sockets, not even on loopback; strays are killed after "
+        "each command"
     ),
     "none": "a clean environment, limits per process, a time limit; strays are killed after each command",
 }
-_FILES_LEAK = (
-    "changes mode, times and attributes of your other files, and sees that they exist; connects to unix sockets"
-)
+_FILES_LEAK = "can change mode, times and attributes of your other files, and see that they exist; can use unix sockets"
 _LEAKS = {
-    "bubblewrap": "unix sockets and hard links that are in the workspace already; kernel bugs",
+    "bubblewrap": "unix sockets and hard links that already are in the workspace; kernel bugs",
     "namespaces": f"{_FILES_LEAK}; kernel bugs",
-    "landlock": f"{_FILES_LEAK}; sees the host's processes and changes limits of yours; kernel bugs",
-    "none": "everything you may do: it reads your files and keys, writes them, and uses the network",
+    "landlock": f"{_FILES_LEAK}; can see the host's processes and change limits of yours; kernel bugs",
+    "none": "everything you can do: read and write your files and keys, and use the network",
 }
-_UNTOLD = "what the package that brings it says"
+_UNTOLD = "see the documentation of its package"
 _BUBBLEWRAP = "install bubblewrap 0.8 or later from the distribution (apt install bubblewrap, dnf install bubblewrap)"
 _USERNS = (
     "allow user namespaces: sysctl user.max_user_namespaces above 0; in a container run it with a seccomp profile that "
@@ -64,7 +64,7 @@ _REMEDIES = {
     "bubblewrap": f"{_BUBBLEWRAP}; {_USERNS}",
     "namespaces": f"install util-linux; {_USERNS}",
     "landlock": "run Linux 6.2 or later with landlock in the kernel's list of security modules (lsm=landlock,…)",
-    "none": "look at the failure: bash must be at /bin/bash and the temporary folder writable",
+    "none": "see the failure: bash must be at /bin/bash and the temporary folder writable",
 }
 
 
@@ -84,18 +84,18 @@ def _finding(isolation: str, profile: Profile, toolchain: Toolchain, index: int)
     if isolation == "bubblewrap" and index:
         leaks += "; ps, /dev/fd and <() do not work, since /proc is empty"
     if isolation == "landlock" and 0 < landlock_abi() < 6:
-        leaks += "; signals your other processes and reaches abstract unix sockets (closed from Linux 6.12 on)"
+        leaks += "; can signal your other processes and use abstract unix sockets (closed since Linux 6.12)"
     if isolation in {"landlock", "none"} and places_to_cover([OWN_TASKS], [("/usr", "/usr"), (toolchain.prefix, "/")]):
-        leaks += "; the hidden tests of the tasks that ship, which lie in a folder that commands read"
+        leaks += "; the hidden tests of the shipped tasks, which are in a folder that commands can read"
     if profile.network == "host":
-        leaks += "; the whole network, because the profile or --network says so"
+        leaks += "; the whole network, because the profile or --network allows it"
     if os.geteuid() == 0:
-        leaks += "; you are root, so files the sandbox shows are root's: an ordinary user is safer"
+        leaks += "; you are root, so the visible files belong to root: an ordinary user is safer"
     return LevelReport(
         level=probe.level.name,
         isolation=isolation,
         available=not probe.failure,
-        probe=f"ran `true` at the level {probe.level.name} with the arguments of every command",
+        probe=f"ran `true` at the level {probe.level.name} with the usual arguments",
         failure=probe.failure,
         guarantees=_GUARANTEES.get(isolation, _UNTOLD),
         leaks=leaks,
@@ -112,7 +112,7 @@ def _remedy(isolation: str, failure: str) -> str:
     if "no usable bubblewrap" in failure:
         return _BUBBLEWRAP
     if "proc" in failure.lower() and "mount" in failure.lower():
-        return "this container masks /proc; the level without /proc is taken instead, or run the container unmasked"
+        return "this container masks /proc; the level without /proc is used instead, or run the container unmasked"
     if "ENOSPC" in failure or "No space left" in failure or _namespaces_forbidden():
         return _USERNS
     return _REMEDIES[isolation]

@@ -171,7 +171,7 @@ def build_filter(
     """
     name = machine or platform.machine()
     if name not in _MACHINES:
-        raise WorkspaceError(f"no system call filter for {name}; use --isolation none, which does without")
+        raise WorkspaceError(f"no system call filter for {name}; use --isolation none, which needs none")
     kind = _MACHINES[name]
     calls = kind.calls
     # Another architecture uses different call numbers (int 0x80), so the checks below would not apply to it.

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from stackmem.foreign.files import read_start
 
-_GRANT = "grant it by a mount in a profile (--profile FILE)"
+_GRANT = "grant it with a mount in a profile (--profile FILE)"
 _SHOWN_ALWAYS = ("/usr", "/bin", "/lib", "/lib64")
 _MOST_HOPS = 16
 _MOST_NAMED = 10
@@ -69,7 +69,7 @@ def find_interpreter(folder: Path, names: Iterable[str], granted: tuple[str, ...
 def _examined(folder: Path, name: str, settings: str, shown: tuple[str, ...]) -> Interpreter:
     real, hops = _hops(folder / name / "bin" / "python")
     if real is None:
-        lost = f"{name}/bin/python leads to {hops[-1]}, which is no program; make the environment again"
+        lost = f"{name}/bin/python leads to {hops[-1]}, which is not a program; create the environment again"
         return Interpreter(name, works=False, missing=(lost,))
     installations: list[str] = []
     closed: list[str] = []
@@ -77,13 +77,13 @@ def _examined(folder: Path, name: str, settings: str, shown: tuple[str, ...]) ->
         if not _is_in(hop, (str(folder), *shown)):
             if why := _refusal(prefix, folder):
                 closed.append(
-                    f"{name}/bin/python leads through {hop}, and {prefix} {why}; make the environment again with "
-                    f"{real} itself, or grant what it needs by a mount in a profile (--profile FILE)"
+                    f"{name}/bin/python leads through {hop}, and {prefix} {why}; create the environment again with "
+                    f"{real} itself, or grant what it needs with a mount in a profile (--profile FILE)"
                 )
             else:
                 installations.append(str(prefix))
     outside = [
-        f"{name} imports from {path}, which lies outside of the folder; {_GRANT}"
+        f"{name} imports from {path}, which is outside the folder; {_GRANT}"
         for path in _imports(folder / name)
         if not _is_in(path, (str(folder), *shown))
     ]
@@ -133,9 +133,9 @@ def _refusal(prefix: Path, folder: Path) -> str:
     """Return why commands must not see this folder, or an empty string if it is a Python installation."""
     real = Path(os.path.realpath(prefix))
     if _holds_more(prefix, folder):
-        return "holds more than programs"
+        return "contains more than programs"
     if not any(real.glob("lib/python3*/os.py")):
-        return "is no installation of Python"
+        return "is not a Python installation"
     return ""
 
 
@@ -183,10 +183,10 @@ def find_node(folder: Path, search: str, granted: tuple[str, ...]) -> tuple[tupl
             return (), ()
         if real.name == "node" and real.parent.name == "bin" and (prefix / "lib" / "node_modules").is_dir():
             if _holds_more(prefix, folder):
-                return (), (f"node is {program}, and {prefix} holds more than programs; {_GRANT}",)
+                return (), (f"node is {program}, and {prefix} contains more than programs; {_GRANT}",)
             return (str(prefix),), ()
-        return (), (f"node is {program}, which is no installation of its own; {_GRANT}",)
-    return (), (f"there is no node on your PATH; install it, or {_GRANT}",)
+        return (), (f"node is {program}, which is not a separate installation; {_GRANT}",)
+    return (), (f"no node on your PATH; install it, or {_GRANT}",)
 
 
 def runnable(place: Path) -> Path:

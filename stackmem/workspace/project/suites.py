@@ -98,11 +98,11 @@ def uninstalled(folder: Path, root: Path, environment: str) -> Iterator[str]:
     if (package.get("dependencies") or package.get("devDependencies")) and not installed:
         needs.append(("package.json", "node_modules"))
     for name, place in needs:
-        yield f"{name} is there and no {place}; if the tests need what it names, install that before the run"
+        yield f"{name} exists but {place} does not; if the tests need these packages, install them before the run"
     if any("pytest" in suite.command for suite in _python(folder, environment)) and not _has_pytest(
         folder, environment
     ):
-        yield f"the tests are for pytest and {environment} has none; install it there before the run"
+        yield f"the tests need pytest and {environment} lacks it; install it there before the run"
 
 
 def _package(folder: Path) -> dict[str, object]:

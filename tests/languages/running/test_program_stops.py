@@ -110,9 +110,9 @@ def test_a_run_that_was_killed_before_its_program_began_does_not_go_on_as_an_age
     (run / "result.json").unlink()
     rechain(run / "trace.jsonl", records(run)[:1])
     file = desk.write("say x")
-    with pytest.raises(UsageError, match="before its program began"):
+    with pytest.raises(UsageError, match="before its program started"):
         resume(run, {}, os.environ)
-    with pytest.raises(UsageError, match="before its program began"):
+    with pytest.raises(UsageError, match="before its program started"):
         continue_program(run, file, {}, os.environ, Person({}.get))
     assert len(records(run)) == 1
     assert len(list(run.parent.iterdir())) == 1

@@ -192,7 +192,7 @@ def test_a_python_function_is_a_tool_of_programs_and_of_agents(desk: Desk) -> No
 
 def test_a_tool_cannot_take_the_name_of_another(desk: Desk) -> None:
     tool(name="mine")(print)
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="already exists"):
         tool(name="mine")(print)
     with pytest.raises(UsageError, match="built in"):
         tool(name="shell")(print)
@@ -261,7 +261,7 @@ def test_a_fork_goes_on_with_the_program_from_where_it_was_cut(desk: Desk) -> No
     run = Run(Path(forked.result.run_dir))
     assert [r.event.text for r in run.records() if isinstance(r.event, Said)] == ["first", "done {'n': 2}"]
     assert replay_run(run.folder).outcome == "finished"
-    with pytest.raises(UsageError, match="run it anew"):
+    with pytest.raises(UsageError, match="run it again"):
         fork(folder_of(result), 0, ForkChanges(), dict(os.environ))
 
 
@@ -308,7 +308,7 @@ def test_a_call_of_an_own_tool_that_may_have_been_made_is_made_again_only_when_t
 
     result = desk.run('use send {"text": "hi"}')
     assert result.run.outcome == "interrupted"
-    with pytest.raises(UsageError, match="--yes makes it again"):
+    with pytest.raises(UsageError, match="pass --yes to repeat it"):
         resume(folder_of(result), {}, dict(os.environ))
     assert calls == ["hi"]
     again = resume(folder_of(result), {"yes": "true"}, dict(os.environ))

@@ -109,7 +109,7 @@ def test_such_a_run_is_neither_resumed_nor_forked(stage: Stage, folder: Path) ->
     for arguments in (("resume", "last"), ("fork", "last", "--at", "1")):
         done = stage.call(*arguments)
         assert done.returncode == 2
-        assert "stackmem mcp begins a new run" in done.stderr
+        assert "start a new run with stackmem mcp" in done.stderr
 
 
 def test_a_folder_that_is_none_is_refused(stage: Stage, folder: Path) -> None:
