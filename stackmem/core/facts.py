@@ -12,11 +12,12 @@ from msgspec import UNSET, Struct, UnsetType
 
 from .budgets import Budgets, Limits, SmallSize
 from .heap import ChunkSet, KeptHeap
-from .messages import FailureKind, PromptText, ReplyPart, ToolSpec, Usage
+from .messages import FailureKind, PromptText, ReplyPart, Text, ToolCall, ToolSpec, Usage
 from .network import NetworkRequest
 from .person_facts import PersonEvent, SessionRules
 from .pricing import Answerer, Price
 from .program_facts import ProgramEvent
+from .voice import Voice
 
 RULES = 2  # raised whenever a golden trace changes: a replay is strict only between equal rules
 Stop = Literal["call", "end", "truncated", "refused", "window", "paused"]
@@ -111,6 +112,10 @@ class RunStarted(Struct, frozen=True, tag=True):
         """The names of the tools that the user defined."""
         return () if self.own_tools is UNSET else self.own_tools
 
+    @property
+    def voice(self) -> Voice:
+        return Voice("run", f"task {self.task_name} with {self.model} under {self.strategy}", self.task)
+
 
 class RunResumed(Struct, frozen=True, tag=True):
     """A stopped run continues; its ending is withdrawn.
@@ -128,6 +133,10 @@ class RunResumed(Struct, frozen=True, tag=True):
     version: str
     answerer: Answerer | UnsetType = UNSET
     said: str | UnsetType = UNSET
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("run", f"resumed by stackmem {self.version}", self.said or "")
 
 
 class RunForked(Struct, frozen=True, tag=True):
@@ -148,6 +157,10 @@ class RunForked(Struct, frozen=True, tag=True):
     start: RunStarted
     chunks: tuple[ChunkSet, ...] = ()
     dropped: tuple[str, ...] = ()
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("run", f"forked from {self.parent} at record {self.at}")
 
 
 class ModelReplied(Struct, frozen=True, tag=True):
@@ -171,6 +184,12 @@ class ModelReplied(Struct, frozen=True, tag=True):
     answerer: Answerer | UnsetType = UNSET
     repairs: tuple[str, ...] | UnsetType = UNSET
 
+    @property
+    def voice(self) -> Voice:
+        calls = ", ".join(part.name for part in self.parts if isinstance(part, ToolCall))
+        text = "\n".join(part.text for part in self.parts if isinstance(part, Text))
+        return Voice("reply", f"called {calls}" if calls else "replied without a call", text)
+
 
 class ModelFailed(Struct, frozen=True, tag=True):
     """One attempt ended without a complete reply.
@@ -186,6 +205,10 @@ class ModelFailed(Struct, frozen=True, tag=True):
     prompt_digest: str = ""
     branch: int | UnsetType = UNSET
     usage: Usage | UnsetType = UNSET
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("notice", f"the provider failed: {self.kind}", self.detail, failed=True)
 
 
 class ContextCompacted(Struct, frozen=True, tag=True):
@@ -209,6 +232,10 @@ class ContextCompacted(Struct, frozen=True, tag=True):
     reply_id: str = ""
     answerer: Answerer | UnsetType = UNSET
 
+    @property
+    def voice(self) -> Voice:
+        return Voice("memory", f"compacted up to step {self.up_to_step}", self.text)
+
 
 class ToolReturned(Struct, frozen=True, tag=True):
     """A workspace call returned.
@@ -228,6 +255,11 @@ class ToolReturned(Struct, frozen=True, tag=True):
     tree: str = ""
     requests: tuple[NetworkRequest, ...] | UnsetType = UNSET
 
+    @property
+    def voice(self) -> Voice:
+        ended = "" if self.exit_code in (None, 0) else f"exit {self.exit_code}"
+        return Voice("result", ended or ("failed" if self.failed else "returned"), self.text, self.failed)
+
 
 class VerifyReturned(Struct, frozen=True, tag=True):
     """A frame's verify command ended. ``outcome`` is ``exit N`` or ``timeout``."""
@@ -238,17 +270,29 @@ class VerifyReturned(Struct, frozen=True, tag=True):
     tree: str = ""
     requests: tuple[NetworkRequest, ...] | UnsetType = UNSET
 
+    @property
+    def voice(self) -> Voice:
+        return Voice("verdict", f"verified: {self.outcome}", self.text)
+
 
 class SourcesDigested(Struct, frozen=True, tag=True):
     """The requested digests were computed. The values are as in ``ToolReturned.digests``."""
 
     digests: dict[str, str]
 
+    @property
+    def voice(self) -> Voice:
+        return Voice("internal", f"computed {len(self.digests)} digests of sources")
+
 
 class ClockRead(Struct, frozen=True, tag=True):
     """The clock was read: wall time of the run so far."""
 
     elapsed_seconds: float
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("internal", f"{self.elapsed_seconds:g} s have passed")
 
 
 class ChecksReturned(Struct, frozen=True, tag=True):
@@ -264,6 +308,11 @@ class ChecksReturned(Struct, frozen=True, tag=True):
     error: str = ""
     text: str = ""
     requests: tuple[NetworkRequest, ...] | UnsetType = UNSET
+
+    @property
+    def voice(self) -> Voice:
+        rewards = ", ".join(f"{name} {reward:g}" for name, reward in self.rewards.items())
+        return Voice("verdict", f"checks: {self.error or rewards}", self.text, failed=bool(self.error))
 
 
 class ProgramFrame(Struct, frozen=True):
@@ -305,6 +354,10 @@ class FramePushed(Struct, frozen=True, tag=True):
     program: ProgramFrame | UnsetType = UNSET
     request: str | UnsetType = UNSET
 
+    @property
+    def voice(self) -> Voice:
+        return Voice("frame", f"pushed {self.frame} {self.name}", self.intent)
+
 
 class FramePopped(Struct, frozen=True, tag=True):
     """The running frame ended. Later prompts leave out its turns; its result goes to the parent.
@@ -320,12 +373,21 @@ class FramePopped(Struct, frozen=True, tag=True):
     verified: str = ""
     stored: tuple[str, ...] = ()
 
+    @property
+    def voice(self) -> Voice:
+        ended = f" ({self.forced})" if self.forced else ""
+        return Voice("frame", f"popped {self.frame}{ended}", self.result, failed=bool(self.forced))
+
 
 class ChunkAllocated(Struct, frozen=True, tag=True):
     """A new chunk is on the heap. Its content is in the call."""
 
     name: str
     chars: int
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("memory", f"allocated {self.name}, {self.chars:,} characters")
 
 
 class ChunkRead(Struct, frozen=True, tag=True):
@@ -339,12 +401,20 @@ class ChunkRead(Struct, frozen=True, tag=True):
     def names(self) -> tuple[str, ...]:
         return (self.name, *(self.others or ()))
 
+    @property
+    def voice(self) -> Voice:
+        return Voice("memory", f"read {', '.join(self.names)}, {self.chars:,} characters")
+
 
 class ChunkWritten(Struct, frozen=True, tag=True):
     """The content of a chunk was replaced by that of the call."""
 
     name: str
     chars: int
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("memory", f"wrote {self.name}, {self.chars:,} characters")
 
 
 class ChunkFreed(Struct, frozen=True, tag=True):
@@ -353,12 +423,20 @@ class ChunkFreed(Struct, frozen=True, tag=True):
     name: str
     chars: int
 
+    @property
+    def voice(self) -> Voice:
+        return Voice("memory", f"freed {self.name}, {self.chars:,} characters")
+
 
 class CallAnswered(Struct, frozen=True, tag=True):
     """A call was answered from the state. The text for the model follows from the call and the state."""
 
     tool: str
     chars: int
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("memory", f"answered {self.tool}, {self.chars:,} characters")
 
 
 class CallRejected(Struct, frozen=True, tag=True):
@@ -367,12 +445,20 @@ class CallRejected(Struct, frozen=True, tag=True):
     code: str
     reason: str
 
+    @property
+    def voice(self) -> Voice:
+        return Voice("notice", f"refused: {self.code}", self.reason, failed=True)
+
 
 class ReplyNudged(Struct, frozen=True, tag=True):
     """A reply without a usable call was answered with an instruction."""
 
     code: str
     text: str
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("notice", self.code, self.text)
 
 
 class NoticeGiven(Struct, frozen=True, tag=True):
@@ -381,12 +467,20 @@ class NoticeGiven(Struct, frozen=True, tag=True):
     code: str
     text: str
 
+    @property
+    def voice(self) -> Voice:
+        return Voice("notice", self.code, self.text)
+
 
 class RunEnded(Struct, frozen=True, tag=True):
     """The run is over, until it is resumed. ``result`` is what it achieved."""
 
     ending: Ending
     result: str
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("run", f"ended: {self.ending}", self.result)
 
 
 Event = (

@@ -9,6 +9,8 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from .voice import Voice
+
 Policy = Literal["frame", "flat"]
 Approve = Literal["never", "writes", "commands", "all"]
 Scope = Literal["once", "frame", "session"]
@@ -35,15 +37,27 @@ class PersonSaid(Struct, frozen=True, tag=True):
 
     text: str
 
+    @property
+    def voice(self) -> Voice:
+        return Voice("user", "the user's request", self.text)
+
 
 class PersonSteppedIn(Struct, frozen=True, tag=True):
     """The user wrote something during a request. The model reads it before its next reply."""
 
     text: str
 
+    @property
+    def voice(self) -> Voice:
+        return Voice("user", "the user added", self.text)
+
 
 class PersonStopped(Struct, frozen=True, tag=True):
     """The user stopped the current request. Open calls are answered, and the frames of the request are popped."""
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("user", "the user ended the request")
 
 
 class PersonDecided(Struct, frozen=True, tag=True):
@@ -61,6 +75,12 @@ class PersonDecided(Struct, frozen=True, tag=True):
     pattern: str = ""
     words: str = ""
 
+    @property
+    def voice(self) -> Voice:
+        decision = f"allowed ({self.scope})" if self.allow else "denied"
+        text = "\n".join(filter(None, (self.pattern, self.words)))
+        return Voice("user", f"the user {decision}", text, failed=not self.allow)
+
 
 class WordsGiven(Struct, frozen=True, tag=True):
     """The running frame received what the user had written meanwhile. After a request it starts the next one.
@@ -69,6 +89,10 @@ class WordsGiven(Struct, frozen=True, tag=True):
     """
 
     text: str
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("internal", "the model read what the user wrote", self.text)
 
 
 class TurnEnded(Struct, frozen=True, tag=True):
@@ -82,6 +106,10 @@ class TurnEnded(Struct, frozen=True, tag=True):
     result: str
     forced: str = ""
     stored: tuple[str, ...] = ()
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("user", f"the request ended {self.forced}".strip(), self.result, failed=bool(self.forced))
 
 
 PersonEvent = PersonSaid | PersonSteppedIn | PersonStopped | PersonDecided | WordsGiven | TurnEnded

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from .network import NetworkRequest
+from .voice import Voice
 
 ToolFailure = Literal[
     "", "exit", "timeout", "killed", "too_large", "missing", "refused", "bad_arguments", "unknown_tool", "error"
@@ -55,12 +56,20 @@ class ProgramStarted(Struct, frozen=True, tag=True):
     options: dict[str, Any] = {}
     continued: Continued | UnsetType = UNSET
 
+    @property
+    def voice(self) -> Voice:
+        return Voice("program", f"{self.language} program {self.path}")
+
 
 class StepEntered(Struct, frozen=True, tag=True):
     """A step of the program began. ``path`` is its position in the program; ``call`` summarizes what it does."""
 
     path: str
     call: str = ""
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("program", f"step {self.path}", self.call)
 
 
 class StepLeft(Struct, frozen=True, tag=True):
@@ -69,6 +78,10 @@ class StepLeft(Struct, frozen=True, tag=True):
     path: str
     kind: str = "nothing"
     size: int = 0
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("program", f"{self.path}: {self.kind}, size {self.size:,}")
 
 
 class StepFailed(Struct, frozen=True, tag=True):
@@ -82,6 +95,10 @@ class StepFailed(Struct, frozen=True, tag=True):
     path: str
     reason: str
 
+    @property
+    def voice(self) -> Voice:
+        return Voice("program", f"{self.path} failed", self.reason, failed=True)
+
 
 class VariableSet(Struct, frozen=True, tag=True):
     """A variable was set. Its value is not stored, because a replay derives it again."""
@@ -90,6 +107,10 @@ class VariableSet(Struct, frozen=True, tag=True):
     kind: str
     size: int
 
+    @property
+    def voice(self) -> Voice:
+        return Voice("program", f"set {self.name}: {self.kind}, size {self.size:,}")
+
 
 class PhaseEnded(Struct, frozen=True, tag=True):
     """A phase ended. ``digests`` are those of its variables."""
@@ -97,11 +118,19 @@ class PhaseEnded(Struct, frozen=True, tag=True):
     path: str
     digests: dict[str, str]
 
+    @property
+    def voice(self) -> Voice:
+        return Voice("internal", f"phase {self.path} ended")
+
 
 class Said(Struct, frozen=True, tag=True):
     """The program printed something for the user."""
 
     text: str
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("program", "printed", self.text)
 
 
 class ChunkKept(Struct, frozen=True, tag=True):
@@ -112,11 +141,19 @@ class ChunkKept(Struct, frozen=True, tag=True):
     description: str = ""
     source: str = ""
 
+    @property
+    def voice(self) -> Voice:
+        return Voice("program", f"kept {self.name}, {len(self.content):,} characters", self.content)
+
 
 class ChunkDropped(Struct, frozen=True, tag=True):
     """The program removed a chunk from the heap."""
 
     name: str
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("program", f"dropped {self.name}")
 
 
 class ToolAnswered(Struct, frozen=True, tag=True):
@@ -134,6 +171,11 @@ class ToolAnswered(Struct, frozen=True, tag=True):
     tree: str = ""
     requests: tuple[NetworkRequest, ...] | UnsetType = UNSET
 
+    @property
+    def voice(self) -> Voice:
+        text = self.value if isinstance(self.value, str) else self.detail
+        return Voice("program", f"tool {self.failed or 'returned'}", text, failed=bool(self.failed))
+
 
 class SourceLoaded(Struct, frozen=True, tag=True):
     """A source was read. The run stores its text under ``digest``. ``failed`` says why it could not be read."""
@@ -144,17 +186,29 @@ class SourceLoaded(Struct, frozen=True, tag=True):
     failed: str = ""
     branch: int = 0
 
+    @property
+    def voice(self) -> Voice:
+        return Voice("program", f"source {self.path}, {self.chars:,} characters", self.failed, failed=bool(self.failed))
+
 
 class UserAnswered(Struct, frozen=True, tag=True):
     """The user answered the program's question."""
 
     text: str
 
+    @property
+    def voice(self) -> Voice:
+        return Voice("user", "the user answered", self.text)
+
 
 class Waited(Struct, frozen=True, tag=True):
     """The program waited. A replay does not wait."""
 
     seconds: float
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("program", f"waited {self.seconds:g} s")
 
 
 class ProgramHalted(Struct, frozen=True, tag=True):
@@ -164,6 +218,10 @@ class ProgramHalted(Struct, frozen=True, tag=True):
     report: str
     path: str = ""
 
+    @property
+    def voice(self) -> Voice:
+        return Voice("program", f"halted: {self.kind}", self.report, failed=True)
+
 
 class ProgramReturned(Struct, frozen=True, tag=True):
     """The program ended with a value of a kind and a size."""
@@ -171,6 +229,10 @@ class ProgramReturned(Struct, frozen=True, tag=True):
     kind: str
     size: int
     digest: str
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("program", f"returned {self.kind}, size {self.size:,}")
 
 
 Note = StepEntered | StepLeft | StepFailed | VariableSet | PhaseEnded

@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stackmem.core import facts, person_facts, program_facts
+from stackmem.core import facts, program_facts
 from stackmem.core.requests import AskUser, Effect, InvokeTool
 from stackmem.core.state import Result
 from stackmem.core.text import clip_chars
+from stackmem.core.voice import VoiceKind
 
 from .rows import PageFact
 from .texts import Ref, Texts
@@ -19,6 +20,9 @@ MAX_CHARS = 4_000
 BRIEF_AFTER = 200
 BRIEF_CHARS = 200
 """Shorter limit for texts after ``BRIEF_AFTER`` facts of the same step, as in long loops."""
+
+HIDDEN: frozenset[VoiceKind] = frozenset({"internal", "run", "reply", "program"})
+"""Kinds that a page shows elsewhere: the head, the steps and the program's own list. Internal facts are not shown."""
 
 
 def fact_of(event: facts.Event, texts: Texts, frames: Mapping[str, int], told: Result | None) -> PageFact | None:
@@ -51,25 +55,13 @@ def fact_of(event: facts.Event, texts: Texts, frames: Mapping[str, int], told: R
         case facts.RunEnded():
             return ["ended", event.ending]
         case _:
-            return _of_memory(event, ref, told) or _of_person(event, ref)
+            return _of_memory(event, ref, told) or _notice(event, ref)
 
 
-def _of_person(event: facts.Event, ref: Callable[[str], Ref]) -> PageFact | None:
-    """Return the user's words, permissions and stops as notices."""
-    match event:
-        case person_facts.PersonSaid():
-            return ["notice", ref(event.text), "the user's request"]
-        case person_facts.PersonSteppedIn():
-            return ["notice", ref(event.text), "the user added"]
-        case person_facts.PersonStopped():
-            return ["notice", ref(""), "the user ended the request"]
-        case person_facts.PersonDecided():
-            says = f"allowed ({event.scope})" if event.allow else "denied"
-            return ["notice", ref("\n".join(filter(None, (event.pattern, event.words)))), f"the user {says}"]
-        case person_facts.TurnEnded():
-            return ["notice", ref(event.result), f"the request ended {event.forced}".strip()]
-        case _:
-            return None
+def _notice(event: facts.Event, ref: Callable[[str], Ref]) -> PageFact | None:
+    """Return a fact that has no form of its own as a notice."""
+    voice = event.voice
+    return None if voice.kind in HIDDEN else ["notice", ref(voice.text), voice.line]
 
 
 def _of_memory(event: facts.Event, ref: Callable[[str], Ref], told: Result | None) -> PageFact | None:

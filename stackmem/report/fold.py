@@ -148,10 +148,10 @@ class PageFold:
         self._lanes.see(after.heap, after.step)
         self._open_and_close(event, after)
         noted = self.page.steps[-1].facts if self.page.steps else self.page.before
-        fact = fact_of(event, self._texts, self._frames, self._told())
+        question = self._completions.question if self._completions else None
+        fact = program_fact(event, question, len(noted), self._texts.ref)
         if fact is None:
-            question = self._completions.question if self._completions else None
-            fact = program_fact(event, question, len(noted), self._texts.ref)
+            fact = fact_of(event, self._texts, self._frames, self._told())
         if fact is not None:
             noted.append(fact)
         if self.page.steps and after.tree != before.tree and before.tree and not isinstance(event, facts.RunForked):

@@ -46,7 +46,7 @@ from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.workspace import WatchedFolder, Workspace, open_workspace
 
-from .checks import CheckRoom, CommandCheck, task_checks
+from .checking.checks import CheckRoom, CommandCheck, task_checks
 from .first_look import first_look
 from .folder_choice import profile_in_force
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory

@@ -42,7 +42,7 @@ from stackmem.workspace.workspace import Workspace
 
 from .assemble import RunParts, RunPlaces, assemble, scrubber_of
 from .begin import Beginning, Edited, Forked, Fresh, Rehearsed, Resumed, run_places
-from .checks import as_found
+from .checking.checks import as_found
 from .folder_choice import way_to_lend
 from .git_inside import GIT, bring, bring_again, bring_what_is_missing, remove_stale_locks
 from .in_memory import MEMORY, NoHistory, recall
@@ -140,10 +140,7 @@ def _remove_unbegun(places: RunPlaces) -> None:
 
 
 def _opened(
-    beginning: Beginning,
-    places: RunPlaces,
-    environ: Mapping[str, str],
-    held: tuple[ExitStack, Interrupts, Person],
+    beginning: Beginning, places: RunPlaces, environ: Mapping[str, str], held: tuple[ExitStack, Interrupts, Person]
 ) -> Opened:
     stack, interrupts, person = held
     prepared, scrubber = beginning.prepared, scrubber_of(environ, beginning.plan.network)

@@ -11,7 +11,7 @@ from msgspec import structs
 from stackmem.core.facts import ChecksReturned
 from stackmem.formats.tasks import ImportedTask, import_tasks
 from stackmem.history.layer import OwnFolder
-from stackmem.run.checks import CheckRoom, task_checks
+from stackmem.run.checking.checks import CheckRoom, task_checks
 from stackmem.tasks.reader import Task, read_task
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.workspace import open_workspace

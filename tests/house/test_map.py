@@ -71,6 +71,7 @@ UNEXPLAINED = {
     "Said": "a fact of a program; traces hold the name",
     "Text": "plain text is what it says",
     "Thinking": "providers call it so",
+    "Voice": "how a fact is put into words",
     "WordsGiven": "a fact: what the person said meanwhile was given to the model",
 }
 """Classes of the core without a glossary word, and the reason."""

@@ -11,7 +11,7 @@ FILE_CAP, FUNCTION_CAP, FOLDER_CAP = 400, 60, 25
 MAY_BE_LONG = {"stackmem/core/facts.py": 600}
 # Folder to its permitted number of files.
 MAY_BE_FULL = {
-    "stackmem/core": 29,
+    "stackmem/core": 30,
 }
 
 

@@ -14,6 +14,7 @@ LISTS = {
 # A module under 60 lines with a single importer, and why it is not merged into that one.
 SMALL = {
     "stackmem.core.guidance.finishing": "one piece of guidance a file",
+    "stackmem.run.first_look": "it reads files, and the assembly only names classes",
     "stackmem.cli.placement": "the start of the command line is read for other things",
     "stackmem.doors.ui.server": "it loads uvicorn, which the app does without",
     "stackmem.workspace.images.pins": "the check of digests can be reviewed alone",

@@ -11,7 +11,7 @@ from stackmem.core.state import State
 from stackmem.history.history import History
 from stackmem.history.layer import Layer, Overlay, OwnFolder, make_upper
 from stackmem.history.shadowing import ALWAYS_IMPORTABLE
-from stackmem.run.checks import CheckRoom, CommandCheck, as_found
+from stackmem.run.checking.checks import CheckRoom, CommandCheck, as_found
 from stackmem.workspace.isolation.levels import cache_folder
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.python import build_toolchain

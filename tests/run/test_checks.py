@@ -7,7 +7,7 @@ import pytest
 from stackmem.core.state import State
 from stackmem.errors import WorkspaceError
 from stackmem.history.layer import OwnFolder
-from stackmem.run.checks import CheckRoom, CommandCheck, TaskChecks
+from stackmem.run.checking.checks import CheckRoom, CommandCheck, TaskChecks
 from stackmem.workspace.isolation.levels import cache_folder
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.python import build_toolchain

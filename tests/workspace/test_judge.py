@@ -4,7 +4,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from stackmem.core.facts import ChecksReturned
-from stackmem.run.checks import CheckRoom, TaskChecks
+from stackmem.run.checking.checks import CheckRoom, TaskChecks
 from stackmem.workspace.isolation import confine
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.workspace import Workspace, open_workspace

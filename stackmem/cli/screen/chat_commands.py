@@ -10,7 +10,7 @@ from pathlib import Path
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 
-from stackmem.core.facts import CallRejected, Event, ModelReplied, NoticeGiven, ToolReturned
+from stackmem.core.facts import CallRejected, Event, ModelReplied
 from stackmem.core.messages import Text, ToolCall
 from stackmem.core.session import COMMANDS
 from stackmem.core.state import Frame, State
@@ -133,12 +133,10 @@ def _text_of(event: Event) -> str:
         case ModelReplied():
             shown = (part.text if isinstance(part, Text) else _call_of(part) for part in event.parts)
             return "\n".join(part for part in shown if part)
-        case ToolReturned() | NoticeGiven():
-            return event.text
         case CallRejected():
             return f"refused: {event.reason}"
         case _:
-            return ""
+            return event.voice.text if event.voice.kind in ("result", "notice") else ""
 
 
 def _call_of(part: object) -> str:

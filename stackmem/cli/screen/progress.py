@@ -8,10 +8,13 @@ from stackmem.core import facts
 from stackmem.core.messages import ToolCall
 from stackmem.core.retries import after_failure, wait_seconds
 from stackmem.core.state import State
+from stackmem.core.voice import VoiceKind
 
 from .text import one_line, spell_cost
 
 _LINES_OF_CHECKS = 10
+HIDDEN: frozenset[VoiceKind] = frozenset({"internal", "run", "verdict", "user", "program"})
+"""The user knows their own words, a program prints for itself, and the other kinds are part of other lines."""
 
 
 class Progress(Struct):
@@ -31,10 +34,10 @@ class Progress(Struct):
                 calls = [_call(part) for part in event.parts if isinstance(part, ToolCall)]
                 self.call = "; ".join(calls) or "no call"
                 return []
-            case facts.ModelFailed():
-                line = f"the provider failed: {event.kind}: {one_line(event.detail)}"
+            case facts.ModelFailed(voice=voice):
                 again = after_failure(state) is None
-                return [self._line(line, f"next wait {wait_seconds(state.failures):g} s" if again else "")]
+                wait = f"next wait {wait_seconds(state.failures):g} s" if again else ""
+                return [self._line(f"{voice.line}: {one_line(voice.text)}", wait)]
             case facts.ToolReturned():
                 ended = "" if event.exit_code in (None, 0) else f"exit {event.exit_code}"
                 last = event.text.strip().rsplit("\n", 1)[-1] if event.failed else ""
@@ -51,8 +54,8 @@ class Progress(Struct):
             case facts.FramePopped():
                 line = f"forced: {event.forced}" if event.forced else event.verified and f"verified: {event.verified}"
                 return [self._line(self.call, line)]
-            case facts.ContextCompacted():
-                return [self._line(f"compacted up to step {event.up_to_step}", f"{len(event.text):,} chars")]
+            case facts.ContextCompacted(voice=voice):
+                return [self._line(voice.line, f"{len(voice.text):,} chars")]
             case (
                 facts.ChunkAllocated()
                 | facts.ChunkRead()
@@ -65,14 +68,13 @@ class Progress(Struct):
                 return [self._line(f"refused {self.call}", event.reason)]
             case facts.ReplyNudged() | facts.NoticeGiven():
                 return [self._line("told", event.text)]
-            case facts.ChecksReturned():
-                rewards = ", ".join(f"{name} {reward:g}" for name, reward in event.rewards.items())
-                reasons = [] if state.solved else _last_lines(event.text)
-                return [f"checks: {one_line(event.error or rewards)}", *reasons]
-            case facts.RunEnded():
-                return [f"ended: {event.ending}"]
+            case facts.ChecksReturned(voice=voice):
+                return [one_line(voice.line), *([] if state.solved else _last_lines(voice.text))]
+            case facts.RunEnded(voice=voice):
+                return [voice.line]
             case _:
-                return []
+                voice = event.voice
+                return [] if voice.kind in HIDDEN else [self._line(one_line(voice.line), voice.text)]
 
     def _line(self, what: str, outcome: str) -> str:
         arrow = f" -> {one_line(outcome)}" if outcome else ""

@@ -29,6 +29,7 @@ from stackmem.core.tools import (
     WriteFile,
     tool_name,
 )
+from stackmem.core.voice import VoiceKind
 
 Update = dict[str, Any]
 
@@ -36,6 +37,10 @@ _KINDS = {
     tool_name(ReadFile): "read", tool_name(ListFiles): "search", tool_name(SearchFiles): "search",
     tool_name(WriteFile): "edit", tool_name(EditFile): "edit", tool_name(RunCommand): "execute",
 }  # fmt: skip
+HIDDEN: frozenset[VoiceKind] = frozenset(
+    {"internal", "run", "reply", "result", "memory", "frame", "verdict", "user", "program"}
+)
+"""Kinds that an editor shows as calls, messages and plans, or knows from its user."""
 _TITLE_CHARS, _TEXT_CHARS = 200, 20_000
 
 
@@ -70,8 +75,12 @@ def updates(event: facts.Event, before: State, after: State, shown: Shown) -> li
             told += _result(result, before)
         case facts.ModelFailed(kind=kind, detail=detail):
             told.append(_chunk("agent_thought_chunk", f"The provider failed ({kind}): {mark_cut(detail, 500)}\n"))
+        case facts.CallRejected() | facts.ReplyNudged() | facts.NoticeGiven():
+            pass  # the agent corrects itself; the result of the call says what was refused
         case _:
-            pass
+            voice = event.voice
+            if voice.kind not in HIDDEN:
+                told.append(_chunk("agent_thought_chunk", f"{voice.line}\n{mark_cut(voice.text, 500)}".strip() + "\n"))
     return told
 
 

@@ -17,7 +17,7 @@ from stackmem.core.state import Notice, State
 from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
 
-from .slices import AttemptSlice, CallSlice, FrameSlice, call_ids, new_texts, write_slices
+from .slices import HIDDEN, AttemptSlice, CallSlice, FrameSlice, call_ids, new_texts, write_slices
 from .spelling import (
     arguments,
     compact,
@@ -168,6 +168,9 @@ class _Trajectories:
             about = {"seq": piece.seq, "parent": event.parent, "at": event.at, "strategy": event.start.strategy}
             told = f"The run was forked from {event.parent} at record {event.at}."
             self._add(frame, "system", told, piece.at, about)
+        elif event.voice.kind not in HIDDEN:
+            text = f"{event.voice.line}\n{event.voice.text}".strip()
+            self._add(frame, "system", text, piece.at, {"seq": piece.seq})
 
     def finished(self) -> Json:
         """Return the root's trajectory with the run's totals.

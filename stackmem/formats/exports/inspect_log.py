@@ -20,7 +20,7 @@ from stackmem.installing import install_command
 from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
 
-from .slices import AttemptSlice, CallSlice, FrameSlice, new_texts, write_slices
+from .slices import HIDDEN, AttemptSlice, CallSlice, FrameSlice, new_texts, write_slices
 from .spelling import arguments, model_of, stamp, view_of
 from .stated import StatedRun
 
@@ -167,6 +167,12 @@ class _SampleEvents:
                         self._add(info, piece.seq, 2)
             case facts.RunResumed() | facts.RunForked():
                 self._add(InfoEvent(source="stackmem", data={"event": type(event).__name__}, **place), piece.seq, 2)
+            case _ if event.voice.kind not in HIDDEN:
+                voice = event.voice
+                info = InfoEvent(source="stackmem", data={"event": voice.line, "text": voice.text}, **place)
+                self._add(info, piece.seq, 2)
+            case _:
+                pass
 
     def _error(self) -> EvalError | None:
         """Return why the run could not continue: the provider's last error, otherwise its ending."""

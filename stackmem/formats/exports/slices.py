@@ -14,6 +14,7 @@ from msgspec import Struct
 from stackmem.core import facts
 from stackmem.core.messages import ToolCall
 from stackmem.core.state import Frame, Notice, Result
+from stackmem.core.voice import VoiceKind
 from stackmem.measure.moments import Moment, moments, no_view
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.program import Completions, sources_of
@@ -24,6 +25,11 @@ OfCalls = (
     | facts.ChunkAllocated | facts.ChunkRead | facts.ChunkWritten | facts.ChunkFreed | facts.CallAnswered
     | facts.CallRejected
 )  # fmt: skip
+
+HIDDEN: frozenset[VoiceKind] = frozenset(
+    {"internal", "run", "reply", "result", "memory", "frame", "verdict", "user", "program"}
+)
+"""Kinds that exports write in other forms: as replies, calls, frames and scores."""
 
 
 class AttemptSlice(Struct, frozen=True):

@@ -14,7 +14,7 @@ from stackmem.core.facts import ChecksReturned
 from stackmem.core.state import State
 from stackmem.errors import UsageError
 from stackmem.history.layer import OwnFolder
-from stackmem.run.checks import CheckRoom, task_checks
+from stackmem.run.checking.checks import CheckRoom, task_checks
 from stackmem.run.in_memory import MEMORY
 from stackmem.run.prepare import TASK_PLACE, Subject, find_subject, prepare
 from stackmem.run.solve import solve

@@ -21,6 +21,8 @@ from stackmem.history.checked_copy import FoundFiles
 from stackmem.history.history import History
 from stackmem.history.layer import Layer
 from stackmem.history.steering import SteeringKind
+from stackmem.run.in_memory import NoHistory
+from stackmem.run.ports import Checks
 from stackmem.tasks.judge import judge
 from stackmem.tasks.reader import Task
 from stackmem.workspace.isolation import confine
@@ -30,9 +32,7 @@ from stackmem.workspace.profile import Mount
 from stackmem.workspace.tree import remove_tree
 from stackmem.workspace.workspace import Workspace
 
-from .checking.guard import CheckGuard
-from .in_memory import NoHistory
-from .ports import Checks
+from .guard import CheckGuard
 
 _SHOWN_BYTES = 16_384
 _HOLD = ("python", "-I", "-S")
