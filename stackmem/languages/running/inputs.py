@@ -12,8 +12,11 @@ from typing import Any
 from stackmem.core.strict_json import strict_value
 from stackmem.errors import UsageError
 from stackmem.foreign.files import read_start
+from stackmem.foreign.yaml_depth import bounded_scanner
 
 _MOST_BYTES = 10 * 1024 * 1024
+MAX_BRACKETS = 200
+"""Maximum nesting of a YAML file; inputs may not be nested deeper anyway."""
 
 
 def read_inputs(given: Iterable[str], file: str | None, cwd: Path) -> dict[str, Any]:
@@ -64,10 +67,13 @@ def read_yaml(file: str, cwd: Path, flag: str) -> Any:
     """Read a YAML file as plain values. Dates and times become texts."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
+    from ruamel.yaml.scanner import Scanner
 
     text = _text(file, cwd, flag)
+    reader = YAML(typ="safe", pure=True)
+    reader.Scanner = bounded_scanner(Scanner, MAX_BRACKETS)
     try:
-        return json.loads(json.dumps(YAML(typ="safe", pure=True).load(text), default=_moment))
+        return json.loads(json.dumps(reader.load(text), default=_moment))
     except (YAMLError, ValueError, TypeError, RecursionError) as error:
         told = " ".join(str(error).split())[:300]
         raise UsageError(f"{flag} {file} is not YAML with plain values ({told}); fix the file") from error

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from stackmem.errors import UsageError
 from stackmem.languages.running.inputs import read_answers
 from tests.house.sources import ROOT
 
@@ -54,6 +55,13 @@ def test_a_date_needs_no_quotes_in_an_answers_file(tmp_path):
         '{"on": "2026-03-01"}',
         '["a", "b"]',
     ]
+
+
+def test_an_answers_file_with_too_many_open_brackets_is_refused_at_the_bracket(tmp_path):
+    """The time of the YAML library grows with the square of the open brackets. Found by fuzzing."""
+    (tmp_path / "a.yaml").write_text("[" * 100_000, "utf-8")
+    with pytest.raises(UsageError, match=r"a\.yaml is not YAML .* nested deeper than 200 levels .*column 20\d"):
+        read_answers("a.yaml", tmp_path)
 
 
 @pytest.mark.usefixtures("home")
