@@ -44,6 +44,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return _LINK.sub(page_link_or_text, markdown)
 
 
+def on_post_page(output: str, **_: Any) -> str:
+    """Name the search dialog, which the theme leaves unnamed for screen readers."""
+    return output.replace(
+        'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
+    )
+
+
 def _search_boost(path: str) -> float:
     """Rank the home page and tutorials first, and pages for developers last: they repeat the readers' words."""
     if path == "index.md" or path.startswith("tutorials/"):
