@@ -60,7 +60,7 @@ def test_a_date_needs_no_quotes_in_an_answers_file(tmp_path):
 def test_an_answers_file_with_too_many_open_brackets_is_refused_at_the_bracket(tmp_path):
     """The time of the YAML library grows with the square of the open brackets. Found by fuzzing."""
     (tmp_path / "a.yaml").write_text("[" * 100_000, "utf-8")
-    with pytest.raises(UsageError, match=r"a\.yaml is not YAML .* nested deeper than 200 levels .*column 20\d"):
+    with pytest.raises(UsageError, match=r"a\.yaml is not YAML .*nested deeper than 200 levels .*column 20\d"):
         read_answers("a.yaml", tmp_path)
 
 
