@@ -57,21 +57,15 @@ def command(
     engine: str | None = option("--engine", "local, or dask for more than one machine. Default: local.", "NAME"),
     scheduler: str | None = option("--scheduler", "A Dask scheduler, like tcp://HOST:8786.", "ADDRESS"),
     concurrency: list[str] | None = option("--concurrency", "Limit of parallel trials per provider.", "PROVIDER=N"),
-    total_usd: float | None = option(
-        "--total-usd", "Limit for the cost of the whole bench, in USD. Default: no limit."
-    ),
+    total_usd: float | None = option("--total-usd", "Limit for the cost of the bench, in USD. Default: no limit."),
     trial_seconds: float | None = option("--trial-seconds", "Seconds after which a trial is killed. Default: never."),
     retry_errors: bool = switch("--retry-errors", "Repeat trials that ended with an error."),
-    price: str | None = option(
-        "--price", "The model whose prices are used for the bill. Default: claude-sonnet-5-5.", "MODEL"
-    ),
+    price: str | None = option("--price", "The model whose prices the bill uses. Default: claude-sonnet-5-5.", "MODEL"),
     latency: float | None = option("--latency", "Seconds between two requests, in the bill. Default: 10."),
     pause: float | None = option(
         "--pause", "Extra seconds before a user's next request, in the bill. Default: 0, or the suite's."
     ),
-    keep_traces: str | None = option(
-        "--keep-traces", "Which runs to keep: all, failed or none. Default: all.", "WHICH"
-    ),
+    keep_traces: str | None = option("--keep-traces", "Runs to keep: all, failed or none. Default: all.", "WHICH"),
     archive: str = option("--archive", "Save the bench as one citable file.", "FILE", default=""),
     repeat: str = option("--repeat", "Repeat an archived bench and compare.", "ARCHIVE", default=""),
     *,
